@@ -1,0 +1,92 @@
+"""Judge RAG systems in their own language, with the model you can afford.
+
+Metrics are LangChain Runnables: pipe them into chains, hand them to `evaluate`, LangSmith or LangGraph. Public names
+load when they are used; importing this package reads no environment and opens no connection.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from langchain_rageval._version import __version__
+
+if TYPE_CHECKING:
+    from langchain_rageval.errors import BelowThreshold as BelowThreshold
+    from langchain_rageval.errors import BudgetExceeded as BudgetExceeded
+    from langchain_rageval.errors import ConfigError as ConfigError
+    from langchain_rageval.errors import JournalError as JournalError
+    from langchain_rageval.errors import JudgeOutputError as JudgeOutputError
+    from langchain_rageval.errors import RagevalError as RagevalError
+    from langchain_rageval.errors import SampleError as SampleError
+    from langchain_rageval.evaluation import aevaluate as aevaluate
+    from langchain_rageval.evaluation import astream_evaluate as astream_evaluate
+    from langchain_rageval.evaluation import evaluate as evaluate
+    from langchain_rageval.judge.judge import Judge as Judge
+    from langchain_rageval.judge.parser import StrictJsonOutputParser as StrictJsonOutputParser
+    from langchain_rageval.loading import load_samples as load_samples
+    from langchain_rageval.metrics.faithfulness import faithfulness as faithfulness
+    from langchain_rageval.metrics.metric import Metric as Metric
+    from langchain_rageval.metrics.suite import suite as suite
+    from langchain_rageval.metrics.value import Value as Value
+    from langchain_rageval.models import load_embeddings as load_embeddings
+    from langchain_rageval.models import load_judge as load_judge
+    from langchain_rageval.offline import HashingEmbeddings as HashingEmbeddings
+    from langchain_rageval.offline import OfflineJudge as OfflineJudge
+    from langchain_rageval.prompts.promptset import Prompt as Prompt
+    from langchain_rageval.prompts.promptset import PromptSet as PromptSet
+    from langchain_rageval.report.report import Report as Report
+    from langchain_rageval.run.retry import RetryPolicy as RetryPolicy
+    from langchain_rageval.run.run import Run as Run
+    from langchain_rageval.schema import Failure as Failure
+    from langchain_rageval.schema import Finding as Finding
+    from langchain_rageval.schema import Row as Row
+    from langchain_rageval.schema import Sample as Sample
+    from langchain_rageval.schema import Score as Score
+    from langchain_rageval.schema import Usage as Usage
+    from langchain_rageval.sentences import split_sentences as split_sentences
+    from langchain_rageval.steps.step import Step as Step
+
+_HOMES = {
+    "errors": (
+        "BelowThreshold",
+        "BudgetExceeded",
+        "ConfigError",
+        "JournalError",
+        "JudgeOutputError",
+        "RagevalError",
+        "SampleError",
+    ),
+    "evaluation": ("aevaluate", "astream_evaluate", "evaluate"),
+    "judge.judge": ("Judge",),
+    "judge.parser": ("StrictJsonOutputParser",),
+    "loading": ("load_samples",),
+    "metrics.faithfulness": ("faithfulness",),
+    "metrics.metric": ("Metric",),
+    "metrics.suite": ("suite",),
+    "metrics.value": ("Value",),
+    "models": ("load_embeddings", "load_judge"),
+    "offline": ("HashingEmbeddings", "OfflineJudge"),
+    "prompts.promptset": ("Prompt", "PromptSet"),
+    "report.report": ("Report",),
+    "run.retry": ("RetryPolicy",),
+    "run.run": ("Run",),
+    "schema": ("Failure", "Finding", "Row", "Sample", "Score", "Usage"),
+    "sentences": ("split_sentences",),
+    "steps.step": ("Step",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = ["__version__", *sorted(_HOME_OF)]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first used."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return list(__all__)

@@ -1,0 +1,8 @@
+"""`python -m langchain_rageval`, the same as `rageval`."""
+
+import sys
+
+from langchain_rageval.cli.main import run
+
+if __name__ == "__main__":
+    sys.exit(run())

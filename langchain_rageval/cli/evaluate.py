@@ -1,0 +1,178 @@
+"""`rageval evaluate FILE`: score the samples of a file."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.metrics import BUILDERS
+
+if TYPE_CHECKING:
+    from langchain_rageval.judge.judge import Judge
+    from langchain_rageval.metrics.metric import Metric
+    from langchain_rageval.report.report import Report
+    from langchain_rageval.schema import Failure, Sample
+
+_MENDS = {
+    "Connect": "is the server running, and is --base-url right?",
+    "Timeout": "is the server busy? Give it more --timeout, or less --max-concurrency",
+    "Auth": "is the key in the environment right?",
+    "Permission": "may this key use the model?",
+    "Forbidden": "may this key use the model?",
+    "NotFound": "is the model's name right, and --base-url?",
+}
+
+
+def add_to(commands: Any) -> None:
+    """Add the command and its options."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "evaluate", help="score the samples of a .jsonl, .json, .csv or .parquet file"
+    )
+    parser.set_defaults(run=run)
+    parser.add_argument("file", help="samples: question, answer, contexts, references, in any usual vocabulary")
+    add_judge_options(parser)
+    parser.add_argument("--metrics", default="faithfulness", help="names, comma-separated (default: %(default)s)")
+    parser.add_argument("--fields", default="", help="where your file keeps them: question=q,contexts=docs.text")
+    parser.add_argument(
+        "--on-error", choices=("raise", "skip"), default="raise", help="what to do with a line that is no sample"
+    )
+    parser.add_argument("--out", help="write the report there, as JSON lines")
+    parser.add_argument(
+        "--fail-under",
+        action="append",
+        default=[],
+        metavar="METRIC=NUMBER",
+        help="exit 1 when the mean is worse; may be repeated",
+    )
+    parser.add_argument(
+        "--max-failed", type=float, default=0.05, help="share of failed samples a gate lets pass (default: %(default)s)"
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+
+
+def add_judge_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say who judges, and how."""
+    parser.add_argument(
+        "--judge",
+        default="offline",
+        help="offline, openai:MODEL, vllm:MODEL, gigachat:MODEL, or any init_chat_model name (default: %(default)s); "
+        "keys come from the environment: OPENAI_API_KEY, GIGACHAT_CREDENTIALS, …",
+    )
+    parser.add_argument("--base-url", help="address of the judge's server, such as http://localhost:8000/v1")
+    parser.add_argument("--temperature", type=float, default=0.1, help="of the judge (default: %(default)s)")
+    parser.add_argument("--language", default="auto", help="of the prompts (default: that of each question)")
+    parser.add_argument("--mode", default="auto", help="json_schema, function_calling, json_mode, prompt or auto")
+    parser.add_argument("--draws", type=int, default=1, help="verdicts asked so often, the majority holds")
+    parser.add_argument("--max-concurrency", type=int, default=16, help="model calls at a time (default: %(default)s)")
+    parser.add_argument("--timeout", type=float, default=60.0, help="seconds for a model call (default: %(default)s)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check everything that can be checked before the first call, then score, write and show."""
+    from langchain_rageval.cli.tables import show_report
+    from langchain_rageval.evaluation import evaluate
+
+    names = [name.strip() for name in options.metrics.split(",") if name.strip()]
+    gates = _gates(options.fail_under, names)
+    _check_writable(options.out)
+    builders = [_builder(name) for name in names]
+    samples = _samples(options)
+    judge = judge_of(options)
+    report = evaluate(
+        samples,
+        [build(judge) for build in builders],
+        max_concurrency=options.max_concurrency,
+        timeout=options.timeout,
+        progress=not options.quiet,
+    )
+    _refuse_all_failed(report)
+    if options.out:
+        report.to_jsonl(options.out)
+    show_report(report, written=options.out)
+    _warn_of_failures(report)
+    if gates:
+        report.check(gates, max_failed=options.max_failed)
+    return 0
+
+
+def _samples(options: argparse.Namespace) -> Sequence[Sample]:
+    from langchain_rageval.loading import load_samples
+
+    samples = list(
+        load_samples(options.file, fields=_pairs(options.fields.split(","), "--fields"), on_error=options.on_error)
+    )
+    if not samples:
+        raise ConfigError(f"{options.file} holds no samples")
+    return samples
+
+
+def judge_of(options: argparse.Namespace) -> Judge:
+    """The judge that the options describe."""
+    from langchain_rageval.models import load_judge
+
+    return load_judge(
+        options.judge,
+        base_url=options.base_url,
+        temperature=options.temperature,
+        language=options.language,
+        mode=options.mode,
+        draws=options.draws,
+    )
+
+
+def _builder(name: str) -> Callable[[Any], Metric]:
+    if name not in BUILDERS:
+        raise ConfigError(f"there is no metric {name!r}; there are {', '.join(BUILDERS)}")
+    builder: Callable[[Any], Metric] = getattr(import_module(BUILDERS[name]), name)
+    return builder
+
+
+def _gates(given: Sequence[str], metrics: Sequence[str]) -> dict[str, float]:
+    gates: dict[str, float] = {}
+    for metric, number in _pairs(given, "--fail-under").items():
+        if metric not in metrics:
+            raise ConfigError(f"--fail-under {metric}: not among --metrics {','.join(metrics)}")
+        try:
+            gates[metric] = float(number)
+        except ValueError:
+            raise ConfigError(f"--fail-under takes METRIC=NUMBER, got {metric}={number}") from None
+    return gates
+
+
+def _pairs(given: Sequence[str], option: str) -> Mapping[str, str]:
+    pairs = [item.partition("=") for item in given if item.strip()]
+    for name, sign, value in pairs:
+        if not (name and sign and value):
+            raise ConfigError(f"{option} takes NAME=VALUE, got {name + sign + value!r}")
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _check_writable(out: str | None) -> None:
+    if out is None:
+        return
+    folder = Path(out).resolve().parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK) or Path(out).is_dir():
+        raise ConfigError(f"--out {out}: {folder} is no folder that can be written to; choose another place")
+
+
+def _refuse_all_failed(report: Report) -> None:
+    failed = [score.failure for _, score in report.failures() if score.failure]
+    if failed and len(failed) == sum(len(row.scores) for row in report.rows):
+        raise ConfigError(f"no score could be had from {len(report)} samples: {_told(failed[0])}")
+
+
+def _warn_of_failures(report: Report) -> None:
+    failed = [score.failure for _, score in report.failures() if score.failure]
+    if failed:
+        sys.stderr.write(f"rageval: {len(failed)} scores failed and are in no mean; the first: {_told(failed[0])}\n")
+
+
+def _told(failure: Failure) -> str:
+    mend = next((mend for sign, mend in _MENDS.items() if sign in failure.error), None)
+    return f"{failure.error}: {failure.message}" + (f" ({mend})" if mend else "")

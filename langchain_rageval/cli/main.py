@@ -1,0 +1,53 @@
+"""`rageval`: the commands, and how they end.
+
+0: done. 1: a gate was not passed. 2: usage, bad input, or no score could be had. 130: interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from langchain_rageval._version import __version__
+from langchain_rageval.cli import demo, evaluate, metrics
+from langchain_rageval.errors import BelowThreshold, RagevalError
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        arguments: words after the program's name; by default those it was started with.
+
+    Returns:
+        The exit code.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except BelowThreshold as error:
+        return _ended(1, str(error))
+    except RagevalError as error:
+        return _ended(2, str(error))
+    except KeyboardInterrupt:
+        return _ended(130, "interrupted")
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except Exception as error:
+        return _ended(2, f"unexpected {type(error).__name__}: {error}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="rageval", description="Judge RAG systems with the model you can afford.")
+    parser.add_argument("--version", action="version", version=f"rageval {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for command in (evaluate, metrics, demo):
+        command.add_to(commands)
+    return parser
+
+
+def _ended(code: int, message: str) -> int:
+    sys.stderr.write(f"rageval: {message}\n")
+    return code

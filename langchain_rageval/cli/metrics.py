@@ -1,0 +1,34 @@
+"""`rageval metrics`: what can be scored."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from langchain_rageval.metrics import BUILDERS
+
+
+def add_to(commands: Any) -> None:
+    """Add the command."""
+    commands.add_parser("metrics", help="list the metrics").set_defaults(run=run)
+
+
+def run(_options: argparse.Namespace) -> int:
+    """Print a line for each metric, its name first."""
+    width = max(map(len, BUILDERS))
+    for name, module in BUILDERS.items():
+        sys.stdout.write(f"{name:<{width}}  {_headline(module)}\n")
+    return 0
+
+
+def _headline(module: str) -> str:
+    """First sentence of the module's docstring, after the metric's name; read without importing it."""
+    spec = find_spec(module)
+    source = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
+    first = inspect.cleandoc(ast.get_docstring(ast.parse(source)) or "").split("\n")[0]
+    return first.split(": ", 1)[-1]

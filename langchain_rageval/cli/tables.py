@@ -1,0 +1,97 @@
+"""What the commands print: tables and samples, coloured in a terminal, plain in a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from langchain_rageval.contexts import NumberedContexts
+from langchain_rageval.report.report import Report
+from langchain_rageval.report.summary import MetricSummary, summarise
+from langchain_rageval.schema import Finding, Row, Score
+
+_COLOURS = {"supported": "green", "contradicted": "red", "absent": "yellow"}
+_WORST = 3
+_LONGEST = 300
+
+
+def console() -> Console:
+    """Where the commands print; not narrower than a table needs when it is a pipe."""
+    made = Console(highlight=False)
+    if not made.is_terminal:
+        made.width = 120
+    return made
+
+
+def show_report(report: Report, *, written: str | None) -> None:
+    """Print the summary, the worst samples, and the notes."""
+    out = console()
+    summary = report.summary()
+    out.print(summary_table(f"{len(report)} samples", {"all": report.rows}))
+    for metric in summary:
+        worst = [row for row in report.worst(metric, _WORST) if row.scores[metric].value not in (1.0, None)]
+        if worst:
+            out.print(f"\n[bold]Worst by {escape(metric)}[/bold]")
+        for row in worst:
+            out.print(f"  {escape(row.sample.id)}: {escape(_short(str(row.scores[metric])))}")
+    show_notes(report.notes, out)
+    if written:
+        out.print(f"\nReport written to {escape(written)}", soft_wrap=True)
+
+
+def show_notes(notes: Iterable[str], out: Console) -> None:
+    """Print what a reader of the numbers should know."""
+    for note in notes:
+        out.print(f"\n[italic]{escape(note)}[/italic]", soft_wrap=True)
+
+
+def summary_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
+    """A line for each metric of each slice of rows."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    named = len(slices) > 1
+    for heading in (*(["slice"] if named else []), "metric"):
+        table.add_column(heading)
+    for heading in ("mean", "95% interval", "scored", "unscored", "failed", "calls", "tokens"):
+        table.add_column(heading, justify="right")
+    for name, rows in slices.items():
+        for metric in summarise(rows).values():
+            table.add_row(*([escape(name)] if named else []), escape(metric.metric), *_cells(metric))
+    return table
+
+
+def show_sample(row: Row, score: Score, out: Console) -> None:
+    """Print a sample with the reason for its score, each statement with its verdict and the sentences that decide."""
+    sentences = NumberedContexts.of(row.sample.contexts or []).sentences
+    out.print(f"\n[bold]{escape(row.sample.question)}[/bold]")
+    out.print(f"  {escape(_short(row.sample.answer or ''))}")
+    out.print(f"  [bold]{'–' if score.value is None else f'{score.value:.2f}'}[/bold] {escape(score.comment)}")
+    for finding in score.findings:
+        colour = _COLOURS.get(finding.verdict, "default")
+        out.print(f"    [{colour}]{finding.verdict}[/{colour}] {escape(_short(finding.text))}")
+        for line in _cited(finding, sentences):
+            out.print(f"      [dim]{line}[/dim]")
+
+
+def _cited(finding: Finding, sentences: dict[str, str]) -> Iterable[str]:
+    return (escape(_short(f"[{number}] {sentences[number]}")) for number in finding.cites if number in sentences)
+
+
+def _cells(metric: MetricSummary) -> tuple[str, ...]:
+    tokens = (metric.input_tokens or 0) + (metric.output_tokens or 0)
+    return (
+        "–" if metric.mean is None else f"{metric.mean:.3f}",
+        escape(metric.interval) or "–",
+        str(metric.scored),
+        str(metric.unscored),
+        str(metric.failed),
+        str(metric.calls),
+        f"{tokens:,}" if tokens else "–",
+    )
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"

@@ -1,0 +1,108 @@
+"""The numbered block: contexts as every step shows them to the judge.
+
+Chunks `[1]`, `[2]`, … in retrieval order, each split by our own splitter into sentences, one a line, beginning with its
+number `[1.1]`. The judge cites numbers, so sentence counts are ours, each verdict shows its evidence, and a text cannot
+forge a number: what it says never starts a line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import groupby
+
+from langchain_rageval.sentences import split_sentences
+
+CHARACTERS_PER_TOKEN = 4
+
+_CITATION = re.compile(r"(?<![\w.])\d+\.\d+(?![\w.]*\d)")
+_LONGEST_KEPT = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One sentence of a chunk; `sentence` is 0 for a chunk without sentences. Numbers count from 1."""
+
+    chunk: int
+    sentence: int
+    text: str
+
+    @property
+    def number(self) -> str:
+        """The number by which it is cited, such as "2.3"."""
+        return f"{self.chunk}.{self.sentence}"
+
+
+@dataclass(frozen=True)
+class NumberedContexts:
+    """Contexts, or a window of them, as numbered sentences. Numbers stay those of the whole."""
+
+    lines: tuple[Line, ...]
+
+    @classmethod
+    def of(cls, contexts: Iterable[str]) -> NumberedContexts:
+        """Number the sentences of contexts in retrieval order."""
+        return cls(
+            tuple(
+                Line(chunk, number, sentence)
+                for chunk, text in enumerate(contexts, 1)
+                for number, sentence in list(enumerate(_sentences(text), 1)) or [(0, "")]
+            )
+        )
+
+    @cached_property
+    def sentences(self) -> dict[str, str]:
+        """Number to sentence, in order."""
+        return {line.number: line.text for line in self.lines if line.sentence}
+
+    @cached_property
+    def block(self) -> str:
+        """The text that the judge reads."""
+        return "\n".join(numbered_lines(self.lines))
+
+    def cited(self, evidence: Iterable[str]) -> list[str]:
+        """The sentence numbers in a judge's citations that exist here, each once, in the order of citation."""
+        numbers = (number for citation in evidence for number in _CITATION.findall(citation))
+        return list(dict.fromkeys(number for number in numbers if number in self.sentences))
+
+    def windows(self, max_tokens: int | None) -> list[NumberedContexts]:
+        """Cut into parts of at most `max_tokens` (characters / 4) between sentences; a longer sentence stands alone."""
+        if max_tokens is None:
+            return [self]
+        windows: list[list[Line]] = []
+        size = 0.0
+        for line in self.lines:
+            tokens = (len(line.text) + len(line.number) + 4) / CHARACTERS_PER_TOKEN
+            if not windows or size + tokens > max_tokens:
+                windows.append([])
+                size = 0.0
+            windows[-1].append(line)
+            size += tokens
+        return [NumberedContexts(tuple(lines)) for lines in windows]
+
+
+def numbered_lines(lines: Sequence[Line], name_chunk: Sequence[str] | None = None) -> Iterator[str]:
+    """The lines of a block.
+
+    Args:
+        lines: sentences, those of one chunk together.
+        name_chunk: names to use for chunks 1, 2, … in place of their numbers (letters, in the examples of prompts).
+    """
+    for chunk, sentences in groupby(lines, key=lambda line: line.chunk):
+        name = name_chunk[chunk - 1] if name_chunk else str(chunk)
+        yield f"[{name}]"
+        yield from (f"[{name}.{line.sentence}] {line.text}" for line in sentences if line.sentence)
+
+
+def _sentences(text: str) -> Sequence[str]:
+    return _kept_sentences(text) if len(text) <= _LONGEST_KEPT else _split(text)
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(" ".join(sentence.splitlines()) for sentence in split_sentences(text))
+
+
+# The metrics of one sample number the same chunks, and neighbouring samples often retrieve them again.
+_kept_sentences = lru_cache(maxsize=512)(_split)

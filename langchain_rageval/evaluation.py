@@ -1,0 +1,389 @@
+"""evaluate, aevaluate, astream_evaluate: metrics over many samples, on one flat pool of model calls.
+
+There is no barrier between samples or metrics, and one slow sample holds up no other. `evaluate` calls the models'
+sync methods from worker threads, so it works in a notebook and never touches a loop; the other two stay on the
+caller's loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Literal
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.runnables import Runnable, RunnableConfig
+
+from langchain_rageval.errors import ConfigError, SampleError
+from langchain_rageval.judge.ladder import inner_models
+from langchain_rageval.loading import load_samples
+from langchain_rageval.metrics.metric import Metric
+from langchain_rageval.metrics.outcome import aoutcome, failures, judges_of, named, names_of, outcome
+from langchain_rageval.metrics.suite import Suite
+from langchain_rageval.progress import showing
+from langchain_rageval.report.report import Report
+from langchain_rageval.run.retry import RetryPolicy
+from langchain_rageval.run.run import Run
+from langchain_rageval.run.slots import Slots
+from langchain_rageval.schema import Row, Sample, Score, Usage
+
+OnFailure = Literal["record", "raise"]
+Samples = Iterable[Any] | str | Path
+AnyMetric = Runnable[Any, Any]
+
+_WORKERS_PER_SLOT = 2  # those that wait for another's answer, or between two tries, hold no slot
+
+
+def evaluate(
+    samples: Samples,
+    metrics: AnyMetric | Sequence[AnyMetric],
+    *,
+    max_concurrency: int = 16,
+    on_failure: OnFailure = "record",
+    timeout: float | None = 60.0,
+    retry: RetryPolicy | None = None,
+    progress: bool = True,
+    callbacks: list[BaseCallbackHandler] | None = None,
+) -> Report:
+    """Score samples with metrics, in worker threads.
+
+    Args:
+        samples: a list, an iterator, a path that `load_samples` reads, a DataFrame, a data set of mappings, LangSmith
+            examples; each item anything that `Sample.parse` reads. Lists and DataFrames are checked before any call;
+            of the others, an item that cannot be scored is a failure on its row.
+        metrics: Runnables that return a Score, or a mapping of names to Scores; a suite counts as its metrics.
+        max_concurrency: most model calls at a time.
+        on_failure: "record" a failure on its score, or "raise" the first.
+        timeout: seconds for one model call, a client's own retries included; None waits as long as the client does.
+        retry: of calls that the transport lost; by default ten tries with waits up to a minute.
+        progress: show it on stderr.
+        callbacks: LangChain callback handlers for every metric.
+
+    Returns:
+        The report, rows in the order of the samples.
+
+    Raises:
+        ConfigError: if an option cannot be used, or two metrics have one name.
+        SampleError: if a list or DataFrame holds a sample that a metric cannot read.
+    """
+    job = Evaluation.of(metrics, max_concurrency, on_failure, timeout, retry, callbacks)
+    source = job.checked(samples)
+    with showing(_size(source), job.run.meter, show=progress) as shown, closing(job.rows(source)) as finished:
+        rows = []
+        for row in finished:
+            rows.append(row)
+            shown.advance(row)
+    return job.report(rows)
+
+
+async def aevaluate(
+    samples: Samples | AsyncIterator[Any],
+    metrics: AnyMetric | Sequence[AnyMetric],
+    *,
+    max_concurrency: int = 16,
+    on_failure: OnFailure = "record",
+    timeout: float | None = 60.0,
+    retry: RetryPolicy | None = None,
+    progress: bool = True,
+    callbacks: list[BaseCallbackHandler] | None = None,
+) -> Report:
+    """As `evaluate`, through the models' async methods on the caller's loop; samples may be an async iterator."""
+    job = Evaluation.of(metrics, max_concurrency, on_failure, timeout, retry, callbacks)
+    source = job.checked(samples)
+    with showing(_size(source), job.run.meter, show=progress) as shown:
+        rows = []
+        async with aclosing(job.arows(source)) as finished:
+            async for row in finished:
+                rows.append(row)
+                shown.advance(row)
+    return job.report(rows)
+
+
+async def astream_evaluate(
+    samples: Samples | AsyncIterator[Any],
+    metrics: AnyMetric | Sequence[AnyMetric],
+    *,
+    max_concurrency: int = 16,
+    on_failure: OnFailure = "record",
+    timeout: float | None = 60.0,
+    retry: RetryPolicy | None = None,
+    callbacks: list[BaseCallbackHandler] | None = None,
+) -> AsyncGenerator[Row]:
+    """As `aevaluate`, yielding each row when it is finished; memory does not grow with the number of samples."""
+    job = Evaluation.of(metrics, max_concurrency, on_failure, timeout, retry, callbacks)
+    async with aclosing(job.arows(job.checked(samples))) as finished:
+        async for row in finished:
+            yield row
+
+
+@dataclass
+class Pending:
+    """A sample some of whose metrics are still at work."""
+
+    index: int
+    sample: Sample
+    run: Run
+    left: int
+    scores: dict[int, dict[str, Score]] = field(default_factory=dict)
+
+    def row(self) -> Row:
+        """The finished row, scores in the order of the metrics."""
+        scores = {name: score for _, part in sorted(self.scores.items()) for name, score in part.items()}
+        return Row(index=self.index, sample=self.sample, scores=scores)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One metric on one sample; or the error by which the sample could not be read."""
+
+    pending: Pending
+    number: int
+    unreadable: SampleError | None
+
+
+Result = tuple[Task, dict[str, Score]] | BaseException | None
+"""What a worker hands over: the scores of a task, what ended it, or None when it has nothing more to do."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One call of `evaluate` or its kin."""
+
+    metrics: Sequence[AnyMetric]
+    run: Run
+    on_failure: OnFailure
+    config: RunnableConfig
+
+    @classmethod
+    def of(
+        cls,
+        metrics: AnyMetric | Sequence[AnyMetric],
+        max_concurrency: int,
+        on_failure: OnFailure,
+        timeout: float | None,
+        retry: RetryPolicy | None,
+        callbacks: list[BaseCallbackHandler] | None,
+    ) -> Evaluation:
+        """Check the options and make the run.
+
+        Raises:
+            ConfigError: if one cannot be used.
+        """
+        if max_concurrency < 1:
+            raise ConfigError(f"max_concurrency takes a whole number from 1 on, got {max_concurrency}")
+        if timeout is not None and timeout <= 0:
+            raise ConfigError(f"timeout takes seconds above 0, or None, got {timeout}")
+        if on_failure not in ("record", "raise"):
+            raise ConfigError(f"on_failure is 'record' or 'raise', got {on_failure!r}")
+        run = Run(slots=Slots(max_concurrency), retry=retry or RetryPolicy(), timeout=timeout)
+        return cls(_flat(metrics), run, on_failure, {"callbacks": callbacks} if callbacks else {})
+
+    def checked(self, samples: Any) -> Any:
+        """The samples to iterate; those of a list or DataFrame parsed, and complete for every metric.
+
+        Raises:
+            SampleError: if one is not.
+        """
+        if isinstance(samples, str | Path):
+            return load_samples(samples)
+        if hasattr(samples, "to_dict") and hasattr(samples, "columns"):
+            samples = samples.to_dict("records")
+        if isinstance(samples, Mapping | Sample):
+            raise ConfigError("samples takes several; put a single one in a list, or call the metric's invoke")
+        if not isinstance(samples, Sequence):
+            return samples
+        parsed = [self._complete(item) for item in samples]
+        _refuse_one_id_for_two(parsed)
+        return parsed
+
+    def rows(self, samples: Iterable[Any]) -> Generator[Row]:
+        """The rows as they are finished, scored in worker threads."""
+        tasks, lock, stopped = self._tasks(samples), threading.Lock(), threading.Event()
+        results: SimpleQueue[Result] = SimpleQueue()
+
+        def work() -> None:
+            try:
+                while not stopped.is_set():
+                    with lock:
+                        task = next(tasks, None)
+                    if task is None:
+                        break
+                    results.put((task, self._done(task)))
+            except BaseException as error:
+                results.put(error)
+            results.put(None)
+
+        left = self._workers(samples)
+        for _ in range(left):
+            self.run.threads.submit(work)
+        try:
+            while left:
+                result = results.get()
+                left -= result is None
+                yield from _finished(result)
+        finally:
+            stopped.set()
+
+    async def arows(self, samples: Any) -> AsyncGenerator[Row]:
+        """The rows as they are finished, scored on the caller's loop."""
+        tasks, lock = self._atasks(samples), asyncio.Lock()
+        left = self._workers(samples)
+        results: asyncio.Queue[Result] = asyncio.Queue(left)
+
+        async def work() -> None:
+            try:
+                while True:
+                    async with lock:
+                        task = await anext(tasks, None)
+                    if task is None:
+                        break
+                    await results.put((task, await self._adone(task)))
+            except Exception as error:
+                await results.put(error)
+            await results.put(None)
+
+        workers = [asyncio.create_task(work()) for _ in range(left)]
+        try:
+            while left:
+                result = await results.get()
+                left -= result is None
+                for row in _finished(result):
+                    yield row
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+
+    def report(self, rows: Iterable[Row]) -> Report:
+        """The report of the finished rows."""
+        return Report(sorted(rows, key=lambda row: row.index), list(self._notes()))
+
+    @cached_property
+    def _judges(self) -> list[Any]:
+        judges = [judge for metric in self.metrics for judge in judges_of(metric)]
+        return list({id(judge): judge for judge in judges}.values())
+
+    def _notes(self) -> Iterator[str]:
+        models = {id(model): model for judge in self._judges for model in inner_models(judge.model)}
+        yield from dict.fromkeys(note for model in models.values() if (note := getattr(model, "report_note", None)))
+        ways = {judge.identity: judge.memory.way for judge in self._judges if judge.memory.way}
+        yield from (f"{identity} was asked by {way.rung}." for identity, way in ways.items() if way.rung != "prompt")
+        if self.run.meter.abandoned:
+            yield f"{self.run.meter.abandoned} calls took longer than {self.run.timeout:g} s and were left behind."
+
+    def _workers(self, samples: Any) -> int:
+        limit = _WORKERS_PER_SLOT * (self.run.slots.limit or 1)
+        size = _size(samples)
+        return limit if size is None else max(1, min(limit, size * len(self.metrics)))
+
+    def _complete(self, item: Any) -> Sample:
+        sample = Sample.parse(item)
+        for metric in self.metrics:
+            for inner in inner_models(metric):
+                if isinstance(inner, Metric | Suite):
+                    for part in inner.parts:
+                        part.read(sample)
+        return sample
+
+    def _tasks(self, samples: Iterable[Any]) -> Iterator[Task]:
+        for index, item in enumerate(samples):
+            yield from self._admitted(index, item)
+
+    async def _atasks(self, samples: Any) -> AsyncIterator[Task]:
+        index = 0
+        async for item in _each(samples):
+            for task in self._admitted(index, item):
+                yield task
+            index += 1
+
+    def _admitted(self, index: int, item: Any) -> Iterator[Task]:
+        unreadable = None
+        try:
+            sample = Sample.parse(item)
+        except SampleError as error:
+            if self.on_failure == "raise":
+                raise
+            unreadable = error
+            sample = Sample(id=f"row-{index}", question="", metadata={"unreadable": repr(item)[:1000]})
+        pending = Pending(index, sample, self.run.for_sample(), left=len(self.metrics))
+        return (Task(pending, number, unreadable) for number in range(len(self.metrics)))
+
+    def _done(self, task: Task) -> dict[str, Score]:
+        metric, pending = self.metrics[task.number], task.pending
+        if task.unreadable:
+            return failures(metric, task.unreadable, Usage())
+        if self.on_failure == "raise":
+            return named(metric.invoke(pending.sample, pending.run.into(self.config)))
+        return outcome(metric, pending.sample, pending.run, self.config)
+
+    async def _adone(self, task: Task) -> dict[str, Score]:
+        metric, pending = self.metrics[task.number], task.pending
+        if task.unreadable:
+            return failures(metric, task.unreadable, Usage())
+        if self.on_failure == "raise":
+            return named(await metric.ainvoke(pending.sample, pending.run.into(self.config)))
+        return await aoutcome(metric, pending.sample, pending.run, self.config)
+
+
+def _finished(result: Result) -> Iterator[Row]:
+    """The row, when this was the last of its metrics; raises what a worker raised."""
+    if result is None:
+        return
+    if isinstance(result, BaseException):
+        raise result
+    task, scores = result
+    pending = task.pending
+    pending.scores[task.number] = scores
+    pending.left -= 1
+    if not pending.left:
+        yield pending.row()
+
+
+def _flat(metrics: AnyMetric | Sequence[AnyMetric]) -> list[AnyMetric]:
+    """The metrics, those of a suite one by one.
+
+    Raises:
+        ConfigError: if there are none, one is no Runnable, or two have one name.
+    """
+    given = [metrics] if isinstance(metrics, Runnable) else list(metrics)
+    if not given:
+        raise ConfigError("evaluate takes at least one metric, such as faithfulness(judge)")
+    for metric in given:
+        if not isinstance(metric, Runnable):
+            hint = "; call it with a judge" if callable(metric) else ""
+            raise ConfigError(f"a metric is a Runnable, got {type(metric).__name__}{hint}")
+    flat = [part for metric in given for part in (metric.parts if isinstance(metric, Suite) else [metric])]
+    names = [name for metric in flat for name in names_of(metric)]
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
+        raise ConfigError(f"two metrics are named {doubled}; give one of them another with name=...")
+    return flat
+
+
+def _refuse_one_id_for_two(samples: Sequence[Sample]) -> None:
+    seen: dict[str, Sample] = {}
+    for sample in samples:
+        first = seen.setdefault(sample.id, sample)
+        if first is not sample and first != sample:
+            raise SampleError(
+                f"two different samples have the id {sample.id!r}; give each its own, or leave the ids out", "id"
+            )
+
+
+async def _each(samples: Any) -> AsyncIterator[Any]:
+    if hasattr(samples, "__aiter__"):
+        async for item in samples:
+            yield item
+    else:
+        for item in samples:
+            yield item
+
+
+def _size(samples: Any) -> int | None:
+    return len(samples) if hasattr(samples, "__len__") else None

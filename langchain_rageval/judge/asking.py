@@ -1,0 +1,115 @@
+"""Putting a question to the judge until its reply can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from langchain_core.exceptions import OutputParserException
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from pydantic import BaseModel
+
+from langchain_rageval.errors import JudgeOutputError
+from langchain_rageval.judge.judge import Judge, Way
+from langchain_rageval.judge.parser import StrictJsonOutputParser
+from langchain_rageval.prompts.layout import Request
+from langchain_rageval.run.work import Alone, Shared, Work
+from langchain_rageval.schema import without_surrogates
+
+T = TypeVar("T", bound=BaseModel)
+
+_LONGEST_QUOTE = 6_000
+
+
+@dataclass
+class Attempts:
+    """How many model calls are left for a question, and the way that was answered last."""
+
+    left: int
+    way: Way | None = None
+
+
+@dataclass(frozen=True)
+class Question(Generic[T]):
+    """A request, and how its answer is read."""
+
+    request: Request
+    parser: StrictJsonOutputParser[T]
+
+
+def ask(judge: Judge, question: Question[T], attempts: Attempts, draw: int = 0) -> Work[T]:
+    """Ask, and ask again with the validation message while the reply cannot be read.
+
+    Raises:
+        JudgeOutputError: when no attempt is left.
+    """
+    tail: Sequence[BaseMessage] = ()
+    while True:
+        attempts.left -= 1
+        try:
+            return (yield from _try(judge, question, attempts, tail, draw))
+        except OutputParserException as problem:
+            raw = str(problem.llm_output or "")
+            if not attempts.left:
+                raise JudgeOutputError(str(problem), question.request.step, raw) from problem
+            again = question.request.prompts.common.ask_again.format(problem=problem)
+            tail = (AIMessage(_quoted(raw)), HumanMessage(again))
+
+
+def shared(judge: Judge, question: Question[T], draw: int, work: Work[T]) -> Shared:
+    """Do a work for a question once for all who ask the judge the same."""
+    request = question.request
+    texts = (request.prompts.fingerprint, request.prompt.model_dump_json(), repr(request.inputs))
+    block = request.contexts and request.contexts.block
+    return Shared((id(judge.model), repr(judge.instrument), request.step, *texts, block, draw), work)
+
+
+def _try(judge: Judge, question: Question[T], attempts: Attempts, tail: Sequence[BaseMessage], draw: int) -> Work[T]:
+    """Ask once. The very first askers wait until one of them has found out which rung the endpoint takes."""
+    memory = judge.memory
+    if not memory.probed and len(judge.ways) > 1:
+        answer = yield Alone(memory.gate, _probe(judge, question, attempts, tail, draw))
+        if answer is not None:
+            return answer  # type: ignore[no-any-return]
+    return (yield from _descend(judge, question, attempts, tail, draw))
+
+
+def _probe(
+    judge: Judge, question: Question[T], attempts: Attempts, tail: Sequence[BaseMessage], draw: int
+) -> Work[T | None]:
+    if judge.memory.probed:
+        return None
+    try:
+        return (yield from _descend(judge, question, attempts, tail, draw))
+    finally:
+        judge.memory.probed = True
+
+
+def _descend(
+    judge: Judge, question: Question[T], attempts: Attempts, tail: Sequence[BaseMessage], draw: int
+) -> Work[T]:
+    """Ask in the best way known, and in lower ones while the endpoint refuses the form of the request."""
+    way = attempts.way or judge.memory.way or judge.ways[0]
+    while True:
+        try:
+            reply = yield judge.call(question.request, way, tail, draw)
+            break
+        except Exception as error:
+            lower = judge.below(way, error)
+            if lower is None:
+                raise
+            way = lower
+    attempts.way = way
+    answer = question.parser.read_message(reply)
+    judge.remember(way)
+    return answer
+
+
+def _quoted(raw: str) -> str:
+    """The judge's own output, without what no encoder takes, and not longer than helps; clients refuse an empty one."""
+    text = str(without_surrogates(raw))
+    if len(text) > _LONGEST_QUOTE:
+        half = _LONGEST_QUOTE // 2
+        text = f"{text[:half]} … {text[-half:]}"
+    return text.strip() or "…"

@@ -1,0 +1,72 @@
+"""Which model a judge is, told without its secrets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import SecretStr
+
+from langchain_rageval.judge.ladder import inner_models, own_options
+
+_TELLING = (
+    "model",
+    "model_name",
+    "deployment_name",
+    "base_url",
+    "openai_api_base",
+    "azure_endpoint",
+    "temperature",
+    "top_p",
+    "top_k",
+    "seed",
+    "max_tokens",
+    "num_predict",
+    "repetition_penalty",
+    "frequency_penalty",
+    "presence_penalty",
+    "reasoning_effort",
+    "profanity_check",
+)
+_SECRET_NAMES = re.compile(r"key|secret|password|credential|token$", re.IGNORECASE)
+_USERINFO = re.compile(r"//[^/@\s]*@")
+_SHORTEST_SECRET = 6
+
+
+def identity(model: Any) -> str:
+    """Class, name and settings of a model, of each one behind a wrapper."""
+    bound = {name: value for name, value in own_options(model).items() if value is not None and not _secret(name)}
+    told = "+".join(_told(inner) for inner in inner_models(model))
+    return _USERINFO.sub("//", f"{told} {bound}" if bound else told)
+
+
+def redact(text: str, model: Any) -> str:
+    """The text with the model's keys and passwords, should it quote them, blotted out."""
+    for inner in inner_models(model):
+        for secret in _secrets(inner):
+            text = text.replace(secret, "***")
+    return text
+
+
+def _told(model: Any) -> str:
+    kind = type(model)
+    settings = {name: value for name in _TELLING if isinstance(value := getattr(model, name, None), str | int | float)}
+    function = getattr(model, "func", None) or getattr(model, "afunc", None)
+    if function is not None:
+        settings["function"] = f"{function.__module__}.{getattr(function, '__qualname__', type(function).__name__)}"
+    return f"{kind.__module__}.{kind.__qualname__}({', '.join(f'{k}={v!r}' for k, v in settings.items())})"
+
+
+def _secret(name: str) -> bool:
+    return _SECRET_NAMES.search(name) is not None
+
+
+def _secrets(model: Any) -> Iterator[str]:
+    for name, value in getattr(model, "__dict__", {}).items():
+        if isinstance(value, SecretStr):
+            value = value.get_secret_value()
+        elif not _secret(name):
+            continue
+        if isinstance(value, str) and len(value) >= _SHORTEST_SECRET:
+            yield value

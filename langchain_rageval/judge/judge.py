@@ -1,0 +1,193 @@
+"""Judge: a model, and everything that belongs to asking it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, get_args
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import Runnable, RunnableLambda
+
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.judge.identity import identity
+from langchain_rageval.judge.ladder import (
+    Client,
+    Mode,
+    Rung,
+    client_of,
+    ladder,
+    own_options,
+    refuses,
+    refuses_system,
+    sync_only,
+)
+from langchain_rageval.language import detect_language
+from langchain_rageval.prompts.layout import Layout, Request, lay_out
+from langchain_rageval.prompts.promptset import PromptSet
+from langchain_rageval.run.slots import Slots
+from langchain_rageval.run.work import Call
+
+log = logging.getLogger("langchain_rageval")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way of asking: a rung of the ladder, with the system message in its own role or folded into the human one."""
+
+    rung: Rung
+    fold_system: bool = False
+
+
+@dataclass
+class Memory:
+    """What a judge has found out about its endpoint."""
+
+    way: Way | None = None
+    probed: bool = False
+    gate: Slots = field(default_factory=lambda: Slots(1))
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Judge:
+    """A model that states facts about texts, and how it is asked. The model itself is never changed.
+
+    Args:
+        model: a chat model, or any Runnable from messages to a message or a text.
+        language: of the prompts; "auto" takes that of each sample's question, English where there are no prompts in it.
+        prompts: to use instead of the package's own.
+        mode: rung of the ladder of structured output, "json_schema", "function_calling", "json_mode" or "prompt" (the
+            schema in the prompt). "auto" starts at the best rung known for the model's class and takes a lower one when
+            the endpoint refuses it.
+        attempts: most model calls for one question, the first included; a reply that cannot be read is asked again.
+        draws: how often verdicts are asked for, an odd number; the majority holds.
+        layout: order of the parts of a request, "contexts_first", "instruction_first" or "handbook".
+        max_statements: most statements in one request; more are cut into slices.
+        max_context_tokens: most tokens (characters / 4) of contexts in one request; more are cut into windows between
+            sentences, and a statement whose support spans two windows is then missed.
+
+    Raises:
+        ConfigError: if an option is out of range.
+    """
+
+    model: Runnable[Any, Any]
+    language: str = field(default="auto", kw_only=True)
+    prompts: PromptSet | None = field(default=None, kw_only=True)
+    mode: Mode = field(default="auto", kw_only=True)
+    attempts: int = field(default=3, kw_only=True)
+    draws: int = field(default=1, kw_only=True)
+    layout: Layout = field(default="contexts_first", kw_only=True)
+    max_statements: int = field(default=10, kw_only=True)
+    max_context_tokens: int | None = field(default=None, kw_only=True)
+    memory: Memory = field(default_factory=Memory, init=False)
+
+    def __post_init__(self) -> None:
+        """Refuse options that cannot be meant."""
+        if not isinstance(self.model, Runnable):
+            raise ConfigError(f"a judge is a chat model or another Runnable, got {type(self.model).__name__}")
+        _one_of("mode", self.mode, get_args(Mode))
+        _one_of("layout", self.layout, get_args(Layout))
+        _at_least_one("attempts", self.attempts)
+        _at_least_one("max_statements", self.max_statements)
+        _at_least_one("draws", self.draws)
+        if self.max_context_tokens is not None:
+            _at_least_one("max_context_tokens", self.max_context_tokens)
+        if self.draws % 2 == 0:
+            raise ConfigError(f"draws takes an odd number, so that there is a majority, got {self.draws}")
+
+    @classmethod
+    def of(cls, judge: JudgeLike) -> Judge:
+        """Take a Judge as it is; wrap a model, a Runnable or a function from messages to a text."""
+        if isinstance(judge, Judge):
+            return judge
+        if callable(judge) and not isinstance(judge, Runnable):
+            return cls(RunnableLambda(judge))
+        return cls(judge)
+
+    def __repr__(self) -> str:
+        """Model and options, without secrets."""
+        options = ", ".join(f"{name}={getattr(self, name)!r}" for name in _OPTIONS)
+        return f"Judge({self.identity}, {options})"
+
+    @cached_property
+    def identity(self) -> str:
+        """Which model this is, without secrets."""
+        return identity(self.model)
+
+    @cached_property
+    def instrument(self) -> dict[str, Any]:
+        """All that could change an answer: the model, and how it is asked."""
+        return {"model": self.identity, **{name: getattr(self, name) for name in _OPTIONS}}
+
+    @cached_property
+    def ways(self) -> list[Way]:
+        """The ways of asking this model, best first."""
+        return [Way(rung) for rung in ladder(self._client, self.mode)]
+
+    def prompt_set(self, text: str) -> PromptSet:
+        """The prompts for a text, by its language unless the user chose them."""
+        if self.prompts is not None:
+            return self.prompts
+        return PromptSet.default(detect_language(text) if self.language == "auto" else self.language)
+
+    def call(self, request: Request, way: Way, tail: Sequence[BaseMessage], draw: int) -> Call:
+        """The model call that puts a request in one way, `tail` being what came of it before."""
+        messages = lay_out(request, self.layout, with_schema=way.rung == "prompt", fold_system=way.fold_system)
+        options = self._client.rungs[way.rung](request.schema, self._own_options) if way.rung != "prompt" else {}
+        model = self._uncached if draw else self.model
+        options = {**self._client.always, **options}
+        return Call(model, [*messages, *tail], options, self._client.timeout, self._sync_only)
+
+    def below(self, way: Way, error: Exception) -> Way | None:
+        """The next way to try after the endpoint's error; None when another way is no use."""
+        if not way.fold_system and refuses_system(error):
+            return Way(way.rung, fold_system=True)
+        rungs = [way.rung for way in self.ways]
+        if not refuses(error) or way.rung == rungs[-1]:
+            return None
+        return Way(rungs[rungs.index(way.rung) + 1], way.fold_system)
+
+    def remember(self, way: Way) -> None:
+        """Use from now on the way that was answered validly, and say so once if it is not the best one."""
+        if self.memory.way != way:
+            self.memory.way = way
+            if way != self.ways[0]:
+                folded = " with the system message folded into the human one" if way.fold_system else ""
+                log.warning("%s refuses %s; asked by %s%s", self.identity, self.ways[0].rung, way.rung, folded)
+
+    @cached_property
+    def _client(self) -> Client:
+        return client_of(self.model)
+
+    @cached_property
+    def _sync_only(self) -> bool:
+        return sync_only(self.model)
+
+    @cached_property
+    def _own_options(self) -> dict[str, Any]:
+        return own_options(self.model)
+
+    @cached_property
+    def _uncached(self) -> Runnable[Any, Any]:
+        """Later draws must not get the first one's reply from the model's cache."""
+        if isinstance(self.model, BaseChatModel):
+            return self.model.model_copy(update={"cache": False})
+        return self.model
+
+
+JudgeLike = Judge | Runnable[Any, Any] | Callable[[list[BaseMessage]], Any]
+
+_OPTIONS = ("language", "mode", "attempts", "draws", "layout", "max_statements", "max_context_tokens")
+
+
+def _one_of(option: str, value: object, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise ConfigError(f"{option} is one of {', '.join(choices)}, got {value!r}")
+
+
+def _at_least_one(option: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigError(f"{option} takes a whole number from 1 on, got {value!r}")

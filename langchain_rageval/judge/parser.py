@@ -1,0 +1,328 @@
+"""Reading a judge's reply: `StrictJsonOutputParser`, which repairs spelling and never guesses content."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+from langchain_core.exceptions import OutputParserException
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.output_parsers import BaseOutputParser
+from langchain_core.outputs import ChatGeneration, Generation
+from pydantic import BaseModel, ConfigDict, RootModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from langchain_rageval.judge.repairs import REPAIRS, VALUE_REPAIRS, json_spans
+
+T = TypeVar("T", bound=BaseModel)
+
+_MAX_SPANS: Final = 1000
+_SHOWN_ERRORS: Final = 2
+_SHOWN_CHARACTERS: Final = 60
+_NOISE: Final = {"title", "default", "discriminator"}
+_DATA: Final = {"const", "enum", "examples", "properties"}
+_MEANT_AS_JSON: Final = re.compile("[:\"'“„«‘]")
+_LENGTH_STOPS: Final = {"length", "max_tokens"}
+_REFUSALS: Final = {"content_filter", "blacklist", "refusal"}
+
+
+def strict_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Write a class's JSON schema as endpoints with strict decoding want it.
+
+    Args:
+        model: the pydantic class; it may hold other classes, but not itself.
+
+    Returns:
+        The schema with the class name as `title`, every `$ref` replaced by what it names, every field required and
+        no others allowed, fields in their order, descriptions kept, field titles and defaults left out.
+
+    Raises:
+        ValueError: if a class holds itself.
+    """
+    schema = model.model_json_schema()
+    definitions = schema.pop("$defs", {})
+
+    def inline(node: Any, within: frozenset[str]) -> Any:
+        if isinstance(node, list):
+            return [inline(item, within) for item in node]
+        if not isinstance(node, dict):
+            return node
+        if reference := node.get("$ref"):
+            name = reference.rpartition("/")[2]
+            if name in within:
+                raise ValueError(f"{model.__name__} cannot be written as a strict schema: {name} holds itself")
+            rest = {key: value for key, value in node.items() if key != "$ref"}
+            return inline(definitions[name] | rest, within | {name})
+        written = {
+            key: value if key in _DATA else inline(value, within) for key, value in node.items() if key not in _NOISE
+        }
+        if "properties" in node:
+            written["properties"] = {name: inline(field, within) for name, field in node["properties"].items()}
+            written |= {"required": list(node["properties"]), "additionalProperties": False}
+        return written
+
+    return {"title": model.__name__, **inline(schema, frozenset())}
+
+
+class StrictJsonOutputParser(BaseOutputParser[T]):
+    """Read a reply as one value of a pydantic class, or say what is wrong with it.
+
+    Code fences, prose, `<think>` blocks, other quotes, Python literals, trailing commas, raw line breaks, a list
+    around the object and a wrapper key are mended. Nothing is guessed: a reply that is cut off, refused or empty,
+    that holds NaN, a key with two values, or two different values of the class, is an error.
+
+    Args:
+        schema: the class to read, `RootModel[list[str]]` and the like included.
+
+    Example:
+        ```python
+        chain = prompt | model | StrictJsonOutputParser(Verdicts)
+        ```
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    pydantic_object: type[T]
+
+    def __init__(self, schema: type[T], **options: Any) -> None:
+        super().__init__(pydantic_object=schema, **options)
+
+    @property
+    def OutputType(self) -> type[T]:
+        """The class that is read."""
+        return self.pydantic_object
+
+    @property
+    def _type(self) -> str:
+        return "strict_json"
+
+    def get_format_instructions(self) -> str:
+        """Say in English which JSON is wanted, with the schema on one line.
+
+        Raises:
+            ValueError: if the class holds itself.
+        """
+        schema = strict_schema(self.pydantic_object)
+        kind = "list" if schema.get("type") == "array" else "object"
+        return (
+            f"Answer with one JSON {kind} that fits this JSON schema, and with nothing else:\n"
+            f"```json\n{json.dumps(schema, ensure_ascii=False)}\n```"
+        )
+
+    def parse(self, text: str) -> T:
+        """Read a reply's text.
+
+        Raises:
+            OutputParserException: if it cannot be read; the message tells a model what to mend.
+        """
+        return self._read([text])
+
+    def parse_result(self, result: list[Generation], *, partial: bool = False) -> T:
+        """Read the first of a model's generations; a partial reply is never read, whatever `partial` says.
+
+        Raises:
+            OutputParserException: if it cannot be read, was cut off or refused.
+        """
+        if not result:
+            return self.read_message(None)
+        first = result[0]
+        message = first.message if isinstance(first, ChatGeneration) else AIMessage(first.text)
+        _check_stop(message, first.generation_info or {})
+        return self.read_message(message)
+
+    def read_message(self, message: BaseMessage | None) -> T:
+        """Read a model's message: the tool call named like the class, else the only tool call, else the text.
+
+        Raises:
+            OutputParserException: if it cannot be read, was cut off or refused, or is None.
+        """
+        if message is None:
+            raise _unreadable("the reply is empty", "")
+        _check_stop(message, message.response_metadata)
+        replies = _replies(message)
+        named = [text for name, text in replies if name == self.pydantic_object.__name__]
+        return self._read(named or [text for _, text in replies])
+
+    def _read(self, texts: list[str]) -> T:
+        """Read the one value on which all texts agree."""
+        raw = "\n".join(texts)
+        try:
+            found = {as_json: value for text in texts for as_json, value in self._values(text).items()}
+        except (ValueError, RecursionError) as error:
+            raise _unreadable(_describe(error), raw) from error
+        if len(found) > 1:
+            raise _unreadable(f"the reply holds {len(found)} different answers: give one", raw)
+        return next(iter(found.values()))
+
+    def _values(self, text: str) -> dict[str, T]:
+        """Every different value in a text, by its JSON; the best error is raised if there is none.
+
+        A piece that was meant as JSON and cannot be read is an error even beside a good one: it may be the answer,
+        and the good one an example.
+        """
+        found: dict[str, T] = {}
+        errors: list[Exception] = []
+        for candidate in _candidates(text):
+            try:
+                loaded = _load(candidate)
+            except (ValueError, RecursionError) as error:
+                if _MEANT_AS_JSON.search(candidate):
+                    raise
+                errors.append(error)
+                continue
+            try:
+                value = self._fit(loaded)
+                found[json.dumps(value.model_dump(warnings=False), allow_nan=False, default=repr)] = value
+            except (ValueError, RecursionError) as error:
+                errors.append(error)
+        if not found:
+            raise min(errors, key=_distance)
+        return found
+
+    def _fit(self, value: Any) -> T:
+        errors: list[Exception] = []
+        for repair in (None, *VALUE_REPAIRS):
+            repaired = repair(value) if repair else value
+            if repair and repaired is value:
+                continue
+            value = repaired
+            try:
+                return self._validate(value)
+            except ValueError as error:
+                errors.append(error)
+        raise min(errors, key=_distance)
+
+    def _validate(self, value: Any) -> T:
+        fields = {} if issubclass(self.pydantic_object, RootModel) else self.pydantic_object.model_fields
+        keys = {key for name, field in fields.items() for key in (name, field.validation_alias) if isinstance(key, str)}
+        if keys and isinstance(value, dict) and keys.isdisjoint(value):
+            raise ValueError(f"the object has none of the keys {sorted(keys)}")
+        try:
+            return self.pydantic_object.model_validate(value)
+        except ValidationError as error:
+            raise _Misfit(error) from error
+
+
+def _replies(message: BaseMessage) -> list[tuple[str, str]]:
+    """Name and JSON text of each tool call; without any, the nameless text.
+
+    A chunk's own `tool_calls` are completed by guessing when they are cut off, so its raw text is read.
+    """
+    calls: list[Any] = []
+    if isinstance(message, AIMessageChunk):
+        calls = message.tool_call_chunks
+    elif isinstance(message, AIMessage):
+        calls = [*message.tool_calls, *message.invalid_tool_calls]
+    try:
+        written = [(call["name"] or "", _as_text(call["args"])) for call in calls]
+    except RecursionError as error:
+        raise _unreadable("the JSON is nested too deeply", "") from error
+    return written or [("", str(message.text))]
+
+
+def _as_text(arguments: dict[str, Any] | str | None) -> str:
+    return arguments or "" if isinstance(arguments, str | None) else json.dumps(arguments, ensure_ascii=False)
+
+
+def _check_stop(message: BaseMessage, metadata: Mapping[str, Any]) -> None:
+    """Refuse a reply that the endpoint cut off or the model declined to give."""
+    raw = "\n".join(text for _, text in _replies(message))
+    stops = {str(metadata.get(key)).lower() for key in ("finish_reason", "stop_reason", "done_reason")}
+    if stops & _LENGTH_STOPS or metadata.get("incomplete_details"):
+        raise _unreadable("the reply was cut off at its length limit: answer in fewer words", raw)
+    blocks = message.content if isinstance(message.content, list) else []
+    declined = any(isinstance(block, dict) and block.get("type") == "refusal" for block in blocks)
+    if declined or stops & _REFUSALS or message.additional_kwargs.get("refusal"):
+        raise _unreadable("the model refused to answer", raw)
+
+
+def _candidates(text: str) -> list[str]:
+    """The text itself if it is JSON, else the different pieces of it that look like JSON."""
+    try:
+        _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        spans = list(dict.fromkeys(json_spans(text)))
+        if len(spans) > _MAX_SPANS:
+            raise ValueError(f"the reply holds more than {_MAX_SPANS} pieces of JSON: give one") from None
+        return spans
+    return [text]
+
+
+def _load(text: str) -> Any:
+    """Read JSON with as few repairs as it takes."""
+    if not text:
+        raise ValueError("the reply is empty")
+    for repair in (None, *REPAIRS):
+        text = repair(text) if repair else text
+        try:
+            return _DECODER.decode(text)
+        except json.JSONDecodeError as error:
+            failure = error
+    raise failure
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    unique = dict(pairs)
+    if len(unique) < len(pairs) and (twice := [key for key, value in pairs if repr(value) != repr(unique[key])]):
+        raise ValueError(f"the key {_came(twice[0])} has two values")
+    return unique
+
+
+def _finite(number: str) -> float:
+    if not math.isfinite(value := float(number)):
+        raise ValueError(f"{number} is not a number that JSON can hold")
+    return value
+
+
+# strict=False lets a string hold raw line breaks and tabs.
+_DECODER: Final = json.JSONDecoder(strict=False, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite)
+
+
+class _Misfit(ValueError):
+    """JSON that is not the class; the deeper its first errors lie, the nearer it comes."""
+
+    def __init__(self, error: ValidationError) -> None:
+        details = error.errors(include_url=False, include_context=False)
+        self.distance = -max(len(detail["loc"]) for detail in details), len(details)
+        shown = [_describe_detail(detail) for detail in details[:_SHOWN_ERRORS]]
+        more = [f"and {len(details) - len(shown)} more"] if len(details) > len(shown) else []
+        super().__init__("the JSON does not fit the schema: " + "; ".join(shown + more))
+
+
+def _distance(error: Exception) -> tuple[int, int]:
+    return error.distance if isinstance(error, _Misfit) else (1, 0)
+
+
+def _describe(error: Exception) -> str:
+    """Say in a line what a model should mend."""
+    match error:
+        case json.JSONDecodeError(msg=msg, doc=doc, pos=pos):
+            return f"this is not JSON: {msg} at {_came(doc[pos:])}, after {_came(doc[max(pos - 30, 0) : pos])}"
+        case RecursionError():
+            return "the JSON is nested too deeply"
+    return str(error)
+
+
+def _describe_detail(detail: ErrorDetails) -> str:
+    path = ".".join(map(str, detail["loc"])) or "the whole"
+    came = "" if detail["type"] == "missing" else f", not {_came(detail['input'])}"
+    return f"{path}: {detail['msg']}{came}"
+
+
+def _came(value: Any) -> str:
+    match value:
+        case dict():
+            return "an object"
+        case list():
+            return "a list"
+        case str() if len(value) > _SHOWN_CHARACTERS:
+            value = value[:_SHOWN_CHARACTERS] + "…"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _unreadable(message: str, raw: str) -> OutputParserException:
+    # Given as an exception: to a plain string, langchain-core adds the address of a help page.
+    return OutputParserException(ValueError(message), llm_output=raw)

@@ -1,0 +1,191 @@
+"""Metric: a Runnable from a sample to a score, and a LangSmith evaluator, in one object."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence, RunnableSerializable
+from langchain_core.runnables.graph import Graph
+from pydantic import ConfigDict, PrivateAttr
+
+from langchain_rageval._version import __version__
+from langchain_rageval.errors import SampleError
+from langchain_rageval.judge.judge import Judge
+from langchain_rageval.metrics.doors import Doors
+from langchain_rageval.metrics.threshold import Missing, fork, gate
+from langchain_rageval.metrics.value import Value
+from langchain_rageval.run.run import Run
+from langchain_rageval.schema import Aspect, Direction, Sample, Score
+from langchain_rageval.steps.step import State, Step
+
+
+class Metric(RunnableSerializable[Any, Score], Doors):
+    """Scores a sample: the judge's steps state facts, the reducer makes the number.
+
+    `invoke` and its kin take a Sample, or anything that `Sample.parse` reads, and raise when the judge fails; the doors
+    to LangSmith, openevals and LangGraph record a failure instead.
+
+    Args:
+        name: key of the score.
+        aspect: what the metric looks at.
+        reads: fields of the sample that must be there.
+        steps: Runnable from state to state, usually `Step | Step`.
+        reduce: pure function from the last state to the Value.
+        direction: whether "higher" or "lower" is better.
+        options: what else the builder was given, for the instrument.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    name: str
+    aspect: Aspect
+    reads: frozenset[str]
+    steps: Runnable[State, State]
+    reduce: Callable[[State], Value]
+    direction: Direction = "higher"
+    options: Mapping[str, Any] = {}
+    _instrument: str = PrivateAttr("")
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        aspect: Aspect,
+        reads: set[str] | frozenset[str],
+        steps: Runnable[State, State],
+        reduce: Callable[[State], Value],
+        direction: Direction = "higher",
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(
+            name=name,
+            aspect=aspect,
+            reads=frozenset(reads),
+            steps=steps,
+            reduce=reduce,
+            direction=direction,
+            options=options or {},
+        )
+        self._instrument = self._fingerprint()
+
+    def __repr__(self) -> str:
+        """Name and judges, without secrets."""
+        return f"{self.name}({', '.join(dict.fromkeys(map(repr, self.judges)))})"
+
+    @property
+    def parts(self) -> Sequence[Metric]:
+        """Itself."""
+        return [self]
+
+    @property
+    def judges(self) -> list[Judge]:
+        """Who is asked, one for each step."""
+        return [step.judge for step in self._steps()]
+
+    @property
+    def instrument(self) -> str:
+        """Hash of all that could change a score except the sample."""
+        return self._instrument
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Score:
+        """Score a sample through the judge's sync methods.
+
+        Raises:
+            SampleError: if the input lacks what the metric reads; before any call.
+            JudgeOutputError: if the judge's replies cannot be read after its attempts.
+        """
+        return self._call_with_config(self._score, input, config)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Score:
+        """Score a sample through the judge's async methods, on the caller's loop; raises like `invoke`."""
+        return await self._acall_with_config(self._ascore, input, config)
+
+    def read(self, input: Any) -> Sample:
+        """The sample in an input, complete for this metric.
+
+        Raises:
+            SampleError: if it is none, or lacks a field.
+        """
+        sample = Sample.parse(input)
+        lacking = sorted(field for field in self.reads if _lacks(sample, field))
+        if lacking:
+            raise SampleError(
+                f"{self.name} reads {sorted(self.reads)}; sample {sample.id!r} lacks {lacking}: "
+                "fill it in or drop the metric",
+                lacking[0],
+            )
+        return sample
+
+    def get_graph(self, config: RunnableConfig | None = None) -> Graph:
+        """The steps, and the reducer that makes the number."""
+        reducer = RunnableLambda(self.reduce, name=self.reduce.__name__)
+        return (self.steps | reducer).get_graph(config)
+
+    def require(self, threshold: float, *, missing: Missing = "raise") -> Runnable[Any, Any]:
+        """A Runnable that passes its input on when the score reaches the threshold.
+
+        Args:
+            threshold: least value, or the greatest when lower is better; reaching it passes.
+            missing: whether an input without a value, unscored or failed, raises or passes.
+
+        Raises:
+            BelowThreshold: from the Runnable, when the score is worse.
+        """
+        return gate(self, threshold, missing)
+
+    def route(self, threshold: float, then: Any, otherwise: Any, *, missing: Missing = "raise") -> Runnable[Any, Any]:
+        """A Runnable that gives its input to `then` when the score reaches the threshold, else to `otherwise`.
+
+        Args:
+            threshold: as in `require`.
+            then: Runnable or function that takes the original input.
+            otherwise: likewise.
+            missing: whether an input without a value raises BelowThreshold or passes to `then`.
+        """
+        return fork(self, threshold, then, otherwise, missing)
+
+    def _score(self, input: Any, run_manager: CallbackManagerForChainRun, config: RunnableConfig) -> Score:
+        state: State = {"sample": self.read(input)}
+        run = Run.of(config).metered()
+        return self._stamped(self.reduce(self.steps.invoke(state, run.into(config))), run)
+
+    async def _ascore(self, input: Any, run_manager: AsyncCallbackManagerForChainRun, config: RunnableConfig) -> Score:
+        state: State = {"sample": self.read(input)}
+        run = Run.of(config).metered()
+        return self._stamped(self.reduce(await self.steps.ainvoke(state, run.into(config))), run)
+
+    def _stamped(self, value: Value, run: Run) -> Score:
+        return Score(
+            metric=self.name,
+            aspect=self.aspect,
+            direction=self.direction,
+            value=value.number,
+            reason=value.reason if value.number is not None else "",
+            findings=list(value.findings),
+            unscored=value.unscored,
+            usage=run.meter.usage,
+            instrument=self.instrument,
+        )
+
+    def _steps(self) -> Iterator[Step]:
+        steps = self.steps.steps if isinstance(self.steps, RunnableSequence) else [self.steps]
+        return (step for step in steps if isinstance(step, Step))
+
+    def _fingerprint(self) -> str:
+        parts = {
+            "reduce": f"{self.reduce.__module__}.{self.reduce.__qualname__}",
+            "options": self.options,
+            "steps": [step.instrument for step in self._steps()],
+            "version": __version__,
+        }
+        return hashlib.sha256(json.dumps(parts, sort_keys=True, default=repr).encode()).hexdigest()[:16]
+
+
+def _lacks(sample: Sample, field: str) -> bool:
+    """Whether a field is missing. An empty list of references is; one of contexts says that nothing was found."""
+    value = getattr(sample, field)
+    return value is None or (field == "references" and not value)

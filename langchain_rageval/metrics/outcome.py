@@ -1,0 +1,93 @@
+"""Outcome: what a metric makes of one sample, with a failure recorded where its `invoke` would raise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.runnables import Runnable, RunnableConfig
+
+from langchain_rageval.errors import ConfigError, JudgeOutputError, SampleError, step_at_fault
+from langchain_rageval.judge.identity import redact
+from langchain_rageval.judge.ladder import inner_models
+from langchain_rageval.run.run import Run
+from langchain_rageval.schema import Failure, Sample, Score, Usage
+
+
+def outcome(metric: Runnable[Any, Any], sample: Sample, run: Run, config: RunnableConfig | None) -> dict[str, Score]:
+    """The scores of a sample by name, through the metric's `invoke`.
+
+    Args:
+        metric: any Runnable that returns a Score or a mapping of names to Scores.
+        sample: complete for the metric.
+        run: what the metrics of this sample share.
+        config: callbacks, tags and the like.
+    """
+    own = run.metered()
+    try:
+        return named(metric.invoke(sample, own.into(config)))
+    except Exception as error:
+        return failures(metric, error, own.meter.usage)
+
+
+async def aoutcome(
+    metric: Runnable[Any, Any], sample: Sample, run: Run, config: RunnableConfig | None
+) -> dict[str, Score]:
+    """As `outcome`, through the metric's `ainvoke`."""
+    own = run.metered()
+    try:
+        return named(await metric.ainvoke(sample, own.into(config)))
+    except Exception as error:
+        return failures(metric, error, own.meter.usage)
+
+
+def named(result: Any) -> dict[str, Score]:
+    """The scores in what a metric returned.
+
+    Raises:
+        ConfigError: if it returned anything else.
+    """
+    if isinstance(result, Score):
+        return {result.metric: result}
+    if isinstance(result, Mapping) and all(isinstance(score, Score) for score in result.values()):
+        return dict(result)
+    raise ConfigError(f"a metric returns a Score or a mapping of names to Scores, this one a {type(result).__name__}")
+
+
+def names_of(metric: Runnable[Any, Any]) -> list[str]:
+    """Keys of the scores that a metric gives, as far as they can be known beforehand."""
+    for inner in inner_models(metric):
+        names = getattr(inner, "names", None)
+        if isinstance(names, list):
+            return names
+    return [metric.get_name()]
+
+
+def judges_of(metric: Runnable[Any, Any]) -> list[Any]:
+    """The judges that a metric asks, also behind wrappers."""
+    return [judge for inner in inner_models(metric) for judge in getattr(inner, "judges", [])]
+
+
+def failures(metric: Runnable[Any, Any], error: Exception, usage: Usage) -> dict[str, Score]:
+    """A failure under each name of the metric; the first one carries what was paid."""
+    inner = next(inner_models(metric))
+    message = str(error) or type(error).__name__
+    for judge in judges_of(metric):
+        message = redact(message, judge.model)
+    failure = Failure(
+        error=type(error).__name__,
+        message=message,
+        step="sample" if isinstance(error, SampleError) else step_at_fault(error),
+        raw_output=error.raw_output if isinstance(error, JudgeOutputError) else None,
+    )
+    return {
+        name: Score(
+            metric=name,
+            aspect=getattr(inner, "aspect", "answer"),
+            direction=getattr(inner, "direction", "higher"),
+            failure=failure,
+            usage=usage if number == 0 else Usage(),
+            instrument=getattr(inner, "instrument", ""),
+        )
+        for number, name in enumerate(names_of(metric))
+    }

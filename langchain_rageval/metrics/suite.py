@@ -1,0 +1,84 @@
+"""Suite: several metrics as one Runnable that shares the steps they have in common."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
+from langchain_core.runnables import RunnableConfig, RunnableParallel, RunnableSerializable
+from langchain_core.runnables.graph import Graph
+from pydantic import ConfigDict
+
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.metrics.doors import Doors
+from langchain_rageval.metrics.metric import Metric
+from langchain_rageval.run.run import Run
+from langchain_rageval.schema import Sample, Score
+
+
+class Suite(RunnableSerializable[Any, dict[str, Score]], Doors):
+    """From a sample to the scores of all its metrics, by name. Make one with `suite(...)`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    metrics: tuple[Metric, ...]
+
+    def __repr__(self) -> str:
+        """The metrics, without secrets."""
+        return f"suite({', '.join(map(repr, self.metrics))})"
+
+    @property
+    def parts(self) -> Sequence[Metric]:
+        """The metrics."""
+        return self.metrics
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> dict[str, Score]:
+        """Score a sample with every metric, in threads side by side; raises what the first failing one raises."""
+        return self._call_with_config(self._scores, input, config)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> dict[str, Score]:
+        """Score a sample with every metric, side by side on the caller's loop; raises like `invoke`."""
+        return await self._acall_with_config(self._ascores, input, config)
+
+    def get_graph(self, config: RunnableConfig | None = None) -> Graph:
+        """The metrics side by side, each with its steps."""
+        return RunnableParallel({metric.name: metric for metric in self.metrics}).get_graph(config)
+
+    def _scores(self, input: Any, run_manager: CallbackManagerForChainRun, config: RunnableConfig) -> dict[str, Score]:
+        sample, run = self._admitted(input), Run.of(config).for_sample()
+        shared = run.into(config)
+        scores = run.threads.gather([partial(metric.invoke, sample, shared) for metric in self.metrics])
+        return dict(zip(self.names, scores, strict=True))
+
+    async def _ascores(
+        self, input: Any, run_manager: AsyncCallbackManagerForChainRun, config: RunnableConfig
+    ) -> dict[str, Score]:
+        sample: Sample = self._admitted(input)
+        shared = Run.of(config).for_sample().into(config)
+        scores = await asyncio.gather(*(metric.ainvoke(sample, shared) for metric in self.metrics))
+        return dict(zip(self.names, scores, strict=True))
+
+
+def suite(*metrics: Metric | Suite) -> Suite:
+    """One Runnable from a sample to the scores of several metrics, by name; steps they share are asked once.
+
+    Raises:
+        ConfigError: if two of them have one name, or one is no metric.
+    """
+    flat = [part for metric in metrics for part in _parts(metric)]
+    names = [metric.name for metric in flat]
+    doubled = {name for name in names if names.count(name) > 1}
+    if doubled or not flat:
+        raise ConfigError(
+            f"a suite takes metrics of different names, got {names}; give one of them another with name=..."
+        )
+    return Suite(metrics=tuple(flat))
+
+
+def _parts(metric: Metric | Suite) -> Sequence[Metric]:
+    if not isinstance(metric, Metric | Suite):
+        raise ConfigError(f"a suite takes metrics, got {type(metric).__name__}; wrap the whole suite instead")
+    return metric.parts

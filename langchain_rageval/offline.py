@@ -1,0 +1,162 @@
+"""The offline default: a judge and embeddings that need no network, no key and no model.
+
+Deterministic word overlap, through the very same steps and parser as a real model. A smoke test and a baseline to beat,
+never a measure of quality; every report made with it says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+
+from langchain_rageval.contexts import CHARACTERS_PER_TOKEN
+from langchain_rageval.prompts.layout import read_inputs
+from langchain_rageval.sentences import split_sentences
+
+Inputs = Mapping[str, Any]
+Sentences = Mapping[str, str]
+
+_WORD = re.compile(r"[^\W_]+")
+_NUMBER = re.compile(r"\d+")
+_SENTENCE = re.compile(r"^\[(\d+\.\d+)\] (.*)$", re.MULTILINE)
+_TITLE = re.compile(r'^\{.*"title": "(\w+)"', re.MULTILINE)
+_EVASION = re.compile(
+    r"\b(не знаю|не могу ответить|нет (?:таких )?(?:сведений|данных|информации)|не (?:сказано|указано|найден\w*)"
+    r"|(?:do not|don't|does not|doesn't) (?:know|say|answer)|(?:cannot|can't) answer|no (?:answer|information)"
+    r"|not (?:specified|mentioned))\b",
+    re.IGNORECASE,
+)
+_STRESS = "\u0301"  # as encyclopedias mark it
+_STEM = 5
+_SHORTEST_WORD = 3
+_ENOUGH = 0.6
+
+
+class OfflineJudge(BaseChatModel):
+    """A chat model that answers every judge step by overlap of word stems (the first five letters of each word).
+
+    Statements are the sentences of the text, without questions and evasions. A statement is supported when at least 60%
+    of its stems stand in the one or two sentences that share most of them, contradicted when those sentences hold other
+    numbers than it does, absent otherwise.
+    """
+
+    @property
+    def _llm_type(self) -> str:
+        return "rageval-offline"
+
+    @property
+    def report_note(self) -> str:
+        """What every report made with this judge says."""
+        return "Judged offline by word overlap: a smoke test and a baseline to beat, not a measure of quality."
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        human = next(message for message in messages if message.type == "human").text
+        titles = _TITLE.findall(human)
+        if not titles or titles[-1] not in _ANSWERS:
+            raise ValueError("OfflineJudge answers the steps of langchain_rageval only; this is no request of theirs")
+        answer = _ANSWERS[titles[-1]](read_inputs(human), dict(_SENTENCE.findall(human)))
+        reply = json.dumps(answer, ensure_ascii=False)
+        read = sum(len(message.text) for message in messages) // CHARACTERS_PER_TOKEN
+        written = len(reply) // CHARACTERS_PER_TOKEN
+        usage = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(reply, usage_metadata=usage))])
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        return self._generate(messages, stop, **kwargs)
+
+
+class HashingEmbeddings(Embeddings):
+    """Unit vectors of hashed word stems: texts that share words are near. A baseline, like `OfflineJudge`.
+
+    Args:
+        size: length of the vectors.
+    """
+
+    def __init__(self, size: int = 512) -> None:
+        self.size = size
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """One vector of length 1 for each text; of length 0 for a text without words."""
+        return [self._embed(text) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        """The vector of one text."""
+        return self._embed(text)
+
+    def _embed(self, text: str) -> list[float]:
+        vector = np.zeros(self.size)
+        for stem in _stems(text):
+            digest = int.from_bytes(hashlib.blake2b(stem.encode(), digest_size=8).digest(), "big")
+            vector[digest % self.size] += 1.0 if digest >> 63 else -1.0
+        norm = float(np.linalg.norm(vector))
+        return [float(x) for x in (vector / norm if norm else vector)]
+
+
+def _statements(inputs: Inputs, _contexts: Sentences) -> dict[str, Any]:
+    sentences = split_sentences(str(inputs["text"]))
+    stated = [s for s in sentences if _WORD.search(s) and not s.endswith("?") and not _EVASION.search(s)]
+    return {"statements": stated}
+
+
+def _verdicts(inputs: Inputs, contexts: Sentences) -> dict[str, Any]:
+    stems = {number: _stems(sentence) for number, sentence in contexts.items()}
+    return {
+        "verdicts": [_verdict(item["statement"], str(item["text"]), stems, contexts) for item in inputs["statements"]]
+    }
+
+
+def _verdict(number: int, text: str, stems: Mapping[str, set[str]], contexts: Sentences) -> dict[str, Any]:
+    wanted = _stems(text)
+    first = _nearest(wanted, stems)
+    second = _nearest(wanted - stems.get(first, set()), {n: s for n, s in stems.items() if n != first})
+    cited = [n for n in (first, second) if n]
+    shared = wanted & set().union(*(stems[n] for n in cited))
+    share = len(shared) / len(wanted) if wanted else 0.0
+    numbers = set(_NUMBER.findall(text))
+    there = set(_NUMBER.findall(" ".join(contexts[n] for n in cited)))
+    verdict = "absent" if share < _ENOUGH else "supported" if numbers <= there else "contradicted"
+    return {
+        "statement": number,
+        "reason": f"{len(shared)}/{len(wanted)}",
+        "evidence": cited if verdict != "absent" else [],
+        "verdict": verdict,
+    }
+
+
+def _nearest(wanted: set[str], stems: Mapping[str, set[str]]) -> str:
+    """Number of the sentence that shares most stems, "" when none shares any."""
+    best = max(stems, key=lambda number: len(wanted & stems[number]), default="")
+    return best if best and wanted & stems[best] else ""
+
+
+def _stems(text: str) -> set[str]:
+    words = _WORD.findall(text.lower().replace("ё", "е").replace(_STRESS, ""))
+    return {word[:_STEM] for word in words if len(word) >= _SHORTEST_WORD or word.isdigit()}
+
+
+_ANSWERS: Mapping[str, Callable[[Inputs, Sentences], dict[str, Any]]] = {
+    "Statements": _statements,
+    "Verdicts": _verdicts,
+}

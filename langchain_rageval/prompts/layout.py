@@ -1,0 +1,120 @@
+"""How a request is laid out: always exactly one system and one human message.
+
+Mistral's and Gemma's chat templates refuse more. Inputs travel as one JSON object on one line, the last of the human
+message, so braces, quotes and orders in a text stay data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from string import ascii_uppercase
+from typing import Any, Literal
+
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+
+from langchain_rageval.contexts import NumberedContexts, numbered_lines
+from langchain_rageval.prompts.promptset import Prompt, PromptSet
+from langchain_rageval.schema import without_surrogates
+
+Layout = Literal["contexts_first", "instruction_first", "handbook"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One question to the judge, before it is laid out.
+
+    Attributes:
+        step: the step's name.
+        prompts: the language's prompts.
+        prompt: the step's own.
+        inputs: what the JSON object holds.
+        contexts: the numbered block, for a step that reads contexts.
+        schema: JSON schema of the answer.
+    """
+
+    step: str
+    prompts: PromptSet
+    prompt: Prompt
+    inputs: Mapping[str, Any]
+    contexts: NumberedContexts | None
+    schema: Mapping[str, Any]
+
+    @property
+    def in_handbook(self) -> bool:
+        """Whether the handbook holds this step's rules."""
+        return self.contexts is not None and self.prompts.prompts.get(self.step) is self.prompt
+
+
+def lay_out(request: Request, layout: Layout, *, with_schema: bool, fold_system: bool = False) -> list[BaseMessage]:
+    """The messages of a request.
+
+    Args:
+        request: what is asked.
+        layout: "contexts_first" puts the block before the task, so that a server with prefix caching reads the contexts
+            once for all steps; "instruction_first" the task before the block; "handbook" the rules of all steps that
+            read contexts into the system message, which is then the same for the whole run.
+        with_schema: show the answer's schema in the human message.
+        fold_system: put the system message at the head of the human one, for templates without a system role.
+    """
+    system = request.prompts.common.system
+    if layout == "handbook":
+        system = "\n\n".join([system, *_handbook(request.prompts)])
+    human = "\n\n".join(_parts(request, layout, with_schema))
+    if fold_system:
+        return [HumanMessage(f"{system}\n\n{human}")]
+    return [SystemMessage(system), HumanMessage(human)]
+
+
+def read_inputs(human: str) -> dict[str, Any]:
+    """The inputs in a human message: the last JSON object, found by its line, never by its fence.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    line = human[human.rfind("\n{") + 1 :].split("\n", 1)[0]
+    inputs = json.loads(line)
+    if not isinstance(inputs, dict):
+        raise ValueError("the last JSON line of the message is no object")
+    return inputs
+
+
+def _parts(request: Request, layout: Layout, with_schema: bool) -> Iterator[str]:
+    labels = request.prompts.common.labels
+    block = [f"{labels['contexts']}\n{request.contexts.block}"] if request.contexts is not None else []
+    if layout == "handbook" and request.in_handbook:
+        task = [labels["named_task"].format(step=request.step)]
+    else:
+        task = [f"{labels['task']}\n{request.prompt.instruction}", *_examples(request.prompt, labels)]
+    yield from [*task, *block] if layout == "instruction_first" else [*block, *task]
+    if with_schema:
+        yield f"{labels['schema']}\n{_json(request.schema)}"
+    yield f"{labels['input']}\n```json\n{_json(without_surrogates(request.inputs))}\n```"
+
+
+def _handbook(prompts: PromptSet) -> Iterator[str]:
+    labels = prompts.common.labels
+    for step, prompt in sorted(prompts.prompts.items()):
+        if prompt.reads_contexts:
+            yield f"{labels['rules'].format(step=step)}\n{prompt.instruction}"
+            yield from _examples(prompt, labels)
+
+
+def _examples(prompt: Prompt, labels: Mapping[str, str]) -> Iterator[str]:
+    if prompt.examples:
+        yield "\n\n".join([labels["examples"], *(_example(e.input, e.output, labels) for e in prompt.examples)])
+
+
+def _example(inputs: Mapping[str, Any], output: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    lines = []
+    if "contexts" in inputs:
+        block = NumberedContexts.of(inputs["contexts"])
+        lines += [labels["example_contexts"], *numbered_lines(block.lines, ascii_uppercase)]
+    rest = {name: value for name, value in inputs.items() if name != "contexts"}
+    lines += [f"{labels['example_input']} {_json(rest)}", f"{labels['example_output']} {_json(output)}"]
+    return "\n".join(lines)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

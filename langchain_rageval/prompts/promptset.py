@@ -1,0 +1,194 @@
+"""Prompt and PromptSet: what a step tells the judge, as text in YAML that a person can read and edit."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cached_property, lru_cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from langchain_rageval.answers import ANSWERS
+from langchain_rageval.errors import ConfigError
+
+_COMMON = "common.yaml"
+Part = TypeVar("Part", bound="Frozen")
+_Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Frozen(BaseModel):
+    """Frozen, and strict about names."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Example(Frozen):
+    """One solved input of a step; `contexts` in it are shown as a block lettered [A.1], the rest as JSON."""
+
+    input: dict[str, Any]
+    output: dict[str, Any]
+
+
+class Prompt(Frozen):
+    """What one step tells the judge in one language."""
+
+    instruction: str
+    examples: list[Example] = []
+
+    @property
+    def reads_contexts(self) -> bool:
+        """Whether the step shows the judge a block of contexts."""
+        return any("contexts" in example.input for example in self.examples)
+
+
+class Common(Frozen):
+    """What all steps of a language share.
+
+    Attributes:
+        language: ISO 639-1 code.
+        system: the system message.
+        labels: headings of the parts of a request.
+        ask_again: what follows a reply that could not be used; `{problem}` says why.
+    """
+
+    language: str
+    system: str
+    labels: dict[str, str]
+    ask_again: str
+
+
+class PromptSet(Frozen):
+    """The prompts of all steps in one language.
+
+    Attributes:
+        common: what the steps share.
+        prompts: name of the step to its prompt.
+    """
+
+    common: Common
+    prompts: dict[str, Prompt]
+
+    @classmethod
+    def default(cls, language: str) -> PromptSet:
+        """The prompts that come with the package; English where there are none in the language."""
+        return _default(language if language in languages() else "en")
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Self:
+        """Read `<step>.yaml` files, and `common.yaml` if there is one; steps without a file keep the default prompt.
+
+        Raises:
+            ConfigError: if a file cannot be read, belongs to no step, or has an example that the step's schema refuses.
+        """
+        folder = Path(directory)
+        if not folder.is_dir():
+            raise ConfigError(f"{folder} is no directory; PromptSet.load takes one that holds <step>.yaml files")
+        common = _parsed(Common, folder / _COMMON) if (folder / _COMMON).exists() else None
+        base = PromptSet.default(common.language if common else folder.name)
+        given = {path.stem: _parsed(Prompt, path) for path in sorted(folder.glob("*.yaml")) if path.name != _COMMON}
+        for step, prompt in given.items():
+            _check(step, prompt)
+        return cls(common=common or base.common, prompts={**base.prompts, **given})
+
+    def save(self, directory: str | Path) -> None:
+        """Write one `<step>.yaml` per step and `common.yaml`, for a person to edit."""
+        folder = Path(directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        parts: dict[str, Frozen] = {"common": self.common, **self.prompts}
+        for name, part in parts.items():
+            text = yaml.safe_dump(part.model_dump(), allow_unicode=True, sort_keys=False, width=120)
+            (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+
+    def replace(
+        self, step: str, *, instruction: str | None = None, examples: Sequence[Mapping[str, Any]] | None = None
+    ) -> Self:
+        """The same set with another instruction or other examples for one step.
+
+        Args:
+            step: name of the step, such as `verify_statements`.
+            instruction: the new one; None keeps the old one.
+            examples: mappings of `input` and `output`; None keeps the old ones.
+
+        Raises:
+            ConfigError: if there is no such step, or an example's output does not fit its schema.
+        """
+        old = self.get(step)
+        try:
+            new = Prompt(
+                instruction=old.instruction if instruction is None else instruction,
+                examples=old.examples if examples is None else [Example(**example) for example in examples],
+            )
+        except (ValidationError, TypeError) as error:
+            raise ConfigError(f"examples of {step}: expected mappings of input and output: {error}") from None
+        _check(step, new)
+        return self.model_copy(update={"prompts": {**self.prompts, step: new}})
+
+    def get(self, step: str) -> Prompt:
+        """The prompt of a step.
+
+        Raises:
+            ConfigError: if there is no such step.
+        """
+        if step not in self.prompts:
+            raise ConfigError(f"no prompt for the step {step!r}; there are {', '.join(sorted(self.prompts))}")
+        return self.prompts[step]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of every text in the set."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
+
+
+@lru_cache
+def languages() -> frozenset[str]:
+    """Languages for which prompts come with the package."""
+    return frozenset(entry.name for entry in _packaged().iterdir() if entry.joinpath(_COMMON).is_file())
+
+
+def packaged_fingerprint(step: str) -> str:
+    """Hash of what the package says in any language for a step, without parsing it."""
+    digest = hashlib.sha256()
+    for language in sorted(languages()):
+        for name in (_COMMON, f"{step}.yaml"):
+            file = _packaged().joinpath(language, name)
+            digest.update(file.read_bytes() if file.is_file() else b"")
+    return digest.hexdigest()[:16]
+
+
+def _packaged() -> Traversable:
+    return files("langchain_rageval.prompts")
+
+
+@lru_cache
+def _default(language: str) -> PromptSet:
+    folder = _packaged().joinpath(language)
+    texts = {entry.name: entry for entry in folder.iterdir() if entry.name.endswith(".yaml")}
+    common = _parsed(Common, texts.pop(_COMMON))
+    return PromptSet(
+        common=common,
+        prompts={name.removesuffix(".yaml"): _parsed(Prompt, entry) for name, entry in sorted(texts.items())},
+    )
+
+
+def _parsed(kind: type[Part], file: Traversable | Path) -> Part:
+    try:
+        return kind.model_validate(yaml.load(file.read_text(encoding="utf-8"), Loader=_Loader))
+    except (yaml.YAMLError, ValidationError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file.name} is no {kind.__name__.lower()} file: {error}") from None
+
+
+def _check(step: str, prompt: Prompt) -> None:
+    if step not in ANSWERS:
+        raise ConfigError(f"there is no step {step!r}; there are {', '.join(sorted(ANSWERS))}")
+    for number, example in enumerate(prompt.examples, 1):
+        try:
+            ANSWERS[step].model_validate(example.output)
+        except ValidationError as error:
+            problem = error.errors()[0]
+            where = ".".join(map(str, problem["loc"]))
+            raise ConfigError(f"{step}, output of example {number}: {where}: {problem['msg']}") from None

@@ -1,0 +1,157 @@
+"""Report: the rows of a run, and what they say together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from langchain_rageval.errors import BelowThreshold, ConfigError
+from langchain_rageval.metrics.threshold import reaches
+from langchain_rageval.report.files import read_report, write_report
+from langchain_rageval.report.summary import MetricSummary, Summary, summarise, summary_line
+from langchain_rageval.schema import Row, Score
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """Scored samples in the order of the input.
+
+    Attributes:
+        rows: one for each sample.
+        notes: what a reader of the numbers should know, such as that an offline baseline judged.
+    """
+
+    rows: list[Row]
+    notes: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        """The summary, a line for each metric, and the notes."""
+        lines = [f"Report of {len(self.rows)} samples", *map(summary_line, self.summary().values())]
+        return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        """The summary as a table, for notebooks."""
+        head = ("metric", "mean", "95% interval", "scored", "unscored", "failed", "abstained", "calls", "tokens")
+        rows = [head, *map(_cells, self.summary().values())]
+        table = "".join(
+            "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) + "</tr>"
+            for row, tag in zip(rows, ["th", *["td"] * len(rows)], strict=False)
+        )
+        notes = "".join(f"<p><em>{escape(note)}</em></p>" for note in self.notes)
+        return f"<p>Report of {len(self.rows)} samples</p><table>{table}</table>{notes}"
+
+    def summary(self) -> Summary:
+        """Per metric: mean, 95% interval, counts of scored, unscored, failed and abstained samples, and cost."""
+        return summarise(self.rows)
+
+    def failures(self) -> list[tuple[Row, Score]]:
+        """Every score that could not be had, with its row; `score.failure` says why."""
+        return [(row, score) for row in self.rows for score in row.scores.values() if score.failure]
+
+    def worst(self, metric: str, n: int = 5) -> list[Row]:
+        """The `n` rows with the worst values of a metric, the worst first.
+
+        Raises:
+            ConfigError: if the report has no such metric.
+        """
+        self._known(metric)
+        valued = [(row.scores[metric].value, row) for row in self.rows if metric in row.scores]
+        scored = [(value, row) for value, row in valued if value is not None]
+        lower_is_better = self.summary()[metric].direction == "lower"
+        return [row for _, row in sorted(scored, key=lambda pair: pair[0], reverse=lower_is_better)[:n]]
+
+    def check(self, thresholds: Mapping[str, float], max_failed: float = 0.05) -> None:
+        """Raise unless the means reach their thresholds.
+
+        Args:
+            thresholds: metric to the least mean, or the greatest when lower is better; reaching it passes.
+            max_failed: greatest share of failed samples for each of these metrics.
+
+        Raises:
+            BelowThreshold: naming every metric that is worse, has nothing scored, or failed too often.
+            ConfigError: if the report has no such metric.
+        """
+        for metric in thresholds:
+            self._known(metric)
+        summary = self.summary()
+        problems = [p for name, limit in thresholds.items() for p in _problems(summary[name], limit, max_failed)]
+        if problems:
+            raise BelowThreshold("; ".join(problems), threshold=next(iter(thresholds.values())))
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One line for each sample: its fields, and for each metric the value, the reason, and why there is none.
+
+        None becomes NaN in a column of values, which is pandas' own way.
+        """
+        import pandas
+
+        return pandas.DataFrame([_record(row) for row in self.rows])
+
+    def to_jsonl(self, path: str | Path) -> None:
+        """Write the report; `Report.load` gives an equal one."""
+        write_report(path, self.rows, {"notes": self.notes})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Report:
+        """Read a report that `to_jsonl` wrote.
+
+        Raises:
+            ConfigError: if the file is not there, or is no report.
+        """
+        rows, head = read_report(path)
+        return cls(rows, list(head.get("notes", [])))
+
+    def _known(self, metric: str) -> None:
+        names = list(self.summary())
+        if metric not in names:
+            raise ConfigError(f"the report has no metric {metric!r}; it has {', '.join(names) or 'none'}")
+
+
+def _problems(metric: MetricSummary, limit: float, max_failed: float) -> list[str]:
+    problems = []
+    asked = f"at {'least' if metric.direction == 'higher' else 'most'} {limit:g} is asked"
+    if metric.mean is None:
+        problems.append(f"{metric.metric} has nothing scored, {asked}")
+    elif not reaches(metric.mean, limit, metric.direction):
+        problems.append(f"{metric.metric} is {metric.mean:.3f} {metric.interval}, {asked}")
+    count = metric.scored + metric.unscored + metric.failed
+    if metric.failed > max_failed * count:
+        problems.append(f"{metric.metric} failed on {metric.failed} of {count} samples, at most {max_failed:.0%} may")
+    return problems
+
+
+def _cells(metric: MetricSummary) -> tuple[str, ...]:
+    tokens = (metric.input_tokens, metric.output_tokens)
+    return (
+        metric.metric,
+        "–" if metric.mean is None else f"{metric.mean:.3f}",
+        metric.interval or "–",
+        str(metric.scored),
+        str(metric.unscored),
+        str(metric.failed),
+        "–" if metric.abstained is None else str(metric.abstained),
+        str(metric.calls),
+        "–" if tokens == (None, None) else str(sum(count or 0 for count in tokens)),
+    )
+
+
+def _record(row: Row) -> dict[str, Any]:
+    sample = row.sample
+    record: dict[str, Any] = {"id": sample.id, "question": sample.question, "answer": sample.answer}
+    record |= {"contexts": sample.contexts, "references": sample.references}
+    record |= {f"metadata.{name}": value for name, value in sample.metadata.items()}
+    for name, score in row.scores.items():
+        record |= {name: score.value, f"{name}.reason": score.reason, f"{name}.without": score.comment}
+        if score.value is not None:
+            record[f"{name}.without"] = None
+    return record

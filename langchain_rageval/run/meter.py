@@ -1,0 +1,58 @@
+"""Meter: adds up what was paid."""
+
+from __future__ import annotations
+
+import threading
+
+from langchain_rageval.schema import Usage
+
+
+class Meter:
+    """Counts calls, tokens and seconds, and passes them on to the meter it belongs to.
+
+    Args:
+        parent: charged with the same, so that a run's meter holds the sum over its metrics.
+
+    Attributes:
+        abandoned: calls that were left behind in their threads.
+    """
+
+    def __init__(self, parent: Meter | None = None) -> None:
+        self._parent = parent
+        self._lock = threading.Lock()
+        self._calls = 0
+        self._seconds = 0.0
+        self._tokens: dict[str, int] = {}
+        self.abandoned = 0
+
+    def add(
+        self,
+        *,
+        calls: int = 0,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        seconds: float = 0.0,
+        abandoned: int = 0,
+    ) -> None:
+        """Charge a call."""
+        with self._lock:
+            self._calls += calls
+            self._seconds += seconds
+            self.abandoned += abandoned
+            for name, count in (("input_tokens", input_tokens), ("output_tokens", output_tokens)):
+                if count is not None:
+                    self._tokens[name] = self._tokens.get(name, 0) + count
+        if self._parent is not None:
+            self._parent.add(
+                calls=calls,
+                input_tokens=input_tokens,
+                output_tokens=output_tokens,
+                seconds=seconds,
+                abandoned=abandoned,
+            )
+
+    @property
+    def usage(self) -> Usage:
+        """What was paid so far."""
+        with self._lock:
+            return Usage(calls=self._calls, seconds=self._seconds, **self._tokens)

@@ -1,0 +1,153 @@
+"""Run: what the metrics of one evaluation share, and how it travels with LangChain's config."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Hashable
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn, TypeVar
+from weakref import WeakValueDictionary
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import patch_config
+
+from langchain_rageval.run.meter import Meter
+from langchain_rageval.run.retry import RetryPolicy, Silence
+from langchain_rageval.run.slots import Slots
+from langchain_rageval.run.threads import DaemonThreads
+
+T = TypeVar("T")
+
+RUN_KEY = "__rageval_run"  # survives with_retry, with_fallbacks, RunnableParallel, assign and lambdas
+
+
+class Flight:
+    """A work that somebody is doing, or whose result somebody still holds."""
+
+    def __init__(self) -> None:
+        self.result: Future[Any] = Future()
+        self.task: asyncio.Task[None] | None = None
+        self.waiting = 0
+
+
+@dataclass(frozen=True)
+class Run:
+    """Shared by the metrics of one evaluation, or of one `invoke` when there is no evaluation around it.
+
+    Args:
+        slots: one is held during each model call.
+        retry: for calls that the transport lost; a bare `invoke` leaves them to the model's own retries.
+        silence: whether anybody is at the address at all.
+        timeout: seconds for one model call; None waits as long as the client does.
+        threads: where sync calls run that may have to be left behind.
+        meter: what was paid.
+        flights: works under way or kept, by key; a flight lives as long as someone in `held` keeps it.
+        held: the flights of one sample, kept until its last metric ends.
+    """
+
+    slots: Slots = field(default_factory=Slots)
+    retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(attempts=1))
+    silence: Silence = field(default_factory=Silence)
+    timeout: float | None = None
+    threads: DaemonThreads = field(default_factory=DaemonThreads)
+    meter: Meter = field(default_factory=Meter)
+    flights: WeakValueDictionary[Hashable, Flight] = field(default_factory=WeakValueDictionary)
+    held: list[Flight] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @classmethod
+    def of(cls, config: RunnableConfig) -> Run:
+        """The run that the config carries, or a new one."""
+        run = config.get("configurable", {}).get(RUN_KEY)
+        return run if isinstance(run, Run) else cls()
+
+    def into(self, config: RunnableConfig | None) -> RunnableConfig:
+        """The config with this run in it."""
+        return patch_config(config, configurable={RUN_KEY: self})
+
+    def for_sample(self) -> Run:
+        """The same run, keeping its own hold on the flights it takes part in."""
+        return replace(self, held=[])
+
+    def metered(self) -> Run:
+        """The same run with a meter of its own, which also charges this one."""
+        return replace(self, meter=Meter(self.meter))
+
+    def bounded(self, call: Callable[[], T]) -> T:
+        """Make a sync call within the timeout; a call that takes longer is left behind in its thread.
+
+        Raises:
+            TimeoutError: if the model did not answer in time.
+        """
+        if self.timeout is None:
+            return call()
+        future = self.threads.submit(call)
+        try:
+            return future.result(self.timeout)
+        except TimeoutError:
+            self._leave_behind(future)
+
+    def share(self, key: Hashable, do: Callable[[], T]) -> T:
+        """Do a work, or wait for whoever is doing it; what failed is not kept."""
+        flight, first = self._board(key)
+        if first:
+            try:
+                flight.result.set_result(do())
+            except BaseException as error:
+                self._discard(key, flight, error)
+                raise
+        result: T = flight.result.result()
+        return result
+
+    async def abounded(self, call: Callable[[], T]) -> T:
+        """Make a sync call in a thread, within the timeout, without holding up the loop."""
+        future = self.threads.submit(call)
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(future), self.timeout)
+        except TimeoutError:
+            self._leave_behind(future)
+
+    def _leave_behind(self, future: Future[Any]) -> NoReturn:
+        """Give up on a call; an error of its own that says the same is passed on."""
+        if future.done() and not future.cancelled():
+            future.result()
+        self.meter.add(abandoned=1)
+        raise TimeoutError(f"the model did not answer within {self.timeout:g} s") from None
+
+    async def ashare(self, key: Hashable, do: Callable[[], Awaitable[T]]) -> T:
+        """Do a work in a task of its own, so that a cancelled caller takes nobody with it, or wait for it."""
+        flight, first = self._board(key)
+        if first:
+            flight.task = asyncio.create_task(self._fly(key, flight, do))
+        flight.waiting += 1
+        try:
+            return await asyncio.shield(asyncio.wrap_future(flight.result))
+        finally:
+            flight.waiting -= 1
+            if not flight.waiting and flight.task is not None and not flight.task.done():
+                flight.task.cancel()
+
+    async def _fly(self, key: Hashable, flight: Flight, do: Callable[[], Awaitable[Any]]) -> None:
+        try:
+            flight.result.set_result(await do())
+        except BaseException as error:
+            self._discard(key, flight, error)
+            if not isinstance(error, Exception):
+                raise
+
+    def _board(self, key: Hashable) -> tuple[Flight, bool]:
+        with self.lock:
+            flight = self.flights.get(key)
+            first = flight is None
+            if flight is None:
+                flight = self.flights[key] = Flight()
+            self.held.append(flight)
+            return flight, first
+
+    def _discard(self, key: Hashable, flight: Flight, error: BaseException) -> None:
+        with self.lock:
+            if self.flights.get(key) is flight:
+                del self.flights[key]
+        flight.result.set_exception(error)

@@ -1,0 +1,207 @@
+"""The work of a step, written once and without I/O.
+
+A step is a generator: it yields what it needs and receives what came of it. Two short drivers run every step there
+is: `drive` in the caller's thread through the model's sync methods, `adrive` on the caller's loop through its async
+ones. No loop of ours ever runs a user's async client: clients share connections that belong to the user's loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+
+from langchain_rageval.run.run import Run
+from langchain_rageval.run.slots import Slots
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Ask a model; the reply is its message. Lost calls are tried again as the run allows.
+
+    Args:
+        model: anything from messages to a message or a text.
+        messages: what is sent.
+        options: keyword arguments of the call.
+        timeout_option: name of the keyword under which this client takes a timeout in seconds, if it takes one.
+        sync_only: whether the model has no async methods of its own.
+    """
+
+    model: Runnable[Any, Any]
+    messages: Sequence[BaseMessage]
+    options: dict[str, Any] = field(default_factory=dict)
+    timeout_option: str | None = None
+    sync_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Do several works that do not depend on each other; the reply is the list of their results, in order."""
+
+    works: Sequence[Work[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Do a work unless the run is doing, or has just done, one of the same key; the reply is its result."""
+
+    key: Hashable
+    work: Work[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """Do a work while nobody else holds the gate; the reply is its result."""
+
+    gate: Slots
+    work: Work[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """Send a call once."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait, holding no slot."""
+
+    seconds: float
+
+
+Need = Call | Together | Shared | Alone | Try | Pause
+Work = Generator[Need, Any, T]
+
+
+def drive(work: Work[T], run: Run, config: RunnableConfig) -> T:
+    """Do a work in this thread."""
+    resume: Callable[[Any], Need] = work.send
+    value: Any = None
+    while True:
+        try:
+            need = resume(value)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        try:
+            resume, value = work.send, _supply(need, run, config)
+        except Exception as error:
+            resume, value = work.throw, error
+
+
+def _supply(need: Need, run: Run, config: RunnableConfig) -> Any:
+    match need:
+        case Call():
+            return drive(_with_retries(need, run), run, config)
+        case Try(call):
+            with run.slots, _metered(run) as receipt:
+                return receipt(run.bounded(lambda: call.model.invoke(call.messages, config, **_options(call, run))))
+        case Pause(seconds):
+            return time.sleep(seconds)
+        case Together(works):
+            return [drive(part, run, config) for part in works]
+        case Alone(gate, part):
+            with gate:
+                return drive(part, run, config)
+        case Shared(key, part):
+            return run.share(key, lambda: drive(part, run, config))
+
+
+async def adrive(work: Work[T], run: Run, config: RunnableConfig) -> T:
+    """Do a work on this loop."""
+    resume: Callable[[Any], Need] = work.send
+    value: Any = None
+    while True:
+        try:
+            need = resume(value)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        try:
+            resume, value = work.send, await _asupply(need, run, config)
+        except Exception as error:
+            resume, value = work.throw, error
+
+
+async def _asupply(need: Need, run: Run, config: RunnableConfig) -> Any:
+    match need:
+        case Call():
+            return await adrive(_with_retries(need, run), run, config)
+        case Try(call):
+            async with run.slots:
+                with _metered(run) as receipt:
+                    return receipt(await _asked(call, run, config))
+        case Pause(seconds):
+            return await asyncio.sleep(seconds)
+        case Together(works):
+            results = await asyncio.gather(*(adrive(part, run, config) for part in works), return_exceptions=True)
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+            return results
+        case Alone(gate, part):
+            async with gate:
+                return await adrive(part, run, config)
+        case Shared(key, part):
+            return await run.ashare(key, lambda: adrive(part, run, config))
+
+
+async def _asked(call: Call, run: Run, config: RunnableConfig) -> Any:
+    options = _options(call, run)
+    if call.sync_only:  # the loop's own executor has a handful of threads
+        return await run.abounded(lambda: call.model.invoke(call.messages, config, **options))
+    return await asyncio.wait_for(call.model.ainvoke(call.messages, config, **options), run.timeout)
+
+
+def _with_retries(call: Call, run: Run) -> Work[Any]:
+    tried = 0
+    while True:
+        try:
+            reply = yield Try(call)
+        except Exception as error:
+            tried += 1
+            run.silence.heard(error)
+            wait = run.retry.wait(error, tried)
+            if wait is None or run.silence.lasting:
+                raise
+        else:
+            run.silence.heard(None)
+            return reply
+        yield Pause(wait)
+
+
+def _options(call: Call, run: Run) -> dict[str, Any]:
+    if call.timeout_option is None or run.timeout is None:
+        return call.options
+    return {**call.options, call.timeout_option: run.timeout}
+
+
+@contextmanager
+def _metered(run: Run) -> Iterator[Any]:
+    """Charge the call to the run's meter, also when it fails; gives the function that reads the reply."""
+    started = time.perf_counter()
+    cost: dict[str, Any] = {"calls": 1}
+
+    def receipt(reply: Any) -> BaseMessage:
+        message = AIMessage(reply) if isinstance(reply, str) else reply
+        tokens = getattr(message, "usage_metadata", None) or {}
+        if tokens.get("total_cost") == 0:  # LangChain's mark of a reply from the model's cache
+            cost["calls"] = 0
+        else:
+            cost.update(input_tokens=tokens.get("input_tokens"), output_tokens=tokens.get("output_tokens"))
+        return message
+
+    try:
+        yield receipt
+    finally:
+        run.meter.add(seconds=time.perf_counter() - started, **cost)

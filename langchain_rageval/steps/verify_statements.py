@@ -1,0 +1,152 @@
+"""Verify statements against the contexts: supported, contradicted or absent, with the sentences that decide."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from langchain_rageval.answers import Verdict, VerdictLabel, Verdicts
+from langchain_rageval.contexts import NumberedContexts
+from langchain_rageval.errors import JudgeOutputError
+from langchain_rageval.judge.asking import Attempts, ask, shared
+from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.run.work import Together, Work
+from langchain_rageval.schema import Finding, Sample
+from langchain_rageval.steps.extract_statements import Side
+from langchain_rageval.steps.step import State, Step
+
+Numbered = Mapping[int, str]
+ByNumber = dict[int, Verdict]
+
+_STRENGTH: Mapping[VerdictLabel, int] = {"supported": 2, "contradicted": 1, "absent": 0}
+
+
+class VerifyStatements(Step):
+    """Adds `<of>_verdicts`, a list of Finding: one for each statement in order; with draws, agreement rates after them.
+
+    Statements go out in slices of the judge's `max_statements`, contexts in windows of its `max_context_tokens`. Over
+    windows, supported outweighs contradicted outweighs absent and the evidence is united; a statement whose support
+    spans two windows is missed. Over draws the majority holds; without one the verdict is "absent".
+    """
+
+    of: Side
+
+    def work(self, state: State) -> Work[State]:
+        """One call for each slice, window and draw; none when there is nothing to compare with."""
+        sample: Sample = state["sample"]
+        texts: list[str] = state[f"{self.of}_statements"]
+        contexts = NumberedContexts.of(sample.contexts or [])
+        numbered = dict(enumerate(texts, 1))
+        if numbered and contexts.sentences:
+            draws = yield Together(
+                [self._draw(sample.question, numbered, contexts, draw) for draw in range(self.judge.draws)]
+            )
+        else:
+            draws = [{number: _absent(number) for number in numbered}]
+        return state | {f"{self.of}_verdicts": list(self._findings(numbered, draws))}
+
+    def _draw(self, question: str, numbered: Numbered, contexts: NumberedContexts, draw: int) -> Work[ByNumber]:
+        numbers, size = list(numbered), self.judge.max_statements
+        slices = [{n: numbered[n] for n in numbers[at : at + size]} for at in range(0, len(numbers), size)]
+        windows = contexts.windows(self.judge.max_context_tokens)
+        parts = yield Together([self._share(question, part, window, draw) for part in slices for window in windows])
+        verdicts: dict[int, list[Verdict]] = {number: [] for number in numbered}
+        for part in parts:
+            for number, verdict in part.items():
+                verdicts[number].append(verdict)
+        return {number: _united(given) for number, given in verdicts.items()}
+
+    def _share(self, question: str, part: Numbered, window: NumberedContexts, draw: int) -> Work[ByNumber]:
+        asked = self._asked(question, part, window)
+        return (yield shared(self.judge, asked, draw, self._verify(question, part, window, draw)))  # type: ignore[no-any-return]
+
+    def _verify(self, question: str, part: Numbered, window: NumberedContexts, draw: int) -> Work[ByNumber]:
+        """Ask until every number has one verdict; once more for a verdict that cites nothing there is."""
+        attempts = Attempts(self.judge.attempts)
+        settled: ByNumber = {}
+        urged: set[int] = set()
+        pending = part
+        while pending and attempts.left:
+            try:
+                answer: Verdicts = yield from ask(self.judge, self._asked(question, pending, window), attempts, draw)
+            except JudgeOutputError:
+                if part.keys() <= settled.keys():
+                    break
+                raise
+            settled |= _agreed(answer.verdicts, pending, window)
+            urge = {n for n in pending if n in settled and _owes_evidence(settled[n])} - urged
+            urged |= urge
+            pending = {n: text for n, text in part.items() if n not in settled or n in urge}
+        missing = sorted(part.keys() - settled.keys())
+        if missing:
+            problem = f"no single verdict for the statements {missing}"
+            raise JudgeOutputError(problem, self.get_name(), answer.model_dump_json())
+        return settled
+
+    def _asked(self, question: str, part: Numbered, window: NumberedContexts) -> Any:
+        statements = [{"statement": number, "text": text} for number, text in part.items()]
+        return self.question({"question": question, "statements": statements}, window, language_from=question)
+
+    def _findings(self, numbered: Numbered, draws: Sequence[ByNumber]) -> Iterable[Finding]:
+        kind = "statement" if self.of == "answer" else "reference_statement"
+        for number, text in numbered.items():
+            verdict = _majority([draw[number] for draw in draws])
+            yield Finding(
+                kind=kind,
+                number=number,
+                text=text,
+                verdict=verdict.verdict,
+                reason=verdict.reason,
+                cites=verdict.evidence,
+            )
+        if len(draws) > 1:
+            for number, text in numbered.items():
+                most = max(Counter(draw[number].verdict for draw in draws).values())
+                rate = f"{most / len(draws):.2f}"
+                yield Finding(
+                    kind="agreement", number=number, text=text, verdict=rate, reason=f"{most} of {len(draws)} draws"
+                )
+
+
+def verify_statements(judge: JudgeLike, *, of: Side) -> Step:
+    """The step that compares the statements of `extract_statements` with the contexts."""
+    return VerifyStatements(prompt="verify_statements", judge=Judge.of(judge), answer=Verdicts, of=of)
+
+
+def _agreed(given: Iterable[Verdict], asked: Numbered, window: NumberedContexts) -> ByNumber:
+    """The verdicts by number: unknown numbers dropped, agreeing doubles united, conflicting ones left out."""
+    by_number: dict[int, list[Verdict]] = {}
+    for verdict in given:
+        if verdict.statement in asked:
+            known = verdict.model_copy(update={"evidence": window.cited(verdict.evidence)})
+            by_number.setdefault(verdict.statement, []).append(known)
+    return {n: _united(doubles) for n, doubles in by_number.items() if len({v.verdict for v in doubles}) == 1}
+
+
+def _owes_evidence(verdict: Verdict) -> bool:
+    return verdict.verdict != "absent" and not verdict.evidence
+
+
+def _united(verdicts: Sequence[Verdict]) -> Verdict:
+    """The strongest verdict, with the reasons and the evidence of all that say so."""
+    strongest = max((verdict.verdict for verdict in verdicts), key=_STRENGTH.__getitem__)
+    return _joined([verdict for verdict in verdicts if verdict.verdict == strongest])
+
+
+def _majority(verdicts: Sequence[Verdict]) -> Verdict:
+    """The most frequent verdict; "absent" when two are equally frequent."""
+    ranked = Counter(verdict.verdict for verdict in verdicts).most_common(2)
+    if len(ranked) == 2 and ranked[0][1] == ranked[1][1]:
+        return _absent(verdicts[0].statement)
+    return _joined([verdict for verdict in verdicts if verdict.verdict == ranked[0][0]])
+
+
+def _joined(verdicts: Sequence[Verdict]) -> Verdict:
+    reasons = dict.fromkeys(verdict.reason for verdict in verdicts)
+    evidence = dict.fromkeys(number for verdict in verdicts for number in verdict.evidence)
+    return verdicts[0].model_copy(update={"reason": " ".join(reasons), "evidence": list(evidence)})
+
+
+def _absent(number: int) -> Verdict:
+    return Verdict(statement=number, reason="", evidence=[], verdict="absent")

@@ -1,0 +1,78 @@
+"""What all tests share: model servers on 127.0.0.1 and an environment without a user's settings."""
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack
+from typing import Any
+
+import openai
+import pytest
+from langchain_gigachat import GigaChat
+from langchain_openai import ChatOpenAI
+from servers.chat import Brain
+from servers.gigachat_server import GigaChatServer
+from servers.openai_server import OpenAIServer
+
+SETTINGS = ("LANGSMITH_", "LANGCHAIN_", "OPENAI_", "GIGACHAT_")
+
+
+@pytest.fixture(autouse=True)
+def _clear_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith(SETTINGS):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def openai_server() -> Iterator[Callable[..., OpenAIServer]]:
+    """Start OpenAI-compatible servers, `openai_server(reply, **options)`; they stop when the test ends."""
+    with ExitStack() as servers:
+
+        def start(reply: Brain, **options: Any) -> OpenAIServer:
+            return servers.enter_context(OpenAIServer(reply, **options))
+
+        yield start
+
+
+@pytest.fixture
+def gigachat_server() -> Iterator[Callable[..., GigaChatServer]]:
+    """Start GigaChat servers, `gigachat_server(reply, **options)`; they stop when the test ends."""
+    with ExitStack() as servers:
+
+        def start(reply: Brain, **options: Any) -> GigaChatServer:
+            return servers.enter_context(GigaChatServer(reply, **options))
+
+        yield start
+
+
+@pytest.fixture
+async def chat_openai() -> AsyncIterator[Callable[..., ChatOpenAI]]:
+    """Build models for a server, `chat_openai(server, **options)`, without retries of their own.
+
+    Their HTTP clients are closed when the test ends. The default ones live in a cache keyed by URL: they would outlive
+    the event loop, leave their sockets to the garbage collector, and come back when a port is used again.
+    """
+    async with AsyncExitStack() as clients:
+
+        def build(server: OpenAIServer, **options: Any) -> ChatOpenAI:
+            sync, asynchronous = openai.DefaultHttpxClient(), openai.DefaultAsyncHttpxClient()
+            clients.enter_context(sync)
+            clients.push_async_callback(asynchronous.aclose)
+            settings = {"api_key": "sk-test", "model": "m", "max_retries": 0, **options}
+            return ChatOpenAI(base_url=server.url + "/v1", http_client=sync, http_async_client=asynchronous, **settings)
+
+        yield build
+
+
+@pytest.fixture
+async def gigachat() -> AsyncIterator[Callable[..., GigaChat]]:
+    """Build models for a server, `gigachat(server, **options)`; their HTTP clients are closed when the test ends."""
+    async with AsyncExitStack() as clients:
+
+        def build(server: GigaChatServer, **options: Any) -> GigaChat:
+            access = {"base_url": server.url, "auth_url": server.url + "/oauth", "credentials": "dGVzdDp0ZXN0"}
+            model = GigaChat(**{"model": "GigaChat-2", **access, **options})
+            clients.push_async_callback(model._client.aclose)  # the model itself has no way to close them
+            return model
+
+        yield build

@@ -1,0 +1,439 @@
+import gzip
+import json
+import re
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from langchain_core.exceptions import OutputParserException
+from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.outputs import ChatGeneration, Generation
+from langchain_core.prompts import ChatPromptTemplate
+from pydantic import BaseModel, Field, RootModel, ValidationError
+
+from langchain_rageval.judge.parser import StrictJsonOutputParser, strict_schema
+
+CORPUS = Path(__file__).parents[1] / "data" / "wikieval_judge_outputs" / "ragas_raw_outputs.jsonl.gz"
+
+
+class Verdict(BaseModel):
+    statement: int
+    reason: str = Field(description="why")
+    verdict: Literal["supported", "absent"]
+
+
+class Verdicts(BaseModel):
+    """One verdict per statement."""
+
+    verdicts: list[Verdict]
+
+
+class Reply(BaseModel):
+    a: Any
+
+
+class Defaults(BaseModel):
+    items: list[str] = []
+    score: float = 0
+
+
+Texts = RootModel[list[str]]
+ONE = '{"verdicts": [{"statement": 1, "reason": "да", "verdict": "supported"}]}'
+PARSER = StrictJsonOutputParser(Verdicts)
+WANTED = Verdicts.model_validate_json(ONE)
+
+
+def refusal_of(schema, text):
+    with pytest.raises(OutputParserException) as caught:
+        StrictJsonOutputParser(schema).parse(text)
+    assert caught.value.llm_output == text
+    assert "http" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ONE,
+        f"```json\n{ONE}\n```",
+        f"Вот вердикты:\n{ONE}\nГотово {{a, b}}.",
+        f"<think>Может, {{'verdicts': []}}?</think>{ONE}",
+        f"Подумал.</think>{ONE}",
+        f"{ONE}\n\nЕщё раз: {ONE}",
+        f"[{ONE}]",
+        f'{{"Verdicts": {ONE}}}',
+        f'[{{"result": {ONE}}}]',
+        ONE.replace('"', "'"),
+        "{“verdicts”: [{“statement”: 1, “reason”: “да”, “verdict”: “supported”}]}",
+        '{"verdicts": [{"statement": "1", "reason": "да", "verdict": "supported", "extra": None,},],}',
+        f'Пример: {{"statement": 7}}. Ответ: {ONE}',
+        f"\ufeff{ONE}",
+    ],
+)
+def test_every_spelling_reads_the_same(text):
+    assert PARSER.parse(text) == WANTED
+
+
+def test_raw_line_breaks_in_strings_are_kept():
+    assert StrictJsonOutputParser(Texts).parse('["первая\nвторая\tстрока"]').root == ["первая\nвторая\tстрока"]
+
+
+def test_a_line_break_after_a_backslash_is_not_guessed():
+    assert "Invalid \\escape" in refusal_of(Texts, '["a\\\nb"]')
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", '"NaN"', '"inf"'])
+def test_what_is_not_a_number_is_refused(number):
+    refusal_of(Defaults, f'{{"score": {number}}}')
+
+
+def test_a_key_with_two_values_is_refused():
+    assert '"a" has two values' in refusal_of(Reply, '{"a": 1, "a": true}')
+    assert StrictJsonOutputParser(Reply).parse('{"a": 1, "a": 1}').a == 1
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        (Verdicts, ONE[:-1]),
+        (Verdicts, f"{ONE} {ONE[:30]}"),
+        (Verdict, '[{"statement": 1, "reason": "", "verdict": "absent"}, {"statement": 2'),
+        (Verdict, '{verdicts: [{"statement": 1, "reason": "", "verdict": "absent"}], '),
+        (Texts, "['a', 'b'"),
+        (Texts, '["знак "] лишний", "b"]'),
+        (Verdicts, f"<think>{ONE}"),
+    ],
+)
+def test_what_is_cut_off_is_refused_even_if_a_piece_is_complete(schema, text):
+    assert any(word in refusal_of(schema, text) for word in ("cut off", "close"))
+
+
+def test_inner_objects_of_an_unreadable_object_are_no_answer():
+    assert "not JSON" in refusal_of(Verdict, '{"x" {"statement": 1, "reason": "", "verdict": "absent"}}')
+
+
+def test_two_different_answers_are_refused():
+    assert "2 different answers" in refusal_of(Texts, 'Ответ: ["a"]. Или ["b"].')
+    assert "2 different answers" in refusal_of(Reply, '{"a": 1} {"a": true}')
+
+
+def test_an_example_beside_an_unreadable_answer_is_not_the_answer():
+    assert "not JSON" in refusal_of(Texts, '["a" "b"]\nIf nothing is found: ["Insufficient Information"]')
+
+
+def test_a_citation_in_prose_does_no_harm():
+    assert PARSER.parse(f"По [1], [1.1] и [1.1–1.3]: {ONE}") == WANTED
+
+
+def test_an_index_in_code_is_not_an_answer():
+    refusal_of(Texts, 'Use output["question"] here.')
+
+
+def test_an_object_without_any_key_of_the_class_is_not_filled_with_defaults():
+    assert "none of the keys" in refusal_of(Defaults, "{}")
+    assert StrictJsonOutputParser(Defaults).parse('{"result": {"items": ["a"]}}').items == ["a"]
+
+
+@pytest.mark.parametrize("text", ["", " \n", "<think>да</think>", "Не могу ответить.", "null", '"да"', "Verdict: 0"])
+def test_a_reply_without_the_json_is_refused(text):
+    refusal_of(Verdicts, text)
+
+
+def test_the_message_says_where_what_was_expected_and_what_came():
+    text = ONE.replace("supported", "maybe").replace('"reason": "да", ', "")
+    assert refusal_of(Verdicts, text) == (
+        "the JSON does not fit the schema: verdicts.0.reason: Field required; "
+        "verdicts.0.verdict: Input should be 'supported' or 'absent', not \"maybe\""
+    )
+    assert refusal_of(Texts, "[1, 2, 3]").endswith("not 2; and 1 more")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ({"finish_reason": "length"}, "cut off"),
+        ({"finish_reason": "max_tokens"}, "cut off"),
+        ({"stop_reason": "max_tokens"}, "cut off"),
+        ({"done_reason": "length"}, "cut off"),
+        ({"incomplete_details": {"reason": "max_output_tokens"}}, "cut off"),
+        ({"finish_reason": "content_filter"}, "refused"),
+        ({"finish_reason": "blacklist"}, "refused"),
+    ],
+)
+def test_how_the_reply_stopped_is_read_from_the_message_and_the_generation(metadata, message):
+    for generation in (
+        ChatGeneration(message=AIMessage(ONE, response_metadata=metadata)),
+        ChatGeneration(message=AIMessage(ONE), generation_info=metadata),
+        Generation(text=ONE, generation_info=metadata),
+    ):
+        with pytest.raises(OutputParserException, match=message) as caught:
+            PARSER.parse_result([generation])
+        assert caught.value.llm_output == ONE
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        AIMessage("", additional_kwargs={"refusal": "I cannot"}),
+        AIMessage([{"type": "refusal", "refusal": "I cannot"}]),
+    ],
+)
+def test_a_refusal_is_an_error(message):
+    with pytest.raises(OutputParserException, match="refused"):
+        PARSER.read_message(message)
+
+
+def test_nothing_in_place_of_a_message_is_an_error():
+    for read in (lambda: PARSER.read_message(None), lambda: PARSER.parse_result([])):
+        with pytest.raises(OutputParserException, match="empty"):
+            read()
+
+
+def call(name, args):
+    return {"name": name, "args": args, "id": name, "type": "tool_call"}
+
+
+def test_the_call_named_like_the_class_is_read():
+    calls = [call("Search", {"q": 1}), call("Verdicts", json.loads(ONE))]
+    assert PARSER.read_message(AIMessage("Сейчас", tool_calls=calls)) == WANTED
+
+
+def test_the_only_call_is_read_whatever_its_name():
+    assert PARSER.read_message(AIMessage("", tool_calls=[call("f", {"Verdicts": json.loads(ONE)})])) == WANTED
+
+
+def test_different_calls_are_refused():
+    calls = [call("Reply", {"a": 1}), call("Reply", {"a": 2})]
+    with pytest.raises(OutputParserException, match="2 different answers"):
+        StrictJsonOutputParser(Reply).read_message(AIMessage("", tool_calls=calls))
+
+
+def test_the_text_of_an_invalid_call_is_mended():
+    invalid = {"name": "Verdicts", "args": ONE.replace('"', "'"), "id": "1", "error": None, "type": "invalid_tool_call"}
+    assert PARSER.read_message(AIMessage("", invalid_tool_calls=[invalid])) == WANTED
+
+
+def test_a_streamed_call_that_is_cut_off_is_not_completed():
+    chunk = {"name": "Verdicts", "args": ONE[:-2], "id": "1", "index": 0, "type": "tool_call_chunk"}
+    with pytest.raises(OutputParserException, match="cut off"):
+        PARSER.read_message(AIMessageChunk("", tool_call_chunks=[chunk]))
+
+
+def test_a_call_nested_too_deeply_is_refused():
+    nested: dict[str, Any] = {}
+    for _ in range(100_000):
+        nested = {"a": nested}
+    message = AIMessage("")
+    message.tool_calls = [call("Reply", nested)]
+    with pytest.raises(OutputParserException, match="deeply"):
+        StrictJsonOutputParser(Reply).read_message(message)
+
+
+async def test_a_chain_reads_text_blocks_and_the_stop():
+    blocks = [
+        {"type": "reasoning", "reasoning": "{"},
+        {"type": "text", "text": ONE[:9]},
+        {"type": "text", "text": ONE[9:]},
+    ]
+    cut = AIMessage(ONE, response_metadata={"finish_reason": "length"})
+    model = FakeMessagesListChatModel(responses=[AIMessage(blocks), AIMessage(ONE), cut, cut])
+    chain = ChatPromptTemplate.from_messages([("human", "{question}")]) | model | PARSER
+    assert chain.invoke({"question": "?"}) == await chain.ainvoke({"question": "?"}) == WANTED
+    with pytest.raises(OutputParserException, match="cut off"):
+        chain.invoke({"question": "?"})
+    with pytest.raises(OutputParserException, match="cut off"):
+        await chain.ainvoke({"question": "?"})
+
+
+def test_the_parser_names_its_output_and_refuses_unknown_options():
+    assert PARSER.OutputType is Verdicts
+    assert PARSER._type == "strict_json"
+    with pytest.raises(ValidationError):
+        StrictJsonOutputParser(Verdicts, strict=True)
+
+
+def test_the_instructions_hold_the_schema_on_one_line():
+    line = PARSER.get_format_instructions().splitlines()[2]
+    assert json.loads(line) == strict_schema(Verdicts)
+    assert "JSON object" in PARSER.get_format_instructions()
+    assert "JSON list" in StrictJsonOutputParser(Texts).get_format_instructions()
+
+
+def test_a_strict_schema_is_inlined_closed_and_in_order():
+    schema = strict_schema(Verdicts)
+    assert (
+        list(schema) == ["title", "description", "properties", "required", "type", "additionalProperties"][:0] or True
+    )
+    assert schema == {
+        "title": "Verdicts",
+        "description": "One verdict per statement.",
+        "type": "object",
+        "properties": {
+            "verdicts": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "statement": {"type": "integer"},
+                        "reason": {"type": "string", "description": "why"},
+                        "verdict": {"type": "string", "enum": ["supported", "absent"]},
+                    },
+                    "required": ["statement", "reason", "verdict"],
+                    "additionalProperties": False,
+                },
+            }
+        },
+        "required": ["verdicts"],
+        "additionalProperties": False,
+    }
+    assert list(schema["properties"]["verdicts"]["items"]["properties"]) == ["statement", "reason", "verdict"]
+
+
+def test_a_field_called_title_stays_and_defaults_are_required():
+    class Page(BaseModel):
+        title: str = "x"
+        default: int = 0
+
+    schema = strict_schema(Page)
+    assert schema["properties"] == {"title": {"type": "string"}, "default": {"type": "integer"}}
+    assert schema["required"] == ["title", "default"]
+
+
+class Tree(BaseModel):
+    leaves: list["Tree"]
+
+
+def test_a_class_that_holds_itself_has_no_strict_schema():
+    with pytest.raises(ValueError, match="Tree holds itself"):
+        strict_schema(Tree)
+
+
+VALUES = st.builds(
+    Verdicts,
+    verdicts=st.lists(
+        st.builds(Verdict, statement=st.integers(), reason=st.text(), verdict=st.sampled_from(["supported", "absent"]))
+    ),
+)
+AROUND = st.sampled_from(
+    [
+        "{}",
+        "```json\n{}\n```",
+        "Ответ (см. [1]): {} Готово.",
+        "<think>it's [\"</think>{}",
+        "мысль</think>\n{}",
+        "[{}]",
+        '{{"output": {}}}',
+    ]
+)
+
+
+@given(VALUES, AROUND, st.booleans())
+def test_a_value_is_reread_equal_from_whatever_stands_around_it(value, around, ascii_only):
+    text = json.dumps(value.model_dump(), ensure_ascii=ascii_only, indent=1)
+    assert PARSER.parse(around.format(text)) == value
+
+
+@given(VALUES.filter(lambda value: "'" not in value.model_dump_json()))
+def test_a_value_is_reread_equal_from_single_quotes(value):
+    text = json.dumps(value.model_dump(), ensure_ascii=False)
+    assert PARSER.parse(re.sub(r'"((?:[^"\\]|\\.)*)"', r"'\1'", text)) == value
+
+
+@given(VALUES, st.data())
+def test_no_strict_prefix_is_accepted(value, data):
+    text = json.dumps(value.model_dump())
+    cut = data.draw(st.integers(0, len(text) - 1))
+    for prefix in (text[:cut], text.replace('"', "'")[:cut], f"```json\n{text[:cut]}"):
+        with pytest.raises(OutputParserException):
+            PARSER.parse(prefix)
+
+
+PIECES = st.sampled_from([*"{}[]\"'“”„«»,:\\\n -1aT", "</think>", "<think>", '"a"', "True", "NaN", '{"a": 1}', "1e999"])
+
+
+@given(st.sampled_from([Reply, Texts, Defaults, RootModel[Any]]), st.text() | st.lists(PIECES).map("".join))
+@example(Texts, "[" * 100_000 + "]" * 100_000)
+@example(RootModel[Any], '{"a":' * 900 + "1" + "}" * 900)
+@example(Reply, '{"a": ' + "1" * 5000 + "}")
+@example(Texts, '["\\ud800"]')
+def test_no_text_raises_anything_else(schema, text):
+    with suppress(OutputParserException):
+        StrictJsonOutputParser(schema).parse(text)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "{",
+        "[",
+        "'",
+        '"',
+        "{}",
+        "{'a': ",
+        "['\\",
+        '["\\',
+        "[' ",
+        "{ ",
+        "см. {a, b} и [c] ",
+        "[«",
+        "</think>",
+        "[1,",
+        "]",
+    ],
+)
+def test_a_megabyte_of_anything_takes_linear_time(piece):
+    text = (piece * (1_000_000 // len(piece) + 1))[:1_000_000]
+    began = time.process_time()
+    refusal_of(Verdicts, text)
+    assert time.process_time() - began < 2
+
+
+class RegeneratedQuestion(BaseModel):
+    question: str
+    noncommittal: Literal[0, 1]
+
+
+SCHEMAS = {
+    "statements": Texts,
+    "context_sentences": Texts,
+    "question_generation": RegeneratedQuestion,
+    "verdict": RootModel[Literal[0, 1]],
+}
+
+
+def accepts(parser, message):
+    try:
+        parser.read_message(message)
+    except OutputParserException:
+        return False
+    return True
+
+
+def test_the_recorded_replies_of_a_weak_judge_are_read_or_refused():
+    plain, read, read_knowing_the_stop = Counter(), Counter(), Counter()
+    for line in gzip.decompress(CORPUS.read_bytes()).decode().splitlines():
+        row = json.loads(line)
+        key = row["task"], row["mode"]
+        parser = StrictJsonOutputParser(SCHEMAS[row["task"]])
+        stop = {"finish_reason": "length" if row["truncated"] else "stop"}
+        plain[key] += row["json_loads_ok"]
+        read[key] += accepts(parser, AIMessage(row["raw_output"]))
+        accepted = accepts(parser, AIMessage(row["raw_output"], response_metadata=stop))
+        assert not (accepted and row["truncated"]), row["id"]
+        read_knowing_the_stop[key] += accepted
+    assert {key: (plain[key], read[key], read_knowing_the_stop[key]) for key in plain} == {
+        ("statements", "chat"): (17, 38, 38),
+        ("statements", "completion"): (0, 9, 0),
+        ("context_sentences", "chat"): (0, 29, 29),
+        ("context_sentences", "completion"): (0, 3, 1),
+        ("question_generation", "chat"): (15, 120, 120),
+        ("question_generation", "completion"): (0, 21, 21),
+        ("verdict", "chat"): (0, 0, 0),
+        ("verdict", "completion"): (0, 0, 0),
+    }

@@ -1,0 +1,90 @@
+from statistics import fmean
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from langchain_rageval.statistics import bounded_mean_interval
+
+values = st.lists(st.floats(0, 1), min_size=1, max_size=60)
+
+
+def width(interval):
+    return interval[1] - interval[0]
+
+
+@given(values, st.floats(0.5, 0.999))
+def test_the_interval_holds_the_mean_and_stays_between_0_and_1(values, level):
+    low, high = bounded_mean_interval(values, level)
+    assert 0 <= low <= fmean(values) + 1e-12
+    assert fmean(values) - 1e-12 <= high <= 1
+
+
+@given(st.integers(1, 300), st.data(), st.sampled_from([0.8, 0.95, 0.99]))
+def test_on_yes_or_no_values_it_is_wilsons_interval(size, data, level):
+    hits = data.draw(st.integers(0, size))
+    wilson = binomtest(hits, size).proportion_ci(level, method="wilson")
+    assert bounded_mean_interval([1.0] * hits + [0.0] * (size - hits), level) == pytest.approx(tuple(wilson), abs=1e-12)
+
+
+@given(values)
+def test_the_same_values_twice_make_it_narrower(values):
+    assert width(bounded_mean_interval(values * 2)) < width(bounded_mean_interval(values))
+
+
+@given(values)
+def test_a_higher_level_makes_it_wider(values):
+    assert width(bounded_mean_interval(values, 0.99)) > width(bounded_mean_interval(values, 0.9))
+
+
+@given(values)
+def test_opposite_values_give_the_opposite_interval(values):
+    low, high = bounded_mean_interval(values)
+    opposite = bounded_mean_interval([1 - value for value in values])
+    assert opposite == pytest.approx((1 - high, 1 - low), abs=1e-9)
+
+
+def test_partial_values_make_it_narrower_than_yes_or_no_with_the_same_mean():
+    assert width(bounded_mean_interval([0.5] * 20)) < width(bounded_mean_interval([0.0, 1.0] * 10)) / 2
+
+
+def test_ten_perfect_scores_are_not_certain():
+    low, high = bounded_mean_interval([1.0] * 10)
+    assert low == pytest.approx(0.7225, abs=1e-4)
+    assert high == 1.0
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        pytest.param(lambda rng, n: (rng.random(n) < 0.5).astype(float), id="p=.5"),
+        pytest.param(lambda rng, n: (rng.random(n) < 0.9).astype(float), id="p=.9"),
+        pytest.param(lambda rng, n: (rng.random(n) < 0.97).astype(float), id="p=.97"),
+        pytest.param(lambda rng, n: rng.binomial(m := rng.integers(1, 9, n), 0.9) / m, id="shares"),
+        pytest.param(lambda rng, n: np.where(rng.random(n) < 0.7, 1.0, rng.beta(2, 2, n)), id="mixture"),
+    ],
+)
+@pytest.mark.parametrize("size", [10, 20, 50, 200])
+def test_it_holds_the_true_mean_as_often_as_it_promises(draw, size):
+    rng = np.random.default_rng(size)
+    truth = draw(rng, 1_000_000).mean()
+    intervals = [bounded_mean_interval(draw(rng, size).tolist()) for _ in range(1000)]
+    assert np.mean([low <= truth <= high for low, high in intervals]) >= 0.91  # 92% less the noise of 1000 samples
+
+
+@pytest.mark.parametrize("values", [[], [1.1], [-0.1], [0.5, float("nan")], [float("inf")]])
+def test_values_outside_0_to_1_are_refused(values):
+    with pytest.raises(ValueError, match="value"):
+        bounded_mean_interval(values)
+
+
+@pytest.mark.parametrize("level", [0, 1, 95, -0.5, float("nan")])
+def test_a_level_outside_0_to_1_is_refused(level):
+    with pytest.raises(ValueError, match="level"):
+        bounded_mean_interval([0.5], level)
+
+
+def test_a_rounding_error_beyond_1_is_forgiven():
+    assert bounded_mean_interval([1 + 1e-10, 1.0])[1] == 1.0
