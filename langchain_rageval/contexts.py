@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import groupby
 
+from langchain_rageval.schema import without_surrogates
 from langchain_rageval.sentences import split_sentences
 
 CHARACTERS_PER_TOKEN = 4
@@ -68,7 +69,10 @@ class NumberedContexts:
         return list(dict.fromkeys(number for number in numbers if number in self.sentences))
 
     def windows(self, max_tokens: int | None) -> list[NumberedContexts]:
-        """Cut into parts of at most `max_tokens` (characters / 4) between sentences; a longer sentence stands alone."""
+        """Cut into parts of at most `max_tokens` (characters / 4) between sentences; a longer sentence stands alone.
+
+        Windows that would hold no sentence are left out.
+        """
         if max_tokens is None:
             return [self]
         windows: list[list[Line]] = []
@@ -80,7 +84,7 @@ class NumberedContexts:
                 size = 0.0
             windows[-1].append(line)
             size += tokens
-        return [NumberedContexts(tuple(lines)) for lines in windows]
+        return [NumberedContexts(tuple(lines)) for lines in windows if any(line.sentence for line in lines)]
 
 
 def numbered_lines(lines: Sequence[Line], name_chunk: Sequence[str] | None = None) -> Iterator[str]:
@@ -101,7 +105,7 @@ def _sentences(text: str) -> Sequence[str]:
 
 
 def _split(text: str) -> tuple[str, ...]:
-    return tuple(" ".join(sentence.splitlines()) for sentence in split_sentences(text))
+    return tuple(" ".join(sentence.splitlines()) for sentence in split_sentences(without_surrogates(text)))
 
 
 # The metrics of one sample number the same chunks, and neighbouring samples often retrieve them again.

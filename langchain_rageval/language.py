@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import lru_cache
 
 _SAMPLE = 2000  # characters that are looked at
 
@@ -77,7 +78,11 @@ def detect_language(text: str) -> str:
     Returns:
         One of en, ru, uk, be, bg, kk, it, de, fr, es, ko, ja, zh (ISO 639-1); en when nothing decides, as for "".
     """
-    sample = text[:_SAMPLE].lower()
+    return _detected(text[:_SAMPLE].lower())
+
+
+@lru_cache(maxsize=1024)  # each step and metric of a sample asks for the language of the same question
+def _detected(sample: str) -> str:
     words = Counter(_WORD.findall(sample))
     marks = {language: len(pattern.findall(sample)) for language, pattern in _MARKS.items()}
     letters: dict[str, float] = {language: len(pattern.findall(sample)) for language, pattern in _SCRIPTS.items()}

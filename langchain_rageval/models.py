@@ -23,7 +23,8 @@ def load_judge(name: str, *, base_url: str | None = None, temperature: float = 0
 
     Args:
         name: "offline", "openai:MODEL", "vllm:MODEL" with `base_url`, "gigachat:MODEL", or any name that LangChain's
-            `init_chat_model` knows, such as "anthropic:MODEL". Keys come from the provider's own environment variables.
+            `init_chat_model` knows, such as "anthropic:MODEL" or "gpt-5". Keys come from the provider's own environment
+            variables.
         base_url: where the server is, such as "http://localhost:8000/v1".
         temperature: of the model.
         options: those of Judge, such as `language="ru"`.
@@ -34,7 +35,7 @@ def load_judge(name: str, *, base_url: str | None = None, temperature: float = 0
     provider, _, model = name.partition(":")
     if name == "offline":
         return Judge(OfflineJudge(), **options)
-    if not model:
+    if not model and (provider in _CHAT_MODELS or not name):
         raise ConfigError(f"{name!r} names no judge; use offline, openai:MODEL, vllm:MODEL, gigachat:MODEL")
     make = _CHAT_MODELS.get(provider, _by_langchain(name))
     return Judge(make(model, base_url, {"temperature": temperature}), **options)
@@ -94,7 +95,7 @@ def _by_langchain(name: str) -> Callable[[str, str | None, Options], BaseChatMod
         given = {**options, "max_retries": 0, **({"base_url": base_url} if base_url else {})}
         try:
             model: BaseChatModel = init_chat_model(name, **given)
-        except (ValueError, ImportError) as error:
+        except Exception as error:  # each client has its own way to miss a key or a setting
             raise ConfigError(f"{name!r} names no judge that LangChain can make: {error}") from None
         return model
 
@@ -104,10 +105,12 @@ def _by_langchain(name: str) -> Callable[[str, str | None, Options], BaseChatMod
 def _openai_embeddings(provider: str, model: str, base_url: str | None) -> Embeddings:
     from langchain_openai import OpenAIEmbeddings
 
+    # Texts as they are: to send token ids, the client would first fetch a tokenizer's file from the internet.
+    given: Options = {"model": model, "check_embedding_ctx_length": False, "max_retries": 0}
     if provider == "vllm":
-        return OpenAIEmbeddings(model=model, **_vllm_server(base_url), check_embedding_ctx_length=False, max_retries=0)
+        return OpenAIEmbeddings(**_vllm_server(base_url), **given)
     _need_key("openai", "OPENAI_API_KEY")
-    return OpenAIEmbeddings(model=model, openai_api_base=base_url, max_retries=0)
+    return OpenAIEmbeddings(openai_api_base=base_url, **given)
 
 
 def _gigachat_embeddings(model: str, base_url: str | None) -> Embeddings:

@@ -68,10 +68,9 @@ class OfflineJudge(BaseChatModel):
     ) -> ChatResult:
         human = next(message for message in messages if message.type == "human").text
         titles = _TITLE.findall(human)
-        if not titles or titles[-1] not in _ANSWERS:
+        if not titles:
             raise ValueError("OfflineJudge answers the steps of langchain_rageval only; this is no request of theirs")
-        answer = _ANSWERS[titles[-1]](read_inputs(human), dict(_SENTENCE.findall(human)))
-        reply = json.dumps(answer, ensure_ascii=False)
+        reply = json.dumps(answer_offline(titles[-1], human), ensure_ascii=False)
         read = sum(len(message.text) for message in messages) // CHARACTERS_PER_TOKEN
         written = len(reply) // CHARACTERS_PER_TOKEN
         usage = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
@@ -112,6 +111,21 @@ class HashingEmbeddings(Embeddings):
             vector[digest % self.size] += 1.0 if digest >> 63 else -1.0
         norm = float(np.linalg.norm(vector))
         return [float(x) for x in (vector / norm if norm else vector)]
+
+
+def answer_offline(title: str, human: str) -> dict[str, Any]:
+    """The offline judge's answer to a request.
+
+    Args:
+        title: of the answer's schema, such as "Verdicts".
+        human: the request's human message.
+
+    Raises:
+        ValueError: if there is no step with such an answer.
+    """
+    if title not in _ANSWERS:
+        raise ValueError(f"OfflineJudge answers {', '.join(_ANSWERS)}, not {title}")
+    return _ANSWERS[title](read_inputs(human), dict(_SENTENCE.findall(human)))
 
 
 def _statements(inputs: Inputs, _contexts: Sentences) -> dict[str, Any]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.judge.judge import Judge, Way
 from langchain_rageval.judge.parser import StrictJsonOutputParser
 from langchain_rageval.prompts.layout import Request
+from langchain_rageval.run.retry import passing
 from langchain_rageval.run.work import Alone, Shared, Work
 from langchain_rageval.schema import without_surrogates
 
@@ -57,53 +58,69 @@ def ask(judge: Judge, question: Question[T], attempts: Attempts, draw: int = 0) 
             tail = (AIMessage(_quoted(raw)), HumanMessage(again))
 
 
-def shared(judge: Judge, question: Question[T], draw: int, work: Work[T]) -> Shared:
-    """Do a work for a question once for all who ask the judge the same."""
+def shared(judge: Judge, question: Question[Any], draw: int, work: Work[Any]) -> Shared:
+    """Do a work for a question once for all who ask the judge the same, and make the same of the answer."""
+    made = (question.parser.pydantic_object, getattr(work, "__qualname__", ""))
     request = question.request
     texts = (request.prompts.fingerprint, request.prompt.model_dump_json(), repr(request.inputs))
     block = request.contexts and request.contexts.block
-    return Shared((id(judge.model), repr(judge.instrument), request.step, *texts, block, draw), work)
+    return Shared((id(judge.model), repr(judge.instrument), request.step, *texts, block, draw, *made), work)
 
 
 def _try(judge: Judge, question: Question[T], attempts: Attempts, tail: Sequence[BaseMessage], draw: int) -> Work[T]:
     """Ask once. The very first askers wait until one of them has found out which rung the endpoint takes."""
-    memory = judge.memory
-    if not memory.probed and len(judge.ways) > 1:
-        answer = yield Alone(memory.gate, _probe(judge, question, attempts, tail, draw))
-        if answer is not None:
-            return answer  # type: ignore[no-any-return]
-    return (yield from _descend(judge, question, attempts, tail, draw))
+    lost = None
+    if not judge.memory.probed and len(judge.ways) > 1:
+        found = yield Alone(judge.memory.gate, _probe(judge, question, attempts, tail, draw))
+        if isinstance(found, BaseModel):
+            return found  # type: ignore[return-value]
+        lost = found
+    return (yield from _descend(judge, question, attempts, tail, draw, lost=lost))
 
 
 def _probe(
     judge: Judge, question: Question[T], attempts: Attempts, tail: Sequence[BaseMessage], draw: int
-) -> Work[T | None]:
+) -> Work[T | Exception | None]:
+    """The answer, if nobody has found a way yet; or what the transport lost, to be tried again while nobody waits."""
     if judge.memory.probed:
         return None
     try:
-        return (yield from _descend(judge, question, attempts, tail, draw))
+        return (yield from _descend(judge, question, attempts, tail, draw, once=True))
+    except Exception as error:
+        if passing(error):
+            return error
+        raise
     finally:
         judge.memory.probed = True
 
 
 def _descend(
-    judge: Judge, question: Question[T], attempts: Attempts, tail: Sequence[BaseMessage], draw: int
+    judge: Judge,
+    question: Question[T],
+    attempts: Attempts,
+    tail: Sequence[BaseMessage],
+    draw: int,
+    *,
+    once: bool = False,
+    lost: Exception | None = None,
 ) -> Work[T]:
     """Ask in the best way known, and in lower ones while the endpoint refuses the form of the request."""
-    way = attempts.way or judge.memory.way or judge.ways[0]
+    attempts.way = attempts.way or judge.memory.way or judge.ways[0]
     while True:
+        way = attempts.way
         try:
-            reply = yield judge.call(question.request, way, tail, draw)
-            break
+            reply = yield replace(judge.call(question.request, way, tail, draw), once=once, lost=lost)
+        except ValidationError as error:  # a client could not read what came, such as a call with a list of arguments
+            raise OutputParserException(ValueError(f"the reply is no {error.title}"), llm_output="") from error
         except Exception as error:
-            lower = judge.below(way, error)
+            lower, lost = judge.below(way, error), None
             if lower is None:
                 raise
-            way = lower
-    attempts.way = way
-    answer = question.parser.read_message(reply)
-    judge.remember(way)
-    return answer
+            attempts.way = lower
+        else:
+            answer = question.parser.read_message(reply)
+            judge.remember(way)
+            return answer
 
 
 def _quoted(raw: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import SecretStr
@@ -29,14 +29,15 @@ _TELLING = (
     "reasoning_effort",
     "profanity_check",
 )
-_SECRET_NAMES = re.compile(r"key|secret|password|credential|token$", re.IGNORECASE)
+_SECRET_NAMES = re.compile(r"key|secret|password|credential|token$|header|authorization", re.IGNORECASE)
 _USERINFO = re.compile(r"//[^/@\s]*@")
+_AUTHORIZATION = re.compile(r"\b(Bearer|Basic) [\w.~+/=-]{6,}", re.IGNORECASE)  # also a token that the client fetched
 _SHORTEST_SECRET = 6
 
 
 def identity(model: Any) -> str:
     """Class, name and settings of a model, of each one behind a wrapper."""
-    bound = {name: value for name, value in own_options(model).items() if value is not None and not _secret(name)}
+    bound = {name: value for name, value in _public(own_options(model)).items() if value is not None}
     told = "+".join(_told(inner) for inner in inner_models(model))
     return _USERINFO.sub("//", f"{told} {bound}" if bound else told)
 
@@ -46,7 +47,7 @@ def redact(text: str, model: Any) -> str:
     for inner in inner_models(model):
         for secret in _secrets(inner):
             text = text.replace(secret, "***")
-    return text
+    return _AUTHORIZATION.sub(r"\1 ***", text)
 
 
 def _told(model: Any) -> str:
@@ -60,6 +61,13 @@ def _told(model: Any) -> str:
 
 def _secret(name: str) -> bool:
     return _SECRET_NAMES.search(name) is not None
+
+
+def _public(value: Any) -> Any:
+    """Options without those that hold secrets, at any depth."""
+    if not isinstance(value, Mapping):
+        return value
+    return {name: _public(inner) for name, inner in value.items() if not _secret(str(name))}
 
 
 def _secrets(model: Any) -> Iterator[str]:

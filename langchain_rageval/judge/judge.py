@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, get_args
+from weakref import WeakValueDictionary
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
@@ -23,6 +24,7 @@ from langchain_rageval.judge.ladder import (
     own_options,
     refuses,
     refuses_system,
+    retries_itself,
     sync_only,
 )
 from langchain_rageval.language import detect_language
@@ -48,6 +50,7 @@ class Memory:
 
     way: Way | None = None
     probed: bool = False
+    told: set[Way] = field(default_factory=set)
     gate: Slots = field(default_factory=lambda: Slots(1))
 
 
@@ -100,12 +103,17 @@ class Judge:
 
     @classmethod
     def of(cls, judge: JudgeLike) -> Judge:
-        """Take a Judge as it is; wrap a model, a Runnable or a function from messages to a text."""
+        """Take a Judge as it is; wrap a model, a Runnable or a function from messages to a text.
+
+        All who wrap one object get one Judge, so that what it finds out about the endpoint serves them all.
+        """
         if isinstance(judge, Judge):
             return judge
-        if callable(judge) and not isinstance(judge, Runnable):
-            return cls(RunnableLambda(judge))
-        return cls(judge)
+        wrapped = _WRAPPED.get(id(judge))
+        if wrapped is None:
+            own = callable(judge) and not isinstance(judge, Runnable)
+            wrapped = _WRAPPED[id(judge)] = cls(RunnableLambda(judge) if own else judge)  # type: ignore[arg-type]
+        return wrapped
 
     def __repr__(self) -> str:
         """Model and options, without secrets."""
@@ -135,11 +143,11 @@ class Judge:
 
     def call(self, request: Request, way: Way, tail: Sequence[BaseMessage], draw: int) -> Call:
         """The model call that puts a request in one way, `tail` being what came of it before."""
-        messages = lay_out(request, self.layout, with_schema=way.rung == "prompt", fold_system=way.fold_system)
+        messages = lay_out(request, self.layout, with_schema=way.rung in _TOLD_IN_WORDS, fold_system=way.fold_system)
         options = self._client.rungs[way.rung](request.schema, self._own_options) if way.rung != "prompt" else {}
         model = self._uncached if draw else self.model
         options = {**self._client.always, **options}
-        return Call(model, [*messages, *tail], options, self._client.timeout, self._sync_only)
+        return Call(model, [*messages, *tail], options, self._client.timeout, self._keeps_time, self._sync_only)
 
     def below(self, way: Way, error: Exception) -> Way | None:
         """The next way to try after the endpoint's error; None when another way is no use."""
@@ -154,13 +162,18 @@ class Judge:
         """Use from now on the way that was answered validly, and say so once if it is not the best one."""
         if self.memory.way != way:
             self.memory.way = way
-            if way != self.ways[0]:
+            if way != self.ways[0] and way not in self.memory.told:
+                self.memory.told.add(way)
                 folded = " with the system message folded into the human one" if way.fold_system else ""
                 log.warning("%s refuses %s; asked by %s%s", self.identity, self.ways[0].rung, way.rung, folded)
 
     @cached_property
     def _client(self) -> Client:
         return client_of(self.model)
+
+    @cached_property
+    def _keeps_time(self) -> bool:
+        return self._client.timeout is not None and not retries_itself(self.model)
 
     @cached_property
     def _sync_only(self) -> bool:
@@ -179,6 +192,12 @@ class Judge:
 
 
 JudgeLike = Judge | Runnable[Any, Any] | Callable[[list[BaseMessage]], Any]
+
+# JSON mode promises JSON, of whatever shape.
+_TOLD_IN_WORDS = ("json_mode", "prompt")
+
+# By identity; each Judge keeps its model alive, so an id is not given out again while it stands here.
+_WRAPPED: WeakValueDictionary[int, Judge] = WeakValueDictionary()
 
 _OPTIONS = ("language", "mode", "attempts", "draws", "layout", "max_statements", "max_context_tokens")
 

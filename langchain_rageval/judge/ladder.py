@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from langchain_core.exceptions import ContextOverflowError
@@ -27,9 +27,9 @@ Schema = Mapping[str, Any]
 RUNGS: tuple[Rung, ...] = get_args(Rung)
 
 _REFUSALS = {400, 404, 422}
-_ABOUT_ROLES = re.compile(r"\brole|system", re.IGNORECASE)
+_ABOUT_ROLES = re.compile(r"\broles?\b|system (?:message|prompt|instruction)", re.IGNORECASE)
 _ABOUT_LENGTH = re.compile(
-    r"context length|context window|too long|too many tokens|maximum.{0,20}length", re.IGNORECASE
+    r"context (?:length|window|size)|too long|too many tokens|maximum.{0,20}length", re.IGNORECASE
 )
 
 
@@ -109,7 +109,11 @@ PLAIN = Client({}, start="prompt")
 def client_of(model: Runnable[Any, Any]) -> Client:
     """The family that a model, or every model behind a wrapper, belongs to."""
     families = {id(client): client for client in map(_client, inner_models(model))}
-    return families.popitem()[1] if len(families) == 1 else PLAIN
+    if len(families) > 1:
+        return PLAIN
+    client = families.popitem()[1]
+    bodies = [options.get("extra_body") for options in _each_own_options(model)]
+    return client if bodies.count(bodies[0]) == len(bodies) else _without_extra_body(client)
 
 
 def inner_models(model: Any) -> Iterator[Any]:
@@ -125,11 +129,7 @@ def inner_models(model: Any) -> Iterator[Any]:
 
 def own_options(model: Any) -> Options:
     """The call options that the model already has, which the ladder's must be merged with, not replace."""
-    if isinstance(model, RunnableBindingBase):
-        return {**own_options(model.bound), **model.kwargs}
-    if isinstance(model, RunnableWithFallbacks):
-        return own_options(model.runnable)
-    return {"extra_body": getattr(model, "extra_body", None)}
+    return next(_each_own_options(model))
 
 
 def sync_only(model: Any) -> bool:
@@ -139,6 +139,11 @@ def sync_only(model: Any) -> bool:
         or (isinstance(inner, RunnableLambda) and not hasattr(inner, "afunc"))
         for inner in inner_models(model)
     )
+
+
+def retries_itself(model: Any) -> bool:
+    """Whether a client, or a wrapper around it, may send a call again, so that its timeout does not bound the whole."""
+    return not isinstance(model, BaseChatModel) or getattr(model, "max_retries", None) != 0
 
 
 def ladder(client: Client, mode: Mode) -> list[Rung]:
@@ -160,6 +165,25 @@ def refuses(error: Exception) -> bool:
 def refuses_system(error: Exception) -> bool:
     """Whether what the endpoint refused is the system message."""
     return refuses(error) and _ABOUT_ROLES.search(str(error)) is not None
+
+
+def _each_own_options(model: Any) -> Iterator[Options]:
+    """The call options of the model and of each of its fallbacks."""
+    if isinstance(model, RunnableBindingBase):
+        yield from ({**own, **model.kwargs} for own in _each_own_options(model.bound))
+    elif isinstance(model, RunnableWithFallbacks):
+        for runnable in model.runnables:
+            yield from _each_own_options(runnable)
+    else:
+        yield {"extra_body": getattr(model, "extra_body", None)}
+
+
+def _without_extra_body(client: Client) -> Client:
+    """The rungs that leave alone what each of several models has there of its own; one call's options go to all."""
+    rungs: dict[Rung, Callable[[Schema, Options], Options]] = {
+        rung: ask for rung, ask in client.rungs.items() if ask not in (_openai_schema, _openai_json)
+    }
+    return replace(client, rungs=rungs, start=next(iter(rungs), "prompt"))
 
 
 def _client(model: Any) -> Client:

@@ -13,7 +13,7 @@ from langchain_core.runnables.graph import Graph
 from pydantic import ConfigDict, PrivateAttr
 
 from langchain_rageval._version import __version__
-from langchain_rageval.errors import SampleError
+from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.metrics.doors import Doors
 from langchain_rageval.metrics.threshold import Missing, fork, gate
@@ -37,6 +37,9 @@ class Metric(RunnableSerializable[Any, Score], Doors):
         reduce: pure function from the last state to the Value.
         direction: whether "higher" or "lower" is better.
         options: what else the builder was given, for the instrument.
+
+    Raises:
+        ConfigError: if `reads` names what is no field of a sample.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
@@ -61,6 +64,9 @@ class Metric(RunnableSerializable[Any, Score], Doors):
         direction: Direction = "higher",
         options: Mapping[str, Any] | None = None,
     ) -> None:
+        unknown = sorted(reads - Sample.model_fields.keys())
+        if unknown:
+            raise ConfigError(f"{name} reads {unknown}, which no sample has; use {', '.join(Sample.model_fields)}")
         super().__init__(
             name=name,
             aspect=aspect,
@@ -91,18 +97,18 @@ class Metric(RunnableSerializable[Any, Score], Doors):
         """Hash of all that could change a score except the sample."""
         return self._instrument
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Score:
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Score:
         """Score a sample through the judge's sync methods.
 
         Raises:
             SampleError: if the input lacks what the metric reads; before any call.
             JudgeOutputError: if the judge's replies cannot be read after its attempts.
         """
-        return self._call_with_config(self._score, input, config)
+        return self._call_with_config(self._score, input, config, **kwargs)
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Score:
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Score:
         """Score a sample through the judge's async methods, on the caller's loop; raises like `invoke`."""
-        return await self._acall_with_config(self._ascore, input, config)
+        return await self._acall_with_config(self._ascore, input, config, **kwargs)
 
     def read(self, input: Any) -> Sample:
         """The sample in an input, complete for this metric.
@@ -151,12 +157,16 @@ class Metric(RunnableSerializable[Any, Score], Doors):
     def _score(self, input: Any, run_manager: CallbackManagerForChainRun, config: RunnableConfig) -> Score:
         state: State = {"sample": self.read(input)}
         run = Run.of(config).metered()
-        return self._stamped(self.reduce(self.steps.invoke(state, run.into(config))), run)
+        for step in self._sequence():
+            state = step.invoke(state, run.into(config))
+        return self._stamped(self.reduce(state), run)
 
     async def _ascore(self, input: Any, run_manager: AsyncCallbackManagerForChainRun, config: RunnableConfig) -> Score:
         state: State = {"sample": self.read(input)}
         run = Run.of(config).metered()
-        return self._stamped(self.reduce(await self.steps.ainvoke(state, run.into(config))), run)
+        for step in self._sequence():
+            state = await step.ainvoke(state, run.into(config))
+        return self._stamped(self.reduce(state), run)
 
     def _stamped(self, value: Value, run: Run) -> Score:
         return Score(
@@ -171,9 +181,12 @@ class Metric(RunnableSerializable[Any, Score], Doors):
             instrument=self.instrument,
         )
 
+    def _sequence(self) -> Sequence[Runnable[State, State]]:
+        """The steps one after the other: straight children of the metric's run in a trace."""
+        return self.steps.steps if isinstance(self.steps, RunnableSequence) else [self.steps]
+
     def _steps(self) -> Iterator[Step]:
-        steps = self.steps.steps if isinstance(self.steps, RunnableSequence) else [self.steps]
-        return (step for step in steps if isinstance(step, Step))
+        return (step for step in self._sequence() if isinstance(step, Step))
 
     def _fingerprint(self) -> str:
         parts = {

@@ -13,6 +13,8 @@ from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.run.run import Run
 from langchain_rageval.schema import Failure, Sample, Score, Usage
 
+_DEEPEST_CAUSE = 10  # an exception may be its own cause
+
 
 def outcome(metric: Runnable[Any, Any], sample: Sample, run: Run, config: RunnableConfig | None) -> dict[str, Score]:
     """The scores of a sample by name, through the metric's `invoke`.
@@ -71,14 +73,11 @@ def judges_of(metric: Runnable[Any, Any]) -> list[Any]:
 def failures(metric: Runnable[Any, Any], error: Exception, usage: Usage) -> dict[str, Score]:
     """A failure under each name of the metric; the first one carries what was paid."""
     inner = next(inner_models(metric))
-    message = str(error) or type(error).__name__
-    for judge in judges_of(metric):
-        message = redact(message, judge.model)
     failure = Failure(
         error=type(error).__name__,
-        message=message,
+        message=_redacted(_told(error), metric),
         step="sample" if isinstance(error, SampleError) else step_at_fault(error),
-        raw_output=error.raw_output if isinstance(error, JudgeOutputError) else None,
+        raw_output=_redacted(error.raw_output, metric) if isinstance(error, JudgeOutputError) else None,
     )
     return {
         name: Score(
@@ -91,3 +90,17 @@ def failures(metric: Runnable[Any, Any], error: Exception, usage: Usage) -> dict
         )
         for number, name in enumerate(names_of(metric))
     }
+
+
+def _told(error: BaseException) -> str:
+    """The error's own words, and those of its first cause where they say more: "Connection error." says little."""
+    told, first = str(error) or type(error).__name__, error
+    for _ in range(_DEEPEST_CAUSE):
+        first = first.__cause__ or first
+    return told if str(first) in told else f"{told} ({first})"
+
+
+def _redacted(text: str, metric: Runnable[Any, Any]) -> str:
+    for judge in judges_of(metric):
+        text = redact(text, judge.model)
+    return text

@@ -35,13 +35,13 @@ class Suite(RunnableSerializable[Any, dict[str, Score]], Doors):
         """The metrics."""
         return self.metrics
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> dict[str, Score]:
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> dict[str, Score]:
         """Score a sample with every metric, in threads side by side; raises what the first failing one raises."""
-        return self._call_with_config(self._scores, input, config)
+        return self._call_with_config(self._scores, input, config, **kwargs)
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> dict[str, Score]:
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> dict[str, Score]:
         """Score a sample with every metric, side by side on the caller's loop; raises like `invoke`."""
-        return await self._acall_with_config(self._ascores, input, config)
+        return await self._acall_with_config(self._ascores, input, config, **kwargs)
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
         """The metrics side by side, each with its steps."""

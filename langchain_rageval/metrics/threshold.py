@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -58,6 +59,8 @@ def _scored(
 ) -> Runnable[Any, Any]:
     if missing not in ("raise", "pass"):
         raise ConfigError(f"missing is 'raise' or 'pass', got {missing!r}")
+    if not isinstance(threshold, int | float) or not math.isfinite(threshold):
+        raise ConfigError(f"threshold takes a number, got {threshold!r}")
 
     def passes(score: Score) -> bool:
         if score.value is None:

@@ -44,7 +44,7 @@ class Request:
     @property
     def in_handbook(self) -> bool:
         """Whether the handbook holds this step's rules."""
-        return self.contexts is not None and self.prompts.prompts.get(self.step) is self.prompt
+        return self.prompt.reads_contexts and self.prompts.prompts.get(self.step) is self.prompt
 
 
 def lay_out(request: Request, layout: Layout, *, with_schema: bool, fold_system: bool = False) -> list[BaseMessage]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from importlib.resources import files
@@ -17,8 +18,20 @@ from langchain_rageval.answers import ANSWERS
 from langchain_rageval.errors import ConfigError
 
 _COMMON = "common.yaml"
+_RARE_BREAK = re.compile("[\x85\u2028\u2029]")
 Part = TypeVar("Part", bound="Frozen")
 _Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes every text so that it is read back as it was."""
+
+    def text(self, text: str) -> yaml.ScalarNode:
+        """In double quotes what PyYAML would otherwise fold away as a line break."""
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style='"' if _RARE_BREAK.search(text) else None)
+
+
+_Dumper.add_representer(str, _Dumper.text)
 
 
 class Frozen(BaseModel):
@@ -90,6 +103,8 @@ class PromptSet(Frozen):
             raise ConfigError(f"{folder} is no directory; PromptSet.load takes one that holds <step>.yaml files")
         common = _parsed(Common, folder / _COMMON) if (folder / _COMMON).exists() else None
         base = PromptSet.default(common.language if common else folder.name)
+        if common:
+            _check_common(common, base.common)
         given = {path.stem: _parsed(Prompt, path) for path in sorted(folder.glob("*.yaml")) if path.name != _COMMON}
         for step, prompt in given.items():
             _check(step, prompt)
@@ -101,7 +116,7 @@ class PromptSet(Frozen):
         folder.mkdir(parents=True, exist_ok=True)
         parts: dict[str, Frozen] = {"common": self.common, **self.prompts}
         for name, part in parts.items():
-            text = yaml.safe_dump(part.model_dump(), allow_unicode=True, sort_keys=False, width=120)
+            text = yaml.dump(part.model_dump(), Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=120)
             (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
 
     def replace(
@@ -126,7 +141,7 @@ class PromptSet(Frozen):
         except (ValidationError, TypeError) as error:
             raise ConfigError(f"examples of {step}: expected mappings of input and output: {error}") from None
         _check(step, new)
-        return self.model_copy(update={"prompts": {**self.prompts, step: new}})
+        return type(self)(common=self.common, prompts={**self.prompts, step: new})
 
     def get(self, step: str) -> Prompt:
         """The prompt of a step.
@@ -180,6 +195,18 @@ def _parsed(kind: type[Part], file: Traversable | Path) -> Part:
         return kind.model_validate(yaml.load(file.read_text(encoding="utf-8"), Loader=_Loader))
     except (yaml.YAMLError, ValidationError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file.name} is no {kind.__name__.lower()} file: {error}") from None
+
+
+def _check_common(common: Common, like: Common) -> None:
+    lacking = sorted(like.labels.keys() - common.labels.keys())
+    if lacking:
+        raise ConfigError(f"{_COMMON} lacks the labels {lacking}; copy them from another language")
+    for name, text in [*common.labels.items(), ("ask_again", common.ask_again)]:
+        gap = "problem" if name == "ask_again" else "step"
+        try:
+            text.format(**{gap: ""})
+        except (KeyError, IndexError, ValueError):
+            raise ConfigError(f"{_COMMON}: {name} may hold {{{gap}}} and no other braces, got {text!r}") from None
 
 
 def _check(step: str, prompt: Prompt) -> None:

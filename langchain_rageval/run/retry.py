@@ -16,9 +16,11 @@ from langchain_rageval.errors import ConfigError
 
 _PASSING_STATUS = {408, 425, 429}
 _TRANSPORT = {"TransportError", "APIConnectionError", "APITimeoutError"}
+_MISTAKES = {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}  # in the address, or in a key's characters
 _NOBODY_THERE = (ConnectionRefusedError, gaierror)
 _TRIES_WHEN_NOBODY_IS_THERE = 3
 _SILENT_TRIES = 50
+_MOST_DOUBLINGS = 64  # beyond any wait, below what a float can hold
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         """Refuse numbers that cannot be meant."""
-        if self.attempts < 1 or self.initial < 0 or self.max_wait < 0:
+        if not (self.attempts >= 1 and self.initial >= 0 and self.max_wait >= 0):
             raise ConfigError(f"RetryPolicy takes attempts >= 1 and waits >= 0, got {self}")
 
     def wait(self, error: Exception, tried: int) -> float | None:
@@ -56,7 +58,7 @@ class RetryPolicy:
         asked = retry_after(error)
         if asked is not None:
             return min(asked, self.max_wait)
-        longest = min(self.initial * 2.0 ** (tried - 1), self.max_wait)
+        longest = min(self.initial * 2.0 ** min(tried - 1, _MOST_DOUBLINGS), self.max_wait)
         return longest * random.uniform(0.5, 1.0) if self.jitter else longest
 
 
@@ -81,6 +83,8 @@ def passing(error: Exception) -> bool:
     status = status_of(error)
     if status is not None:
         return status in _PASSING_STATUS or status >= 500
+    if any(base.__name__ in _MISTAKES for cause in _causes(error) for base in type(cause).__mro__):
+        return False
     if getattr(error, "is_retryable", False):
         return True
     if isinstance(error, ConnectionError | TimeoutError | gaierror | JSONDecodeError):
@@ -104,10 +108,8 @@ def status_of(error: BaseException) -> int | None:
 
 def retry_after(error: BaseException) -> float | None:
     """Seconds that the server asked to wait; None when it did not say, or gave a date."""
-    given = getattr(error, "retry_after", None)
-    if given is None:
-        headers = getattr(getattr(error, "response", None), "headers", None) or {}
-        given = headers.get("retry-after")
+    headers = getattr(error, "headers", None) or getattr(getattr(error, "response", None), "headers", None) or {}
+    given = headers.get("retry-after") or getattr(error, "retry_after", None) or None  # GigaChat: 0.0 is not said
     try:
         seconds = float(given)  # type: ignore[arg-type]
     except (TypeError, ValueError):

@@ -31,6 +31,13 @@ class Flight:
         self.task: asyncio.Task[None] | None = None
         self.waiting = 0
 
+    @property
+    def landing(self) -> asyncio.Future[Any]:
+        """What to await: the task when it is of this loop, else whatever thread or loop flies it."""
+        if self.task is not None and self.task.get_loop() is asyncio.get_running_loop():
+            return self.task
+        return asyncio.wrap_future(self.result)
+
 
 @dataclass(frozen=True)
 class Run:
@@ -92,14 +99,13 @@ class Run:
     def share(self, key: Hashable, do: Callable[[], T]) -> T:
         """Do a work, or wait for whoever is doing it; what failed is not kept."""
         flight, first = self._board(key)
-        if first:
-            try:
-                flight.result.set_result(do())
-            except BaseException as error:
-                self._discard(key, flight, error)
-                raise
-        result: T = flight.result.result()
-        return result
+        try:
+            if first:
+                self._do(key, flight, do)
+            result: T = flight.result.result()
+            return result
+        finally:
+            self._leave(key, flight)
 
     async def abounded(self, call: Callable[[], T]) -> T:
         """Make a sync call in a thread, within the timeout, without holding up the loop."""
@@ -121,15 +127,22 @@ class Run:
         flight, first = self._board(key)
         if first:
             flight.task = asyncio.create_task(self._fly(key, flight, do))
-        flight.waiting += 1
         try:
-            return await asyncio.shield(asyncio.wrap_future(flight.result))
+            await asyncio.shield(flight.landing)
         finally:
-            flight.waiting -= 1
-            if not flight.waiting and flight.task is not None and not flight.task.done():
-                flight.task.cancel()
+            self._leave(key, flight)
+        result: T = flight.result.result()
+        return result
+
+    def _do(self, key: Hashable, flight: Flight, do: Callable[[], Any]) -> None:
+        try:
+            flight.result.set_result(do())
+        except BaseException as error:
+            self._discard(key, flight, error)
+            raise
 
     async def _fly(self, key: Hashable, flight: Flight, do: Callable[[], Awaitable[Any]]) -> None:
+        """Land the result, or the error, in the flight; a task that raises would complain when nobody waits for it."""
         try:
             flight.result.set_result(await do())
         except BaseException as error:
@@ -143,8 +156,19 @@ class Run:
             first = flight is None
             if flight is None:
                 flight = self.flights[key] = Flight()
+            flight.waiting += 1
             self.held.append(flight)
             return flight, first
+
+    def _leave(self, key: Hashable, flight: Flight) -> None:
+        """Wait no more; a flight that nobody waits for is called back, and nobody boards it while it turns round."""
+        with self.lock:
+            flight.waiting -= 1
+            if flight.waiting or flight.task is None or flight.result.done():
+                return
+            if self.flights.get(key) is flight:
+                del self.flights[key]
+        flight.task.get_loop().call_soon_threadsafe(flight.task.cancel)
 
     def _discard(self, key: Hashable, flight: Flight, error: BaseException) -> None:
         with self.lock:

@@ -22,6 +22,10 @@ class Slots:
         self._waiting: deque[Future[None]] = deque()
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> tuple[type[Slots], tuple[int | None]]:
+        """A copy, or one in another process, starts with every slot free."""
+        return Slots, (self.limit,)
+
     def _take(self) -> Future[None] | None:
         """Take a free slot (None), or a place in the queue."""
         with self._lock:

@@ -69,7 +69,12 @@ class DaemonThreads:
 
 
 def _done(job: Callable[[], Any], future: Future[Any]) -> Callable[[], None]:
-    """Do a job; gives what hands its result, or what it raised, to the future."""
+    """Do a job; gives what hands its result, or what it raised, to the future. One given up before it began is skipped.
+
+    A future that runs can no longer be cancelled: its result would then find no taker, and end the thread.
+    """
+    if not future.set_running_or_notify_cancel():
+        return lambda: None
     try:
         return partial(future.set_result, job())
     except BaseException as error:

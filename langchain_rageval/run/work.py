@@ -32,14 +32,20 @@ class Call:
         messages: what is sent.
         options: keyword arguments of the call.
         timeout_option: name of the keyword under which this client takes a timeout in seconds, if it takes one.
+        keeps_time: whether the client ends the call by that timeout, without retries of its own; else the run does.
         sync_only: whether the model has no async methods of its own.
+        once: whether a lost call is the caller's matter.
+        lost: what the transport did to the first try, made by the caller.
     """
 
     model: Runnable[Any, Any]
     messages: Sequence[BaseMessage]
     options: dict[str, Any] = field(default_factory=dict)
     timeout_option: str | None = None
+    keeps_time: bool = False
     sync_only: bool = False
+    once: bool = False
+    lost: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +107,13 @@ def drive(work: Work[T], run: Run, config: RunnableConfig) -> T:
 
 def _supply(need: Need, run: Run, config: RunnableConfig) -> Any:
     match need:
+        case Call(once=True):
+            return _supply(Try(need), run, config)
         case Call():
             return drive(_with_retries(need, run), run, config)
         case Try(call):
             with run.slots, _metered(run) as receipt:
-                return receipt(run.bounded(lambda: call.model.invoke(call.messages, config, **_options(call, run))))
+                return receipt(_sent(call, run, config))
         case Pause(seconds):
             return time.sleep(seconds)
         case Together(works):
@@ -114,7 +122,7 @@ def _supply(need: Need, run: Run, config: RunnableConfig) -> Any:
             with gate:
                 return drive(part, run, config)
         case Shared(key, part):
-            return run.share(key, lambda: drive(part, run, config))
+            return run.share((key, _chosen(config)), lambda: drive(part, run, config))
 
 
 async def adrive(work: Work[T], run: Run, config: RunnableConfig) -> T:
@@ -135,6 +143,8 @@ async def adrive(work: Work[T], run: Run, config: RunnableConfig) -> T:
 
 async def _asupply(need: Need, run: Run, config: RunnableConfig) -> Any:
     match need:
+        case Call(once=True):
+            return await _asupply(Try(need), run, config)
         case Call():
             return await adrive(_with_retries(need, run), run, config)
         case Try(call):
@@ -153,31 +163,47 @@ async def _asupply(need: Need, run: Run, config: RunnableConfig) -> Any:
             async with gate:
                 return await adrive(part, run, config)
         case Shared(key, part):
-            return await run.ashare(key, lambda: adrive(part, run, config))
+            return await run.ashare((key, _chosen(config)), lambda: adrive(part, run, config))
+
+
+def _chosen(config: RunnableConfig) -> str:
+    """What the config chooses of configurable models: with another choice, the same judge is another model."""
+    choices = config.get("configurable", {})
+    return repr(sorted((name, repr(choice)) for name, choice in choices.items() if not name.startswith("__")))
+
+
+def _sent(call: Call, run: Run, config: RunnableConfig) -> Any:
+    options = _options(call, run)
+    if call.keeps_time:
+        return call.model.invoke(call.messages, config, **options)
+    return run.bounded(lambda: call.model.invoke(call.messages, config, **options))
 
 
 async def _asked(call: Call, run: Run, config: RunnableConfig) -> Any:
     options = _options(call, run)
     if call.sync_only:  # the loop's own executor has a handful of threads
         return await run.abounded(lambda: call.model.invoke(call.messages, config, **options))
-    return await asyncio.wait_for(call.model.ainvoke(call.messages, config, **options), run.timeout)
+    async with asyncio.timeout(run.timeout):
+        return await call.model.ainvoke(call.messages, config, **options)
 
 
 def _with_retries(call: Call, run: Run) -> Work[Any]:
-    tried = 0
+    tried, lost = 0, call.lost
     while True:
+        if lost is not None:
+            tried += 1
+            run.silence.heard(lost)
+            wait = run.retry.wait(lost, tried)
+            if wait is None or run.silence.lasting:
+                raise lost
+            yield Pause(wait)
         try:
             reply = yield Try(call)
         except Exception as error:
-            tried += 1
-            run.silence.heard(error)
-            wait = run.retry.wait(error, tried)
-            if wait is None or run.silence.lasting:
-                raise
+            lost = error
         else:
             run.silence.heard(None)
             return reply
-        yield Pause(wait)
 
 
 def _options(call: Call, run: Run) -> dict[str, Any]:

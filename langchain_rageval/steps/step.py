@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
@@ -59,13 +60,13 @@ class Step(RunnableSerializable[State, State]):
         """Name and judge, without secrets."""
         return f"{self.get_name()}({self.judge!r})"
 
-    def invoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> State:
+    def invoke(self, input: State, config: RunnableConfig | None = None, **kwargs: Any) -> State:
         """Ask through the model's sync methods."""
-        return self._call_with_config(self._drive, input, config)
+        return self._call_with_config(self._drive, input, config, **kwargs)
 
-    async def ainvoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> State:
+    async def ainvoke(self, input: State, config: RunnableConfig | None = None, **kwargs: Any) -> State:
         """Ask through the model's async methods, on the caller's loop."""
-        return await self._acall_with_config(self._adrive, input, config)
+        return await self._acall_with_config(self._adrive, input, config, **kwargs)
 
     def work(self, state: State) -> Work[State]:
         """What the step does, without I/O."""
@@ -81,9 +82,8 @@ class Step(RunnableSerializable[State, State]):
         """The question about some inputs, with the prompt in the language of a text."""
         prompts = self.judge.prompt_set(language_from)
         prompt = prompts.get(self.prompt) if isinstance(self.prompt, str) else self.prompt
-        parser = StrictJsonOutputParser(self.answer)
-        request = Request(self.get_name(), prompts, prompt, inputs, contexts, strict_schema(self.answer))
-        return Question(request, parser)
+        parser, schema = _reader(self.answer)
+        return Question(Request(self.get_name(), prompts, prompt, inputs, contexts, schema), parser)
 
     @property
     def instrument(self) -> dict[str, Any]:
@@ -112,3 +112,9 @@ class Step(RunnableSerializable[State, State]):
         except Exception as error:
             blame(error, self.get_name())
             raise
+
+
+@lru_cache(maxsize=256)
+def _reader(answer: type[BaseModel]) -> tuple[StrictJsonOutputParser[Any], Mapping[str, Any]]:
+    """Parser and schema of an answer; pydantic takes a millisecond to describe a class."""
+    return StrictJsonOutputParser(answer), strict_schema(answer)

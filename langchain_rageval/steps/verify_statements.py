@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from langchain_rageval.answers import Verdict, VerdictLabel, Verdicts
 from langchain_rageval.contexts import NumberedContexts
 from langchain_rageval.errors import JudgeOutputError
-from langchain_rageval.judge.asking import Attempts, ask, shared
+from langchain_rageval.judge.asking import Attempts, Question, ask, shared
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.run.work import Together, Work
 from langchain_rageval.schema import Finding, Sample
@@ -59,17 +58,22 @@ class VerifyStatements(Step):
 
     def _share(self, question: str, part: Numbered, window: NumberedContexts, draw: int) -> Work[ByNumber]:
         asked = self._asked(question, part, window)
-        return (yield shared(self.judge, asked, draw, self._verify(question, part, window, draw)))  # type: ignore[no-any-return]
+        verified: ByNumber = yield shared(self.judge, asked, draw, self._verify(asked, question, part, window, draw))
+        return verified
 
-    def _verify(self, question: str, part: Numbered, window: NumberedContexts, draw: int) -> Work[ByNumber]:
+    def _verify(
+        self, asked: Question[Verdicts], question: str, part: Numbered, window: NumberedContexts, draw: int
+    ) -> Work[ByNumber]:
         """Ask until every number has one verdict; once more for a verdict that cites nothing there is."""
         attempts = Attempts(self.judge.attempts)
         settled: ByNumber = {}
         urged: set[int] = set()
         pending = part
         while pending and attempts.left:
+            if pending is not part:
+                asked = self._asked(question, pending, window)
             try:
-                answer: Verdicts = yield from ask(self.judge, self._asked(question, pending, window), attempts, draw)
+                answer = yield from ask(self.judge, asked, attempts, draw)
             except JudgeOutputError:
                 if part.keys() <= settled.keys():
                     break
@@ -84,7 +88,7 @@ class VerifyStatements(Step):
             raise JudgeOutputError(problem, self.get_name(), answer.model_dump_json())
         return settled
 
-    def _asked(self, question: str, part: Numbered, window: NumberedContexts) -> Any:
+    def _asked(self, question: str, part: Numbered, window: NumberedContexts) -> Question[Verdicts]:
         statements = [{"statement": number, "text": text} for number, text in part.items()]
         return self.question({"question": question, "statements": statements}, window, language_from=question)
 

@@ -391,7 +391,7 @@ def test_a_megabyte_of_anything_takes_linear_time(piece):
     text = (piece * (1_000_000 // len(piece) + 1))[:1_000_000]
     began = time.process_time()
     refusal_of(Verdicts, text)
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 20  # a second or so; quadratic, it is hours
 
 
 class RegeneratedQuestion(BaseModel):

@@ -3,6 +3,7 @@
 import json
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -71,6 +72,9 @@ class ChatServer(Loopback, ABC):
         one_user_message: refuse with 400 what templates such as Mistral's refuse: user and assistant must alternate,
             system only comes first.
         refuse_system: refuse a system message with 400, as Gemma's template does.
+
+    Attributes:
+        tokens: the sum of the usage that its answers told.
     """
 
     def __init__(
@@ -92,6 +96,7 @@ class ChatServer(Loopback, ABC):
         self.rungs = frozenset(rungs)
         self.one_user_message = one_user_message
         self.refuse_system = refuse_system
+        self.tokens: Counter[str] = Counter()
 
     @abstractmethod
     def wanted(self, body: dict[str, Any]) -> Format:
@@ -102,10 +107,13 @@ class ChatServer(Loopback, ABC):
         """The reply to the `number`-th call, in the shape that the request asked for."""
 
     def usage(self, request: ChatRequest, answer: Answer) -> dict[str, int]:
-        """Tokens at four characters each."""
+        """Tokens at four characters each; they are added to `tokens`."""
         prompt = sum(len(message["content"]) for message in request.messages) // 4
         completion = len(answer.text) // 4
-        return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+        usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+        with self._lock:
+            self.tokens.update(usage)
+        return usage
 
     def chat(self, received: Received) -> Response:
         with self._lock:

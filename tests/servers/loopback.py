@@ -88,7 +88,7 @@ class Loopback:
 
     def start(self) -> Self:
         # shutdown() waits for one turn of the poll, hence shorter than the default half second.
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         return self
 
     def stop(self) -> None:

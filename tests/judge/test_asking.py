@@ -1,0 +1,311 @@
+import logging
+import threading
+
+import pytest
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import RunnableLambda
+from pydantic import PrivateAttr
+from scripted import Scripted, human_of, scripted
+from waiting import until
+
+from langchain_rageval import Judge, JudgeOutputError, PromptSet, Run, Step
+from langchain_rageval.steps import Statements
+
+GOOD = Statements(statements=["A."])
+STATE = {"question": "What?", "text": "A."}
+RUNGS = ["json_schema", "function_calling", "json_mode", "prompt"]
+
+
+class Refusal(Exception):
+    """As clients raise it when the endpoint does not like the form of a request."""
+
+    def __init__(self, message="no", status_code=400):
+        super().__init__(message)
+        self.status_code = status_code
+
+
+class BaseChatOpenAI(Scripted):
+    """A client of OpenAI's family, told by its class name, whose endpoint takes only some rungs."""
+
+    takes: tuple[str, ...] = ()
+    refusal: Exception = Refusal()
+    _rungs: list[str] = PrivateAttr(default_factory=list)
+
+    @property
+    def rungs(self):
+        """The rung of every call so far."""
+        return self._rungs
+
+    def _generate(self, messages, stop=None, run_manager=None, **options):
+        form = options.get("extra_body", {}).get("response_format", {}).get("type")
+        named = {"json_schema": "json_schema", "json_object": "json_mode"}
+        rung = "function_calling" if "tools" in options else named.get(form, "prompt")
+        self._rungs.append(rung)
+        if rung not in self.takes:
+            raise self.refusal
+        if rung == "function_calling":
+            calls = [{"name": "Statements", "args": GOOD.model_dump(), "id": "1"}]
+            return ChatResult(generations=[ChatGeneration(message=AIMessage("", tool_calls=calls))])
+        return super()._generate(messages, stop, run_manager, **options)
+
+
+def endpoint(*takes, replies=(GOOD,) * 9, refusal=None):
+    return BaseChatOpenAI(takes=takes, replies=replies, refusal=refusal or Refusal())
+
+
+def asked(judge, state=STATE, run=None):
+    return Step("extract_statements", judge, Statements).invoke(state, (run or Run()).into({}))["extract_statements"]
+
+
+# Asking again
+
+
+@pytest.mark.parametrize("bad", ["no JSON", '{"statements": "A."}', '{"statements": ["A.", "B', "[]"])
+def test_a_reply_that_cannot_be_read_is_asked_again_after_the_same_messages(bad):
+    judge = scripted(bad, GOOD)
+    assert asked(judge) == GOOD
+    first, second = judge.asked
+    assert second[:2] == first
+    assert [message.type for message in second] == ["system", "human", "ai", "human"]
+    assert second[2].text == bad
+    assert second[3].text.startswith("This reply could not be used: ")
+
+
+def test_only_the_last_reply_is_shown_when_asked_a_third_time():
+    judge = scripted("one", "two", GOOD)
+    assert asked(judge) == GOOD
+    assert [message.text for message in judge.asked[2]][2] == "two"
+    assert len(judge.asked[2]) == 4
+
+
+def test_a_russian_question_is_asked_again_in_russian():
+    judge = scripted("нет", GOOD)
+    asked(judge, {"question": "Как застраховать баню?", "text": "А."})
+    assert judge.asked[1][3].text.startswith("Этот ответ не удалось использовать: ")
+
+
+def test_the_validation_message_says_what_was_wrong_even_with_braces_in_the_reply():
+    judge = scripted('{"statements": {"{0}": 1}}', GOOD)
+    assert asked(judge) == GOOD
+    assert "statements" in judge.asked[1][3].text
+
+
+@pytest.mark.parametrize("empty", ["", " \n"])
+def test_an_empty_reply_is_not_sent_back_as_an_empty_message(empty):
+    judge = scripted(empty, GOOD)
+    assert asked(judge) == GOOD
+    assert judge.asked[1][2].text == "…"
+
+
+def test_a_very_long_reply_is_sent_back_by_its_ends():
+    judge = scripted("start" + "x" * 100_000 + "end", GOOD)
+    asked(judge)
+    quoted = judge.asked[1][2].text
+    assert len(quoted) < 7_000
+    assert (quoted[:5], quoted[-3:]) == ("start", "end")
+
+
+def test_what_no_encoder_takes_is_not_sent_back():
+    judge = scripted("half \ud83d", GOOD)
+    asked(judge)
+    assert judge.asked[1][2].text == "half \ufffd"
+
+
+def test_a_reply_that_stopped_at_its_length_limit_is_asked_again():
+    cut = AIMessage(GOOD.model_dump_json(), response_metadata={"finish_reason": "length"})
+    judge = scripted(cut, GOOD)
+    assert asked(judge) == GOOD
+    assert len(judge.asked) == 2
+
+
+@pytest.mark.parametrize("attempts", [1, 2, 5])
+def test_the_judge_is_asked_as_often_as_it_may_be_and_then_fails_with_its_last_reply(attempts):
+    judge = scripted(*(f"no {number}" for number in range(1, 9)))
+    with pytest.raises(JudgeOutputError) as caught:
+        asked(Judge(judge, attempts=attempts))
+    assert len(judge.asked) == attempts
+    assert (caught.value.step, caught.value.raw_output) == ("extract_statements", f"no {attempts}")
+
+
+def test_prompts_of_the_users_own_are_used_also_when_asking_again():
+    prompts = PromptSet.default("en").replace("extract_statements", instruction="List them.", examples=[])
+    common = prompts.common.model_copy(update={"ask_again": "Wrong: {problem}"})
+    judge = scripted("no", GOOD)
+    asked(Judge(judge, prompts=PromptSet(common=common, prompts=prompts.prompts)))
+    assert "List them." in human_of(judge.asked[0])
+    assert judge.asked[1][3].text.startswith("Wrong: ")
+
+
+# The ladder
+
+
+@pytest.mark.parametrize("takes", RUNGS)
+@pytest.mark.parametrize("status", [400, 404, 422])
+def test_the_judge_falls_to_the_rung_that_the_endpoint_takes_and_stays_there(takes, status):
+    model = endpoint(takes, refusal=Refusal(status_code=status))
+    judge = Judge(model)
+    assert asked(judge) == GOOD
+    assert model.rungs == RUNGS[: RUNGS.index(takes) + 1]
+    asked(judge)
+    assert model.rungs[-1] == takes
+    assert len(model.rungs) == RUNGS.index(takes) + 2
+
+
+def test_a_refusal_costs_no_attempt():
+    model = endpoint("prompt")
+    assert asked(Judge(model, attempts=1)) == GOOD
+    assert len(model.rungs) == 4
+
+
+def test_a_client_that_has_not_implemented_a_rung_is_asked_on_a_lower_one():
+    assert asked(Judge(endpoint("prompt", refusal=NotImplementedError()))) == GOOD
+
+
+@pytest.mark.parametrize("status", [401, 403, 429, 500])
+def test_other_errors_do_not_lead_down(status):
+    model = endpoint("prompt", refusal=Refusal(status_code=status))
+    with pytest.raises(Refusal):
+        asked(Judge(model))
+    assert model.rungs == ["json_schema"]
+
+
+@pytest.mark.parametrize(
+    "message", ["maximum context length is 8192 tokens", "prompt is too long", "too many tokens", "context window"]
+)
+def test_a_context_that_is_too_long_does_not_lead_down(message):
+    model = endpoint("prompt", refusal=Refusal(message))
+    with pytest.raises(Refusal, match=message):
+        asked(Judge(model))
+    assert model.rungs == ["json_schema"]
+
+
+def test_an_endpoint_that_refuses_every_rung_raises_its_last_error_and_nothing_is_remembered():
+    model = endpoint()
+    judge = Judge(model)
+    with pytest.raises(Refusal):
+        asked(judge)
+    assert model.rungs == RUNGS
+    assert judge.memory.way is None
+
+
+def test_a_rung_that_the_user_chose_is_the_only_one():
+    model = endpoint("prompt")
+    with pytest.raises(Refusal):
+        asked(Judge(model, mode="json_mode"))
+    assert model.rungs == ["json_mode"]
+
+
+def test_a_lower_rung_is_remembered_only_after_a_valid_answer():
+    model = endpoint("json_mode", replies=["no", "no", GOOD, GOOD])
+    judge = Judge(model, attempts=2)
+    with pytest.raises(JudgeOutputError):
+        asked(judge)
+    assert judge.memory.way is None
+    assert model.rungs == ["json_schema", "function_calling", "json_mode", "json_mode"]
+    asked(judge)
+    assert judge.memory.way.rung == "json_mode"
+
+
+def test_the_fall_is_told_once(caplog):
+    judge = Judge(endpoint("json_mode"))
+    with caplog.at_level(logging.WARNING, logger="langchain_rageval"):
+        asked(judge)
+        asked(judge)
+    (told,) = caplog.messages
+    assert "refuses json_schema; asked by json_mode" in told
+
+
+def test_the_best_rung_is_not_worth_telling(caplog):
+    asked(Judge(endpoint("json_schema")))
+    assert not caplog.messages
+
+
+def test_concurrent_first_askers_wait_for_what_the_first_one_finds():
+    model = endpoint("prompt")
+    judge = Judge(model)
+    run = Run()
+    hurry = threading.Barrier(6)
+
+    def ask(number):
+        hurry.wait(5)
+        return asked(judge, {**STATE, "text": f"A{number}."}, run)
+
+    assert run.threads.gather([lambda number=number: ask(number) for number in range(6)]) == [GOOD] * 6
+    assert [rung for rung in model.rungs if rung != "prompt"] == RUNGS[:3]
+
+
+def test_once_the_rung_is_known_calls_run_side_by_side():
+    meeting = threading.Barrier(4)
+
+    class Meeting(BaseChatOpenAI):
+        def _generate(self, messages, stop=None, run_manager=None, **options):
+            if self.rungs:
+                meeting.wait(5)
+            return super()._generate(messages, stop, run_manager, **options)
+
+    judge = Judge(Meeting(takes=("json_schema",), replies=[GOOD] * 5))
+    asked(judge)
+    run = Run()
+    texts = [{**STATE, "text": f"A{number}."} for number in range(4)]
+    assert run.threads.gather([lambda text=text: asked(judge, text, run) for text in texts]) == [GOOD] * 4
+
+
+def test_a_first_asker_that_fails_lets_the_others_ask():
+    started, go_on = threading.Event(), threading.Event()
+
+    class Stumbling(BaseChatOpenAI):
+        def _generate(self, messages, stop=None, run_manager=None, **options):
+            if not started.is_set():
+                started.set()
+                go_on.wait(5)
+                raise ConnectionResetError
+            return super()._generate(messages, stop, run_manager, **options)
+
+    judge = Judge(Stumbling(takes=("json_schema",), replies=[GOOD]))
+    run = Run()
+    first = run.threads.submit(lambda: asked(judge, run=Run()))
+    started.wait(5)
+    second = run.threads.submit(lambda: asked(judge, {**STATE, "text": "B."}, Run()))
+    until(lambda: judge.memory.gate._waiting)
+    go_on.set()
+    assert second.result(5) == GOOD
+    with pytest.raises(ConnectionResetError):
+        first.result(5)
+
+
+def test_a_refused_system_message_moves_into_the_human_one_and_stays_there():
+    class NoSystem(Scripted):
+        def _generate(self, messages, stop=None, run_manager=None, **options):
+            if messages[0].type == "system":
+                raise Refusal("System role not supported")
+            return super()._generate(messages, stop, run_manager, **options)
+
+    model = NoSystem(replies=["no", GOOD, GOOD])
+    judge = Judge(model)
+    assert asked(judge) == GOOD
+    asked(judge)
+    assert [[message.type for message in messages] for messages in model.asked] == [
+        ["human"], ["human", "ai", "human"], ["human"],
+    ]  # fmt: skip
+    assert human_of(model.asked[0]).startswith(PromptSet.default("en").common.system)
+    assert judge.memory.way.fold_system
+
+
+# Any Runnable
+
+
+@pytest.mark.parametrize(
+    "judge",
+    [
+        lambda messages: GOOD.model_dump_json(),
+        RunnableLambda(lambda messages: AIMessage(GOOD.model_dump_json())),
+        scripted(GOOD).bind(stop=["x"]),
+        scripted(GOOD).with_retry(),
+        scripted(RuntimeError("down")).with_fallbacks([scripted(GOOD)]),
+        scripted(GOOD) | (lambda message: message.text),
+    ],
+    ids=["function", "lambda", "bind", "retry", "fallbacks", "sequence"],
+)
+def test_any_runnable_from_messages_to_a_message_or_a_text_is_a_judge(judge):
+    assert asked(judge) == GOOD

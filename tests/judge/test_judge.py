@@ -1,0 +1,251 @@
+import pytest
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
+from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langchain_gigachat import GigaChat
+from langchain_openai import AzureChatOpenAI, ChatOpenAI
+from scripted import scripted
+
+from langchain_rageval import ConfigError, Judge, PromptSet, Step
+from langchain_rageval.answers import Statements
+from langchain_rageval.contexts import NumberedContexts
+from langchain_rageval.judge.identity import redact
+from langchain_rageval.judge.judge import Way
+from langchain_rageval.judge.parser import strict_schema
+from langchain_rageval.prompts.layout import Request
+
+SECRET = "sk-very-secret-1234"
+OPENAI = ChatOpenAI(model="m", api_key=SECRET, base_url="http://127.0.0.1:1/v1", temperature=0.1)
+GIGACHAT = GigaChat(model="GigaChat-2", credentials=SECRET, base_url="http://127.0.0.1:1")
+AZURE = AzureChatOpenAI(azure_endpoint="http://127.0.0.1:1", api_key=SECRET, api_version="1", azure_deployment="d")
+OLD = ["function_calling", "json_mode", "prompt"]
+
+
+def request():
+    prompts = PromptSet.default("en")
+    prompt, schema = prompts.get("verify_statements"), strict_schema(Statements)
+    return Request("verify_statements", prompts, prompt, {"question": "?"}, NumberedContexts.of(["A."]), schema)
+
+
+def call(judge, rung, draw=0):
+    return judge.call(request(), Way(rung), (), draw)
+
+
+# Options
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"mode": "yaml"}, "mode is one of auto, json_schema, function_calling, json_mode, prompt, got 'yaml'"),
+        ({"layout": "last"}, "layout is one of contexts_first, instruction_first, handbook, got 'last'"),
+        ({"attempts": 0}, "attempts takes a whole number from 1 on, got 0"),
+        ({"attempts": True}, "attempts takes a whole number"),
+        ({"attempts": "3"}, "attempts takes a whole number"),
+        ({"draws": 0}, "draws takes a whole number from 1 on, got 0"),
+        ({"draws": 2}, "draws takes an odd number"),
+        ({"max_statements": 0}, "max_statements takes a whole number"),
+        ({"max_context_tokens": 0}, "max_context_tokens takes a whole number"),
+        ({"max_context_tokens": 1.5}, "max_context_tokens takes a whole number"),
+    ],
+)
+def test_an_option_that_cannot_be_meant_is_refused(options, told):
+    with pytest.raises(ConfigError, match=told):
+        Judge(scripted(), **options)
+
+
+def test_a_misspelled_option_is_refused():
+    with pytest.raises(TypeError, match="attempt"):
+        Judge(scripted(), attempt=3)
+
+
+@pytest.mark.parametrize("nothing", ["openai:gpt", None, 3])
+def test_what_is_no_judge_is_refused_at_once(nothing):
+    with pytest.raises(ConfigError, match="a judge is a chat model or another Runnable"):
+        Step("extract_statements", nothing, Statements)
+
+
+def test_a_judge_stays_itself_and_a_model_is_wrapped_once():
+    model, judge = scripted(), Judge(scripted())
+    assert Judge.of(judge) is judge
+    assert Judge.of(model).model is model
+    assert Judge.of(model) is Judge.of(model)
+
+
+def test_options_cannot_be_changed_afterwards():
+    judge = Judge(scripted())
+    with pytest.raises(AttributeError):
+        judge.attempts = 5
+
+
+@pytest.mark.parametrize(
+    ("language", "question", "used"),
+    [
+        ("auto", "Как застраховать баню?", "ru"),
+        ("auto", "How do I insure a sauna?", "en"),
+        ("auto", "今天天气怎么样？", "en"),
+        ("ru", "How do I insure a sauna?", "ru"),
+        ("klingon", "Как?", "en"),
+    ],
+)
+def test_prompts_are_in_the_questions_language_unless_the_user_chose_one(language, question, used):
+    assert Judge(scripted(), language=language).prompt_set(question).common.language == used
+
+
+# The ladder, as a table
+
+
+@pytest.mark.parametrize(
+    ("model", "rungs"),
+    [
+        (OPENAI, ["json_schema", *OLD]),
+        (AZURE, ["json_schema", *OLD]),
+        (OPENAI.bind(temperature=0.3), ["json_schema", *OLD]),
+        (OPENAI.with_retry(), ["json_schema", *OLD]),
+        (OPENAI.with_fallbacks([AZURE]), ["json_schema", *OLD]),
+        (OPENAI.with_fallbacks([GIGACHAT]), ["prompt"]),
+        (ChatOpenAI(model="m", api_key=SECRET, use_responses_api=True), ["function_calling", "prompt"]),
+        (GIGACHAT, ["function_calling", "prompt"]),
+        (GIGACHAT.bind(profanity_check=False), ["function_calling", "prompt"]),
+        (FakeListChatModel(responses=[]), ["prompt"]),
+        (RunnableLambda(lambda messages: ""), ["prompt"]),
+        (OPENAI | (lambda message: message), ["prompt"]),
+    ],
+    ids=[
+        *("openai", "azure", "bind", "retry", "fallbacks", "mixed fallbacks", "responses api"),
+        *("gigachat", "gigachat bound", "no tools", "function", "sequence"),
+    ],
+)
+def test_each_family_of_clients_starts_at_its_best_rung(model, rungs):
+    assert [way.rung for way in Judge(model).ways] == rungs
+
+
+@pytest.mark.parametrize("mode", ["json_schema", "function_calling", "json_mode", "prompt"])
+def test_a_chosen_rung_is_the_only_one_and_those_a_client_lacks_become_the_prompt(mode):
+    assert [way.rung for way in Judge(OPENAI, mode=mode).ways] == [mode]
+    assert [way.rung for way in Judge(scripted(), mode=mode).ways] == ["prompt"]
+    lacking = mode == "json_mode"
+    assert [way.rung for way in Judge(GIGACHAT, mode=mode).ways] == ["prompt" if lacking else mode]
+
+
+def test_openai_formats_travel_in_the_body_beside_the_users_own():
+    model = ChatOpenAI(model="m", api_key=SECRET, extra_body={"top_k": 5, "guided": {"a": 1}})
+    for rung, kind in {"json_schema": "json_schema", "json_mode": "json_object"}.items():
+        body = call(Judge(model), rung).options["extra_body"]
+        assert (body["top_k"], body["guided"], body["response_format"]["type"]) == (5, {"a": 1}, kind)
+    assert model.extra_body == {"top_k": 5, "guided": {"a": 1}}
+
+
+def test_every_rung_is_named_after_the_schemas_title():
+    tool = call(Judge(OPENAI), "function_calling").options
+    assert tool["tools"][0]["function"]["name"] == "Statements"
+    assert tool["tool_choice"]["function"]["name"] == "Statements"
+    form = call(Judge(OPENAI), "json_schema").options["extra_body"]["response_format"]["json_schema"]
+    assert (form["name"], form["schema"]["title"], form["strict"]) == ("Statements", "Statements", True)
+    function = call(Judge(GIGACHAT), "function_calling").options
+    assert function["functions"][0]["name"] == function["function_call"]["name"] == "Statements"
+    assert call(Judge(GIGACHAT), "json_schema").options["response_format"]["schema"]["title"] == "Statements"
+
+
+@pytest.mark.parametrize(
+    ("rung", "told"), [("json_schema", 0), ("function_calling", 0), ("json_mode", 1), ("prompt", 1)]
+)
+def test_the_schema_is_told_in_words_where_the_format_does_not_hold_it(rung, told):
+    messages = call(Judge(OPENAI), rung).messages
+    assert [message.type for message in messages] == ["system", "human"]
+    assert messages[1].text.count('"title": "Statements"') == told
+
+
+def test_later_draws_pass_the_cache_by_and_leave_the_users_model_as_it_is():
+    judge = Judge(scripted(), draws=3)
+    assert call(judge, "prompt", draw=0).model is judge.model
+    assert call(judge, "prompt", draw=1).model.cache is False
+    assert judge.model.cache is None
+    plain = RunnableLambda(lambda messages: "")
+    assert call(Judge(plain, draws=3), "prompt", draw=2).model is plain
+
+
+def test_asking_on_every_rung_changes_nothing_on_the_users_model():
+    before = OPENAI.model_dump(), dict(OPENAI.__dict__)
+    judge = Judge(OPENAI, draws=3)
+    for way in judge.ways:
+        call(judge, way.rung)
+        call(judge, way.rung, draw=1)
+    assert (OPENAI.model_dump(), dict(OPENAI.__dict__)) == before
+
+
+# Who the judge is
+
+
+MODELS = {
+    "openai": OPENAI,
+    "azure": AZURE,
+    "gigachat": GIGACHAT,
+    "gigachat password": GigaChat(user="me", password=SECRET, base_url="http://127.0.0.1:1"),
+    "bound headers": OPENAI.bind(extra_headers={"Authorization": f"Bearer {SECRET}"}),
+    "bound body": OPENAI.bind(extra_body={"nested": {"api_key": SECRET}}),
+    "own body": ChatOpenAI(model="m", api_key=SECRET, extra_body={"auth_token": SECRET}),
+    "address": ChatOpenAI(model="m", api_key=SECRET, base_url=f"http://me:{SECRET}@127.0.0.1:1/v1"),
+    "default headers": ChatOpenAI(model="m", api_key=SECRET, default_headers={"Authorization": SECRET}),
+    "fallbacks": OPENAI.with_fallbacks([GIGACHAT]),
+    "retry": GIGACHAT.with_retry(),
+    "configurable": OPENAI.configurable_fields(temperature=ConfigurableField(id="t")),
+    "function": RunnableLambda(lambda messages, key=SECRET: key),
+}
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_no_secret_shows_in_what_a_judge_says_of_itself(model):
+    judge = Judge(model)
+    step = Step("extract_statements", judge, Statements)
+    for told in (repr(judge), str(judge), judge.identity, repr(judge.instrument), repr(step), repr(step.instrument)):
+        assert SECRET not in told
+
+
+def test_a_judge_tells_its_model_and_settings():
+    assert "langchain_openai.chat_models.base.ChatOpenAI(" in Judge(OPENAI).identity
+    for told in ("'m'", "temperature=0.1", "http://127.0.0.1:1/v1"):
+        assert told in Judge(OPENAI).identity
+    assert "'temperature': 0.7" in Judge(OPENAI.bind(temperature=0.7)).identity
+    assert "GigaChat-2" in Judge(GIGACHAT).identity
+    assert "test_a_judge_tells" in Judge(RunnableLambda(lambda messages: "")).identity
+    assert "attempts=5" in repr(Judge(OPENAI, attempts=5))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"language": "ru"}, {"mode": "prompt"}, {"attempts": 2}, {"draws": 3}, {"layout": "handbook"}),
+        *({"max_statements": 5}, {"max_context_tokens": 100}),
+    ],
+)
+def test_every_option_that_could_change_an_answer_is_part_of_the_instrument(options):
+    assert Judge(OPENAI, **options).instrument != Judge(OPENAI).instrument
+
+
+def test_the_same_model_and_options_are_the_same_instrument():
+    again = ChatOpenAI(model="m", api_key="another key", base_url="http://127.0.0.1:1/v1", temperature=0.1)
+    assert Judge(again).instrument == Judge(OPENAI).instrument
+
+
+def test_prompts_of_the_users_own_are_part_of_a_steps_instrument():
+    own = PromptSet.default("en").replace("extract_statements", instruction="List them.")
+    other = own.replace("extract_statements", instruction="Name them.")
+    instruments = [
+        repr(Step("extract_statements", Judge(OPENAI, prompts=prompts), Statements).instrument)
+        for prompts in (None, own, other)
+    ]
+    assert len(set(instruments)) == 3
+
+
+@pytest.mark.parametrize("model", [OPENAI, GIGACHAT, OPENAI.bind(stop=["x"]), AZURE.with_retry()])
+def test_an_error_that_quotes_the_key_is_told_without_it(model):
+    told = redact(f"Incorrect API key provided: {SECRET}.", model)
+    assert told == "Incorrect API key provided: ***."
+
+
+def test_a_token_that_the_client_fetched_is_not_told_either():
+    assert redact("{'authorization': 'Bearer eyJhbGciOi.J9'}", scripted()) == "{'authorization': 'Bearer ***'}"
+
+
+def test_other_texts_stay_as_they_are():
+    assert redact("the model m said no", OPENAI) == "the model m said no"

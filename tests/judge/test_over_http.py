@@ -1,0 +1,368 @@
+"""Real clients over HTTP: what each rung sends, how "auto" falls, and what stays of the user's own options.
+
+The servers answer as OfflineJudge does, so every score must be that of the run without a network.
+"""
+
+import json
+import logging
+import re
+from collections import Counter
+
+import openai
+import pytest
+from gigachat import exceptions as gigachat_errors
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import RunnableLambda
+from servers.brain import clean, offline, rag_samples, says_the_same
+from servers.faults import Faults
+from servers.loopback import Refused
+from servers.openai_server import OpenAIServer
+
+from langchain_rageval import Judge, OfflineJudge, aevaluate, evaluate, faithfulness, suite
+from langchain_rageval.errors import JudgeOutputError
+
+MODES = ["json_schema", "function_calling", "json_mode", "prompt"]
+THINKING_OFF = {"chat_template_kwargs": {"enable_thinking": False}}
+
+
+def bodies(server):
+    """The chat requests that came, as JSON."""
+    return [request.body for request in server.requests if request.path.endswith("/chat/completions")]
+
+
+def warnings(caplog):
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+class TestEveryRung:
+    @pytest.mark.parametrize("mode", [*MODES, "auto"])
+    async def test_scores_are_those_of_the_offline_judge(self, endpoint, mode):
+        server = endpoint.server(offline)
+        metric = faithfulness(Judge(endpoint.model(server), mode=mode))
+        samples = rag_samples(4)
+        assert {clean(sample).value for sample in samples} == {0.0, 1.0}
+        for sample in samples:
+            assert says_the_same(metric.invoke(sample), sample)
+            assert says_the_same(await metric.ainvoke(sample), sample)
+        assert server.calls == 2 * 2 * len(samples)
+
+    @pytest.mark.parametrize("mode", MODES)
+    def test_each_request_is_one_system_and_one_user_message_and_no_stream(self, endpoint, mode):
+        server = endpoint.server(offline, one_user_message=True)
+        evaluate(rag_samples(3), faithfulness(Judge(endpoint.model(server), mode=mode)), progress=False)
+        assert len(bodies(server)) == 6
+        for body in bodies(server):
+            assert [message["role"] for message in body["messages"]] == ["system", "user"]
+            assert not body.get("stream")
+
+    @pytest.mark.parametrize("mode", MODES)
+    async def test_a_streaming_model_is_asked_for_whole_replies(self, endpoint, mode):
+        server = endpoint.server(offline)
+        metric = faithfulness(Judge(endpoint.model(server, streaming=True), mode=mode))
+        (sample,) = rag_samples(1)
+        assert says_the_same(metric.invoke(sample), sample)
+        events = [event async for event in metric.astream_events(sample)]
+        assert says_the_same(events[-1]["data"]["output"], sample)
+        assert server.refused == {}
+
+    def test_openai_nests_the_schema_in_response_format(self, openai_server, chat_openai):
+        extract, verify = self.sent(openai_server, chat_openai, "json_schema")
+        for body, title in ((extract, "Statements"), (verify, "Verdicts")):
+            wanted = body["response_format"]
+            assert wanted.keys() == {"type", "json_schema"}
+            assert wanted["type"] == "json_schema"
+            assert wanted["json_schema"].keys() == {"name", "schema", "strict"}
+            assert (wanted["json_schema"]["name"], wanted["json_schema"]["strict"]) == (title, True)
+            assert strict(wanted["json_schema"]["schema"])
+            assert "tools" not in body
+
+    def test_openai_forces_one_tool_named_like_the_schema(self, openai_server, chat_openai):
+        extract, verify = self.sent(openai_server, chat_openai, "function_calling")
+        for body, title in ((extract, "Statements"), (verify, "Verdicts")):
+            (tool,) = body["tools"]
+            assert tool["function"]["name"] == tool["function"]["parameters"]["title"] == title
+            assert body["tool_choice"] == {"type": "function", "function": {"name": title}}
+            assert "response_format" not in body
+
+    def test_openai_json_mode_shows_the_schema_in_words(self, openai_server, chat_openai):
+        extract, verify = self.sent(openai_server, chat_openai, "json_mode")
+        for body, title in ((extract, "Statements"), (verify, "Verdicts")):
+            assert body["response_format"] == {"type": "json_object"}
+            assert f'"title": "{title}"' in body["messages"][1]["content"]
+
+    def test_gigachat_takes_the_schema_flat_in_response_format(self, gigachat_server, gigachat):
+        extract, verify = self.sent(gigachat_server, gigachat, "json_schema")
+        for body, title in ((extract, "Statements"), (verify, "Verdicts")):
+            wanted = body["response_format"]
+            assert wanted.keys() == {"type", "schema", "strict"}
+            assert (wanted["type"], wanted["strict"], wanted["schema"]["title"]) == ("json_schema", True, title)
+            assert strict(wanted["schema"])
+            assert not body.get("functions")
+
+    def test_gigachat_calls_one_function_named_like_the_schema(self, gigachat_server, gigachat):
+        extract, verify = self.sent(gigachat_server, gigachat, "function_calling")
+        for body, title in ((extract, "Statements"), (verify, "Verdicts")):
+            assert [function["name"] for function in body["functions"]] == [title]
+            assert body["function_call"] == {"name": title}
+            assert "response_format" not in body
+
+    def test_the_prompt_rung_asks_for_no_format_and_shows_the_schema(self, endpoint):
+        extract, verify = self.sent(endpoint.server, endpoint.model, "prompt")
+        for body, title in ((extract, "Statements"), (verify, "Verdicts")):
+            assert not any(body.get(name) for name in ("response_format", "tools", "functions", "function_call"))
+            assert f'"title": "{title}"' in body["messages"][1]["content"]
+
+    def sent(self, start, build, mode):
+        """The two requests of faithfulness on one rung."""
+        server = start(offline)
+        faithfulness(Judge(build(server), mode=mode)).invoke(rag_samples(1)[0])
+        return bodies(server)
+
+
+def strict(schema):
+    """Whether a schema is written as strict decoding wants it."""
+    text = json.dumps(schema)
+    return (
+        "$ref" not in text
+        and schema["additionalProperties"] is False
+        and set(schema["required"]) == set(schema["properties"])
+    )
+
+
+LADDERS = [
+    ("openai", []),
+    ("openai", ["json_schema"]),
+    ("openai", ["json_schema", "function_calling"]),
+    ("openai", ["json_schema", "function_calling", "json_mode"]),
+    ("gigachat", []),
+    ("gigachat", ["function_calling"]),
+]
+
+
+async def through_evaluate(metric, samples):
+    return [row.scores["faithfulness"] for row in evaluate(samples, metric, progress=False).rows]
+
+
+async def through_aevaluate(metric, samples):
+    return [row.scores["faithfulness"] for row in (await aevaluate(samples, metric, progress=False)).rows]
+
+
+async def through_abatch(metric, samples):
+    return await metric.abatch(samples)
+
+
+async def through_batch(metric, samples):
+    return metric.batch(samples)
+
+
+DOORS = [through_evaluate, through_aevaluate, through_abatch, through_batch]
+
+
+class TestAuto:
+    @pytest.mark.parametrize(("kind", "lacking"), LADDERS, ids=lambda value: str(value))
+    @pytest.mark.parametrize("door", ["invoke", "ainvoke"])
+    async def test_takes_the_best_rung_that_the_server_has(
+        self, openai_server, gigachat_server, chat_openai, gigachat, kind, lacking, door, caplog
+    ):
+        start, build = {"openai": (openai_server, chat_openai), "gigachat": (gigachat_server, gigachat)}[kind]
+        server = start(offline, rungs=set(MODES) - set(lacking))
+        metric = faithfulness(build(server))
+        for sample in rag_samples(2):
+            score = metric.invoke(sample) if door == "invoke" else await metric.ainvoke(sample)
+            assert says_the_same(score, sample)
+        assert server.refused == Counter(lacking)
+        assert len(warnings(caplog)) == bool(lacking)
+
+    @pytest.mark.parametrize("door", DOORS)
+    async def test_sixteen_first_calls_wait_for_what_the_first_one_finds(
+        self, openai_server, chat_openai, door, caplog
+    ):
+        server = openai_server(offline, rungs=set(MODES) - {"json_schema"}, latency=0.03)
+        samples = rag_samples(16)
+        scores = await door(faithfulness(chat_openai(server)), samples)
+        assert all(map(says_the_same, scores, samples))
+        assert server.refused == {"json_schema": 1}
+        assert server.calls == 1 + 2 * 16
+        (told,) = warnings(caplog)
+        assert "refuses json_schema; asked by function_calling" in told
+
+    def test_what_one_metric_finds_out_serves_all_metrics_of_the_model(self, openai_server, chat_openai):
+        server = openai_server(offline, rungs={"prompt"})
+        model = chat_openai(server)
+        both = suite(faithfulness(model), faithfulness(model, name="again"))
+        evaluate(rag_samples(4), both, progress=False)
+        assert server.refused == Counter(MODES[:3])
+
+    def test_a_lower_rung_is_remembered_only_after_a_valid_answer(self, openai_server, chat_openai, caplog):
+        server = openai_server(
+            offline, rungs=set(MODES) - {"json_schema"}, faults=Faults.script([None, *["malformed"] * 3])
+        )
+        judge = Judge(chat_openai(server))
+        metric, (first, second) = faithfulness(judge), rag_samples(2)
+        with pytest.raises(JudgeOutputError):
+            metric.invoke(first)
+        assert (server.refused, server.calls) == ({"json_schema": 1}, 4)
+        assert (judge.memory.way, warnings(caplog)) == (None, [])
+        assert says_the_same(metric.invoke(second), second)
+        assert server.refused == {"json_schema": 2}
+        assert judge.memory.way.rung == "function_calling"
+        assert len(warnings(caplog)) == 1
+
+    @pytest.mark.parametrize(
+        "message",
+        [
+            "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens.",
+            "The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
+            "the request exceeds the available context size, try increasing it",
+        ],
+    )
+    def test_a_prompt_that_is_too_long_is_no_refusal_of_the_format(self, chat_openai, message):
+        class SmallContext(OpenAIServer):
+            def _check(self, request):
+                raise Refused(400, message)
+
+        with SmallContext(offline) as server:
+            judge = Judge(chat_openai(server))
+            with pytest.raises(openai.BadRequestError, match=re.escape(message)):
+                faithfulness(judge).invoke(rag_samples(1)[0])
+            assert (server.calls, judge.memory.way) == (1, None)
+
+    def test_the_lowest_rungs_refusal_is_raised(self, endpoint, caplog):
+        server = endpoint.server(offline, rungs=set())
+        with pytest.raises((openai.BadRequestError, gigachat_errors.BadRequestError), match="prompt is not supported"):
+            faithfulness(endpoint.model(server)).invoke(rag_samples(1)[0])
+        assert server.refused.total() == (4 if endpoint.name == "openai" else 2)
+        assert warnings(caplog) == []
+
+    @pytest.mark.parametrize("mode", MODES)
+    def test_a_rung_that_the_user_chose_is_not_left(self, openai_server, chat_openai, mode):
+        server = openai_server(offline, rungs=set(MODES) - {mode})
+        with pytest.raises(openai.BadRequestError, match=f"{mode} is not supported"):
+            faithfulness(Judge(chat_openai(server), mode=mode)).invoke(rag_samples(1)[0])
+        assert server.refused == {mode: 1}
+
+
+class TestTemplates:
+    def test_a_refused_system_role_folds_into_the_human_message(self, endpoint, caplog):
+        server = endpoint.server(offline, refuse_system=True)
+        samples = rag_samples(4)
+        scores = faithfulness(endpoint.model(server)).batch(samples)
+        assert all(map(says_the_same, scores, samples))
+        assert server.refused == {"refuse_system": 1}
+        refused, *answered = bodies(server)
+        system = refused["messages"][0]["content"]
+        for body in answered:
+            (human,) = body["messages"]
+            assert human["role"] == "user"
+            assert human["content"].startswith(system)
+        assert len(warnings(caplog)) == 1
+
+    @pytest.mark.parametrize("refuse_system", [False, True])
+    @pytest.mark.parametrize("mode", MODES)
+    def test_a_reask_alternates_between_user_and_assistant(self, endpoint, mode, refuse_system):
+        faults = [None, "malformed"] if refuse_system else ["malformed"]
+        server = endpoint.server(
+            offline, one_user_message=True, refuse_system=refuse_system, faults=Faults.script(faults)
+        )
+        (sample,) = rag_samples(1)
+        assert says_the_same(faithfulness(Judge(endpoint.model(server), mode=mode)).invoke(sample), sample)
+        head = [] if refuse_system else ["system"]
+        asked, again = bodies(server)[refuse_system:][:2]
+        assert [message["role"] for message in asked["messages"]] == [*head, "user"]
+        assert [message["role"] for message in again["messages"]] == [*head, "user", "assistant", "user"]
+        assert again["messages"][: len(asked["messages"])] == asked["messages"]
+        assert server.refused == ({"refuse_system": 1} if refuse_system else {})
+
+
+class TestOwnOptions:
+    """What the user set on the model or around it reaches the server on every rung."""
+
+    @pytest.mark.parametrize("mode", MODES)
+    async def test_of_the_constructor(self, openai_server, chat_openai, mode):
+        server = openai_server(offline)
+        model = chat_openai(server, extra_body=THINKING_OFF, temperature=0.7, max_tokens=900, seed=5)
+        await self.check(server, model, mode, {**THINKING_OFF, "temperature": 0.7, "seed": 5})
+        assert model.extra_body == THINKING_OFF
+
+    @pytest.mark.parametrize("mode", MODES)
+    async def test_of_bind(self, openai_server, chat_openai, mode):
+        server = openai_server(offline)
+        model = chat_openai(server, temperature=0.7).bind(extra_body=THINKING_OFF, temperature=0.3, stop=["§"])
+        await self.check(server, model, mode, {**THINKING_OFF, "temperature": 0.3, "stop": ["§"]})
+        assert model.kwargs == {"extra_body": THINKING_OFF, "temperature": 0.3, "stop": ["§"]}
+
+    @pytest.mark.parametrize("mode", MODES)
+    async def test_behind_retries_and_fallbacks(self, openai_server, chat_openai, mode):
+        dead = openai_server(offline, faults=Faults.rates(seed=1, **{"500": 1.0}))
+        server = openai_server(offline)
+        model = chat_openai(dead, extra_body=THINKING_OFF).with_retry(
+            stop_after_attempt=2, wait_exponential_jitter=False
+        )
+        model = model.with_fallbacks([chat_openai(server, extra_body=THINKING_OFF, temperature=0.3)])
+        await self.check(server, model, mode, {**THINKING_OFF, "temperature": 0.3})
+        assert dead.calls == 2 * server.calls
+
+    @pytest.mark.parametrize("mode", ["auto", "function_calling", "prompt"])
+    async def test_fallbacks_keep_what_is_their_own(self, openai_server, chat_openai, mode):
+        dead = openai_server(offline, faults=Faults.rates(seed=1, **{"500": 1.0}))
+        server = openai_server(offline)
+        model = chat_openai(dead, extra_body={"top_k": 1}).with_fallbacks(
+            [chat_openai(server, extra_body=THINKING_OFF)]
+        )
+        await self.check(server, model, mode, THINKING_OFF)
+        assert all(body["top_k"] == 1 for body in bodies(dead))
+        assert not any("top_k" in body for body in bodies(server))
+
+    async def test_of_gigachat(self, gigachat_server, gigachat):
+        server = gigachat_server(offline)
+        model = gigachat(server, temperature=0.7).bind(top_p=0.3).with_retry(stop_after_attempt=2)
+        await self.check(server, model, "auto", {"temperature": 0.7, "top_p": 0.3})
+
+    def test_a_fallback_of_another_family_is_asked_in_words(
+        self, openai_server, gigachat_server, chat_openai, gigachat
+    ):
+        dead = openai_server(offline, faults=Faults.rates(seed=1, **{"500": 1.0}))
+        server = gigachat_server(offline)
+        model = chat_openai(dead).with_fallbacks([gigachat(server)])
+        (sample,) = rag_samples(1)
+        assert says_the_same(faithfulness(model).invoke(sample), sample)
+        assert all("response_format" not in body for body in bodies(dead))
+
+    def test_a_function_of_ones_own_is_asked_in_words(self, openai_server, chat_openai):
+        model = chat_openai(openai_server(offline))
+        seen = []
+
+        def own(messages):
+            seen.append([type(message) for message in messages])
+            return model.invoke(messages).content
+
+        (sample,) = rag_samples(1)
+        for judge in (own, RunnableLambda(own)):
+            assert says_the_same(faithfulness(judge).invoke(sample), sample)
+        assert seen == [[SystemMessage, HumanMessage]] * 4
+
+    async def check(self, server, model, mode, expected):
+        before = repr(model)
+        (sample,) = rag_samples(1)
+        metric = faithfulness(Judge(model, mode=mode))
+        for score in (metric.invoke(sample), await metric.ainvoke(sample)):
+            assert says_the_same(score, sample)
+        assert len(bodies(server)) == 4
+        for body in bodies(server):
+            assert expected.items() <= body.items()
+        assert repr(model) == before
+
+
+def test_the_offline_judge_is_another_instrument_than_the_server(openai_server, chat_openai):
+    (sample,) = rag_samples(1)
+    score = faithfulness(chat_openai(openai_server(offline))).invoke(sample)
+    assert score.instrument != faithfulness(OfflineJudge()).invoke(sample).instrument
+
+
+def test_a_reask_shows_the_model_its_own_output(openai_server, chat_openai):
+    replies = iter(["I would say: nothing at all.", None])
+    server = openai_server(lambda request: next(replies, None) or offline(request))
+    (sample,) = rag_samples(1)
+    assert says_the_same(faithfulness(chat_openai(server)).invoke(sample), sample)
+    said = bodies(server)[1]["messages"][2]
+    assert said == {"role": "assistant", "content": AIMessage("I would say: nothing at all.").text}

@@ -1,0 +1,208 @@
+"""A metric as an evaluator of LangSmith experiments, with the real client and nothing uploaded."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import requests
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
+from langsmith import Client, aevaluate, evaluate, tracing_context
+from langsmith.run_helpers import get_current_run_tree, get_tracing_context
+from langsmith.run_trees import RunTree
+from langsmith.schemas import Example
+from langsmith.utils import get_env_var
+from munich import ANSWER, CONTEXTS, DOCUMENTS, QUESTION, REFUSAL, offline_reply, recording_judge
+from scripted import Scripted, answering, human_of
+
+from langchain_rageval import Metric, OfflineJudge, faithfulness, suite
+from langchain_rageval.metrics.suite import Suite
+
+pytestmark = pytest.mark.filterwarnings("ignore:'upload_results' parameter is in beta")
+
+OUR_RUNS = {"faithfulness", "other", "extract_statements", "verify_statements", "Scripted", "OfflineJudge"}
+
+
+class Session(requests.Session):
+    """Answers every request and keeps the names of the runs that were posted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.posted: list[str] = []
+
+    def request(self, method: Any, url: Any, *args: Any, **options: Any) -> requests.Response:
+        body = json.loads(options.get("data") or "{}")
+        if method == "POST" and "run_type" in body:
+            self.posted.append(body["name"])
+        response = requests.Response()
+        response.status_code, response._content = 202, b"{}"
+        return response
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    get_env_var.cache_clear()
+    with Session() as session:
+        yield session
+    get_env_var.cache_clear()
+
+
+@pytest.fixture
+def client(session: Session) -> Client:
+    return Client(api_url="http://127.0.0.1:9", api_key="x", session=session, auto_batch_tracing=False, info={})
+
+
+class Retriever(BaseRetriever):
+    """Finds the documents about Munich."""
+
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        return DOCUMENTS
+
+
+def answers_alone() -> Runnable[Any, str]:
+    """A chain whose output is the answer: its contexts are to be found in the run of its retriever."""
+    retrieve = {"context": Retriever(), "question": RunnablePassthrough()}
+    return RunnableLambda(lambda inputs: inputs["question"]) | retrieve | RunnableLambda(lambda _: ANSWER)
+
+
+def examples(*questions: str) -> list[Example]:
+    now = datetime.now(UTC)
+    return [
+        Example(
+            id=uuid4(), dataset_id=uuid4(), inputs={"question": question}, outputs={"answer": "1158"}, created_at=now
+        )
+        for question in questions
+    ]
+
+
+async def experiment(
+    door: str, client: Client, target: Any, evaluator: Metric | Suite, data: list[Example]
+) -> list[list[Any]]:
+    """The feedback on each example, in the order of the examples."""
+    options: dict[str, Any] = {"data": data, "evaluators": [evaluator], "upload_results": False, "client": client}
+    if door == "evaluate":
+        rows = list(evaluate(target, **options))
+    else:
+        rows = [row async for row in await aevaluate(target, **options)]
+    by_id = {row["example"].id: row["evaluation_results"]["results"] for row in rows}
+    return [by_id[example.id] for example in data]
+
+
+both_doors = pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
+
+
+@both_doors
+async def test_a_metric_is_an_evaluator_that_finds_the_contexts_in_the_retrievers_run(door, client):
+    judge, data = recording_judge(), examples(QUESTION)
+    ((feedback,),) = await experiment(door, client, answers_alone(), faithfulness(judge), data)
+    assert (feedback.key, feedback.score) == ("faithfulness", 0.5)
+    assert feedback.comment.startswith("The contexts support 1 of 2 statements")
+    assert feedback.metadata["sample"] == str(data[0].id)
+    assert [finding["verdict"] for finding in feedback.metadata["findings"]] == ["supported", "absent"]
+    assert [inputs["question"] for inputs in judge.inputs] == [QUESTION, QUESTION]
+    assert f"[1.1] {CONTEXTS[0]}\n[2]\n[2.1] {CONTEXTS[1]}" in human_of(judge.asked[1])
+
+
+@both_doors
+async def test_contexts_that_the_target_returns_are_read(door, client):
+    target = RunnableLambda(lambda _: {"answer": ANSWER, "context": DOCUMENTS})
+    ((feedback,),) = await experiment(door, client, target, faithfulness(OfflineJudge()), examples(QUESTION))
+    assert feedback.score == 0.5
+
+
+@both_doors
+async def test_a_suite_gives_several_feedbacks(door, client):
+    both = suite(faithfulness(OfflineJudge()), faithfulness(OfflineJudge(), name="other"))
+    (feedback,) = await experiment(door, client, answers_alone(), both, examples(QUESTION))
+    assert [(part.key, part.score) for part in feedback] == [("faithfulness", 0.5), ("other", 0.5)]
+
+
+@both_doors
+async def test_a_judge_that_fails_leaves_no_score_but_the_cause_on_its_row_alone(door, client):
+    def moody(messages: list[BaseMessage]) -> Any:
+        return ConnectionError("reset by peer") if "Berlin" in human_of(messages) else offline_reply(messages)
+
+    data = examples(QUESTION, "When was Berlin founded?", QUESTION + " Please.")
+    rows = await experiment(door, client, answers_alone(), faithfulness(answering(moody)), data)
+    assert [feedback.score for (feedback,) in rows] == [0.5, None, 0.5]
+    assert rows[1][0].comment == "ConnectionError: reset by peer"
+    assert rows[1][0].metadata["failure"]["step"] == "extract_statements"
+
+
+@both_doors
+async def test_an_answer_without_facts_says_so_in_the_comment(door, client):
+    target = RunnableLambda(lambda _: {"answer": REFUSAL["answer"], "context": DOCUMENTS})
+    ((feedback,),) = await experiment(door, client, target, faithfulness(OfflineJudge()), examples(QUESTION))
+    assert (feedback.score, feedback.comment) == (None, "the answer states no facts")
+
+
+@both_doors
+@pytest.mark.parametrize("several", [False, True], ids=["metric", "suite"])
+async def test_a_missing_field_stays_on_its_row(door, several, client):
+    def target(inputs: dict[str, Any]) -> dict[str, Any]:
+        return {"answer": ANSWER} if "Berlin" in inputs["question"] else {"answer": ANSWER, "contexts": CONTEXTS}
+
+    async def atarget(inputs: dict[str, Any]) -> dict[str, Any]:
+        return target(inputs)
+
+    metric = faithfulness(OfflineJudge())
+    evaluator = suite(metric, faithfulness(OfflineJudge(), name="other")) if several else metric
+    data = examples("When was Berlin founded?", QUESTION)
+    rows = await experiment(door, client, target if door == "evaluate" else atarget, evaluator, data)
+    assert [[part.key for part in feedback] for feedback in rows] == [evaluator.names, evaluator.names]
+    assert [[part.score for part in feedback] for feedback in rows] == [[None] * len(rows[0]), [0.5] * len(rows[0])]
+    for part in rows[0]:
+        assert "lacks ['contexts']: fill it in or drop the metric" in part.comment
+        assert (part.metadata["failure"]["error"], part.metadata["failure"]["step"]) == ("SampleError", "sample")
+
+
+def watching(seen: list[tuple[Any, Any]]) -> Scripted:
+    """A judge that notes what LangSmith would make of its call."""
+
+    def answer(messages: list[BaseMessage]) -> BaseMessage:
+        seen.append((get_tracing_context()["enabled"], get_current_run_tree()))
+        return offline_reply(messages)
+
+    return answering(answer)
+
+
+@both_doors
+@pytest.mark.parametrize("tracing", [None, "true"], ids=["untraced process", "traced process"])
+async def test_without_upload_no_call_of_the_judge_is_traced(door, tracing, client, session, monkeypatch):
+    if tracing:
+        monkeypatch.setenv("LANGSMITH_TRACING", tracing)
+    seen: list[tuple[Any, Any]] = []
+    both = suite(faithfulness(watching(seen)), faithfulness(OfflineJudge(), name="other"))
+    ((feedback, _),) = await experiment(door, client, answers_alone(), both, examples(QUESTION))
+    assert feedback.score == 0.5
+    assert seen == [(False, None), (False, None)]
+    assert "Retriever" in session.posted  # LangSmith itself posts the target's runs
+    assert OUR_RUNS.isdisjoint(session.posted)
+
+
+@both_doors
+async def test_whoever_traces_the_process_sees_the_judges_calls(door, client, session, monkeypatch):
+    monkeypatch.setenv("LANGSMITH_TRACING", "true")
+    traced = RunTree(name="rag", inputs={}, outputs={"answer": ANSWER, "contexts": CONTEXTS}, ls_client=client)
+    metric, (example,) = faithfulness(recording_judge()), examples(QUESTION)
+    with tracing_context(enabled=True, client=client):
+        if door == "evaluate":
+            feedback = metric.evaluate_run(traced, example)
+        else:
+            feedback = await metric.aevaluate_run(traced, example)
+    assert feedback.score == 0.5
+    assert session.posted == ["faithfulness", "extract_statements", "Scripted", "verify_statements", "Scripted"]
+
+
+async def test_the_tracing_of_the_caller_is_as_before(client, monkeypatch):
+    traced = RunTree(name="rag", inputs={}, outputs={"answer": ANSWER, "contexts": CONTEXTS}, ls_client=client)
+    (example,) = examples(QUESTION)
+    with tracing_context(enabled="local", client=client):
+        faithfulness(OfflineJudge()).evaluate_run(traced, example)
+        await faithfulness(OfflineJudge()).aevaluate_run(traced, example)
+        assert get_tracing_context()["enabled"] == "local"

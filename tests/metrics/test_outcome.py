@@ -1,0 +1,89 @@
+import pytest
+from langchain_core.runnables import RunnableLambda
+from munich import SAMPLE, broken_judge
+from scripted import scripted
+
+from langchain_rageval import ConfigError, JudgeOutputError, OfflineJudge, Run, Sample, SampleError, faithfulness, suite
+from langchain_rageval.answers import Statements
+from langchain_rageval.metrics.outcome import aoutcome, failures, judges_of, named, names_of, outcome
+from langchain_rageval.schema import Usage
+
+metric = faithfulness(OfflineJudge())
+score = metric.invoke(SAMPLE)
+MUNICH = Sample(**SAMPLE)
+
+
+def test_an_outcome_is_the_scores_by_name():
+    assert named(score) == {"faithfulness": score}
+    assert named({"mine": score}) == {"mine": score}
+
+
+@pytest.mark.parametrize("result", [0.5, None, "good", {"faithfulness": 0.5}, [score]], ids=repr)
+def test_whatever_else_a_metric_returns_is_refused(result):
+    with pytest.raises(ConfigError, match=f"this one a {type(result).__name__}"):
+        named(result)
+
+
+async def test_the_users_own_runnable_is_scored_like_a_metric():
+    own = RunnableLambda(lambda sample: {"a": metric.invoke(sample), "b": score})
+    for scores in (outcome(own, MUNICH, Run(), None), await aoutcome(own, MUNICH, Run(), None)):
+        assert {name: given.value for name, given in scores.items()} == {"a": 0.5, "b": 0.5}
+
+
+async def test_a_failure_tells_error_step_reply_and_cost():
+    broken = faithfulness(scripted("nothing", "of", "use", "nothing", "of", "use"))
+    for scores in (outcome(broken, MUNICH, Run(), None), await aoutcome(broken, MUNICH, Run(), None)):
+        failed = scores["faithfulness"]
+        assert (failed.failure.error, failed.failure.step) == ("JudgeOutputError", "extract_statements")
+        assert failed.failure.raw_output == "use"
+        assert failed.usage.calls == 3
+        assert (failed.aspect, failed.direction, failed.instrument) == ("grounding", "higher", broken.instrument)
+
+
+async def test_the_step_at_fault_is_told_for_errors_of_the_client_too():
+    replies = [Statements(statements=["a"]), ConnectionError("reset by peer")]
+    for call in ("sync", "async"):
+        lost = faithfulness(scripted(*replies))
+        scores = outcome(lost, MUNICH, Run(), None) if call == "sync" else await aoutcome(lost, MUNICH, Run(), None)
+        failure = scores["faithfulness"].failure
+        assert (failure.error, failure.message, failure.step) == (
+            "ConnectionError",
+            "reset by peer",
+            "verify_statements",
+        )
+
+
+async def test_what_ends_the_program_is_no_failure_of_a_metric():
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    stopped = RunnableLambda(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        outcome(stopped, MUNICH, Run(), None)
+
+
+def test_each_name_of_a_suite_gets_the_failure_and_the_first_the_cost():
+    both = suite(metric, faithfulness(OfflineJudge(), name="other"))
+    scores = failures(both, SampleError("no contexts", "contexts"), Usage(calls=4))
+    assert {name: given.usage.calls for name, given in scores.items()} == {"faithfulness": 4, "other": 0}
+    assert {given.failure.step for given in scores.values()} == {"sample"}
+
+
+def test_names_and_judges_are_found_behind_wrappers():
+    for wrapped in (
+        metric,
+        metric.with_retry(),
+        metric.with_config(tags=["a"]),
+        metric.with_fallbacks([faithfulness(broken_judge())]),
+        metric.bind().with_retry().with_config(run_name="x"),
+    ):
+        assert names_of(wrapped) == ["faithfulness"]
+        assert judges_of(wrapped)[:2] == metric.judges
+    assert names_of(RunnableLambda(lambda _: score, name="mine")) == ["mine"]
+    assert judges_of(RunnableLambda(lambda _: score)) == []
+
+
+def test_an_error_without_words_is_told_by_its_name():
+    assert failures(metric, TimeoutError(), Usage())["faithfulness"].failure.message == "TimeoutError"
+    told = failures(metric, JudgeOutputError("not JSON", "verify_statements", "?"), Usage())["faithfulness"].failure
+    assert (told.message, told.step, told.raw_output) == ("verify_statements: not JSON", "verify_statements", "?")

@@ -1,0 +1,146 @@
+import math
+import socket
+from email.utils import formatdate
+from json import JSONDecodeError
+
+import httpx
+import openai
+import pytest
+from gigachat import exceptions as gigachat
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.run.retry import RetryPolicy, Silence, nobody_there, retry_after, status_of
+
+REQUEST = httpx.Request("POST", "http://judge/v1/chat/completions")
+CALM = RetryPolicy(jitter=False)
+
+
+def from_openai(status, **headers):
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    response = httpx.Response(status, headers=named, request=REQUEST)
+    kind = openai.RateLimitError if status == 429 else openai.APIStatusError
+    return kind("refused", response=response, body=None)
+
+
+def from_gigachat(status, **headers):
+    named = httpx.Headers({name.replace("_", "-"): value for name, value in headers.items()})
+    kind = gigachat.RateLimitError if status == 429 else gigachat.ResponseError
+    return kind("http://judge", status, b"", named)
+
+
+def caused(error, cause):
+    error.__cause__ = cause
+    return error
+
+
+CLIENTS = pytest.mark.parametrize("refusal", [from_openai, from_gigachat], ids=["openai", "gigachat"])
+REFUSED_CONNECTION = caused(openai.APIConnectionError(request=REQUEST), ConnectionRefusedError(111, "refused"))
+
+
+@CLIENTS
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504, 529])
+def test_what_may_pass_is_tried_ten_times_in_all(refusal, status):
+    error = refusal(status)
+    assert status_of(error) == status
+    assert [CALM.wait(error, tried) is not None for tried in range(1, 12)] == [True] * 9 + [False] * 2
+
+
+@CLIENTS
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
+def test_what_will_not_pass_is_never_tried_again(refusal, status):
+    assert CALM.wait(refusal(status), 1) is None
+
+
+@CLIENTS
+@pytest.mark.parametrize("status", [429, 503])
+def test_the_server_says_how_long_to_wait_up_to_the_longest_wait(refusal, status):
+    assert CALM.wait(refusal(status, retry_after="3"), 1) == 3.0
+    assert RetryPolicy(max_wait=2.0).wait(refusal(status, retry_after="3"), 1) == 2.0
+    assert CALM.wait(refusal(status, retry_after="86400"), 1) == 60.0
+
+
+@CLIENTS
+@pytest.mark.parametrize("said", [None, "", "soon", "-1", "nan", formatdate(usegmt=True)])
+def test_a_server_that_names_no_seconds_is_given_growing_ones(refusal, said):
+    error = refusal(429) if said is None else refusal(429, retry_after=said)
+    assert retry_after(error) is None
+    assert [CALM.wait(error, tried) for tried in (1, 2, 3)] == [0.5, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        openai.APIConnectionError(request=REQUEST),
+        openai.APITimeoutError(request=REQUEST),
+        httpx.ReadTimeout("slow"),
+        httpx.RemoteProtocolError("cut off"),
+        ConnectionResetError(),
+        TimeoutError(),
+        JSONDecodeError("a proxy's page", "<html>", 0),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_of_the_transport_is_tried_again(error):
+    assert CALM.wait(error, 9) is not None
+    assert CALM.wait(error, 10) is None
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), KeyError("x"), NotImplementedError(), AssertionError()])
+def test_a_mistake_in_the_code_is_not(error):
+    assert CALM.wait(error, 1) is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionRefusedError(),
+        socket.gaierror("no such host"),
+        REFUSED_CONNECTION,
+        caused(httpx.ConnectError("[Errno 111] Connection refused"), None),
+    ],
+    ids=["refused", "unknown host", "behind openai", "behind httpx"],
+)
+def test_an_address_where_nobody_listens_is_tried_again_twice(error):
+    assert nobody_there(error)
+    assert [CALM.wait(error, tried) is not None for tried in (1, 2, 3, 4)] == [True, True, False, False]
+
+
+def test_causes_in_a_circle_end():
+    one, other = ValueError(), ValueError()
+    one.__cause__, other.__cause__ = other, one
+    assert not nobody_there(one)
+
+
+def test_fifty_tries_in_a_row_without_anybody_there_are_enough():
+    silence = Silence()
+    for _ in range(49):
+        silence.heard(REFUSED_CONNECTION)
+    assert not silence.lasting
+    silence.heard(REFUSED_CONNECTION)
+    assert silence.lasting
+    silence.heard(None)
+    assert not silence.lasting
+
+
+@given(
+    st.floats(0.01, 1e6), st.floats(0, 1e6), st.integers(1, 10_000), st.sampled_from([from_openai(500), TimeoutError()])
+)
+def test_a_wait_is_between_half_and_the_whole_of_what_has_doubled_so_far(initial, max_wait, tried, error):
+    calm = RetryPolicy(attempts=10_001, initial=initial, max_wait=max_wait, jitter=False).wait(error, tried)
+    jittery = RetryPolicy(attempts=10_001, initial=initial, max_wait=max_wait).wait(error, tried)
+    assert calm == min(initial * 2.0 ** min(tried - 1, 200), max_wait)
+    assert calm / 2 <= jittery <= calm
+
+
+def test_waits_are_drawn_anew():
+    assert len({RetryPolicy().wait(TimeoutError(), 5) for _ in range(20)}) > 10
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"attempts": 0}, {"initial": -1.0}, {"max_wait": -1.0}, {"initial": math.nan}, {"max_wait": math.nan}]
+)
+def test_numbers_that_cannot_be_meant_are_refused(wrong):
+    with pytest.raises(ConfigError, match="attempts >= 1"):
+        RetryPolicy(**wrong)

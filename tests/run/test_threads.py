@@ -1,0 +1,129 @@
+import gc
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from contextvars import ContextVar
+
+import pytest
+from waiting import until
+
+from langchain_rageval.run.threads import DaemonThreads
+
+WHO = ContextVar("WHO", default="nobody")
+
+
+def test_all_jobs_run_at_once():
+    meeting = threading.Barrier(20)
+    DaemonThreads().gather([lambda: meeting.wait(5)] * 20)
+
+
+def test_results_come_in_the_order_of_the_jobs():
+    slow = threading.Event()
+
+    def first():
+        slow.wait(5)
+        return "first"
+
+    def second():
+        slow.set()
+        return "second"
+
+    assert DaemonThreads().gather([first, second]) == ["first", "second"]
+
+
+def test_an_error_is_raised_once_every_job_has_ended():
+    ended = []
+
+    def fail():
+        raise ZeroDivisionError
+
+    def linger():
+        time.sleep(0.02)
+        ended.append("lingered")
+
+    with pytest.raises(ZeroDivisionError):
+        DaemonThreads().gather([fail, linger])
+    assert ended == ["lingered"]
+
+
+def test_a_single_job_stays_in_the_callers_thread():
+    assert DaemonThreads().gather([threading.current_thread]) == [threading.current_thread()]
+
+
+def test_a_job_sees_the_context_variables_of_whoever_submits_it():
+    threads = DaemonThreads()
+    token = WHO.set("me")
+    assert threads.submit(WHO.get).result(5) == "me"
+    WHO.reset(token)
+    assert threads.submit(WHO.get).result(5) == "nobody"
+
+
+def test_an_idle_thread_is_used_again_and_one_whose_job_hangs_is_not():
+    threads, hang = DaemonThreads(), threading.Event()
+    first = threads.submit(threading.current_thread).result(5)
+    assert threads.submit(threading.current_thread).result(5) is first
+    hanging = threads.submit(hang.wait)
+    assert threads.submit(threading.current_thread).result(5) is not first
+    hang.set()
+    assert hanging.result(5)
+
+
+def test_a_job_that_is_given_up_while_it_runs_does_not_end_its_thread():
+    threads, started, go_on = DaemonThreads(), threading.Event(), threading.Event()
+
+    def job():
+        started.set()
+        go_on.wait(5)
+
+    given_up = threads.submit(job)
+    started.wait(5)
+    given_up.cancel()
+    go_on.set()
+    until(lambda: given_up.done() and threads._idle)
+    assert [threads.submit(lambda: "alive").result(5) for _ in range(3)] == ["alive"] * 3
+
+
+def test_an_idle_thread_ends_by_itself_and_later_jobs_get_a_new_one(monkeypatch):
+    monkeypatch.setattr("langchain_rageval.run.threads._IDLE_SECONDS", 0.01)
+    threads = DaemonThreads()
+    old = threads.submit(threading.current_thread).result(5)
+    until(lambda: not old.is_alive())
+    assert threads.submit(threading.current_thread).result(5) is not old
+
+
+def test_no_job_is_lost_while_threads_retire(monkeypatch):
+    monkeypatch.setattr("langchain_rageval.run.threads._IDLE_SECONDS", 0.0)
+    threads = DaemonThreads()
+    assert [threads.submit(lambda number=number: number).result(5) for number in range(200)] == list(range(200))
+
+
+def test_an_idle_thread_keeps_nothing_of_its_last_job_alive():
+    class Held:
+        pass
+
+    held = Held()
+    gone = weakref.ref(held)
+    threads = DaemonThreads()
+    threads.submit(lambda held=held: None).result(5)
+    del held
+
+    def collected():
+        gc.collect()
+        return gone() is None
+
+    until(collected, seconds=2)  # sooner than an idle thread ends
+
+
+def test_a_hanging_call_does_not_keep_the_interpreter_alive():
+    code = (
+        "import time\n"
+        "from langchain_rageval.run.run import Run\n"
+        "try:\n"
+        "    Run(timeout=0.05).bounded(lambda: time.sleep(600))\n"
+        "except TimeoutError:\n"
+        "    print('left behind')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout == "left behind\n"

@@ -1,0 +1,231 @@
+import asyncio
+import threading
+import time
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableLambda
+
+from langchain_rageval.run.retry import RetryPolicy
+from langchain_rageval.run.run import Run
+from langchain_rageval.run.slots import Slots
+from langchain_rageval.run.work import Alone, Call, Pause, Shared, Together, adrive, drive
+from langchain_rageval.schema import Usage
+
+AT_ONCE = RetryPolicy(attempts=4, initial=0.0)
+
+
+def driven(work, run):
+    return drive(work, run, {})
+
+
+def adriven(work, run):
+    return asyncio.run(adrive(work, run, {}))
+
+
+BOTH = pytest.mark.parametrize("do", [driven, adriven], ids=["sync", "async"])
+
+
+class Model:
+    """Gives replies in order, raising those that are errors; keeps the options of each call."""
+
+    def __init__(self, *replies):
+        self.replies = list(replies)
+        self.options = []
+        self.runnable = RunnableLambda(self._answer, self._aanswer)
+
+    def _answer(self, _messages, **options):
+        self.options.append(options)
+        reply = self.replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    async def _aanswer(self, messages, **options):
+        return self._answer(messages, **options)
+
+    def call(self, **more):
+        return Call(self.runnable, [HumanMessage("?")], **more)
+
+
+def asks(call):
+    return (yield call)
+
+
+def gives(value):
+    return value
+    yield
+
+
+def raises(error):
+    raise error
+    yield
+
+
+@BOTH
+def test_the_reply_to_a_call_is_a_message_also_when_the_model_is_a_function_that_gives_text(do):
+    assert do(asks(Model("да").call()), Run()).text == "да"
+    assert do(asks(Model(AIMessage("да")).call()), Run()).text == "да"
+
+
+@BOTH
+def test_a_call_is_charged_with_the_tokens_that_its_reply_reports(do):
+    run = Run()
+    tokens = {"input_tokens": 7, "output_tokens": 2, "total_tokens": 9}
+    do(asks(Model(AIMessage("a", usage_metadata=tokens)).call()), run)
+    usage = run.meter.usage
+    assert (usage.calls, usage.input_tokens, usage.output_tokens) == (1, 7, 2)
+    assert usage.seconds > 0
+
+
+@BOTH
+def test_a_reply_from_the_models_cache_costs_nothing(do):
+    run = Run()
+    tokens = {"input_tokens": 7, "output_tokens": 2, "total_tokens": 9, "total_cost": 0}
+    do(asks(Model(AIMessage("a", usage_metadata=tokens)).call()), run)
+    assert run.meter.usage == Usage(calls=0, seconds=run.meter.usage.seconds)
+
+
+@BOTH
+def test_a_lost_call_is_sent_again_and_every_try_is_charged(do):
+    run = Run(retry=AT_ONCE)
+    model = Model(TimeoutError(), ConnectionResetError(), AIMessage("a"))
+    assert do(asks(model.call()), run).text == "a"
+    assert run.meter.usage.calls == 3
+
+
+@BOTH
+def test_the_last_error_is_raised_when_the_tries_are_spent(do):
+    model = Model(*(TimeoutError(str(number)) for number in range(1, 9)))
+    with pytest.raises(TimeoutError, match="4"):
+        do(asks(model.call()), Run(retry=AT_ONCE))
+    assert len(model.options) == 4
+
+
+@BOTH
+def test_without_an_evaluation_around_it_a_call_is_sent_once(do):
+    model = Model(TimeoutError(), "never")
+    with pytest.raises(TimeoutError):
+        do(asks(model.call()), Run())
+    assert len(model.options) == 1
+
+
+@BOTH
+def test_an_error_comes_up_where_the_work_asked(do):
+    def careful():
+        try:
+            yield Model(ValueError("no")).call()
+        except ValueError as error:
+            return f"caught {error}"
+
+    assert do(careful(), Run()) == "caught no"
+
+
+def test_a_wait_between_two_tries_holds_no_slot():
+    run = Run(slots=Slots(1), retry=RetryPolicy(attempts=2, initial=0.3, jitter=False))
+    waiting = run.threads.submit(lambda: driven(asks(Model(TimeoutError(), "late").call()), run))
+    started = time.monotonic()
+    while not run.meter.usage.calls:
+        time.sleep(0.001)
+    assert driven(asks(Model("soon").call()), run).text == "soon"
+    assert time.monotonic() - started < 0.25
+    assert waiting.result(5).text == "late"
+
+
+@BOTH
+def test_a_pause_lasts_as_long_as_asked(do):
+    started = time.monotonic()
+    do(asks(Pause(0.02)), Run())
+    assert time.monotonic() - started >= 0.02
+
+
+@BOTH
+def test_a_client_that_takes_a_timeout_is_told_the_runs(do):
+    timed, untimed, endless = Model("a"), Model("a"), Model("a")
+    do(asks(timed.call(options={"stream": False}, timeout_option="request_timeout")), Run(timeout=5.0))
+    do(asks(untimed.call(options={"stream": False})), Run(timeout=5.0))
+    do(asks(endless.call(timeout_option="request_timeout")), Run(timeout=None))
+    assert timed.options == [{"stream": False, "request_timeout": 5.0}]
+    assert untimed.options == [{"stream": False}]
+    assert endless.options == [{}]
+
+
+@BOTH
+def test_works_done_together_give_their_results_in_order(do):
+    assert do(asks(Together([gives(1), gives(2), gives(3)])), Run()) == [1, 2, 3]
+    assert do(asks(Together([])), Run()) == []
+
+
+@BOTH
+def test_works_done_together_raise_the_first_error(do):
+    works = [gives(1), raises(ValueError("first")), raises(KeyError("second"))]
+    with pytest.raises(ValueError, match="first"):
+        do(asks(Together(works)), Run())
+
+
+async def test_on_a_loop_works_done_together_overlap():
+    meeting = asyncio.Barrier(3)
+
+    async def meet(_messages):
+        await meeting.wait()
+        return "met"
+
+    def sync(_messages):
+        raise AssertionError("the loop calls the async method")
+
+    call = Call(RunnableLambda(sync, meet), [HumanMessage("?")])
+    async with asyncio.timeout(5):
+        replies = await adrive(asks(Together([asks(call), asks(call), asks(call)])), Run(), {})
+    assert [reply.text for reply in replies] == ["met"] * 3
+
+
+@BOTH
+def test_a_gate_lets_one_in_at_a_time_and_opens_again_after_an_error(do):
+    gate = Slots(1)
+    assert do(asks(Alone(gate, gives(1))), Run()) == 1
+    with pytest.raises(ValueError, match="no"):
+        do(asks(Alone(gate, raises(ValueError("no")))), Run())
+    assert do(asks(Alone(gate, gives(2))), Run()) == 2
+
+
+@BOTH
+def test_works_of_one_key_share_a_result_and_works_of_another_do_not(do):
+    def same_twice():
+        return (
+            yield Together([asks(Shared("key", gives(object()))) for _ in range(2)] + [asks(Shared("b", gives(0)))])
+        )
+
+    one, other, third = do(same_twice(), Run())
+    assert one is other
+    assert third == 0
+
+
+@pytest.mark.parametrize("sync_only", [True, False])
+async def test_a_model_without_async_methods_runs_in_a_thread_of_ours(sync_only):
+    names = []
+    model = RunnableLambda(lambda _: names.append(threading.current_thread().name) or "a")
+    await adrive(asks(Call(model, [HumanMessage("?")], sync_only=sync_only)), Run(), {})
+    assert (names == ["rageval"]) is sync_only
+
+
+async def test_on_a_loop_a_call_that_takes_too_long_is_cancelled():
+    ended = []
+
+    async def hang(_messages):
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(True)
+
+    call = Call(RunnableLambda(lambda _: "", hang), [HumanMessage("?")])
+    with pytest.raises(TimeoutError):
+        await adrive(asks(call), Run(timeout=0.02), {})
+    assert ended == [True]
+
+
+@BOTH
+def test_a_slot_is_free_again_after_a_call_that_failed(do):
+    run = Run(slots=Slots(1))
+    with pytest.raises(ValueError, match="no"):
+        do(asks(Model(ValueError("no")).call()), run)
+    assert do(asks(Model("a").call()), run).text == "a"

@@ -1,0 +1,347 @@
+import asyncio
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.caches import InMemoryCache
+from langchain_core.messages import AIMessage
+from scripted import absent, answering, contradicted, human_of, scripted, supported, verdict, verdicts
+
+from langchain_rageval import Judge, JudgeOutputError, Run, Sample, Step
+from langchain_rageval.prompts.layout import read_inputs
+from langchain_rageval.steps import Verdicts
+from langchain_rageval.steps.verify_statements import verify_statements
+
+CONTEXTS = ["First. Second.", "Third."]
+LABELS = ["supported", "contradicted", "absent"]
+
+
+def state(*texts, contexts=CONTEXTS, of="answer"):
+    return {"sample": Sample(question="What?", answer="x", contexts=contexts), f"{of}_statements": list(texts)}
+
+
+def found(judge, *texts, contexts=CONTEXTS):
+    """The findings about statements, "a", "b", … by default as many as the first reply judges."""
+    return verify_statements(judge, of="answer").invoke(state(*texts, contexts=contexts))["answer_verdicts"]
+
+
+def brief(findings):
+    return [(finding.number, finding.verdict, finding.cites) for finding in findings]
+
+
+def numbers(inputs):
+    return [item["statement"] for item in inputs["statements"]]
+
+
+# What is sent, and what is found
+
+
+def test_statements_go_out_numbered_from_one_beside_the_numbered_contexts():
+    judge = scripted(verdicts(supported(1), absent(2)))
+    found(judge, "a", "b")
+    statements = [{"statement": 1, "text": "a"}, {"statement": 2, "text": "b"}]
+    assert judge.inputs == [{"question": "What?", "statements": statements}]
+    assert "[1]\n[1.1] First.\n[1.2] Second.\n[2]\n[2.1] Third.\n" in human_of(judge.asked[0])
+
+
+def test_each_statement_has_one_finding_with_its_evidence():
+    judge = scripted(verdicts(verdict(1, "supported", "1.2", "2.1", reason="said"), absent(2)))
+    first, second = found(judge, "a", "b")
+    assert (first.kind, first.number, first.text, first.verdict) == ("statement", 1, "a", "supported")
+    assert (first.reason, first.cites) == ("said", ["1.2", "2.1"])
+    assert (second.number, second.text, second.verdict, second.cites) == (2, "b", "absent", [])
+
+
+def test_statements_of_references_are_told_apart():
+    step = verify_statements(scripted(verdicts(supported(1))), of="reference")
+    (finding,) = step.invoke(state("a", of="reference"))["reference_verdicts"]
+    assert finding.kind == "reference_statement"
+
+
+@pytest.mark.parametrize("contexts", [[], [""], [" ", "\n"]])
+def test_without_a_sentence_to_compare_with_every_statement_is_absent_and_no_call_is_made(contexts):
+    assert brief(found(scripted(), "a", "b", contexts=contexts)) == [(1, "absent", []), (2, "absent", [])]
+
+
+def test_without_statements_no_call_is_made():
+    assert found(scripted()) == []
+
+
+# Numbers
+
+
+@given(st.permutations([supported(1), contradicted(2, "1.2"), absent(3), supported(4, "2.1")]))
+def test_the_order_of_the_judges_reply_does_not_matter(given_verdicts):
+    expected = [(1, "supported", ["1.1"]), (2, "contradicted", ["1.2"]), (3, "absent", []), (4, "supported", ["2.1"])]
+    assert brief(found(scripted(verdicts(*given_verdicts)), "a", "b", "c", "d")) == expected
+
+
+def test_agreeing_doubles_collapse():
+    judge = scripted(verdicts(supported(1, "1.1"), supported(1, "2.1", "1.1")))
+    assert brief(found(judge, "a")) == [(1, "supported", ["1.1", "2.1"])]
+
+
+def test_conflicting_doubles_are_asked_again():
+    judge = scripted(verdicts(supported(1), absent(1), absent(2)), verdicts(contradicted(1)))
+    assert brief(found(judge, "a", "b")) == [(1, "contradicted", ["1.1"]), (2, "absent", [])]
+    assert [numbers(inputs) for inputs in judge.inputs] == [[1, 2], [1]]
+
+
+def test_unknown_numbers_are_dropped():
+    judge = scripted(verdicts(absent(0), supported(7), supported(-1), absent(1)))
+    assert brief(found(judge, "a")) == [(1, "absent", [])]
+
+
+def test_missing_numbers_are_asked_again_alone_under_their_own_numbers():
+    judge = scripted(verdicts(supported(2)), verdicts(absent(3), supported(1)))
+    assert [item[:2] for item in brief(found(judge, "a", "b", "c"))] == [
+        (1, "supported"), (2, "supported"), (3, "absent"),
+    ]  # fmt: skip
+    assert judge.inputs[1]["statements"] == [{"statement": 1, "text": "a"}, {"statement": 3, "text": "c"}]
+
+
+def test_verdicts_are_never_matched_by_position():
+    judge = scripted(verdicts(supported(2), absent(1)), verdicts(supported(1)))
+    assert [item[:2] for item in brief(found(judge, "a", "b"))] == [(1, "absent"), (2, "supported")]
+
+
+def test_a_number_that_was_not_asked_again_does_not_change():
+    judge = scripted(verdicts(supported(1)), verdicts(contradicted(1), absent(2)))
+    assert [item[:2] for item in brief(found(judge, "a", "b"))] == [(1, "supported"), (2, "absent")]
+
+
+def test_a_partial_question_is_a_fresh_one_with_the_same_head():
+    judge = scripted(verdicts(supported(1)), verdicts(supported(2)))
+    found(judge, "a", "b")
+    first, second = judge.asked
+    assert [message.type for message in second] == ["system", "human"]
+    assert first[0] == second[0]
+    assert first[1].text.partition('\n{"question"')[0] == second[1].text.partition('\n{"question"')[0]
+
+
+def test_numbers_still_missing_after_all_attempts_are_a_failure():
+    judge = scripted(*[verdicts(supported(1))] * 3)
+    with pytest.raises(JudgeOutputError, match=r"statements \[2\]") as caught:
+        found(Judge(judge, attempts=3), "a", "b")
+    assert caught.value.step == "verify_statements"
+    assert Verdicts.model_validate_json(caught.value.raw_output) == verdicts(supported(1))
+    assert len(judge.asked) == 3
+
+
+# Attempts
+
+
+def test_every_call_counts_whatever_it_is_asked_for():
+    replies = ["no JSON", verdicts(supported(1)), verdicts(absent(2))]
+    assert [item[:2] for item in brief(found(Judge(scripted(*replies), attempts=3), "a", "b"))] == [
+        (1, "supported"), (2, "absent"),
+    ]  # fmt: skip
+    with pytest.raises(JudgeOutputError):
+        found(Judge(scripted(*replies), attempts=2), "a", "b")
+
+
+def test_each_slice_has_attempts_of_its_own():
+    replies = ["no", verdicts(supported(1)), "no", verdicts(supported(2))]
+    judge = Judge(scripted(*replies), attempts=2, max_statements=1)
+    assert [finding.verdict for finding in found(judge, "a", "b")] == ["supported", "supported"]
+
+
+def test_each_window_has_attempts_of_its_own():
+    replies = ["no", verdicts(absent(1)), "no", verdicts(supported(1, "2.1"))]
+    judge = Judge(scripted(*replies), attempts=2, max_context_tokens=8)
+    assert brief(found(judge, "a")) == [(1, "supported", ["2.1"])]
+
+
+# Citations
+
+
+@pytest.mark.parametrize("label", ["supported", "contradicted"])
+@pytest.mark.parametrize("cited", [[], ["9.9"], ["A.1"], ["1"], ["text of a sentence"]])
+def test_a_verdict_that_cites_nothing_there_is_asked_once_more_and_the_second_replaces_it(label, cited):
+    judge = scripted(verdicts(verdict(1, label, *cited), absent(2)), verdicts(absent(1)))
+    assert brief(found(judge, "a", "b")) == [(1, "absent", []), (2, "absent", [])]
+    assert [numbers(inputs) for inputs in judge.inputs] == [[1, 2], [1]]
+
+
+def test_a_second_verdict_without_evidence_stands():
+    judge = scripted(verdicts(verdict(1, "supported")), verdicts(verdict(1, "contradicted", "9.9")))
+    assert brief(found(judge, "a")) == [(1, "contradicted", [])]
+    assert len(judge.asked) == 2
+
+
+def test_a_second_reply_that_says_nothing_of_it_leaves_the_first_verdict():
+    judge = scripted(verdicts(verdict(1, "supported")), verdicts())
+    assert brief(found(judge, "a")) == [(1, "supported", [])]
+
+
+def test_a_second_reply_that_cannot_be_read_leaves_the_first_verdict():
+    judge = Judge(scripted(verdicts(verdict(1, "supported")), "no", "no"), attempts=3)
+    assert brief(found(judge, "a")) == [(1, "supported", [])]
+
+
+def test_with_a_single_attempt_a_verdict_without_evidence_stands():
+    assert brief(found(Judge(scripted(verdicts(verdict(1, "supported"))), attempts=1), "a")) == [(1, "supported", [])]
+
+
+def test_an_absent_statement_needs_no_evidence():
+    judge = scripted(verdicts(absent(1)))
+    assert brief(found(judge, "a")) == [(1, "absent", [])]
+
+
+def test_unknown_sentences_beside_known_ones_are_dropped():
+    judge = scripted(verdicts(verdict(1, "supported", "9.9", "[1.2]", "1.2", "sentence 2.1")))
+    assert brief(found(judge, "a")) == [(1, "supported", ["1.2", "2.1"])]
+
+
+def test_a_statement_is_asked_again_for_evidence_once_even_if_others_are_missing():
+    judge = scripted(
+        verdicts(verdict(1, "supported")), verdicts(verdict(1, "supported")), verdicts(supported(2), absent(1))
+    )
+    assert brief(found(judge, "a", "b")) == [(1, "supported", []), (2, "supported", ["1.1"])]
+    assert [numbers(inputs) for inputs in judge.inputs] == [[1, 2], [1, 2], [2]]
+
+
+# Slices and windows
+
+
+def test_many_statements_go_out_in_slices_under_their_own_numbers():
+    judge = answering(lambda messages: verdicts(*(supported(n) for n in numbers(read_inputs(human_of(messages))))))
+    findings = found(Judge(judge, max_statements=2), *"abcde")
+    assert [numbers(inputs) for inputs in judge.inputs] == [[1, 2], [3, 4], [5]]
+    assert [(finding.number, finding.text) for finding in findings] == list(enumerate("abcde", 1))
+
+
+def test_long_contexts_go_out_in_windows_under_their_own_numbers():
+    judge = scripted(verdicts(absent(1)), verdicts(absent(1)), verdicts(absent(1)))
+    found(Judge(judge, max_context_tokens=4), "a")
+    blocks = [human_of(messages).split("\n\n")[0] for messages in judge.asked]
+    assert [block.splitlines()[1:] for block in blocks] == [
+        ["[1]", "[1.1] First."], ["[1]", "[1.2] Second."], ["[2]", "[2.1] Third."],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("labels", list(permutations(LABELS)))
+def test_over_windows_supported_outweighs_contradicted_outweighs_absent(labels):
+    cites = ["1.1", "1.2", "2.1"]
+    replies = [
+        verdicts(verdict(1, label, *([c] if label != "absent" else []))) for label, c in zip(labels, cites, strict=True)
+    ]
+    judge = Judge(scripted(*replies), max_context_tokens=4)
+    assert brief(found(judge, "a")) == [(1, "supported", [cites[labels.index("supported")]])]
+
+
+def test_without_support_a_contradiction_in_one_window_decides():
+    replies = [verdicts(absent(1)), verdicts(contradicted(1, "1.2")), verdicts(absent(1))]
+    assert brief(found(Judge(scripted(*replies), max_context_tokens=4), "a")) == [(1, "contradicted", ["1.2"])]
+
+
+def test_over_windows_the_evidence_of_the_same_verdict_is_united():
+    replies = [verdicts(supported(1)), verdicts(supported(1, "1.2")), verdicts(supported(1, "2.1"))]
+    assert brief(found(Judge(scripted(*replies), max_context_tokens=4), "a")) == [
+        (1, "supported", ["1.1", "1.2", "2.1"])
+    ]
+
+
+def test_a_sentence_of_another_window_is_no_evidence():
+    replies = [verdicts(supported(1, "2.1")), verdicts(absent(1)), verdicts(absent(1))]
+    judge = scripted(*replies)
+    assert brief(found(Judge(judge, max_context_tokens=8), "a")) == [(1, "absent", [])]
+    assert len(judge.asked) == 3
+
+
+# Draws
+
+
+def drawn(*labels, texts=("a",)):
+    replies = [verdicts(verdict(1, label, *(["1.1"] if label != "absent" else []))) for label in labels]
+    return found(Judge(scripted(*replies), draws=len(labels)), *texts)
+
+
+@given(st.lists(st.sampled_from(LABELS), min_size=3, max_size=9).filter(lambda labels: len(labels) % 2))
+def test_the_majority_of_the_draws_holds_and_without_one_the_statement_is_absent(labels):
+    finding, agreement = drawn(*labels)
+    counts = sorted((labels.count(label) for label in LABELS), reverse=True)
+    most = max(LABELS, key=labels.count)
+    assert finding.verdict == ("absent" if counts[0] == counts[1] else most)
+    assert agreement.verdict == f"{counts[0] / len(labels):.2f}"
+
+
+def test_a_three_way_tie_is_absent():
+    finding, agreement = drawn("supported", "contradicted", "absent")
+    assert (finding.verdict, finding.cites) == ("absent", [])
+    assert (agreement.kind, agreement.number, agreement.text, agreement.verdict) == ("agreement", 1, "a", "0.33")
+
+
+def test_agreement_follows_the_statements_one_for_each():
+    replies = [
+        verdicts(supported(1), absent(2)),
+        verdicts(supported(1), supported(2)),
+        verdicts(supported(1), absent(2)),
+    ]
+    findings = found(Judge(scripted(*replies), draws=3), "a", "b")
+    assert [(f.kind, f.number, f.verdict) for f in findings] == [
+        ("statement", 1, "supported"), ("statement", 2, "absent"), ("agreement", 1, "1.00"), ("agreement", 2, "0.67"),
+    ]  # fmt: skip
+
+
+def test_a_single_draw_has_no_agreement_to_tell():
+    assert [finding.kind for finding in drawn("supported")] == ["statement"]
+
+
+def cached(*replies):
+    tokens = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
+    messages = [AIMessage(reply.model_dump_json(), usage_metadata=tokens) for reply in replies]
+    return type(scripted())(replies=messages, cache=InMemoryCache())
+
+
+def test_the_first_draw_uses_the_models_cache_and_later_ones_pass_it_by():
+    model = cached(*[verdicts(supported(1))] * 5)
+    before = model.cache
+    step = verify_statements(Judge(model, draws=3), of="answer")
+    runs = [Run(), Run()]
+    for run in runs:
+        step.invoke(state("a"), run.into({}))
+    assert len(model.asked) == 5
+    assert [run.meter.usage.calls for run in runs] == [3, 2]
+    assert model.cache is before
+
+
+def test_draws_in_one_run_are_not_taken_for_one_question():
+    judge = answering(lambda messages: verdicts(supported(1)))
+    found(Judge(judge, draws=5), "a")
+    assert len(judge.asked) == 5
+
+
+# Together with others
+
+
+def test_sync_and_async_find_the_same():
+    def answer(messages):
+        return verdicts(*(supported(n) if n % 2 else absent(n) for n in numbers(read_inputs(human_of(messages)))))
+
+    step = verify_statements(Judge(answering(answer), max_statements=2, max_context_tokens=8, draws=3), of="answer")
+    assert asyncio.run(step.ainvoke(state(*"abcde"))) == step.invoke(state(*"abcde"))
+
+
+def test_the_same_question_by_a_plain_step_is_not_taken_for_this_one():
+    judge = answering(lambda messages: verdicts(supported(1)))
+    run = Run()
+    found_here = verify_statements(judge, of="answer").invoke(state("a"), run.into({}))["answer_verdicts"]
+    plain = Step("verify_statements", judge, Verdicts)
+    inputs = {"question": "What?", "statements": [{"statement": 1, "text": "a"}], "contexts": CONTEXTS}
+    assert plain.invoke(inputs, run.into({}))["verify_statements"] == verdicts(supported(1))
+    assert brief(found_here) == [(1, "supported", ["1.1"])]
+
+
+def test_a_number_written_as_text_is_a_number():
+    reply = '{"verdicts": [{"statement": "1", "reason": "", "evidence": ["1.1"], "verdict": "supported"}]}'
+    assert brief(found(scripted(reply), "a")) == [(1, "supported", ["1.1"])]
+
+
+@pytest.mark.parametrize("label", ["Supported", "partially supported", "yes", ""])
+def test_a_verdict_of_the_judges_own_invention_is_asked_again(label):
+    wrong = verdicts(supported(1)).model_dump_json().replace('"supported"', f'"{label}"')
+    judge = scripted(wrong, verdicts(absent(1)))
+    assert brief(found(judge, "a")) == [(1, "absent", [])]
+    assert len(judge.asked[1]) == 4
