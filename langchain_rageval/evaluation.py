@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from dataclasses import dataclass, field
@@ -17,14 +18,13 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Literal
 
-from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.judge.ladder import inner_models
-from langchain_rageval.loading import load_samples
-from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.outcome import aoutcome, failures, judges_of, named, names_of, outcome
+from langchain_rageval.loading import read_samples
+from langchain_rageval.metrics.outcome import aoutcome, failures, judges_of, named, names_of, outcome, parts_of
 from langchain_rageval.metrics.suite import Suite
 from langchain_rageval.progress import showing
 from langchain_rageval.report.report import Report
@@ -133,8 +133,15 @@ class Pending:
     scores: dict[int, dict[str, Score]] = field(default_factory=dict)
 
     def row(self) -> Row:
-        """The finished row, scores in the order of the metrics."""
-        scores = {name: score for _, part in sorted(self.scores.items()) for name, score in part.items()}
+        """The finished row, scores in the order of the metrics.
+
+        Raises:
+            ConfigError: if two of a user's own metrics gave scores of one name.
+        """
+        scores: dict[str, Score] = {}
+        for _, part in sorted(self.scores.items()):
+            _refuse_doubled([*scores, *part])
+            scores |= part
         return Row(index=self.index, sample=self.sample, scores=scores)
 
 
@@ -175,12 +182,16 @@ class Evaluation:
         Raises:
             ConfigError: if one cannot be used.
         """
-        if max_concurrency < 1:
-            raise ConfigError(f"max_concurrency takes a whole number from 1 on, got {max_concurrency}")
-        if timeout is not None and timeout <= 0:
-            raise ConfigError(f"timeout takes seconds above 0, or None, got {timeout}")
+        if not isinstance(max_concurrency, int) or max_concurrency < 1:
+            raise ConfigError(f"max_concurrency takes a whole number from 1 on, got {max_concurrency!r}")
+        if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
+            raise ConfigError(f"timeout takes seconds above 0, or None, got {timeout!r}")
         if on_failure not in ("record", "raise"):
             raise ConfigError(f"on_failure is 'record' or 'raise', got {on_failure!r}")
+        if not isinstance(retry, RetryPolicy | None):
+            raise ConfigError(f"retry takes a RetryPolicy(attempts=...), got {retry!r}")
+        if not isinstance(callbacks, list | BaseCallbackManager | None):
+            raise ConfigError(f"callbacks takes a list of handlers, got {type(callbacks).__name__}")
         run = Run(slots=Slots(max_concurrency), retry=retry or RetryPolicy(), timeout=timeout)
         return cls(_flat(metrics), run, on_failure, {"callbacks": callbacks} if callbacks else {})
 
@@ -189,13 +200,17 @@ class Evaluation:
 
         Raises:
             SampleError: if one is not.
+            ConfigError: if there is nothing to iterate.
         """
         if isinstance(samples, str | Path):
-            return load_samples(samples)
+            return read_samples(samples)
         if hasattr(samples, "to_dict") and hasattr(samples, "columns"):
             samples = samples.to_dict("records")
         if isinstance(samples, Mapping | Sample):
             raise ConfigError("samples takes several; put a single one in a list, or call the metric's invoke")
+        if not any(hasattr(samples, name) for name in ("__iter__", "__aiter__", "__getitem__")):
+            took = "samples takes a list, an iterator, a path, a DataFrame or a data set"
+            raise ConfigError(f"{took}, got {type(samples).__name__}")
         if not isinstance(samples, Sequence):
             return samples
         parsed = [self._complete(item) for item in samples]
@@ -203,7 +218,13 @@ class Evaluation:
         return parsed
 
     def rows(self, samples: Iterable[Any]) -> Generator[Row]:
-        """The rows as they are finished, scored in worker threads."""
+        """The rows as they are finished, scored in worker threads.
+
+        Raises:
+            ConfigError: if only a loop can iterate the samples.
+        """
+        if hasattr(samples, "__aiter__") and not hasattr(samples, "__iter__"):
+            raise ConfigError("evaluate cannot wait for an async iterator; use `await aevaluate(...)`")
         tasks, lock, stopped = self._tasks(samples), threading.Lock(), threading.Event()
         results: SimpleQueue[Result] = SimpleQueue()
 
@@ -232,7 +253,7 @@ class Evaluation:
 
     async def arows(self, samples: Any) -> AsyncGenerator[Row]:
         """The rows as they are finished, scored on the caller's loop."""
-        tasks, lock = self._atasks(samples), asyncio.Lock()
+        tasks, lock, stopping = self._atasks(samples), asyncio.Lock(), asyncio.Event()
         left = self._workers(samples)
         results: asyncio.Queue[Result] = asyncio.Queue(left)
 
@@ -244,6 +265,10 @@ class Evaluation:
                     if task is None:
                         break
                     await results.put((task, await self._adone(task)))
+            except asyncio.CancelledError as error:
+                if stopping.is_set():
+                    raise
+                await results.put(error)  # of a task in the judge's client or a user's metric, not of this worker
             except Exception as error:
                 await results.put(error)
             await results.put(None)
@@ -256,6 +281,7 @@ class Evaluation:
                 for row in _finished(result):
                     yield row
         finally:
+            stopping.set()
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
@@ -285,10 +311,9 @@ class Evaluation:
     def _complete(self, item: Any) -> Sample:
         sample = Sample.parse(item)
         for metric in self.metrics:
-            for inner in inner_models(metric):
-                if isinstance(inner, Metric | Suite):
-                    for part in inner.parts:
-                        part.read(sample)
+            if not isinstance(metric, RunnableSequence):  # in a chain, the metric reads what comes before it
+                for part in parts_of(metric):
+                    part.read(sample)
         return sample
 
     def _tasks(self, samples: Iterable[Any]) -> Iterator[Task]:
@@ -305,6 +330,8 @@ class Evaluation:
     def _admitted(self, index: int, item: Any) -> Iterator[Task]:
         unreadable = None
         try:
+            if isinstance(item, SampleError):  # a line of a file
+                raise item
             sample = Sample.parse(item)
         except SampleError as error:
             if self.on_failure == "raise":
@@ -351,7 +378,8 @@ def _flat(metrics: AnyMetric | Sequence[AnyMetric]) -> list[AnyMetric]:
     Raises:
         ConfigError: if there are none, one is no Runnable, or two have one name.
     """
-    given = [metrics] if isinstance(metrics, Runnable) else list(metrics)
+    single = isinstance(metrics, Runnable) or not isinstance(metrics, Iterable)
+    given: list[Any] = [metrics] if single else list(metrics)  # type: ignore[arg-type]
     if not given:
         raise ConfigError("evaluate takes at least one metric, such as faithfulness(judge)")
     for metric in given:
@@ -359,21 +387,29 @@ def _flat(metrics: AnyMetric | Sequence[AnyMetric]) -> list[AnyMetric]:
             hint = "; call it with a judge" if callable(metric) else ""
             raise ConfigError(f"a metric is a Runnable, got {type(metric).__name__}{hint}")
     flat = [part for metric in given for part in (metric.parts if isinstance(metric, Suite) else [metric])]
-    names = [name for metric in flat for name in names_of(metric)]
-    doubled = sorted({name for name in names if names.count(name) > 1})
+    _refuse_doubled([name for metric in flat for name in names_of(metric)])
+    return flat
+
+
+def _refuse_doubled(names: Sequence[str]) -> None:
+    doubled = sorted(name for name, times in Counter(names).items() if times > 1)
     if doubled:
         raise ConfigError(f"two metrics are named {doubled}; give one of them another with name=...")
-    return flat
 
 
 def _refuse_one_id_for_two(samples: Sequence[Sample]) -> None:
     seen: dict[str, Sample] = {}
     for sample in samples:
         first = seen.setdefault(sample.id, sample)
-        if first is not sample and first != sample:
+        if first is not sample and _content(first) != _content(sample):
             raise SampleError(
                 f"two different samples have the id {sample.id!r}; give each its own, or leave the ids out", "id"
             )
+
+
+def _content(sample: Sample) -> dict[str, Any]:
+    """What the id of a sample without one is made of: equal rows stay separate rows, whatever their metadata."""
+    return sample.model_dump(exclude={"metadata", "relevance"})
 
 
 async def _each(samples: Any) -> AsyncIterator[Any]:

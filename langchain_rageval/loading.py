@@ -44,32 +44,44 @@ def load_samples(
             suffix says.
         SampleError: later, naming file and line, if a line is no sample.
     """
+    if on_error not in ("raise", "skip"):
+        raise ConfigError(f"on_error is 'raise' or 'skip', got {on_error!r}")
+    return _settled(read_samples(path, fields), on_error)
+
+
+def read_samples(path: str | PathLike[str], fields: Fields | None = None) -> Iterator[Sample | SampleError]:
+    """As `load_samples`, with the error itself in the place of what is no sample."""
     path, fields = Path(path), fields or {}
     suffix = path.suffix.lower()
     check_fields(fields)
-    if on_error not in ("raise", "skip"):
-        raise ConfigError(f"on_error is 'raise' or 'skip', got {on_error!r}")
     if path.is_dir() or not path.exists():
         raise ConfigError(f"{path} is {'a directory' if path.is_dir() else 'not there'}: name a file that is")
     if suffix not in _FORMATS:
         raise ConfigError(f"{path}: expected one of {', '.join(_FORMATS)}, got {suffix!r}: convert the file")
     if suffix == ".parquet" and not find_spec("pyarrow"):
         raise ConfigError(f'{path}: Parquet is read by pyarrow: pip install "langchain-rageval[pandas]"')
-    return _samples(path, suffix, fields, on_error)
+    return _samples(path, suffix, fields)
 
 
-def _samples(path: Path, suffix: str, fields: Fields, on_error: str) -> Iterator[Sample]:
+def _settled(read: Iterator[Sample | SampleError], on_error: str) -> Iterator[Sample]:
+    for item in read:
+        if isinstance(item, Sample):
+            yield item
+        elif on_error == "raise":
+            raise item
+        else:
+            _LOG.warning("%s; skipped", item)
+
+
+def _samples(path: Path, suffix: str, fields: Fields) -> Iterator[Sample | SampleError]:
     read, decode = _FORMATS[suffix]
     for place, record in read(path):
         try:
-            sample = Sample.parse(decode(record, fields), fields)
+            yield Sample.parse(decode(record, fields), fields)
         except (SampleError, ValueError, RecursionError) as error:
-            problem = f"{path.name}, {place}: {error}"
-            if on_error == "raise":
-                raise SampleError(problem, getattr(error, "field", None)) from error
-            _LOG.warning("%s; skipped", problem)
-        else:
-            yield sample
+            unreadable = SampleError(f"{path.name}, {place}: {error}", getattr(error, "field", None))
+            unreadable.__cause__ = error
+            yield unreadable
 
 
 def _lines(path: Path) -> Iterator[str]:

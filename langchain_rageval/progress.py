@@ -81,7 +81,7 @@ class LiveProgress(Progress):
 
         super().__init__(total, meter)
         columns = (SpinnerColumn(), BarColumn(bar_width=30), TextColumn("{task.description}"))
-        self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
+        self._bar = Bar(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
         self._task = self._bar.add_task(self.line(), total=total)
         self._bar.start()
 

@@ -42,7 +42,7 @@ def without_surrogates(value: Any) -> Any:
 class Data(BaseModel):
     """Frozen, strict about names, and free of lone surrogates."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, ser_json_bytes="base64")
 
     @model_validator(mode="before")
     @classmethod

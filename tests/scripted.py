@@ -44,9 +44,7 @@ class Scripted(BaseChatModel):
         if self.answer is not None:
             reply = self.answer(messages)
         else:
-            assert number < len(self.replies), (
-                f"no reply left for call {number + 1}: {messages[-1].text[-300:]}"
-            )
+            assert number < len(self.replies), f"no reply left for call {number + 1}: {messages[-1].text[-300:]}"
             reply = self.replies[number]
         if isinstance(reply, Exception):
             raise reply

@@ -6,7 +6,7 @@ import argparse
 from importlib.resources import as_file, files
 from typing import Any
 
-from langchain_rageval.cli.evaluate import add_judge_options, judge_of
+from langchain_rageval.cli.evaluate import add_judge_options, judge_of, refuse_all_failed, warn_of_failures
 
 
 def add_to(commands: Any) -> None:
@@ -30,6 +30,7 @@ def run(options: argparse.Namespace) -> int:
     report = evaluate(
         samples, faithfulness(judge_of(options)), max_concurrency=options.max_concurrency, timeout=options.timeout
     )
+    refuse_all_failed(report)
     slices: dict[str, list[Any]] = {}
     for row in report.rows:
         slices.setdefault(f"{row.sample.metadata['language']}, {row.sample.metadata['answer_is']}", []).append(row)
@@ -38,4 +39,5 @@ def run(options: argparse.Namespace) -> int:
     for rows in slices.values():
         show_sample(rows[0], rows[0].scores["faithfulness"], out)
     show_notes(report.notes, out)
+    warn_of_failures(report)
     return 0

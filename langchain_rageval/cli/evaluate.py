@@ -7,9 +7,11 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from math import isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from langchain_rageval.cli.text import printable
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics import BUILDERS
 
@@ -80,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
 
     names = [name.strip() for name in options.metrics.split(",") if name.strip()]
     gates = _gates(options.fail_under, names)
-    _check_writable(options.out)
+    _check_writable(options.out, options.file)
     builders = [_builder(name) for name in names]
     samples = _samples(options)
     judge = judge_of(options)
@@ -91,11 +93,11 @@ def run(options: argparse.Namespace) -> int:
         timeout=options.timeout,
         progress=not options.quiet,
     )
-    _refuse_all_failed(report)
+    refuse_all_failed(report)
     if options.out:
         report.to_jsonl(options.out)
     show_report(report, written=options.out)
-    _warn_of_failures(report)
+    warn_of_failures(report)
     if gates:
         report.check(gates, max_failed=options.max_failed)
     return 0
@@ -141,7 +143,9 @@ def _gates(given: Sequence[str], metrics: Sequence[str]) -> dict[str, float]:
         try:
             gates[metric] = float(number)
         except ValueError:
-            raise ConfigError(f"--fail-under takes METRIC=NUMBER, got {metric}={number}") from None
+            gates[metric] = nan
+        if not isfinite(gates[metric]):
+            raise ConfigError(f"--fail-under takes METRIC=NUMBER, got {metric}={number}")
     return gates
 
 
@@ -153,24 +157,31 @@ def _pairs(given: Sequence[str], option: str) -> Mapping[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def _check_writable(out: str | None) -> None:
+def _check_writable(out: str | None, file: str) -> None:
     if out is None:
         return
     folder = Path(out).resolve().parent
-    if not folder.is_dir() or not os.access(folder, os.W_OK) or Path(out).is_dir():
+    if Path(out).exists() and not Path(out).is_file():
+        raise ConfigError(f"--out {out} is no file; choose another place")
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise ConfigError(f"--out {out}: {folder} is no folder that can be written to; choose another place")
+    if Path(out).resolve() == Path(file).resolve():
+        raise ConfigError(f"--out {out} is the file of samples; choose another place")
 
 
-def _refuse_all_failed(report: Report) -> None:
+def refuse_all_failed(report: Report) -> None:
+    """Raise ConfigError when there is no score at all: a dead server, a wrong key."""
     failed = [score.failure for _, score in report.failures() if score.failure]
     if failed and len(failed) == sum(len(row.scores) for row in report.rows):
         raise ConfigError(f"no score could be had from {len(report)} samples: {_told(failed[0])}")
 
 
-def _warn_of_failures(report: Report) -> None:
+def warn_of_failures(report: Report) -> None:
+    """Say on stderr how many scores failed, and why the first did."""
     failed = [score.failure for _, score in report.failures() if score.failure]
     if failed:
-        sys.stderr.write(f"rageval: {len(failed)} scores failed and are in no mean; the first: {_told(failed[0])}\n")
+        told = printable(_told(failed[0]))
+        sys.stderr.write(f"rageval: {len(failed)} scores failed and are in no mean; the first: {told}\n")
 
 
 def _told(failure: Failure) -> str:

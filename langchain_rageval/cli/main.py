@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import argparse
+import io
+import os
 import sys
 from collections.abc import Sequence
 
 from langchain_rageval._version import __version__
 from langchain_rageval.cli import demo, evaluate, metrics
+from langchain_rageval.cli.text import printable
 from langchain_rageval.errors import BelowThreshold, RagevalError
 
 
@@ -24,8 +27,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
         The exit code.
     """
     options = _parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a pipe's encoding may lack what a sample holds
     try:
-        return int(options.run(options))
+        code = int(options.run(options))
+        sys.stdout.flush()
+        return code
     except BelowThreshold as error:
         return _ended(1, str(error))
     except RagevalError as error:
@@ -33,7 +40,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _ended(130, "interrupted")
     except BrokenPipeError:
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes at exit
         return 0
     except Exception as error:
         return _ended(2, f"unexpected {type(error).__name__}: {error}")
@@ -49,5 +56,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _ended(code: int, message: str) -> int:
-    sys.stderr.write(f"rageval: {message}\n")
+    sys.stderr.write(f"rageval: {printable(message)}\n")
     return code

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from langchain_rageval.cli.text import printable
 from langchain_rageval.contexts import NumberedContexts
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import MetricSummary, summarise
@@ -18,9 +19,17 @@ _WORST = 3
 _LONGEST = 300
 
 
+class Output(Console):
+    """Leaves the end of a closed pipe to the commands; rich itself would exit with 1, a gate's code."""
+
+    def on_broken_pipe(self) -> None:
+        """Say so to whoever started the command."""
+        raise BrokenPipeError
+
+
 def console() -> Console:
     """Where the commands print; not narrower than a table needs when it is a pipe."""
-    made = Console(highlight=False)
+    made = Output(highlight=False, emoji=False)
     if not made.is_terminal:
         made.width = 120
     return made
@@ -36,7 +45,7 @@ def show_report(report: Report, *, written: str | None) -> None:
         if worst:
             out.print(f"\n[bold]Worst by {escape(metric)}[/bold]")
         for row in worst:
-            out.print(f"  {escape(row.sample.id)}: {escape(_short(str(row.scores[metric])))}")
+            out.print(f"  {escape(_short(row.sample.id))}: {escape(_short(str(row.scores[metric])))}")
     show_notes(report.notes, out)
     if written:
         out.print(f"\nReport written to {escape(written)}", soft_wrap=True)
@@ -65,9 +74,9 @@ def summary_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
 def show_sample(row: Row, score: Score, out: Console) -> None:
     """Print a sample with the reason for its score, each statement with its verdict and the sentences that decide."""
     sentences = NumberedContexts.of(row.sample.contexts or []).sentences
-    out.print(f"\n[bold]{escape(row.sample.question)}[/bold]")
+    out.print(f"\n[bold]{escape(_short(row.sample.question))}[/bold]")
     out.print(f"  {escape(_short(row.sample.answer or ''))}")
-    out.print(f"  [bold]{'–' if score.value is None else f'{score.value:.2f}'}[/bold] {escape(score.comment)}")
+    out.print(f"  [bold]{'–' if score.value is None else f'{score.value:.2f}'}[/bold] {escape(_short(score.comment))}")
     for finding in score.findings:
         colour = _COLOURS.get(finding.verdict, "default")
         out.print(f"    [{colour}]{finding.verdict}[/{colour}] {escape(_short(finding.text))}")
@@ -93,5 +102,5 @@ def _cells(metric: MetricSummary) -> tuple[str, ...]:
 
 
 def _short(text: str) -> str:
-    line = " ".join(text.split())
+    line = printable(text)
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"

@@ -29,7 +29,7 @@ from langchain_rageval.judge.ladder import (
 )
 from langchain_rageval.language import detect_language
 from langchain_rageval.prompts.layout import Layout, Request, lay_out
-from langchain_rageval.prompts.promptset import PromptSet
+from langchain_rageval.prompts.promptset import PromptSet, languages
 from langchain_rageval.run.slots import Slots
 from langchain_rageval.run.work import Call
 
@@ -60,7 +60,8 @@ class Judge:
 
     Args:
         model: a chat model, or any Runnable from messages to a message or a text.
-        language: of the prompts; "auto" takes that of each sample's question, English where there are no prompts in it.
+        language: of the prompts, such as "ru"; "auto" takes that of each sample's question, English where there are no
+            prompts in it.
         prompts: to use instead of the package's own.
         mode: rung of the ladder of structured output, "json_schema", "function_calling", "json_mode" or "prompt" (the
             schema in the prompt). "auto" starts at the best rung known for the model's class and takes a lower one when
@@ -91,6 +92,9 @@ class Judge:
         """Refuse options that cannot be meant."""
         if not isinstance(self.model, Runnable):
             raise ConfigError(f"a judge is a chat model or another Runnable, got {type(self.model).__name__}")
+        if self.prompts is None and self.language not in ("auto", *languages()):
+            known = ", ".join(["auto", *sorted(languages())])
+            raise ConfigError(f"language is one of {known}, got {self.language!r}; for another, bring prompts=...")
         _one_of("mode", self.mode, get_args(Mode))
         _one_of("layout", self.layout, get_args(Layout))
         _at_least_one("attempts", self.attempts)

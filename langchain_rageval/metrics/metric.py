@@ -39,7 +39,7 @@ class Metric(RunnableSerializable[Any, Score], Doors):
         options: what else the builder was given, for the instrument.
 
     Raises:
-        ConfigError: if `reads` names what is no field of a sample.
+        ConfigError: if the name is empty, or `reads` names what is no field of a sample.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
@@ -64,6 +64,8 @@ class Metric(RunnableSerializable[Any, Score], Doors):
         direction: Direction = "higher",
         options: Mapping[str, Any] | None = None,
     ) -> None:
+        if not name:
+            raise ConfigError("a metric needs a name; it is the key of its score")
         unknown = sorted(reads - Sample.model_fields.keys())
         if unknown:
             raise ConfigError(f"{name} reads {unknown}, which no sample has; use {', '.join(Sample.model_fields)}")
@@ -81,6 +83,8 @@ class Metric(RunnableSerializable[Any, Score], Doors):
     def __repr__(self) -> str:
         """Name and judges, without secrets."""
         return f"{self.name}({', '.join(dict.fromkeys(map(repr, self.judges)))})"
+
+    __str__ = __repr__
 
     @property
     def parts(self) -> Sequence[Metric]:
@@ -128,7 +132,7 @@ class Metric(RunnableSerializable[Any, Score], Doors):
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
         """The steps, and the reducer that makes the number."""
-        reducer = RunnableLambda(self.reduce, name=self.reduce.__name__)
+        reducer = RunnableLambda(self.reduce, name=_named(self.reduce).rpartition(".")[2])
         return (self.steps | reducer).get_graph(config)
 
     def require(self, threshold: float, *, missing: Missing = "raise") -> Runnable[Any, Any]:
@@ -190,12 +194,18 @@ class Metric(RunnableSerializable[Any, Score], Doors):
 
     def _fingerprint(self) -> str:
         parts = {
-            "reduce": f"{self.reduce.__module__}.{self.reduce.__qualname__}",
+            "reduce": _named(self.reduce),
             "options": self.options,
             "steps": [step.instrument for step in self._steps()],
             "version": __version__,
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=repr).encode()).hexdigest()[:16]
+
+
+def _named(function: Callable[..., Any]) -> str:
+    """Module and name of a function, or of the class of what is called like one."""
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 def _lacks(sample: Sample, field: str) -> bool:

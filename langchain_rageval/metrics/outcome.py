@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 
 from langchain_rageval.errors import ConfigError, JudgeOutputError, SampleError, step_at_fault
 from langchain_rageval.judge.identity import redact
@@ -56,37 +56,43 @@ def named(result: Any) -> dict[str, Score]:
     raise ConfigError(f"a metric returns a Score or a mapping of names to Scores, this one a {type(result).__name__}")
 
 
+def parts_of(metric: Runnable[Any, Any]) -> list[Any]:
+    """The metrics within a Runnable: in a suite, behind wrappers, at the end of a chain, as a fallback."""
+    if isinstance(metric, RunnableSequence):
+        return parts_of(metric.last)
+    inner = list(inner_models(metric))
+    if inner == [metric]:
+        return list(getattr(metric, "parts", []))
+    return [part for model in inner for part in parts_of(model)]
+
+
 def names_of(metric: Runnable[Any, Any]) -> list[str]:
     """Keys of the scores that a metric gives, as far as they can be known beforehand."""
-    for inner in inner_models(metric):
-        names = getattr(inner, "names", None)
-        if isinstance(names, list):
-            return names
-    return [metric.get_name()]
+    return list(dict.fromkeys(part.name for part in parts_of(metric))) or [metric.get_name()]
 
 
 def judges_of(metric: Runnable[Any, Any]) -> list[Any]:
-    """The judges that a metric asks, also behind wrappers."""
-    return [judge for inner in inner_models(metric) for judge in getattr(inner, "judges", [])]
+    """The judges that a metric asks."""
+    return [judge for part in parts_of(metric) for judge in part.judges]
 
 
 def failures(metric: Runnable[Any, Any], error: Exception, usage: Usage) -> dict[str, Score]:
     """A failure under each name of the metric; the first one carries what was paid."""
-    inner = next(inner_models(metric))
     failure = Failure(
         error=type(error).__name__,
         message=_redacted(_told(error), metric),
         step="sample" if isinstance(error, SampleError) else step_at_fault(error),
         raw_output=_redacted(error.raw_output, metric) if isinstance(error, JudgeOutputError) else None,
     )
+    parts = {part.name: part for part in reversed(parts_of(metric))}
     return {
         name: Score(
             metric=name,
-            aspect=getattr(inner, "aspect", "answer"),
-            direction=getattr(inner, "direction", "higher"),
+            aspect=getattr(parts.get(name), "aspect", "answer"),
+            direction=getattr(parts.get(name), "direction", "higher"),
             failure=failure,
             usage=usage if number == 0 else Usage(),
-            instrument=getattr(inner, "instrument", ""),
+            instrument=getattr(parts.get(name), "instrument", ""),
         )
         for number, name in enumerate(names_of(metric))
     }

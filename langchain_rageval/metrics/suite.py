@@ -30,6 +30,8 @@ class Suite(RunnableSerializable[Any, dict[str, Score]], Doors):
         """The metrics, without secrets."""
         return f"suite({', '.join(map(repr, self.metrics))})"
 
+    __str__ = __repr__
+
     @property
     def parts(self) -> Sequence[Metric]:
         """The metrics."""

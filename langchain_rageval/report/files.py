@@ -25,6 +25,8 @@ def write_report(path: str | Path, rows: Iterable[Row], head: Mapping[str, Any])
         ConfigError: if the place cannot be written to.
     """
     target = Path(path)
+    if target.exists() and not target.is_file():
+        raise ConfigError(f"{target} cannot be written: it is no file; choose another place")
     first = json.dumps({_HEAD: {"version": __version__, **head}}, ensure_ascii=False)
     try:
         handle, beside = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -57,8 +59,10 @@ def read_report(path: str | Path) -> tuple[list[Row], Mapping[str, Any]]:
 
 def _head(path: str | Path, line: str) -> Mapping[str, Any]:
     try:
-        return dict(json.loads(line)[_HEAD])
-    except (ValueError, KeyError, TypeError):
+        head = dict(json.loads(line)[_HEAD])
+        head["notes"] = [str(note) for note in head.get("notes", [])]
+        return head
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise ConfigError(f"{path} is no report: its first line lacks {_HEAD!r}; Report.to_jsonl writes it") from None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
+from math import isclose
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,7 +110,7 @@ class Report:
             ConfigError: if the file is not there, or is no report.
         """
         rows, head = read_report(path)
-        return cls(rows, list(head.get("notes", [])))
+        return cls(rows, head["notes"])
 
     def _known(self, metric: str) -> None:
         names = list(self.summary())
@@ -122,7 +123,7 @@ def _problems(metric: MetricSummary, limit: float, max_failed: float) -> list[st
     asked = f"at {'least' if metric.direction == 'higher' else 'most'} {limit:g} is asked"
     if metric.mean is None:
         problems.append(f"{metric.metric} has nothing scored, {asked}")
-    elif not reaches(metric.mean, limit, metric.direction):
+    elif not reaches(metric.mean, limit, metric.direction) and not isclose(metric.mean, limit, abs_tol=1e-9):
         problems.append(f"{metric.metric} is {metric.mean:.3f} {metric.interval}, {asked}")
     count = metric.scored + metric.unscored + metric.failed
     if metric.failed > max_failed * count:

@@ -60,6 +60,8 @@ class Step(RunnableSerializable[State, State]):
         """Name and judge, without secrets."""
         return f"{self.get_name()}({self.judge!r})"
 
+    __str__ = __repr__
+
     def invoke(self, input: State, config: RunnableConfig | None = None, **kwargs: Any) -> State:
         """Ask through the model's sync methods."""
         return self._call_with_config(self._drive, input, config, **kwargs)

@@ -84,11 +84,17 @@ def test_options_cannot_be_changed_afterwards():
         ("auto", "How do I insure a sauna?", "en"),
         ("auto", "今天天气怎么样？", "en"),
         ("ru", "How do I insure a sauna?", "ru"),
-        ("klingon", "Как?", "en"),
     ],
 )
 def test_prompts_are_in_the_questions_language_unless_the_user_chose_one(language, question, used):
     assert Judge(scripted(), language=language).prompt_set(question).common.language == used
+
+
+def test_a_language_without_prompts_is_refused_unless_the_user_brings_them():
+    with pytest.raises(ConfigError, match="auto, en, ru"):
+        Judge(scripted(), language="russian")
+    own = PromptSet.default("ru")
+    assert Judge(scripted(), language="tt", prompts=own).prompt_set("Нәрсә?") is own
 
 
 # The ladder, as a table

@@ -87,3 +87,12 @@ def test_an_error_without_words_is_told_by_its_name():
     assert failures(metric, TimeoutError(), Usage())["faithfulness"].failure.message == "TimeoutError"
     told = failures(metric, JudgeOutputError("not JSON", "verify_statements", "?"), Usage())["faithfulness"].failure
     assert (told.message, told.step, told.raw_output) == ("verify_statements: not JSON", "verify_statements", "?")
+
+
+async def test_a_metric_at_the_end_of_a_chain_keeps_its_name_when_it_fails():
+    broken = RunnableLambda(lambda sample: sample) | faithfulness(scripted(*["nothing"] * 6))
+    assert names_of(broken) == ["faithfulness"]
+    assert len(judges_of(broken)) == 2
+    for scores in (outcome(broken, MUNICH, Run(), None), await aoutcome(broken, MUNICH, Run(), None)):
+        assert scores["faithfulness"].failure.error == "JudgeOutputError"
+        assert scores["faithfulness"].aspect == "grounding"

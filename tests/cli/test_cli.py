@@ -1,0 +1,444 @@
+"""The command line: what it prints, how it ends, and what it makes of mistakes."""
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+from munich import CONTEXTS, REFUSAL, SAMPLE, TRUE_SAMPLE
+from servers.brain import ROWS, offline
+from servers.faults import Faults
+from waiting import until
+
+from langchain_rageval import Report
+from langchain_rageval._version import __version__
+from langchain_rageval.cli.main import run
+
+PROGRAM = [sys.executable, "-m", "langchain_rageval"]
+NOTE = "a smoke test and a baseline to beat, not a measure of quality"
+
+
+@pytest.fixture
+def rageval(capsys):
+    """Run a command in this process: exit code, stdout, stderr. No traceback, whatever happens."""
+
+    def command(*words):
+        try:
+            code = run([str(word) for word in words])
+        except SystemExit as ended:  # argparse ends by itself
+            code = ended.code
+        told = capsys.readouterr()
+        assert "Traceback" not in told.out + told.err
+        return code, told.out, told.err
+
+    return command
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Write samples, or a text as it is, to a file."""
+
+    def write(*samples, name="samples.jsonl"):
+        path = tmp_path / name
+        lines = [sample if isinstance(sample, str) else json.dumps(sample, ensure_ascii=False) for sample in samples]
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def unpacked(tmp_path):
+    """The 446 real answers, Russian and English."""
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(gzip.decompress(ROWS.read_bytes()))
+    return path
+
+
+# The main job
+
+
+def test_real_answers_are_scored_offline(rageval, unpacked, tmp_path):
+    code, told, complaints = rageval("evaluate", unpacked, "--out", tmp_path / "report.jsonl")
+    assert (code, complaints) == (0, "")
+    report = Report.load(tmp_path / "report.jsonl")
+    summary = report.summary()["faithfulness"]
+    rows = [json.loads(line) for line in unpacked.read_text(encoding="utf-8").splitlines()]
+    assert [row.sample.id for row in report.rows] == [row["id"] for row in rows]
+    assert len(rows) >= 200
+    assert summary.failed == 0
+    assert f"{summary.mean:.3f}" in told
+    assert summary.interval in told
+    assert NOTE in told
+    assert "Worst by faithfulness" in told
+    assert str(tmp_path / "report.jsonl") in told
+    kinds = {row["id"]: row["metadata"]["answer_is"] for row in rows}
+    values = {kind: [] for kind in set(kinds.values())}
+    for row in report.rows:
+        values[kinds[row.sample.id]].append(row.scores["faithfulness"].value)
+    assert set(values["a refusal"]) == {None}
+    own, others = ([v for v in values[k] if v is not None] for k in ("its own", "another question's"))
+    assert sum(own) / len(own) > sum(others) / len(others) + 0.3
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.json", "a.parquet"])
+def test_other_formats_give_the_same_scores(rageval, unpacked, tmp_path, name):
+    frame = pd.read_json(unpacked, lines=True).head(20)
+    if name == "a.csv":
+        lists = {field: frame[field].map(json.dumps) for field in ("contexts", "references", "metadata")}
+        frame.assign(**lists).to_csv(tmp_path / name, index=False)
+    elif name == "a.json":
+        frame.to_json(tmp_path / name, orient="records", force_ascii=False)
+    else:
+        frame.to_parquet(tmp_path / name)
+    few = tmp_path / "few.jsonl"
+    few.write_text("\n".join(unpacked.read_text(encoding="utf-8").splitlines()[:20]), encoding="utf-8")
+    reports = []
+    for file in (few, tmp_path / name):
+        assert rageval("evaluate", file, "--out", tmp_path / "out.jsonl")[0] == 0
+        reports.append(Report.load(tmp_path / "out.jsonl"))
+    first, other = ([row.scores["faithfulness"].value for row in report.rows] for report in reports)
+    assert first == other
+    assert len(first) == 20
+
+
+def test_a_real_client_gives_the_same_scores_over_http(rageval, unpacked, tmp_path, openai_server, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    few = tmp_path / "few.jsonl"
+    few.write_text("\n".join(unpacked.read_text(encoding="utf-8").splitlines()[:20]), encoding="utf-8")
+    server = openai_server(offline)
+    values = []
+    for judge in (["--judge", "openai:m", "--base-url", f"{server.url}/v1"], ["--judge", "offline"]):
+        code, _, complaints = rageval("evaluate", few, "--out", tmp_path / "out.jsonl", "--quiet", *judge)
+        assert (code, complaints) == (0, "")
+        values.append([row.scores["faithfulness"].value for row in Report.load(tmp_path / "out.jsonl").rows])
+    assert values[0] == values[1]
+    assert server.calls > 20
+
+
+def test_fields_of_any_name_are_mapped(rageval, written, tmp_path):
+    path = written({"q": "Q?", "a": "Munich was founded in 1158.", "docs": {"text": CONTEXTS}})
+    fields = "question=q, answer=a,contexts=docs.text"
+    assert rageval("evaluate", path, "--fields", fields, "--out", tmp_path / "out.jsonl")[0] == 0
+    assert Report.load(tmp_path / "out.jsonl").rows[0].scores["faithfulness"].value == 1.0
+
+
+def test_lines_that_are_no_samples_are_skipped_if_asked(rageval, written, tmp_path, caplog):
+    path = written(SAMPLE, "{oops", {"answer": "a"}, SAMPLE)
+    assert rageval("evaluate", path, "--on-error", "skip", "--out", tmp_path / "out.jsonl")[0] == 0
+    assert [record.getMessage().split(":")[0] for record in caplog.records] == [
+        "samples.jsonl, line 2",
+        "samples.jsonl, line 3",
+    ]
+    assert len(Report.load(tmp_path / "out.jsonl")) == 2
+
+
+# The other commands
+
+
+def test_the_demo_needs_nothing_and_shows_why(rageval):
+    code, told, complaints = rageval("demo")
+    assert (code, complaints) == (0, "")
+    for expected in ("40 answers", "ru, its own", "en, a refusal", "supported", "[1.1]", NOTE, "Шурин"):
+        assert expected in told
+
+
+def test_metrics_lists_one_name_a_line_first(rageval):
+    code, told, complaints = rageval("metrics")
+    assert (code, complaints) == (0, "")
+    assert [line.split()[0] for line in told.splitlines()] == ["faithfulness"]
+    assert "the share of the answer's statements that the contexts support" in told
+
+
+def test_the_version(rageval):
+    assert rageval("--version") == (0, f"rageval {__version__}\n", "")
+
+
+@pytest.mark.parametrize("command", [[], ["evaluate"], ["metrics"], ["demo"]])
+def test_help_names_the_options(rageval, command):
+    code, told, _ = rageval(*command, "--help")
+    assert code == 0
+    assert told.startswith("usage: rageval")
+
+
+# Gates
+
+
+@pytest.mark.parametrize(
+    ("sample", "gate", "code", "message"),
+    [
+        (SAMPLE, "faithfulness=0.5", 0, ""),
+        (SAMPLE, "faithfulness=0.8", 1, "faithfulness is 0.500 [0.076, 0.924], at least 0.8 is asked"),
+        (REFUSAL, "faithfulness=0", 1, "faithfulness has nothing scored, at least 0 is asked"),
+    ],
+)
+def test_a_gate_decides_the_exit_code(rageval, written, tmp_path, sample, gate, code, message):
+    ended, told, complaints = rageval(
+        "evaluate", written(sample), "--fail-under", gate, "--out", tmp_path / "out.jsonl"
+    )
+    assert ended == code
+    assert message.split(" [")[0] in complaints
+    assert bool(complaints) == bool(code)
+    assert "samples" in told
+    assert len(Report.load(tmp_path / "out.jsonl")) == 1
+
+
+def test_failures_without_a_gate_are_a_warning_and_with_one_they_count(rageval, written, openai_server, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+    judge = ["--judge", "openai:m", "--max-concurrency", "1"]
+    path = written(*({**TRUE_SAMPLE, "question": f"Q{n}?"} for n in range(4)))
+    faults = ["unauthorized"]  # and with it the first sample
+    for gate, code in (
+        ([], 0),
+        (["--fail-under", "faithfulness=0.5"], 1),
+        (
+            ["--fail-under", "faithfulness=0.5", "--max-failed", "0.25"],
+            0,
+        ),
+    ):
+        server = openai_server(offline, faults=Faults.script(faults))
+        ended, _, complaints = rageval("evaluate", path, *judge, "--base-url", f"{server.url}/v1", *gate)
+        assert ended == code
+        assert "1 scores failed and are in no mean; the first: " in complaints
+        assert "is the key in the environment right?" in complaints
+        assert "sk-very-secret" not in complaints
+    assert "faithfulness failed on 1 of 4 samples" not in complaints
+
+
+# Bad input: one message that names the mend, exit code 2, nothing written
+
+
+BAD_SAMPLES = [
+    ([{"question": "q", "answer": "a"}], "lacks ['contexts']: fill it in or drop the metric"),
+    ([{"answer": "a", "contexts": []}], "samples.jsonl, line 1: the sample lacks a question"),
+    ([{"question": "q", "answer": "a", "contexts": "c"}], "expected a list of str, got str 'c'"),
+    ([{"question": 7}], "got int: mend it"),
+    ([SAMPLE, "{oops"], "samples.jsonl, line 2: not JSON"),
+    ([], "holds no samples"),
+    ([{**SAMPLE, "id": "a"}, {**SAMPLE, "id": "a", "answer": "b"}], "two different samples have the id 'a'"),
+]
+
+
+@pytest.mark.parametrize(("samples", "mend"), BAD_SAMPLES)
+def test_bad_samples(rageval, written, tmp_path, samples, mend):
+    path = written(*samples)
+    code, told, complaints = rageval("evaluate", path, "--out", tmp_path / "out.jsonl")
+    assert (code, told) == (2, "")
+    assert mend in complaints
+    assert complaints.startswith("rageval: ")
+    assert complaints.count("\n") == 1
+    assert os.listdir(tmp_path) == ["samples.jsonl"]
+
+
+BAD_FILES = {
+    "nowhere.jsonl": "is not there: name a file that is",
+    "folder": "is a directory: name a file that is",
+    "latin.jsonl": "not UTF-8: save the file as UTF-8",
+    "samples.txt": "expected one of .jsonl",
+    "samples.parquet": "not Parquet",
+    "samples.json": "not JSON",
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_bad_files(rageval, tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "latin.jsonl").write_bytes('{"question": "где"}'.encode("cp1251"))
+    for other in ("samples.txt", "samples.parquet", "samples.json"):
+        (tmp_path / other).write_text("{oops")
+    code, told, complaints = rageval("evaluate", tmp_path / name)
+    assert (code, told, complaints.count("\n")) == (2, "", 1)
+    assert BAD_FILES[name] in complaints
+
+
+@pytest.mark.parametrize(
+    ("options", "mend"),
+    [
+        (["--metrics", "faithfullness"], "there is no metric 'faithfullness'; there are faithfulness"),
+        (["--metrics", ","], "at least one metric"),
+        (["--metrics", "faithfulness,faithfulness"], "two metrics are named"),
+        (["--metric", "x", "--colour", "blue"], "unrecognized arguments: --colour blue"),
+        (["--fields", "frage=q"], "'frage' is no field: use one of id, question"),
+        (["--fields", "question"], "--fields takes NAME=VALUE, got 'question'"),
+        (["--on-error", "ignore"], "invalid choice: 'ignore'"),
+        (["--fail-under", "faithfulness"], "--fail-under takes NAME=VALUE"),
+        (["--fail-under", "faithfulness=high"], "--fail-under takes METRIC=NUMBER, got faithfulness=high"),
+        (["--fail-under", "faithfulness=nan"], "--fail-under takes METRIC=NUMBER, got faithfulness=nan"),
+        (["--fail-under", "recall=0.5"], "--fail-under recall: not among --metrics faithfulness"),
+        (["--max-failed", "few"], "invalid float value: 'few'"),
+        (["--max-concurrency", "0"], "max_concurrency takes a whole number from 1 on"),
+        (["--timeout", "-1"], "timeout takes seconds above 0"),
+        (["--timeout", "nan"], "timeout takes seconds above 0"),
+        (["--mode", "xml"], "mode is one of auto, json_schema"),
+        (["--draws", "2"], "draws takes an odd number"),
+        (["--judge", "openai:m"], "openai needs a key in the environment: set OPENAI_API_KEY"),
+        (["--judge", "gigachat:m"], "gigachat needs a key in the environment: set GIGACHAT_CREDENTIALS"),
+        (["--judge", "vllm:m"], "--base-url http://HOST:8000/v1"),
+        (["--judge", "openai"], "use offline, openai:MODEL"),
+        (["--judge", "nonsense"], "nonsense"),
+        (["--out", "/no/such/folder/out.jsonl"], "no folder that can be written to; choose another place"),
+        (["--out", "/dev"], "is no file; choose another place"),
+    ],
+)
+def test_bad_options(rageval, written, monkeypatch, options, mend):
+    monkeypatch.delenv("GIGACHAT_CREDENTIALS", raising=False)
+    code, told, complaints = rageval("evaluate", written(SAMPLE), *options)
+    assert (code, told) == (2, "")
+    assert mend in complaints
+
+
+def test_the_report_does_not_replace_the_samples(rageval, written):
+    path = written(SAMPLE)
+    code, _, complaints = rageval("evaluate", path, "--out", path)
+    assert code == 2
+    assert "is the file of samples; choose another place" in complaints
+    assert json.loads(path.read_text(encoding="utf-8")) == SAMPLE
+
+
+@pytest.mark.parametrize("words", [[], ["appraise"], ["evaluate"]])
+def test_a_command_that_is_none_shows_the_usage(rageval, words):
+    code, told, complaints = rageval(*words)
+    assert (code, told) == (2, "")
+    assert "usage: rageval" in complaints
+
+
+@pytest.mark.parametrize("command", ["evaluate", "demo"])
+@pytest.mark.parametrize(
+    ("url", "mend"),
+    [
+        ("http://127.0.0.1:9/v1", "is the server running, and is --base-url right?"),
+        ("127.0.0.1:9/v1", "--base-url right?"),
+    ],
+    ids=["dead server", "wrong URL"],
+)
+def test_a_server_that_is_not_there(rageval, written, tmp_path, command, url, mend):
+    words = [written(SAMPLE), "--out", tmp_path / "out.jsonl", "--quiet"] if command == "evaluate" else []
+    code, told, complaints = rageval(command, *words, "--judge", "vllm:m", "--base-url", url)
+    assert (code, told, complaints.count("\n")) == (2, "", 1)
+    assert "no score could be had from" in complaints
+    assert mend in complaints
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_a_wrong_path_on_the_server(rageval, written, openai_server):
+    server = openai_server(offline)
+    url = f"{server.url}/v2"
+    code, _, complaints = rageval("evaluate", written(SAMPLE), "--judge", "vllm:m", "--base-url", url, "--quiet")
+    assert code == 2
+    assert "is the model's name right, and --base-url?" in complaints
+
+
+def test_a_wrong_key(rageval, written, openai_server, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+    server = openai_server(offline, faults=Faults.rates(seed=1, unauthorized=1.0))
+    judge = ["--judge", "openai:m", "--base-url", f"{server.url}/v1"]
+    code, told, complaints = rageval("evaluate", written(SAMPLE, TRUE_SAMPLE), *judge)
+    assert (code, told) == (2, "")
+    assert "is the key in the environment right?" in complaints
+    assert "sk-very-secret" not in complaints
+
+
+def test_a_slow_server(rageval, written, openai_server, monkeypatch):
+    monkeypatch.setattr("langchain_rageval.run.retry.RetryPolicy.wait", lambda *_: None)
+    server = openai_server(offline, latency=5)
+    judge = ["--judge", "vllm:m", "--base-url", f"{server.url}/v1", "--timeout", "0.2"]
+    code, _, complaints = rageval("evaluate", written(SAMPLE), *judge)
+    assert code == 2
+    assert "more --timeout" in complaints
+
+
+def test_what_nobody_foresaw_ends_in_one_line(rageval, monkeypatch):
+    def broken(*_, **__):
+        raise LookupError("what is\nthis \x1b[31m?")
+
+    monkeypatch.setattr("langchain_rageval.evaluation.evaluate", broken)
+    code, _, complaints = rageval("demo")
+    assert (code, complaints) == (2, "rageval: unexpected LookupError: what is this \ufffd[31m?\n")
+
+
+# Terminals and pipes
+
+
+def test_what_others_wrote_is_shown_as_it_is_and_steers_nothing(rageval, written):
+    hostile = {
+        **SAMPLE,
+        "id": "[red]\x1b]0;owned\x07",
+        "answer": "Ratio a:x:b is [bold]bold[/bold] \x1b[31m :smile: [/].",
+    }
+    code, told, complaints = rageval("evaluate", written(hostile))
+    assert (code, complaints) == (0, "")
+    assert "Ratio a:x:b is [bold]bold[/bold] \ufffd[31m :smile: [/]" in " ".join(told.split())
+    assert "[red]\ufffd]0;owned\ufffd" in told
+    assert not {"\x1b", "\x07"} & set(told)
+
+
+def finished(*words, **environment):
+    env = {**os.environ, **environment}
+    return subprocess.run([*PROGRAM, *map(str, words)], capture_output=True, env=env, timeout=60)
+
+
+def test_a_pipe_gets_no_escape_codes_and_the_whole_table():
+    done = finished("demo", TERM="xterm-256color")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"\x1b" not in done.stdout
+    assert "another question's │ faithfulness │" in done.stdout.decode()
+
+
+def test_a_pipe_whose_encoding_lacks_the_letters_gets_the_rest():
+    done = finished("demo", PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"40 answers to questions" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["demo", "metrics"])
+def test_a_reader_that_goes_away_is_no_error_and_no_failed_gate(command):
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run([*PROGRAM, command], stdout=write, stderr=subprocess.PIPE, timeout=60)
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(("no_color", "coloured"), [(None, True), ("1", False)])
+def test_a_terminal_gets_colours_unless_they_are_not_wanted(written, no_color, coloured):
+    ours, theirs = os.openpty()
+    env = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+    env |= {"TERM": "xterm-256color"} | ({"NO_COLOR": no_color} if no_color else {})
+    with subprocess.Popen([*PROGRAM, "demo"], stdout=theirs, stderr=subprocess.DEVNULL, env=env) as process:
+        os.close(theirs)
+        shown = b""
+        try:
+            while part := os.read(ours, 65536):
+                shown += part
+        except OSError:  # how Linux says that the other end is closed
+            pass
+        os.close(ours)
+    assert process.returncode == 0
+    assert b"supported" in shown
+    assert (b"\x1b[32m" in shown) == coloured
+
+
+def test_control_c_ends_with_130_and_one_line(written, openai_server, tmp_path):
+    server = openai_server(offline, faults=Faults.rates(seed=1, hang=1.0))
+    judge = ["--judge", "vllm:m", "--base-url", f"{server.url}/v1"]
+    words = ["evaluate", written(SAMPLE, TRUE_SAMPLE), *judge, "--out", tmp_path / "out.jsonl"]
+    with subprocess.Popen([*PROGRAM, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        until(lambda: server.calls, seconds=20)
+        process.send_signal(signal.SIGINT)
+        told, complaints = process.communicate(timeout=10)
+    assert (process.returncode, told, complaints) == (130, b"", b"rageval: interrupted\n")
+    assert sorted(os.listdir(tmp_path)) == ["samples.jsonl"]
+
+
+def test_the_module_and_the_script_are_one():
+    done = finished("--version")
+    assert (done.returncode, done.stdout.decode()) == (0, f"rageval {__version__}\n")
+    done = finished("evaluate", "nowhere.jsonl")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr == b"rageval: nowhere.jsonl is not there: name a file that is\n"

@@ -1,0 +1,206 @@
+import errno
+import json
+import os
+import stat
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from reports import LOST, failed, report_of, row, scored, unscored
+
+from langchain_rageval import (
+    ConfigError,
+    Failure,
+    Finding,
+    OfflineJudge,
+    Report,
+    Sample,
+    Score,
+    Usage,
+    evaluate,
+    faithfulness,
+)
+from langchain_rageval.report import files
+
+texts = st.text(st.characters(codec=None), max_size=20)  # lone surrogates too
+nasty = (
+    st.sampled_from(["\u2028\x85\r\n", "</script>", '{"a": 1}', "\x00\x1b[31m", "\ud800", "\ufeff", "\u202e"]) | texts
+)
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | numbers | nasty,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(nasty, inner, max_size=3),
+    max_leaves=6,
+)
+findings = st.builds(
+    Finding,
+    kind=st.sampled_from(["statement", "context"]),
+    number=st.integers(),
+    text=nasty,
+    verdict=nasty,
+    cites=st.lists(nasty, max_size=2),
+)
+usages = st.builds(Usage, calls=st.integers(0), input_tokens=st.none() | st.integers(0), seconds=numbers)
+failures = st.builds(Failure, error=nasty, message=nasty, raw_output=st.none() | nasty)
+outcome = st.one_of(
+    st.fixed_dictionaries({"value": numbers}),
+    st.fixed_dictionaries({"unscored": nasty}),
+    st.fixed_dictionaries({"failure": failures}),
+)
+scores = st.builds(
+    lambda outcome, **more: Score(metric="m", aspect="answer", **outcome, **more),
+    outcome=outcome,
+    reason=nasty,
+    findings=st.lists(findings, max_size=2),
+    usage=usages,
+)
+samples = st.builds(
+    Sample,
+    question=nasty,
+    answer=st.none() | nasty,
+    contexts=st.none() | st.lists(nasty, max_size=2),
+    relevance=st.none() | st.dictionaries(nasty, numbers, max_size=2),
+    metadata=st.dictionaries(nasty, plain, max_size=3),
+)
+reports = st.builds(
+    lambda parts, notes: Report(
+        [row(index, score).model_copy(update={"sample": sample}) for index, (sample, score) in enumerate(parts)], notes
+    ),
+    parts=st.lists(st.tuples(samples, scores), max_size=3),
+    notes=st.lists(st.text(), max_size=2),
+)
+
+
+@given(report=reports)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=150)
+def test_a_report_comes_back_equal_whatever_stands_in_it(tmp_path, report):
+    report.to_jsonl(tmp_path / "report.jsonl")
+    assert Report.load(tmp_path / "report.jsonl") == report
+
+
+def test_a_real_report_comes_back_equal_with_its_cost_and_notes(tmp_path):
+    sample = {"question": "Где?", "answer": "Мюнхен стоит на Изаре.", "contexts": ["Мюнхен стоит на Изаре."]}
+    report = evaluate([sample, {**sample, "answer": "Не знаю."}], faithfulness(OfflineJudge()), progress=False)
+    report.to_jsonl(str(tmp_path / "report.jsonl"))
+    back = Report.load(str(tmp_path / "report.jsonl"))
+    assert back == report
+    assert back.summary()["faithfulness"] == report.summary()["faithfulness"]
+    assert repr(back) == repr(report)
+    assert "Мюнхен" in (tmp_path / "report.jsonl").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("value", [b"\xff", {1, 2}, object(), 1j, float("nan")])
+def test_what_json_cannot_hold_does_not_lose_the_report(tmp_path, value):
+    """Parquet files have columns of bytes, and a user's metadata holds anything."""
+    report = Report([row(0, scored(0.5), metadata={"x": value})])
+    report.to_jsonl(tmp_path / "report.jsonl")
+    assert Report.load(tmp_path / "report.jsonl").rows[0].scores == report.rows[0].scores
+
+
+def test_one_line_a_row_and_the_first_about_the_run(tmp_path):
+    report_of(scored(0.1 + 0.2), failed(), unscored(), notes=["a\nb"]).to_jsonl(tmp_path / "report.jsonl")
+    head, *rows = map(json.loads, (tmp_path / "report.jsonl").read_text().splitlines())
+    assert head["rageval_report"]["notes"] == ["a\nb"]
+    assert [row["index"] for row in rows] == [0, 1, 2]
+    assert rows[0]["scores"]["faithfulness"]["value"] == 0.1 + 0.2
+    assert rows[1]["scores"]["faithfulness"]["failure"]["error"] == LOST.error
+
+
+# Writing
+
+
+def full_disk(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def full_after_the_first_row(rows):
+    yield rows[0]
+    full_disk()
+
+
+@pytest.mark.parametrize("old", [None, "what was there before"])
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path, old):
+    target = tmp_path / "report.jsonl"
+    if old is not None:
+        target.write_text(old)
+    rows = report_of(scored(1.0), scored(0.5)).rows
+    with pytest.raises(ConfigError, match=r"report\.jsonl cannot be written: No space left on device; choose another"):
+        files.write_report(target, full_after_the_first_row(rows), {"notes": []})
+    assert (target.read_text() if old is not None else None) == old
+    assert os.listdir(tmp_path) == (["report.jsonl"] if old is not None else [])
+
+
+@pytest.mark.parametrize("call", ["chmod", "replace"])
+def test_whichever_call_fails_nothing_half_written_is_left(tmp_path, monkeypatch, call):
+    (tmp_path / "report.jsonl").write_text("old")
+    monkeypatch.setattr(files.os, call, full_disk)
+    with pytest.raises(ConfigError, match="No space left on device"):
+        report_of(scored(1.0)).to_jsonl(tmp_path / "report.jsonl")
+    assert os.listdir(tmp_path) == ["report.jsonl"]
+    assert (tmp_path / "report.jsonl").read_text() == "old"
+
+
+def test_an_interrupted_write_leaves_the_old_file(tmp_path):
+    def interrupted(rows):
+        yield rows[0]
+        raise KeyboardInterrupt
+
+    (tmp_path / "report.jsonl").write_text("old")
+    with pytest.raises(KeyboardInterrupt):
+        files.write_report(tmp_path / "report.jsonl", interrupted(report_of(scored(1.0)).rows), {})
+    assert os.listdir(tmp_path) == ["report.jsonl"]
+    assert (tmp_path / "report.jsonl").read_text() == "old"
+
+
+def test_a_report_is_written_over_an_older_one_and_others_may_read_it(tmp_path):
+    target = tmp_path / "report.jsonl"
+    report_of(scored(0.1)).to_jsonl(target)
+    report_of(scored(0.9), scored(0.8)).to_jsonl(target)
+    assert [row.scores["faithfulness"].value for row in Report.load(target).rows] == [0.9, 0.8]
+    assert stat.S_IMODE(target.stat().st_mode) == 0o644
+
+
+def test_a_place_that_cannot_be_written_to_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path / "no folder" / "a.jsonl", tmp_path / "file" / "a.jsonl", tmp_path, tmp_path / "pipe"):
+        with pytest.raises(ConfigError, match=r"cannot be written.*choose another place"):
+            report_of(scored(1.0)).to_jsonl(place)
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+# Reading
+
+HEAD = '{"rageval_report": {"version": "0", "notes": []}}'
+LINE = row(0, scored(0.5)).model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "its first line lacks 'rageval_report'"),
+        ("not JSON", "its first line lacks 'rageval_report'"),
+        (LINE, "its first line lacks 'rageval_report'"),
+        ("[1, 2]", "its first line lacks 'rageval_report'"),
+        ('{"rageval_report": 7}', "its first line lacks 'rageval_report'"),
+        ("[" * 100_000, "its first line lacks 'rageval_report'"),
+        ('{"rageval_report": {"notes": 7}}', "its first line lacks 'rageval_report'"),
+        (f"{HEAD}\n{LINE}\n{LINE[:-20]}\n", "line 3: no row of a report"),
+        (f"{HEAD}\n{LINE}\n\n{{}}\n", "line 4: no row of a report: index: Field required"),
+        (f"{HEAD}\n{LINE.replace('0.5', '[]')}\n", r"line 2: .*scores\.faithfulness\.value"),
+        (f"{HEAD}\n{LINE.replace('0.5', 'NaN')}\n", "line 2"),
+        (f"{HEAD}\n{LINE.replace('0.5', 'null')}\n", "line 2: .*exactly one of value, unscored and failure"),
+    ],
+)
+def test_a_broken_file_is_refused_with_the_line_that_is_wrong(tmp_path, content, message):
+    (tmp_path / "report.jsonl").write_text(content)
+    with pytest.raises(ConfigError, match=message) as caught:
+        Report.load(tmp_path / "report.jsonl")
+    assert "report.jsonl" in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    (tmp_path / "latin.jsonl").write_bytes('{"é": 1}'.encode("latin-1"))
+    for place in (tmp_path / "nowhere.jsonl", tmp_path, tmp_path / "latin.jsonl"):
+        with pytest.raises(ConfigError, match=r"cannot be read: .*; name a file that Report\.to_jsonl wrote"):
+            Report.load(place)

@@ -1,0 +1,126 @@
+from statistics import fmean
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reports import STATEMENT, failed, paid, report_of, scored, unscored
+
+from langchain_rageval import OfflineJudge, evaluate, faithfulness
+from langchain_rageval.statistics import bounded_mean_interval
+
+outcomes = st.lists(
+    st.one_of(st.floats(0, 1).map(scored), st.just(unscored()), st.just(unscored("other")), st.just(failed())),
+    min_size=1,
+    max_size=30,
+)
+
+
+@given(outcomes)
+def test_every_score_is_counted_once_and_only_values_make_the_mean(scores):
+    summary = report_of(*scores).summary()["faithfulness"]
+    values = [score.value for score in scores if score.value is not None]
+    assert (summary.scored, summary.unscored, summary.failed) == (
+        len(values),
+        sum(score.unscored is not None for score in scores),
+        sum(score.failure is not None for score in scores),
+    )
+    assert summary.mean == (fmean(values) if values else None)
+    assert (summary.low, summary.high) == (bounded_mean_interval(values) if values else (None, None))
+
+
+def test_a_failure_is_neither_0_nor_a_part_of_the_mean():
+    summary = report_of(scored(1.0), failed(), failed(), unscored()).summary()["faithfulness"]
+    assert (summary.mean, summary.scored, summary.failed, summary.unscored) == (1.0, 1, 2, 1)
+
+
+def test_without_a_value_there_is_no_mean():
+    summary = report_of(failed(), unscored()).summary()["faithfulness"]
+    assert (summary.mean, summary.low, summary.high, summary.interval) == (None, None, None, "")
+
+
+@pytest.mark.parametrize("values", [[0.2, 1.5], [-0.1, 0.5], [3.0, 4.0]])
+def test_values_outside_0_to_1_have_a_mean_but_no_interval(values):
+    summary = report_of(*map(scored, values)).summary()["faithfulness"]
+    assert (summary.mean, summary.low, summary.interval) == (fmean(values), None, "")
+
+
+# Abstained: samples whose answer states no facts; None for metrics that do not look
+
+
+@pytest.mark.parametrize(
+    ("scores", "abstained"),
+    [
+        ([unscored(), unscored(), scored(1.0, findings=[STATEMENT])], 2),
+        ([scored(1.0, findings=[STATEMENT])], 0),
+        ([unscored()], 1),
+        ([scored(0.5)], None),
+        ([unscored("the reference states no facts")], None),
+        ([failed()], None),
+    ],
+)
+def test_abstained_counts_the_answers_without_facts(scores, abstained):
+    assert report_of(*scores).summary()["faithfulness"].abstained == abstained
+
+
+def test_faithfulness_says_how_many_answers_abstain():
+    sample = {"question": "When was Munich founded?", "contexts": ["Munich was founded in 1158."]}
+    answers = ["Munich was founded in 1158.", "I do not know.", " "]
+    report = evaluate([{**sample, "answer": a} for a in answers], faithfulness(OfflineJudge()), progress=False)
+    summary = report.summary()["faithfulness"]
+    assert (summary.abstained, summary.unscored, summary.scored) == (2, 2, 1)
+    assert summary.calls == 2 + 1  # of the refusal only the statements are asked for
+
+
+# Cost
+
+
+def test_what_was_paid_is_added_up_also_for_failures():
+    one, other = paid(2, 100, 10, 0.5), paid(3, 50, 5, 0.25)
+    summary = report_of(scored(1.0, usage=one), failed(usage=other), unscored()).summary()["faithfulness"]
+    assert (summary.calls, summary.input_tokens, summary.output_tokens, summary.seconds) == (5, 150, 15, 0.75)
+
+
+def test_tokens_that_no_model_reports_are_none_and_some_count_beside_none():
+    silent = report_of(scored(1.0, usage=paid(1, None, None, 0.1))).summary()["faithfulness"]
+    assert (silent.input_tokens, silent.output_tokens) == (None, None)
+    mixed = report_of(scored(1.0, usage=paid(1, None, None, 0.1)), scored(1.0, usage=paid(1, 7, 3, 0.1)))
+    assert (mixed.summary()["faithfulness"].input_tokens, mixed.summary()["faithfulness"].output_tokens) == (7, 3)
+
+
+# Several metrics
+
+
+def test_an_aspect_is_the_mean_of_its_metrics_with_lower_is_better_turned_round():
+    summary = report_of(
+        [
+            scored(0.8),
+            scored(0.4, "noise", direction="lower"),
+            scored(0.1, "similarity", aspect="answer"),
+            unscored("nothing", "ranks", aspect="ranking"),
+        ]
+    ).summary()
+    assert summary.aspects["grounding"].mean == pytest.approx((0.8 + 0.6) / 2)
+    assert list(summary.aspects["grounding"].metrics) == ["faithfulness", "noise"]
+    assert summary.aspects["answer"].mean == 0.1
+    assert summary.aspects["ranking"].mean is None
+    assert summary["noise"].mean == 0.4
+
+
+def test_a_summary_is_a_mapping_in_the_order_of_the_run():
+    summary = report_of([scored(1.0, "b"), scored(0.5, "a")], [scored(0.0, "b"), failed("a")]).summary()
+    assert list(summary) == ["b", "a"]
+    assert len(summary) == 2
+    assert (summary["b"].mean, summary["a"].mean) == (0.5, 0.5)
+    with pytest.raises(KeyError):
+        summary["c"]
+
+
+def test_a_summary_reads_as_a_line_for_each_metric():
+    first, second = repr(report_of([scored(1.0), failed("other")]).summary()).splitlines()
+    assert first == "faithfulness 1.000 [0.207, 1.000] (1 scored, 0 unscored, 0 failed; 0 calls)"
+    assert second == "other no score (0 scored, 0 unscored, 1 failed; 0 calls)"
+
+
+def test_nothing_evaluated_is_an_empty_summary():
+    summary = report_of().summary()
+    assert (dict(summary), dict(summary.aspects), repr(summary)) == ({}, {}, "")

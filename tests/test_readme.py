@@ -1,0 +1,163 @@
+"""The README is true: its blocks run, its commands are real ones and those that the gate runs."""
+
+import re
+import shlex
+import tomllib
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from munich import offline_reply
+
+from langchain_rageval import BelowThreshold, Metric, evaluate
+from langchain_rageval.cli import main
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+GATE = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def title(block):
+    return re.findall(r"^#+ (.*)$", README[: README.index(block)], re.MULTILINE)[-1]
+
+
+PYTHON = {title(block): block for block in blocks("python")}
+COMMANDS = [shlex.split(line) for block in blocks("sh") for line in block.splitlines()]
+SAMPLE = {"question": "Q?", "answer": "Munich is old. Berlin is new.", "contexts": ["Munich is old."]}
+
+
+@pytest.fixture
+def ran(monkeypatch, tmp_path):
+    """Run the block under a heading, with `names` there already; gives the names it leaves."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIGACHAT_CREDENTIALS", "dGVzdDp0ZXN0")
+
+    def run(heading, **names):
+        exec(compile(PYTHON[heading], f"README.md, {heading}", "exec"), names)
+        return names
+
+    return run
+
+
+def test_every_block_is_tried_below():
+    assert sorted(PYTHON) == ["In Python", "In a chain", "With GigaChat", "With vLLM", "Your own function as a judge"]
+    assert len(PYTHON) == len(blocks("python"))
+
+
+def test_in_python(ran, capsys):
+    left = ran("In Python")
+    assert left["score"].value == 0.5
+    told = capsys.readouterr().out
+    assert "faithfulness 0.500" in told
+    assert "supported Мюнхен основан в 1158 году. ['1.1']" in told
+    assert "absent В нём живёт миллион слонов. []" in told
+
+
+def test_what_is_said_of_the_report_is_there(ran, tmp_path):
+    report = ran("In Python")["report"]
+    names = {"report": report, "path": tmp_path / "report.jsonl"}
+    calls = re.findall(r"`(report\.[^`]*)`", README)
+    assert len(calls) == 6
+    for call in calls:
+        with pytest.raises(BelowThreshold) if "check" in call else nullcontext():
+            eval(call, names)
+    assert type(report).load(names["path"]) == report
+
+
+def test_in_a_chain(ran):
+    left = ran("In a chain")
+    answered = (left["rag_chain"] | left["suite"](left["metric"])).invoke("?")
+    assert answered["faithfulness"].value == 1.0
+
+
+def test_with_gigachat(ran):
+    left = ran("With GigaChat")
+    assert isinstance(left["metric"], Metric)
+    assert left["judge"].language == "ru"
+    assert [way.rung for way in left["judge"].ways] == ["function_calling", "prompt"]
+
+
+def test_with_vllm(ran):
+    left = ran("With vLLM")
+    assert isinstance(left["metric"], Metric)
+    assert left["metric"].judges[0].ways[0].rung == "json_schema"
+    left["model"].root_client.close()
+
+
+def test_your_own_function_as_a_judge(ran):
+    from langchain_core.messages import HumanMessage, SystemMessage
+
+    def call_my_model(texts):
+        system, *rest = texts
+        return offline_reply([SystemMessage(system), *map(HumanMessage, rest)]).text
+
+    metric = ran("Your own function as a judge", call_my_model=call_my_model)["metric"]
+    report = evaluate([SAMPLE], metric, progress=False)
+    assert report.rows[0].scores["faithfulness"].value == 0.5
+
+
+# Commands
+
+
+def parts(line):
+    """The commands of a line, without the folder of the environment and without what only makes it quieter."""
+    words = [Path(word).name if "/bin/" in word else word for word in line]
+    quiet = ("--quiet", "--disable-pip-version-check")
+    joined = " ".join(word for word in words if word not in quiet)
+    return [part.strip() for part in joined.split("&&")]
+
+
+GATE_COMMANDS = [
+    " ".join(parts(shlex.split(line.replace("$bin/", "x/bin/").split("2>&1")[0].split(">")[0].strip("() "))))
+    for line in GATE.splitlines()
+    if "$bin/" in line and not line.startswith("bin=") and "-m build" not in line
+]
+
+
+def test_the_tests_are_run_as_the_readme_says():
+    (line,) = (parts(words) for words in COMMANDS if "pytest" in words[-1])
+    assert line == ["python3 -m venv .venv", "pip install -e .[test]", "pytest"]
+    assert [command for command in GATE_COMMANDS if command in line] == line[1:]
+    assert 'python3 -m venv "$fresh/venv"' in GATE
+
+
+def test_the_main_job_is_run_as_the_readme_says():
+    (line,) = (parts(words) for words in COMMANDS if words[-1] == "demo")
+    assert line == ["python3 -m venv .venv", "pip install .", "rageval demo"]
+    assert any(command.endswith("rageval demo") for command in GATE_COMMANDS)
+
+
+RAGEVAL = [words[1:] for words in COMMANDS if words and Path(words[0]).name == "rageval"]
+RAGEVAL += [words[words.index(".venv/bin/rageval") + 1 :] for words in COMMANDS if ".venv/bin/rageval" in words]
+
+
+@pytest.mark.parametrize("words", RAGEVAL, ids=" ".join)
+def test_every_rageval_line_parses(words):
+    assert callable(main._parser().parse_args(words).run)
+
+
+def test_there_are_such_lines():
+    assert {words[0] for words in RAGEVAL} == {"demo", "evaluate"}
+
+
+@pytest.mark.parametrize("option", sorted(set(re.findall(r"`?(--[a-z-]+)", README))))
+def test_every_option_in_the_text_exists(option, capsys):
+    with pytest.raises(SystemExit):
+        main.run(["evaluate", "--help"])
+    assert option in capsys.readouterr().out
+
+
+def test_every_extra_in_the_text_exists():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    named = set(re.findall(r'(?:rageval|\.)\[(\w+)\]"', README))
+    assert {"gigachat", "test"} <= named <= extras.keys()
+
+
+def test_every_link_into_the_repository_leads_somewhere():
+    links = re.findall(r"\]\((?!http)([^)#]+)\)", README)
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
