@@ -29,8 +29,8 @@ _WINDOW = re.compile(rf"\s?\S{{{_LONGEST},}}|.{{1,{_LONGEST}}}(?=\s|$)", re.DOTA
 _CUTS = (
     r"[。！？｡][。！？｡”’」』）》】〉]*+(?![，、])",  # full-width marks need no space
     r"(?:(?<![아다지])니다|[습입합됩십]니까|[어아여해에예네군세까지]요|죠)~*\s+(?=[가-힣])",  # polite endings
-    r"(?<![^\W\d_])[А-ЯЁ]?[а-яё]{3,}(?<![Пп]росп)(?<![Пп]роф)(?<![Аа]кад)[.!?…]+(?=[А-ЯЁ][а-яё])",
-    r"[^\W\d_](?:\.{3}|…)(?=[A-ZА-ЯЁ][a-zа-яё])",  # a space was forgotten
+    r"[.!?…](?<=[а-яё]{3}.)(?<![Пп]росп.)(?<![Пп]роф.)(?<![Аа]кад.)[.!?…]*+(?=[А-ЯЁ][а-яё])",  # a space was forgotten
+    r"(?:\.(?<=[^\W\d_].)\.\.|…(?<=[^\W\d_].))(?=[A-ZА-ЯЁ][a-zа-яё])",
     r"\d\s?(?:см|р|с|стр)\.\s+(?=[А-ЯЁ])",  # a unit; without a number it stands before a name
     r":\s+(?=1[.)]\s+\S)",  # a list that begins within a line
 )

@@ -7,7 +7,6 @@ where it stays on its row.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ from langsmith.run_helpers import get_tracing_context
 from langchain_rageval.errors import SampleError
 from langchain_rageval.metrics.outcome import aoutcome, failures, outcome
 from langchain_rageval.run.run import Run
+from langchain_rageval.run.work import agather
 from langchain_rageval.schema import Sample, Score, Usage
 from langchain_rageval.vocabulary import read_run
 
@@ -67,7 +67,7 @@ class Doors(RunEvaluator):
     async def aoutcomes(self, input: Any, config: RunnableConfig | None = None) -> dict[str, Score]:
         """As `outcomes`, on the caller's loop."""
         sample, run = self._admitted(input), Run.of(config or {}).for_sample()
-        return _flat(await asyncio.gather(*(aoutcome(part, sample, run, config) for part in self.parts)))
+        return _flat(await agather(aoutcome(part, sample, run, config) for part in self.parts))
 
     def as_node(self, key: str | None = None) -> Runnable[Any, dict[str, Any]]:
         """A LangGraph node: from the graph's state to `{name: Score}`.

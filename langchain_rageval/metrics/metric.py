@@ -7,8 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence, RunnableSerializable
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence
 from langchain_core.runnables.graph import Graph
 from pydantic import ConfigDict, PrivateAttr
 
@@ -19,15 +18,17 @@ from langchain_rageval.metrics.doors import Doors
 from langchain_rageval.metrics.threshold import Missing, fork, gate
 from langchain_rageval.metrics.value import Value
 from langchain_rageval.run.run import Run
+from langchain_rageval.run.traced import Traced
 from langchain_rageval.schema import Aspect, Direction, Sample, Score
 from langchain_rageval.steps.step import State, Step
 
 
-class Metric(RunnableSerializable[Any, Score], Doors):
+class Metric(Traced[Any, Score], Doors):
     """Scores a sample: the judge's steps state facts, the reducer makes the number.
 
-    `invoke` and its kin take a Sample, or anything that `Sample.parse` reads, and raise when the judge fails; the doors
-    to LangSmith, openevals and LangGraph record a failure instead.
+    `invoke` and its kin take a Sample, or anything that `Sample.parse` reads. They raise SampleError, before any call,
+    when it lacks what the metric reads, and JudgeOutputError, or what the model's client raises, when the judge fails;
+    the doors to LangSmith, openevals and LangGraph record a failure instead.
 
     Args:
         name: key of the score.
@@ -101,19 +102,6 @@ class Metric(RunnableSerializable[Any, Score], Doors):
         """Hash of all that could change a score except the sample."""
         return self._instrument
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Score:
-        """Score a sample through the judge's sync methods.
-
-        Raises:
-            SampleError: if the input lacks what the metric reads; before any call.
-            JudgeOutputError: if the judge's replies cannot be read after its attempts.
-        """
-        return self._call_with_config(self._score, input, config, **kwargs)
-
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Score:
-        """Score a sample through the judge's async methods, on the caller's loop; raises like `invoke`."""
-        return await self._acall_with_config(self._ascore, input, config, **kwargs)
-
     def read(self, input: Any) -> Sample:
         """The sample in an input, complete for this metric.
 
@@ -158,14 +146,14 @@ class Metric(RunnableSerializable[Any, Score], Doors):
         """
         return fork(self, threshold, then, otherwise, missing)
 
-    def _score(self, input: Any, run_manager: CallbackManagerForChainRun, config: RunnableConfig) -> Score:
+    def _do(self, input: Any, config: RunnableConfig) -> Score:
         state: State = {"sample": self.read(input)}
         run = Run.of(config).metered()
         for step in self._sequence():
             state = step.invoke(state, run.into(config))
         return self._stamped(self.reduce(state), run)
 
-    async def _ascore(self, input: Any, run_manager: AsyncCallbackManagerForChainRun, config: RunnableConfig) -> Score:
+    async def _ado(self, input: Any, config: RunnableConfig) -> Score:
         state: State = {"sample": self.read(input)}
         run = Run.of(config).metered()
         for step in self._sequence():

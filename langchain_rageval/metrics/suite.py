@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
-from langchain_core.runnables import RunnableConfig, RunnableParallel, RunnableSerializable
+from langchain_core.runnables import RunnableConfig, RunnableParallel
 from langchain_core.runnables.graph import Graph
 from pydantic import ConfigDict
 
@@ -16,10 +14,12 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics.doors import Doors
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.run.run import Run
+from langchain_rageval.run.traced import Traced
+from langchain_rageval.run.work import agather
 from langchain_rageval.schema import Sample, Score
 
 
-class Suite(RunnableSerializable[Any, dict[str, Score]], Doors):
+class Suite(Traced[Any, dict[str, Score]], Doors):
     """From a sample to the scores of all its metrics, by name. Make one with `suite(...)`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
@@ -37,30 +37,20 @@ class Suite(RunnableSerializable[Any, dict[str, Score]], Doors):
         """The metrics."""
         return self.metrics
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> dict[str, Score]:
-        """Score a sample with every metric, in threads side by side; raises what the first failing one raises."""
-        return self._call_with_config(self._scores, input, config, **kwargs)
-
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> dict[str, Score]:
-        """Score a sample with every metric, side by side on the caller's loop; raises like `invoke`."""
-        return await self._acall_with_config(self._ascores, input, config, **kwargs)
-
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
         """The metrics side by side, each with its steps."""
         return RunnableParallel({metric.name: metric for metric in self.metrics}).get_graph(config)
 
-    def _scores(self, input: Any, run_manager: CallbackManagerForChainRun, config: RunnableConfig) -> dict[str, Score]:
+    def _do(self, input: Any, config: RunnableConfig) -> dict[str, Score]:
         sample, run = self._admitted(input), Run.of(config).for_sample()
         shared = run.into(config)
         scores = run.threads.gather([partial(metric.invoke, sample, shared) for metric in self.metrics])
         return dict(zip(self.names, scores, strict=True))
 
-    async def _ascores(
-        self, input: Any, run_manager: AsyncCallbackManagerForChainRun, config: RunnableConfig
-    ) -> dict[str, Score]:
+    async def _ado(self, input: Any, config: RunnableConfig) -> dict[str, Score]:
         sample: Sample = self._admitted(input)
         shared = Run.of(config).for_sample().into(config)
-        scores = await asyncio.gather(*(metric.ainvoke(sample, shared) for metric in self.metrics))
+        scores = await agather(metric.ainvoke(sample, shared) for metric in self.metrics)
         return dict(zip(self.names, scores, strict=True))
 
 

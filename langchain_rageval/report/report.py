@@ -37,7 +37,7 @@ class Report:
 
     def __repr__(self) -> str:
         """The summary, a line for each metric, and the notes."""
-        lines = [f"Report of {len(self.rows)} samples", *map(summary_line, self.summary().values())]
+        lines = [self._title(), *map(summary_line, self.summary().values())]
         return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
@@ -49,7 +49,7 @@ class Report:
             for row, tag in zip(rows, ["th", *["td"] * len(rows)], strict=False)
         )
         notes = "".join(f"<p><em>{escape(note)}</em></p>" for note in self.notes)
-        return f"<p>Report of {len(self.rows)} samples</p><table>{table}</table>{notes}"
+        return f"<p>{self._title()}</p><table>{table}</table>{notes}"
 
     def summary(self) -> Summary:
         """Per metric: mean, 95% interval, counts of scored, unscored, failed and abstained samples, and cost."""
@@ -111,6 +111,9 @@ class Report:
         """
         rows, head = read_report(path)
         return cls(rows, head["notes"])
+
+    def _title(self) -> str:
+        return f"Report of {len(self.rows)} sample{'' if len(self.rows) == 1 else 's'}"
 
     def _known(self, metric: str) -> None:
         names = list(self.summary())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -154,16 +154,21 @@ async def _asupply(need: Need, run: Run, config: RunnableConfig) -> Any:
         case Pause(seconds):
             return await asyncio.sleep(seconds)
         case Together(works):
-            results = await asyncio.gather(*(adrive(part, run, config) for part in works), return_exceptions=True)
-            for result in results:
-                if isinstance(result, BaseException):
-                    raise result
-            return results
+            return await agather(adrive(part, run, config) for part in works)
         case Alone(gate, part):
             async with gate:
                 return await adrive(part, run, config)
         case Shared(key, part):
             return await run.ashare((key, _chosen(config)), lambda: adrive(part, run, config))
+
+
+async def agather(jobs: Iterable[Awaitable[T]]) -> list[T]:
+    """Do jobs side by side and wait for all, so that none is left running; raises what the first failing one raised."""
+    results = await asyncio.gather(*jobs, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results  # type: ignore[return-value]
 
 
 def _chosen(config: RunnableConfig) -> str:

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
-from langchain_core.runnables import RunnableConfig, RunnableSerializable
+from langchain_core.runnables import RunnableConfig
 from pydantic import BaseModel, ConfigDict, InstanceOf
 
 from langchain_rageval.contexts import NumberedContexts
@@ -18,13 +17,14 @@ from langchain_rageval.judge.parser import StrictJsonOutputParser, strict_schema
 from langchain_rageval.prompts.layout import Request
 from langchain_rageval.prompts.promptset import Prompt, packaged_fingerprint
 from langchain_rageval.run.run import Run
+from langchain_rageval.run.traced import Traced
 from langchain_rageval.run.work import Work, adrive, drive
 
 State = dict[str, Any]
 """What the steps of a metric pass on: `sample`, and the answers so far by name."""
 
 
-class Step(RunnableSerializable[State, State]):
+class Step(Traced[State, State]):
     """Asks one question and adds its typed answer to the state.
 
     As it is, a step sends its whole input: `contexts` as the numbered block, the rest as the JSON object, and adds the
@@ -62,14 +62,6 @@ class Step(RunnableSerializable[State, State]):
 
     __str__ = __repr__
 
-    def invoke(self, input: State, config: RunnableConfig | None = None, **kwargs: Any) -> State:
-        """Ask through the model's sync methods."""
-        return self._call_with_config(self._drive, input, config, **kwargs)
-
-    async def ainvoke(self, input: State, config: RunnableConfig | None = None, **kwargs: Any) -> State:
-        """Ask through the model's async methods, on the caller's loop."""
-        return await self._acall_with_config(self._adrive, input, config, **kwargs)
-
     def work(self, state: State) -> Work[State]:
         """What the step does, without I/O."""
         inputs = {name: value for name, value in state.items() if name != "contexts"}
@@ -99,16 +91,14 @@ class Step(RunnableSerializable[State, State]):
             "schema": strict_schema(self.answer),
         }
 
-    def _drive(self, state: State, run_manager: CallbackManagerForChainRun, config: RunnableConfig) -> State:
+    def _do(self, state: State, config: RunnableConfig) -> State:
         try:
             return drive(self.work(state), Run.of(config), config)
         except Exception as error:
             blame(error, self.get_name())
             raise
 
-    async def _adrive(
-        self, state: State, run_manager: AsyncCallbackManagerForChainRun, config: RunnableConfig
-    ) -> State:
+    async def _ado(self, state: State, config: RunnableConfig) -> State:
         try:
             return await adrive(self.work(state), Run.of(config), config)
         except Exception as error:

@@ -114,6 +114,7 @@ def main() -> None:
     samples = (samples * (1 + options.rows // len(samples)))[-options.rows :]
     for number, sample in enumerate(samples):
         sample["id"] = f"{sample['id']}-{number}"
+        sample["question"] += f" ({number})"  # equal samples in flight together would share their calls
     here, there = multiprocessing.get_context("spawn").Pipe()
     server = multiprocessing.get_context("spawn").Process(target=serve, args=(options.latency, there), daemon=True)
     server.start()

@@ -174,7 +174,7 @@ def test_the_table_holds_the_numbers_of_the_summary():
 
 def test_a_report_prints_its_summary_and_notes():
     assert repr(report_of(scored(1.0), notes=["mind the gap"])).splitlines() == [
-        "Report of 1 samples",
+        "Report of 1 sample",
         "faithfulness 1.000 [0.207, 1.000] (1 scored, 0 unscored, 0 failed; 0 calls)",
         "Note: mind the gap",
     ]
