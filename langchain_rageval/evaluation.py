@@ -73,13 +73,8 @@ def evaluate(
         SampleError: if a list or DataFrame holds a sample that a metric cannot read.
     """
     job = Evaluation.of(metrics, max_concurrency, on_failure, timeout, retry, callbacks)
-    source = job.checked(samples)
-    with showing(_size(source), job.run.meter, show=progress) as shown, closing(job.rows(source)) as finished:
-        rows = []
-        for row in finished:
-            rows.append(row)
-            shown.advance(row)
-    return job.report(rows)
+    with closing(_shown(job, samples, progress)) as rows:
+        return job.report(rows)
 
 
 async def aevaluate(
@@ -95,14 +90,8 @@ async def aevaluate(
 ) -> Report:
     """As `evaluate`, through the models' async methods on the caller's loop; samples may be an async iterator."""
     job = Evaluation.of(metrics, max_concurrency, on_failure, timeout, retry, callbacks)
-    source = job.checked(samples)
-    with showing(_size(source), job.run.meter, show=progress) as shown:
-        rows = []
-        async with aclosing(job.arows(source)) as finished:
-            async for row in finished:
-                rows.append(row)
-                shown.advance(row)
-    return job.report(rows)
+    async with aclosing(_ashown(job, samples, progress)) as rows:
+        return job.report([row async for row in rows])
 
 
 async def astream_evaluate(
@@ -113,13 +102,31 @@ async def astream_evaluate(
     on_failure: OnFailure = "record",
     timeout: float | None = 60.0,
     retry: RetryPolicy | None = None,
+    progress: bool = False,
     callbacks: list[BaseCallbackHandler] | None = None,
 ) -> AsyncGenerator[Row]:
     """As `aevaluate`, yielding each row when it is finished; memory does not grow with the number of samples."""
     job = Evaluation.of(metrics, max_concurrency, on_failure, timeout, retry, callbacks)
-    async with aclosing(job.arows(job.checked(samples))) as finished:
-        async for row in finished:
+    async with aclosing(_ashown(job, samples, progress)) as rows:
+        async for row in rows:
             yield row
+
+
+def _shown(job: Evaluation, samples: Any, progress: bool) -> Generator[Row]:
+    source = job.checked(samples)
+    with showing(_size(source), job.run.meter, show=progress) as shown, closing(job.rows(source)) as rows:
+        for row in rows:
+            shown.advance(row)
+            yield row
+
+
+async def _ashown(job: Evaluation, samples: Any, progress: bool) -> AsyncGenerator[Row]:
+    source = job.checked(samples)
+    with showing(_size(source), job.run.meter, show=progress) as shown:
+        async with aclosing(job.arows(source)) as rows:
+            async for row in rows:
+                shown.advance(row)
+                yield row
 
 
 @dataclass

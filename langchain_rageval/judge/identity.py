@@ -56,7 +56,9 @@ def _told(model: Any) -> str:
     function = getattr(model, "func", None) or getattr(model, "afunc", None)
     if function is not None:
         settings["function"] = f"{function.__module__}.{getattr(function, '__qualname__', type(function).__name__)}"
-    return f"{kind.__module__}.{kind.__qualname__}({', '.join(f'{k}={v!r}' for k, v in settings.items())})"
+    if settings.get("model") == settings.get("model_name"):
+        settings.pop("model_name", None)
+    return f"{kind.__qualname__}({', '.join(f'{name}={value!r}' for name, value in settings.items())})"
 
 
 def _secret(name: str) -> bool:
