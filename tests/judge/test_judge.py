@@ -208,7 +208,7 @@ def test_no_secret_shows_in_what_a_judge_says_of_itself(model):
 
 
 def test_a_judge_tells_its_model_and_settings():
-    assert "langchain_openai.chat_models.base.ChatOpenAI(" in Judge(OPENAI).identity
+    assert Judge(OPENAI).identity.startswith("ChatOpenAI(model=")
     for told in ("'m'", "temperature=0.1", "http://127.0.0.1:1/v1"):
         assert told in Judge(OPENAI).identity
     assert "'temperature': 0.7" in Judge(OPENAI.bind(temperature=0.7)).identity
