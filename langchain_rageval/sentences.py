@@ -19,6 +19,7 @@ _WHOLE_LINE = re.compile(r"\s*(?:#{1,6}\s|\||[-=*_|:+\s]{3,}$)|.*\s\|\s.*\s\|\s|
 _LIST_ITEM = re.compile(r"\s*(?:[-*+•◦▪‣·–—]|--|\(?(?:\d{1,3}(?:\.\d{1,3})*|[ivxIVX]{1,4}|[a-zа-яё])[.)])\s+(?=\S)")
 _FINISHED = re.compile(r"[.!?…:;。！？][»”’\"')\]]*$")
 _GOES_ON = re.compile(r"[«„“\"'(\[]*[^\W\d_]")
+_TAIL = 40  # characters at the end of a sentence that tell whether it is whole
 _COLUMN = 40  # characters; no page is set narrower, so shorter lines were not broken by one
 
 # razdel reads a sentence again for every mark in it, so it gets no more than this many characters at once;
@@ -152,7 +153,7 @@ def _mended(parts: list[str], unended: re.Pattern[str]) -> list[str]:
         speech = _SPEECH_ENDS.match(part)
         if quoted is not None and speech and speech[1].islower():
             sentences[quoted:] = ["".join(sentences[quoted:]) + part]
-        elif sentences and unended.search(sentences[-1]):
+        elif sentences and unended.search(sentences[-1], max(0, len(sentences[-1]) - _TAIL)):
             sentences[-1] += part
         else:
             sentences.append(part)
@@ -177,6 +178,7 @@ def _rules(language: str) -> _Rules:
     abbreviations = "|".join(map(re.escape, _NEVER_LAST.get(language, "").split()))
     if not abbreviations:
         return _Rules(re.compile("|".join([*_CUTS, ambiguous])), re.compile("|".join(_UNENDED)))
-    reference = rf"(?<=\s)(?i:{abbreviations})\.\s?\d+\.\s+(?=[A-ZА-ЯЁ])"  # razdel takes "4. It" for a list item
+    after = "|".join(rf"(?<=\s(?i:{re.escape(word)}))" for word in _NEVER_LAST[language].split())
+    reference = rf"(?=\.\s?\d)(?:{after})\.\s?\d+\.\s+(?=[A-ZА-ЯЁ])"  # razdel takes "4. It" for a list item
     abbreviated = rf"(?<![^\W\d_])(?i:{abbreviations})\.\s*$"
     return _Rules(re.compile("|".join([*_CUTS, ambiguous, reference])), re.compile("|".join([*_UNENDED, abbreviated])))
