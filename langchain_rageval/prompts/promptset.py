@@ -165,11 +165,15 @@ def languages() -> frozenset[str]:
     return frozenset(entry.name for entry in _packaged().iterdir() if entry.joinpath(_COMMON).is_file())
 
 
-def packaged_fingerprint(step: str) -> str:
-    """Hash of what the package says in any language for a step, without parsing it."""
+def packaged_fingerprint(step: str | None) -> str:
+    """Hash of what the package says in any language for a step and for all steps, without parsing it.
+
+    Args:
+        step: None for a step with a prompt of the user's own.
+    """
     digest = hashlib.sha256()
     for language in sorted(languages()):
-        for name in (_COMMON, f"{step}.yaml"):
+        for name in (_COMMON, f"{step}.yaml") if step else (_COMMON,):
             file = _packaged().joinpath(language, name)
             digest.update(file.read_bytes() if file.is_file() else b"")
     return digest.hexdigest()[:16]

@@ -82,12 +82,13 @@ class Step(Traced[State, State]):
     @property
     def instrument(self) -> dict[str, Any]:
         """All that could change the answer except what is asked about."""
-        prompts = self.judge.prompts.fingerprint if self.judge.prompts else packaged_fingerprint(str(self.prompt))
-        own = self.prompt.model_dump() if isinstance(self.prompt, Prompt) else None
+        own = self.prompt if isinstance(self.prompt, Prompt) else None
+        packaged = packaged_fingerprint(None if own else str(self.prompt))
         return {
             "step": self.get_name(),
             "judge": self.judge.instrument,
-            "prompt": own or prompts,
+            "prompts": self.judge.prompts.fingerprint if self.judge.prompts else packaged,
+            "own_prompt": own and own.model_dump(),
             "schema": strict_schema(self.answer),
         }
 

@@ -174,3 +174,14 @@ def test_a_step_shows_its_name_and_no_secret():
     step = Step(TONE, Keyed(replies=[AIMessage("x")]), Tone, name="tone")
     assert repr(step).startswith("tone(Judge(")
     assert "sk-very-secret" not in repr(step) + str(step) + repr(step.judge)
+
+
+def test_a_metric_of_a_step_with_an_own_prompt_has_an_instrument_that_follows_the_prompts():
+    def instrument(prompt, prompts=None):
+        step = Step(prompt, Judge(scripted(), prompts=prompts), Tone, name="tone")
+        return Metric("tone", aspect="answer", reads={"answer"}, steps=step, reduce=lambda _: Value(1.0)).instrument
+
+    long = TONE.model_copy(update={"instruction": "Say whether `answer` is polite. " * 50})
+    other_words = PromptSet.default("ru")
+    assert len({instrument(TONE), instrument(long), instrument(TONE, other_words), instrument(long, other_words)}) == 4
+    assert instrument(long) == instrument(long)
