@@ -15,14 +15,23 @@ if TYPE_CHECKING:
     from langchain_rageval.errors import ConfigError as ConfigError
     from langchain_rageval.errors import JournalError as JournalError
     from langchain_rageval.errors import JudgeOutputError as JudgeOutputError
+    from langchain_rageval.errors import ModelOutputError as ModelOutputError
     from langchain_rageval.errors import RagevalError as RagevalError
     from langchain_rageval.errors import SampleError as SampleError
     from langchain_rageval.evaluation import aevaluate as aevaluate
     from langchain_rageval.evaluation import astream_evaluate as astream_evaluate
     from langchain_rageval.evaluation import evaluate as evaluate
     from langchain_rageval.judge.judge import Judge as Judge
+    from langchain_rageval.judge.jury import jury as jury
     from langchain_rageval.judge.parser import StrictJsonOutputParser as StrictJsonOutputParser
     from langchain_rageval.loading import load_samples as load_samples
+    from langchain_rageval.metrics.answer_correctness import answer_correctness as answer_correctness
+    from langchain_rageval.metrics.answer_relevance import answer_relevance as answer_relevance
+    from langchain_rageval.metrics.answer_similarity import answer_similarity as answer_similarity
+    from langchain_rageval.metrics.aspect_critique import aspect_critique as aspect_critique
+    from langchain_rageval.metrics.context_precision import context_precision as context_precision
+    from langchain_rageval.metrics.context_recall import context_recall as context_recall
+    from langchain_rageval.metrics.context_relevance import context_relevance as context_relevance
     from langchain_rageval.metrics.faithfulness import faithfulness as faithfulness
     from langchain_rageval.metrics.metric import Metric as Metric
     from langchain_rageval.metrics.suite import suite as suite
@@ -33,6 +42,8 @@ if TYPE_CHECKING:
     from langchain_rageval.offline import OfflineJudge as OfflineJudge
     from langchain_rageval.prompts.promptset import Prompt as Prompt
     from langchain_rageval.prompts.promptset import PromptSet as PromptSet
+    from langchain_rageval.report.comparison import Comparison as Comparison
+    from langchain_rageval.report.comparison import MetricComparison as MetricComparison
     from langchain_rageval.report.report import Report as Report
     from langchain_rageval.run.retry import RetryPolicy as RetryPolicy
     from langchain_rageval.run.run import Run as Run
@@ -44,6 +55,7 @@ if TYPE_CHECKING:
     from langchain_rageval.schema import Usage as Usage
     from langchain_rageval.sentences import split_sentences as split_sentences
     from langchain_rageval.steps.step import Step as Step
+    from langchain_rageval.translation import translate_prompts as translate_prompts
 
 _HOMES = {
     "errors": (
@@ -52,13 +64,22 @@ _HOMES = {
         "ConfigError",
         "JournalError",
         "JudgeOutputError",
+        "ModelOutputError",
         "RagevalError",
         "SampleError",
     ),
     "evaluation": ("aevaluate", "astream_evaluate", "evaluate"),
     "judge.judge": ("Judge",),
+    "judge.jury": ("jury",),
     "judge.parser": ("StrictJsonOutputParser",),
     "loading": ("load_samples",),
+    "metrics.answer_correctness": ("answer_correctness",),
+    "metrics.answer_relevance": ("answer_relevance",),
+    "metrics.answer_similarity": ("answer_similarity",),
+    "metrics.aspect_critique": ("aspect_critique",),
+    "metrics.context_precision": ("context_precision",),
+    "metrics.context_recall": ("context_recall",),
+    "metrics.context_relevance": ("context_relevance",),
     "metrics.faithfulness": ("faithfulness",),
     "metrics.metric": ("Metric",),
     "metrics.suite": ("suite",),
@@ -66,12 +87,14 @@ _HOMES = {
     "models": ("load_embeddings", "load_judge"),
     "offline": ("HashingEmbeddings", "OfflineJudge"),
     "prompts.promptset": ("Prompt", "PromptSet"),
+    "report.comparison": ("Comparison", "MetricComparison"),
     "report.report": ("Report",),
     "run.retry": ("RetryPolicy",),
     "run.run": ("Run",),
     "schema": ("Failure", "Finding", "Row", "Sample", "Score", "Usage"),
     "sentences": ("split_sentences",),
     "steps.step": ("Step",),
+    "translation": ("translate_prompts",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

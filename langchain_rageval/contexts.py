@@ -8,7 +8,7 @@ forge a number: what it says never starts a line.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import groupby
@@ -19,6 +19,8 @@ from langchain_rageval.sentences import split_sentences
 CHARACTERS_PER_TOKEN = 4
 
 _CITATION = re.compile(r"(?<![\w.])\d+\.\d+(?![\w.]*\d)")
+_BETWEEN = re.compile(r"[\s\[\](),;、，；]*(?:(?:and|&|и|e|和|及|과|와|및)\s*\[?)?")  # two numbers of a list
+_RANGE = re.compile(r"\d\.\d+\]?\s*(?:[-–—…~]|\.\.|to|по|до)\s*\[?\d")
 _LONGEST_KEPT = 10_000
 
 
@@ -67,6 +69,16 @@ class NumberedContexts:
         """The sentence numbers in a judge's citations that exist here, each once, in the order of citation."""
         numbers = (number for citation in evidence for number in _CITATION.findall(citation))
         return list(dict.fromkeys(number for number in numbers if number in self.sentences))
+
+    def holds(self, citation: str) -> bool:
+        """Whether a citation names a sentence or a list of them, none that does not exist here, and no range."""
+        numbers, between = _CITATION.findall(citation), _CITATION.split(citation)[1:-1]
+        listed = all(_BETWEEN.fullmatch(text) for text in between) and not _RANGE.search(citation)
+        return bool(numbers) and listed and all(number in self.sentences for number in numbers)
+
+    def only(self, chunks: Container[int]) -> NumberedContexts:
+        """Some of the chunks, under their own numbers."""
+        return NumberedContexts(tuple(line for line in self.lines if line.chunk in chunks))
 
     def windows(self, max_tokens: int | None) -> list[NumberedContexts]:
         """Cut into parts of at most `max_tokens` (characters / 4) between sentences; a longer sentence stands alone.

@@ -9,27 +9,39 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 
 from langchain_rageval.errors import ConfigError, SampleError
-from langchain_rageval.judge.ladder import inner_models
+from langchain_rageval.finished import Finished
+from langchain_rageval.grounds import Grounds
 from langchain_rageval.loading import read_samples
-from langchain_rageval.metrics.outcome import aoutcome, failures, judges_of, named, names_of, outcome, parts_of
+from langchain_rageval.metrics.outcome import (
+    aoutcome,
+    failures,
+    judges_of,
+    models_of,
+    named,
+    names_of,
+    outcome,
+    parts_of,
+)
 from langchain_rageval.metrics.suite import Suite
 from langchain_rageval.report.report import Report
+from langchain_rageval.run.journal import Journal
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.slots import Slots
 from langchain_rageval.schema import Row, Sample, Score, Usage
 
+T = TypeVar("T")
 OnFailure = Literal["record", "raise"]
 Samples = Iterable[Any] | str | Path
 AnyMetric = Runnable[Any, Any]
@@ -54,7 +66,7 @@ class Pending:
             ConfigError: if two of a user's own metrics gave scores of one name.
         """
         scores: dict[str, Score] = {}
-        for _, part in sorted(self.scores.items()):
+        for _, part in sorted(self.scores.copy().items()):
             _refuse_doubled([*scores, *part])
             scores |= part
         return Row(index=self.index, sample=self.sample, scores=scores)
@@ -69,8 +81,8 @@ class Task:
     unreadable: SampleError | None
 
 
-Result = tuple[Task, dict[str, Score]] | BaseException | None
-"""What a worker hands over: the scores of a task, what ended it, or None when it has nothing more to do."""
+Result = Task | BaseException | None
+"""What a worker hands over: a task it has done, what ended it, or None when it has nothing more to do."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +93,9 @@ class Evaluation:
     run: Run
     on_failure: OnFailure
     config: RunnableConfig
+    finished: Finished
+    grounds: Grounds = field(default_factory=Grounds)
+    begun: dict[int, Pending] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -91,6 +106,7 @@ class Evaluation:
         timeout: float | None,
         retry: RetryPolicy | None,
         callbacks: list[BaseCallbackHandler] | None,
+        journal: str | Path | Journal | None = None,
     ) -> Evaluation:
         """Check the options and make the run.
 
@@ -107,8 +123,12 @@ class Evaluation:
             raise ConfigError(f"retry takes a RetryPolicy(attempts=...), got {retry!r}")
         if not isinstance(callbacks, list | BaseCallbackManager | None):
             raise ConfigError(f"callbacks takes a list of handlers, got {type(callbacks).__name__}")
+        if not isinstance(journal, str | Path | Journal | None):
+            raise ConfigError(f"journal takes the path of a file, got {type(journal).__name__}")
         run = Run(slots=Slots(max_concurrency), retry=retry or RetryPolicy(), timeout=timeout)
-        return cls(_flat(metrics), run, on_failure, {"callbacks": callbacks} if callbacks else {})
+        flat = _flat(metrics)
+        config: RunnableConfig = {"callbacks": callbacks} if callbacks else {}
+        return cls(flat, run, on_failure, config, Finished(journal, flat))
 
     def checked(self, samples: Any) -> Any:
         """The samples to iterate; those of a list or DataFrame parsed, and complete for every metric.
@@ -150,7 +170,8 @@ class Evaluation:
                         task = next(tasks, None)
                     if task is None:
                         break
-                    results.put((task, self._done(task)))
+                    task.pending.scores[task.number] = self._done(task)
+                    results.put(task)
             except BaseException as error:
                 results.put(error)
             results.put(None)
@@ -162,9 +183,14 @@ class Evaluation:
             while left:
                 result = results.get()
                 left -= result is None
-                yield from _finished(result)
+                for row in _finished(result):
+                    self.grounds.see(row)
+                    yield row
+                    del self.begun[row.index]  # whoever breaks off before this finds it there
+            self.grounds.warn()
         finally:
             stopped.set()
+            self.finished.close()
 
     async def arows(self, samples: Any) -> AsyncGenerator[Row]:
         """The rows as they are finished, scored on the caller's loop."""
@@ -179,7 +205,8 @@ class Evaluation:
                         task = await anext(tasks, None)
                     if task is None:
                         break
-                    await results.put((task, await self._adone(task)))
+                    task.pending.scores[task.number] = await self._adone(task)
+                    await results.put(task)
             except asyncio.CancelledError as error:
                 if stopping.is_set():
                     raise
@@ -194,16 +221,25 @@ class Evaluation:
                 result = await results.get()
                 left -= result is None
                 for row in _finished(result):
+                    self.grounds.see(row)
                     yield row
+                    del self.begun[row.index]  # whoever breaks off before this finds it there
+            self.grounds.warn()
         finally:
             stopping.set()
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
+            self.finished.close()
 
-    def report(self, rows: Iterable[Row]) -> Report:
-        """The report of the finished rows."""
-        return Report(sorted(rows, key=lambda row: row.index), list(self._notes()))
+    def report(self, rows: Iterable[Row], *, complete: bool = True) -> Report:
+        """The report of the finished rows; of a run that was broken off, also of rows with some of their scores."""
+        finished = {row.index: row for row in rows}
+        notes = list(self._notes())
+        if not complete:
+            finished |= {index: begun.row() for index, begun in list(self.begun.items()) if begun.scores}
+            notes.insert(0, f"The run was interrupted: {len(finished)} samples have scores.")
+        return Report([row for _, row in sorted(finished.items())], notes, complete)
 
     @cached_property
     def _judges(self) -> list[Any]:
@@ -211,10 +247,16 @@ class Evaluation:
         return list({id(judge): judge for judge in judges}.values())
 
     def _notes(self) -> Iterator[str]:
-        models = {id(model): model for judge in self._judges for model in inner_models(judge.model)}
+        models = {id(model): model for metric in self.metrics for model in models_of(metric)}
         yield from dict.fromkeys(note for model in models.values() if (note := getattr(model, "report_note", None)))
-        ways = {judge.identity: judge.memory.way for judge in self._judges if judge.memory.way}
-        yield from (f"{identity} was asked by {way.rung}." for identity, way in ways.items() if way.rung != "prompt")
+        asked = [(judge, judge.memory.way) for judge in self._judges if judge.memory.way]
+        ways = {judge.identity: way for judge, way in asked if way.rung != "prompt" or len(judge.ways) > 1}
+        yield from (f"{identity} was asked by {way.rung}." for identity, way in ways.items())
+        yield from self.grounds.notes()
+        yield from self.finished.notes()
+        slots = self.run.slots
+        if slots.limit is not None and slots.least is not None and slots.least < slots.limit:
+            yield f"The endpoint turned calls away: it was given {slots.least} to {slots.limit} at a time."
         if self.run.meter.abandoned:
             yield f"{self.run.meter.abandoned} calls took longer than {self.run.timeout:g} s and were left behind."
 
@@ -253,24 +295,42 @@ class Evaluation:
                 raise
             unreadable = error
             sample = Sample(id=f"row-{index}", question="", metadata={"unreadable": repr(item)[:1000]})
-        pending = Pending(index, sample, self.run.for_sample(), left=len(self.metrics))
+        pending = self.begun[index] = Pending(index, sample, self.run.for_sample(), left=len(self.metrics))
         return (Task(pending, number, unreadable) for number in range(len(self.metrics)))
 
     def _done(self, task: Task) -> dict[str, Score]:
         metric, pending = self.metrics[task.number], task.pending
         if task.unreadable:
             return failures(metric, task.unreadable, Usage())
+        known = self.finished.score(task.number, pending.sample)
+        if known is not None:
+            return known
         if self.on_failure == "raise":
-            return named(metric.invoke(pending.sample, pending.run.into(self.config)))
-        return outcome(metric, pending.sample, pending.run, self.config)
+            scores = named(metric.invoke(pending.sample, pending.run.into(self.config)))
+        else:
+            scores = outcome(metric, pending.sample, pending.run, self.config)
+        self.finished.keep(task.number, pending.sample, scores)
+        return scores
 
     async def _adone(self, task: Task) -> dict[str, Score]:
         metric, pending = self.metrics[task.number], task.pending
         if task.unreadable:
             return failures(metric, task.unreadable, Usage())
+        known = await self._beside(partial(self.finished.score, task.number, pending.sample))
+        if known is not None:
+            return known
         if self.on_failure == "raise":
-            return named(await metric.ainvoke(pending.sample, pending.run.into(self.config)))
-        return await aoutcome(metric, pending.sample, pending.run, self.config)
+            scores = named(await metric.ainvoke(pending.sample, pending.run.into(self.config)))
+        else:
+            scores = await aoutcome(metric, pending.sample, pending.run, self.config)
+        await self._beside(partial(self.finished.keep, task.number, pending.sample, scores))
+        return scores
+
+    async def _beside(self, job: Callable[[], T]) -> T:
+        """Do what may have to wait for the disk or for another process, without holding up the loop."""
+        if self.finished.journal is None:
+            return job()
+        return await asyncio.wrap_future(self.run.threads.submit(job))
 
 
 def _finished(result: Result) -> Iterator[Row]:
@@ -279,9 +339,7 @@ def _finished(result: Result) -> Iterator[Row]:
         return
     if isinstance(result, BaseException):
         raise result
-    task, scores = result
-    pending = task.pending
-    pending.scores[task.number] = scores
+    pending = result.pending
     pending.left -= 1
     if not pending.left:
         yield pending.row()

@@ -4,6 +4,7 @@ RagevalError
 ├── SampleError         a sample lacks a field, or holds something else than the field takes
 ├── ConfigError         an option, a name or a file that cannot be used; also a ValueError
 ├── JudgeOutputError    the judge's replies could not be read after all attempts
+├── ModelOutputError    embeddings or a cross-encoder gave numbers that mean nothing
 ├── BelowThreshold      a score did not reach the asked threshold
 ├── BudgetExceeded      the calls or tokens that were granted are spent
 └── JournalError        the journal cannot be read or written
@@ -53,6 +54,10 @@ class JudgeOutputError(RagevalError):
         super().__init__(f"{step}: {message}")
         self.step = step
         self.raw_output = raw_output
+
+
+class ModelOutputError(RagevalError):
+    """Embeddings or a cross-encoder gave numbers that mean nothing: a zero vector, NaN, too few of them."""
 
 
 class BelowThreshold(RagevalError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
 from contextlib import aclosing, closing
+from pathlib import Path
 from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -16,6 +17,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_rageval.engine import AnyMetric, Evaluation, OnFailure, Samples, size_of
 from langchain_rageval.progress import showing
 from langchain_rageval.report.report import Report
+from langchain_rageval.run.journal import Journal
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.schema import Row
 
@@ -30,6 +32,7 @@ def evaluate(
     retry: RetryPolicy | None = None,
     progress: bool = True,
     callbacks: list[BaseCallbackHandler] | None = None,
+    journal: str | Path | Journal | None = None,
 ) -> Report:
     """Score samples with metrics, in worker threads.
 
@@ -38,23 +41,35 @@ def evaluate(
             examples; each item anything that `Sample.parse` reads. Lists and DataFrames are checked before any call;
             of the others, an item that cannot be scored is a failure on its row.
         metrics: Runnables that return a Score, or a mapping of names to Scores; a suite counts as its metrics.
-        max_concurrency: most model calls at a time.
+        max_concurrency: most model calls at a time; halved when a chat endpoint answers 429, and growing again while
+            calls go well. Whoever was turned away waits as long as Retry-After says, and nobody else does.
         on_failure: "record" a failure on its score, or "raise" the first.
-        timeout: seconds for one model call, a client's own retries included; None waits as long as the client does.
+        timeout: seconds for one model call, a client's own retries included; None waits as long as the client does. The
+            wait for a chat model's `rate_limiter` counts only where the model has a cache, or is wrapped.
         retry: of calls that the transport lost; by default ten tries with waits up to a minute.
         progress: show it on stderr.
         callbacks: LangChain callback handlers for every metric.
+        journal: path of an SQLite file that keeps each score when it is finished. The same call with the same file,
+            after a crash or Ctrl-C, pays only for what is not in it; failures are tried again. Several processes and
+            several configurations may share one.
 
     Returns:
-        The report, rows in the order of the samples.
+        The report, rows in the order of the samples. Ctrl-C ends the run and gives what is finished, with
+        `report.complete` False.
 
     Raises:
         ConfigError: if an option cannot be used, or two metrics have one name.
         SampleError: if a list or DataFrame holds a sample that a metric cannot read.
+        JournalError: if the journal cannot be read or written.
     """
-    job = Evaluation.of(metrics, max_concurrency, on_failure, timeout, retry, callbacks)
-    with closing(_shown(job, samples, progress)) as rows:
-        return job.report(rows)
+    job = Evaluation.of(metrics, max_concurrency, on_failure, timeout, retry, callbacks, journal)
+    finished: list[Row] = []
+    try:
+        with closing(_shown(job, samples, progress)) as rows:
+            finished.extend(rows)
+    except KeyboardInterrupt:
+        return job.report(finished, complete=False)
+    return job.report(finished)
 
 
 async def aevaluate(
@@ -67,9 +82,10 @@ async def aevaluate(
     retry: RetryPolicy | None = None,
     progress: bool = True,
     callbacks: list[BaseCallbackHandler] | None = None,
+    journal: str | Path | Journal | None = None,
 ) -> Report:
     """As `evaluate`, through the models' async methods on the caller's loop; samples may be an async iterator."""
-    job = Evaluation.of(metrics, max_concurrency, on_failure, timeout, retry, callbacks)
+    job = Evaluation.of(metrics, max_concurrency, on_failure, timeout, retry, callbacks, journal)
     async with aclosing(_ashown(job, samples, progress)) as rows:
         return job.report([row async for row in rows])
 
@@ -84,9 +100,10 @@ async def astream_evaluate(
     retry: RetryPolicy | None = None,
     progress: bool = False,
     callbacks: list[BaseCallbackHandler] | None = None,
+    journal: str | Path | Journal | None = None,
 ) -> AsyncGenerator[Row]:
     """As `aevaluate`, yielding each row when it is finished; memory does not grow with the number of samples."""
-    job = Evaluation.of(metrics, max_concurrency, on_failure, timeout, retry, callbacks)
+    job = Evaluation.of(metrics, max_concurrency, on_failure, timeout, retry, callbacks, journal)
     async with aclosing(_ashown(job, samples, progress)) as rows:
         async for row in rows:
             yield row

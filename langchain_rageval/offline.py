@@ -20,6 +20,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from langchain_rageval.contexts import CHARACTERS_PER_TOKEN
+from langchain_rageval.language import detect_language
 from langchain_rageval.prompts.layout import read_inputs
 from langchain_rageval.sentences import split_sentences
 
@@ -40,6 +41,8 @@ _STRESS = "\u0301"  # as encyclopedias mark it
 _STEM = 5
 _SHORTEST_WORD = 3
 _ENOUGH = 0.6
+_SOME = 0.4
+_MOST_SENTENCES = 3
 
 
 class OfflineJudge(BaseChatModel):
@@ -47,7 +50,12 @@ class OfflineJudge(BaseChatModel):
 
     Statements are the sentences of the text, without questions and evasions. A statement is supported when at least 60%
     of its stems stand in the one or two sentences that share most of them, contradicted when those sentences hold other
-    numbers than it does, absent otherwise.
+    numbers than it does, absent otherwise; statements of answer and reference are shared by the same measure, one with
+    one. A sentence is needed when it holds at least 40% of the question's stems, a chunk useful when it holds as many
+    of the answer's, or of the question's where there is no answer. The questions that an answer would answer are its
+    own sentences with a question mark. Of the aspects it knows conciseness (at most three sentences for one of the
+    question's), correctness (no other numbers than in the contexts) and coherence (no sentence said twice); no other
+    applies.
     """
 
     @property
@@ -96,8 +104,13 @@ class HashingEmbeddings(Embeddings):
     def __init__(self, size: int = 512) -> None:
         self.size = size
 
+    @property
+    def report_note(self) -> str:
+        """What every report made with these embeddings says."""
+        return "Embedded offline by hashed words: similarities are a baseline to beat, not a measure of meaning."
+
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """One vector of length 1 for each text; of length 0 for a text without words."""
+        """One vector of length 1 for each text; of length 0 for a blank one."""
         return [self._embed(text) for text in texts]
 
     def embed_query(self, text: str) -> list[float]:
@@ -106,7 +119,7 @@ class HashingEmbeddings(Embeddings):
 
     def _embed(self, text: str) -> list[float]:
         vector = np.zeros(self.size)
-        for stem in _stems(text):
+        for stem in _features(text):
             digest = int.from_bytes(hashlib.blake2b(stem.encode(), digest_size=8).digest(), "big")
             vector[digest % self.size] += 1.0 if digest >> 63 else -1.0
         norm = float(np.linalg.norm(vector))
@@ -130,7 +143,7 @@ def answer_offline(title: str, human: str) -> dict[str, Any]:
 
 def _statements(inputs: Inputs, _contexts: Sentences) -> dict[str, Any]:
     sentences = split_sentences(str(inputs["text"]))
-    stated = [s for s in sentences if _WORD.search(s) and not s.endswith("?") and not _EVASION.search(s)]
+    stated = [s for s in sentences if _WORD.search(s) and not s.endswith(("?", "？")) and not _EVASION.search(s)]
     return {"statements": stated}
 
 
@@ -159,6 +172,73 @@ def _verdict(number: int, text: str, stems: Mapping[str, set[str]], contexts: Se
     }
 
 
+def _classification(inputs: Inputs, _contexts: Sentences) -> dict[str, Any]:
+    references = {int(item["reference"]): str(item["text"]) for item in inputs["reference_statements"]}
+    hits: list[dict[str, Any]] = []
+    misses: list[dict[str, Any]] = []
+    for item in inputs["answer_statements"]:
+        text = str(item["text"])
+        same = [number for number, reference in references.items() if _same(text, reference)]
+        place = {"answer": item["answer"], "reason": "overlap" if same else "no overlap"}
+        (hits if same else misses).append({**place, "references": same} if same else place)
+    told = {number for hit in hits for number in hit["references"]}
+    lost = [{"reference": number, "reason": "no overlap"} for number in references if number not in told]
+    return {"TP": hits, "FP": misses, "FN": lost}
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two statements share enough stems of the shorter one, and their numbers."""
+    stems, others = _stems(one), _stems(other)
+    shorter = min(len(stems), len(others))
+    numbers = [set(_NUMBER.findall(text)) for text in (one, other)]
+    enough = bool(shorter) and len(stems & others) / shorter >= _ENOUGH
+    return enough and (numbers[0] <= numbers[1] or numbers[1] <= numbers[0])
+
+
+def _chunk_verdicts(inputs: Inputs, contexts: Sentences) -> dict[str, Any]:
+    chunks: dict[int, set[str]] = {}
+    for number, sentence in contexts.items():
+        chunks.setdefault(int(number.partition(".")[0]), set()).update(_stems(sentence))
+    wanted = _stems(str(inputs["answer"])) or _stems(str(inputs["question"]))
+    shared = {chunk: len(wanted & stems) for chunk, stems in chunks.items()}
+    return {
+        "verdicts": [
+            {"context": chunk, "reason": f"{n}/{len(wanted)}", "useful": bool(wanted) and n >= _SOME * len(wanted)}
+            for chunk, n in shared.items()
+        ]
+    }
+
+
+def _needed_sentences(inputs: Inputs, contexts: Sentences) -> dict[str, Any]:
+    wanted = _stems(str(inputs["question"]))
+    needed = [n for n, text in contexts.items() if wanted and len(wanted & _stems(text)) >= _SOME * len(wanted)]
+    return {"reason": f"at least {_SOME:.0%} of the question's words", "sentences": needed}
+
+
+def _questions(inputs: Inputs, _contexts: Sentences) -> dict[str, Any]:
+    stated = _statements({"text": inputs["answer"]}, {})["statements"]
+    questions = [sentence.rstrip(".!…。！ ") + "?" for sentence in stated[: int(inputs["count"])]]
+    return {"evasive": not questions, "questions": questions}
+
+
+def _aspect(inputs: Inputs, contexts: Sentences) -> dict[str, Any]:
+    answer, aspect = str(inputs["answer"]), str(inputs["aspect"])
+    sentences = split_sentences(answer)
+    russian = detect_language(str(inputs["question"])) == "ru"
+    length = f"предложений: {len(sentences)}" if russian else f"{len(sentences)} sentences"
+    if aspect == "conciseness":
+        asked = max(1, len(split_sentences(str(inputs["question"]))))
+        return {"reason": length, "verdict": len(sentences) <= _MOST_SENTENCES * asked}
+    if aspect == "correctness":
+        others = set(_NUMBER.findall(answer)) - set(_NUMBER.findall(" ".join(contexts.values())))
+        told = f"других чисел: {len(others)}" if russian else f"{len(others)} other numbers"
+        return {"reason": told, "verdict": not (contexts and others)}
+    if aspect == "coherence":
+        return {"reason": length, "verdict": len(set(sentences)) == len(sentences)}
+    unknown = "совпадение слов этого не покажет" if russian else "word overlap cannot tell"
+    return {"reason": unknown, "verdict": False}
+
+
 def _nearest(wanted: set[str], stems: Mapping[str, set[str]]) -> str:
     """Number of the sentence that shares most stems, "" when none shares any."""
     best = max(stems, key=lambda number: len(wanted & stems[number]), default="")
@@ -166,11 +246,24 @@ def _nearest(wanted: set[str], stems: Mapping[str, set[str]]) -> str:
 
 
 def _stems(text: str) -> set[str]:
-    words = _WORD.findall(text.lower().replace("ё", "е").replace(_STRESS, ""))
-    return {word[:_STEM] for word in words if len(word) >= _SHORTEST_WORD or word.isdigit()}
+    return {word[:_STEM] for word in _words(text) if len(word) >= _SHORTEST_WORD or word.isdigit()}
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.lower().replace("ё", "е").replace(_STRESS, ""))
+
+
+def _features(text: str) -> set[str]:
+    """What a vector is made of: the stems of the words, of any length; the characters when there is no word."""
+    return {word[:_STEM] for word in _words(text)} or set(text.split())
 
 
 _ANSWERS: Mapping[str, Callable[[Inputs, Sentences], dict[str, Any]]] = {
     "Statements": _statements,
     "Verdicts": _verdicts,
+    "Classification": _classification,
+    "ContextVerdicts": _chunk_verdicts,
+    "NeededSentences": _needed_sentences,
+    "RegeneratedQuestions": _questions,
+    "AspectVerdict": _aspect,
 }

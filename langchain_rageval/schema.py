@@ -159,12 +159,21 @@ class Failure(Data):
 
 
 class Usage(Data):
-    """What a score cost. Tokens are None when the model reports none."""
+    """What a score cost.
+
+    Attributes:
+        calls: of chat models.
+        input_tokens: that they read; None when they report none.
+        output_tokens: that they wrote; likewise.
+        seconds: spent in these calls, added up over calls side by side.
+        embedded: texts sent to be embedded.
+    """
 
     calls: int = 0
     input_tokens: int | None = None
     output_tokens: int | None = None
     seconds: float = 0.0
+    embedded: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         """Cost of both together; unknown tokens count as nothing beside known ones."""
@@ -173,6 +182,7 @@ class Usage(Data):
             input_tokens=_sum(self.input_tokens, other.input_tokens),
             output_tokens=_sum(self.output_tokens, other.output_tokens),
             seconds=self.seconds + other.seconds,
+            embedded=self.embedded + other.embedded,
         )
 
 

@@ -8,11 +8,17 @@ from typing import Any
 
 import openai
 import pytest
-from langchain_gigachat import GigaChat
-from langchain_openai import ChatOpenAI
+from hypothesis import settings
+from langchain_core.embeddings import Embeddings
+from langchain_gigachat import GigaChat, GigaChatEmbeddings
+from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 from servers.chat import Brain
 from servers.gigachat_server import GigaChatServer
 from servers.openai_server import OpenAIServer
+
+# A property is no measure of speed: a busy machine takes longer over one example than over another.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 SETTINGS = ("LANGSMITH_", "LANGCHAIN_", "OPENAI_", "GIGACHAT_")
 
@@ -80,20 +86,58 @@ async def gigachat() -> AsyncIterator[Callable[..., GigaChat]]:
         yield build
 
 
+@pytest.fixture
+async def openai_embeddings() -> AsyncIterator[Callable[..., OpenAIEmbeddings]]:
+    """Build embeddings for a server, `openai_embeddings(server, **options)`, as `chat_openai` builds models."""
+    async with AsyncExitStack() as clients:
+
+        def build(server: OpenAIServer, **options: Any) -> OpenAIEmbeddings:
+            sync, asynchronous = openai.DefaultHttpxClient(verify=False), openai.DefaultAsyncHttpxClient(verify=False)
+            clients.enter_context(sync)
+            clients.push_async_callback(asynchronous.aclose)
+            settings = {"api_key": "sk-test", "model": "e", "max_retries": 0, "check_embedding_ctx_length": False}
+            return OpenAIEmbeddings(
+                base_url=server.url + "/v1",
+                http_client=sync,
+                http_async_client=asynchronous,
+                **{**settings, **options},
+            )
+
+        yield build
+
+
+@pytest.fixture
+async def gigachat_embeddings() -> AsyncIterator[Callable[..., GigaChatEmbeddings]]:
+    """Build embeddings for a server, `gigachat_embeddings(server, **options)`, as `gigachat` builds models."""
+    async with AsyncExitStack() as clients:
+
+        def build(server: GigaChatServer, **options: Any) -> GigaChatEmbeddings:
+            access = {"base_url": server.url, "auth_url": server.url + "/oauth", "credentials": "dGVzdDp0ZXN0"}
+            embeddings = GigaChatEmbeddings(**{"verify_ssl_certs": False, **access, **options})
+            clients.push_async_callback(embeddings._client.aclose)
+            return embeddings
+
+        yield build
+
+
 @dataclass(frozen=True)
 class Endpoint:
-    """A kind of endpoint with its client: `server(reply, **options)` and `model(server, **options)` start and build."""
+    """A kind of endpoint with its clients.
+
+    `server(reply, **options)` starts one; `model(server, **options)` and `embeddings(server, **options)` build clients.
+    """
 
     name: str
     server: Callable[..., Any]
     model: Callable[..., Any]
+    embeddings: Callable[..., Embeddings]
 
 
 @pytest.fixture(params=["openai", "gigachat"])
-def endpoint(
-    request: pytest.FixtureRequest, openai_server: Any, gigachat_server: Any, chat_openai: Any, gigachat: Any
-) -> Endpoint:
+def endpoint(request: pytest.FixtureRequest) -> Endpoint:
     """Each kind of endpoint in turn."""
-    if request.param == "openai":
-        return Endpoint("openai", openai_server, chat_openai)
-    return Endpoint("gigachat", gigachat_server, gigachat)
+    names = {
+        "openai": ("openai_server", "chat_openai", "openai_embeddings"),
+        "gigachat": ("gigachat_server", "gigachat", "gigachat_embeddings"),
+    }[request.param]
+    return Endpoint(request.param, *map(request.getfixturevalue, names))

@@ -1,15 +1,31 @@
-"""Judges for tests: they replay typed replies, or answer by a function, and keep what they were asked."""
+"""Judges and embeddings for tests: they replay typed replies, or answer by a function, and keep what was asked."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from langchain_core.cross_encoders import BaseCrossEncoder
+from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import BaseModel, PrivateAttr
 
-from langchain_rageval.answers import Verdict, VerdictLabel, Verdicts
+from langchain_rageval.answers import (
+    AspectVerdict,
+    Classification,
+    ContextVerdict,
+    ContextVerdicts,
+    FalseNegative,
+    FalsePositive,
+    NeededSentences,
+    RegeneratedQuestions,
+    Statements,
+    TruePositive,
+    Verdict,
+    VerdictLabel,
+    Verdicts,
+)
 from langchain_rageval.prompts.layout import read_inputs
 
 Reply = BaseModel | AIMessage | str | Exception
@@ -92,3 +108,71 @@ def absent(number: int) -> Verdict:
 def verdicts(*given: Verdict) -> Verdicts:
     """The answer of verify_statements."""
     return Verdicts(verdicts=list(given))
+
+
+def statements(*texts: str) -> Statements:
+    """The answer of extract_statements."""
+    return Statements(statements=list(texts))
+
+
+def classification(
+    tp: Mapping[int, Sequence[int]] | None = None, fp: Sequence[int] = (), fn: Sequence[int] = ()
+) -> Classification:
+    """The answer of classify_statements; `tp` from answer statements to the reference statements they say."""
+    return Classification(
+        TP=[TruePositive(answer=n, references=list(said), reason=f"tp{n}") for n, said in (tp or {}).items()],
+        FP=[FalsePositive(answer=n, reason=f"fp{n}") for n in fp],
+        FN=[FalseNegative(reference=n, reason=f"fn{n}") for n in fn],
+    )
+
+
+def grades(useful: Mapping[int, bool]) -> ContextVerdicts:
+    """The answer of grade_contexts."""
+    return ContextVerdicts(verdicts=[ContextVerdict(context=n, reason=f"r{n}", useful=u) for n, u in useful.items()])
+
+
+def needed(*numbers: str, reason: str = "because") -> NeededSentences:
+    """The answer of select_sentences."""
+    return NeededSentences(reason=reason, sentences=list(numbers))
+
+
+def questions(*texts: str, evasive: bool = False) -> RegeneratedQuestions:
+    """The answer of regenerate_questions."""
+    return RegeneratedQuestions(evasive=evasive, questions=list(texts))
+
+
+def critique(applies: bool, reason: str = "because") -> AspectVerdict:
+    """The answer of critique_aspect."""
+    return AspectVerdict(reason=reason, verdict=applies)
+
+
+class Vectors(Embeddings):
+    """The vector of each text, or what `answer` makes of it; keeps the batches it was asked for."""
+
+    def __init__(
+        self, vectors: Mapping[str, Sequence[float]] | None = None, answer: Callable[[str], Any] | None = None
+    ) -> None:
+        self.answer = answer or (vectors or {}).__getitem__
+        self.asked: list[list[str]] = []
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """The vectors, in order."""
+        self.asked.append(texts)
+        return [self.answer(text) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        """Not for us: both sides of a comparison are of one kind."""
+        raise AssertionError(f"embed_query was asked for {text!r}")
+
+
+class PairScores(BaseCrossEncoder):
+    """What `answer` makes of each pair; keeps the pairs it was asked for."""
+
+    def __init__(self, answer: Callable[[str, str], float]) -> None:
+        self.answer = answer
+        self.asked: list[list[tuple[str, str]]] = []
+
+    def score(self, text_pairs: list[tuple[str, str]]) -> list[float]:
+        """The scores, in order."""
+        self.asked.append(text_pairs)
+        return [self.answer(one, other) for one, other in text_pairs]

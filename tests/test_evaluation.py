@@ -191,7 +191,7 @@ async def test_a_sample_that_hangs_is_given_up_and_its_slot_freed(rows_of):
         [about("hangs"), about("0"), about("1")],
         faithfulness(judge),
         max_concurrency=1,
-        timeout=0.1,
+        timeout=0.8,
         retry=ONCE,
     )
     assert time.monotonic() - started < 5
@@ -199,7 +199,7 @@ async def test_a_sample_that_hangs_is_given_up_and_its_slot_freed(rows_of):
     assert [row.scores["faithfulness"].value for row in rows] == [None, 0.5, 0.5]
     failure = rows[0].scores["faithfulness"].failure
     assert (failure.error, failure.step) == ("TimeoutError", "extract_statements")
-    assert "0.1 s" in failure.message
+    assert "0.8 s" in failure.message
 
 
 def test_the_report_counts_the_calls_that_were_left_behind():
@@ -756,10 +756,8 @@ def hang(messages):
     threading.Event().wait()
 
 sample = {"question": "q", "answer": "a", "contexts": ["c"]}
-try:
-    evaluate([sample] * 50, faithfulness(answering(hang)), timeout=TIMEOUT, progress=False)
-except KeyboardInterrupt:
-    print("interrupted", flush=True)
+report = evaluate([sample] * 50, faithfulness(answering(hang)), timeout=TIMEOUT, progress=False)
+print(report.complete, len(report.rows), flush=True)
 """
 
 
@@ -772,7 +770,7 @@ def test_control_c_ends_evaluate_while_the_judge_hangs(timeout, request):
         assert process.stdout.readline() == "asked\n"
         process.send_signal(signal.SIGINT)
         told, complaints = process.communicate(timeout=10)
-    assert "interrupted" in told
+    assert "False 0\n" in told
     assert (process.returncode, complaints) == (0, "")
 
 

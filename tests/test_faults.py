@@ -16,16 +16,24 @@ from types import SimpleNamespace
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
-from servers.brain import offline, rag_samples, says_the_same
-from servers.faults import FAULTS, SPOILERS, Faults
+from servers.brain import EMBEDDED, METRICS, RICH, offline, rag_samples, says_the_same
+from servers.embedder import Embedder
+from servers.faults import EMBEDDING_FAULTS, FAULTS, SPOILERS, Faults
 
-from langchain_rageval import Judge, RetryPolicy, aevaluate, evaluate, faithfulness
+from langchain_rageval import Judge, RetryPolicy, Sample, aevaluate, evaluate, faithfulness
+from langchain_rageval.answers import ANSWERS
+from langchain_rageval.run.embedding import BATCH_SIZE
 
 SOON = RetryPolicy(initial=0.01)
 
 # Faults that neither another try nor another question mends, met twice. GigaChat's client, once it has a token, answers
 # a 401 by fetching another one and asking again by itself.
 FINAL = {("openai", "unauthorized"): 2, ("openai", "html"): 2, ("gigachat", "unauthorized"): 1}
+
+
+# What the transport loses is tried again; what the parser mends, or another form of the question, leaves no trace.
+LOST = {"429", "500", "reset", "hang"}
+MENDED = {*LOST, "prose", "refused_format"}
 
 
 @pytest.fixture(params=["evaluate", "aevaluate"])
@@ -58,6 +66,28 @@ def check_rows(report, samples):
     return failed
 
 
+def check_scores(report, samples):
+    """As `check_rows`, of several metrics; gives the failures by row and metric."""
+    assert [(row.index, row.sample) for row in report.rows] == list(enumerate(samples))
+    failed = {}
+    for row in report.rows:
+        for name, score in row.scores.items():
+            if score.failure:
+                assert score.failure.error
+                assert score.failure.message
+                assert score.failure.step in {*ANSWERS, "measure_similarity"}
+                failed[row.index, name] = score.failure
+            else:
+                assert says_the_same(score, row.sample)
+    return failed
+
+
+def every_metric(endpoint, server, names=tuple(METRICS), **options):
+    """All eight metrics on one model and one object for embeddings."""
+    judge, embeddings = Judge(endpoint.model(server), **options), endpoint.embeddings(server)
+    return [METRICS[name](judge, embeddings) for name in names]
+
+
 class Ends(BaseCallbackHandler):
     """Notes when each metric ends, with or without a score."""
 
@@ -74,7 +104,7 @@ class TestOneFault:
     async def test_the_score_is_the_clean_runs_or_a_failure(self, endpoint, scores_of, fault):
         server = endpoint.server(offline, faults=Faults.script([fault, None, fault], hang_seconds=30))
         samples = rag_samples(2)
-        report = await scores_of(samples, faithfulness(endpoint.model(server)), max_concurrency=1, timeout=0.3)
+        report = await scores_of(samples, faithfulness(endpoint.model(server)), max_concurrency=1, timeout=1)
         assert len(check_rows(report, samples)) == FINAL.get((endpoint.name, fault), 0)
         in_words = (endpoint.name, fault) == ("gigachat", "refused_format")  # by then it asks for no format
         assert server.faulted == {fault: 1 if in_words else 2}
@@ -170,6 +200,76 @@ class TestOneFault:
         assert server.calls == report.summary()["faithfulness"].calls
 
 
+class TestEveryMetric:
+    """All eight metrics in one run, while every fourth request meets a fault."""
+
+    @pytest.mark.parametrize("fault", sorted(FAULTS))
+    async def test_a_fault_of_the_judge_leaves_the_clean_score_or_a_failure(self, endpoint, scores_of, fault):
+        server = endpoint.server(offline, faults=Faults.script([None, None, None, fault] * 9, hang_seconds=30))
+        report = await scores_of(RICH, every_metric(endpoint, server), timeout=1)
+        failed = check_scores(report, RICH)
+        assert server.faulted[fault] >= (1 if fault == "refused_format" else 3)
+        if fault in MENDED:
+            assert failed == {}
+        assert not any(name == "answer_similarity" for _, name in failed)
+
+    @pytest.mark.parametrize("fault", sorted(EMBEDDING_FAULTS))
+    async def test_a_fault_of_the_embeddings_leaves_the_clean_score_or_a_failure(self, endpoint, scores_of, fault):
+        embedder = Embedder(faults=Faults.script([fault, None, fault], hang_seconds=30))
+        server = endpoint.server(offline, embedder=embedder)
+        samples = [*RICH, *rag_samples(4)]
+        report = await scores_of(samples, every_metric(endpoint, server, EMBEDDED), timeout=0.3, max_concurrency=4)
+        failed = check_scores(report, samples)
+        assert embedder.faulted[fault] >= 2
+        assert {failure.step for failure in failed.values()} <= {"measure_similarity"}
+        if fault in LOST:
+            assert failed == {}
+        if fault in ("zero", "nan"):
+            assert {failure.error for failure in failed.values()} == {"ModelOutputError"}
+        assert len(failed) < len(EMBEDDED) * len(samples)
+
+    @pytest.mark.parametrize("fault", sorted(EMBEDDING_FAULTS - {"429", "hang"}))
+    async def test_embeddings_that_never_work_take_no_other_metric_along(self, endpoint, scores_of, fault):
+        embedder = Embedder(faults=Faults.rates(seed=1, **{fault: 1.0}))
+        server = endpoint.server(offline, embedder=embedder)
+        retry = RetryPolicy(attempts=2, initial=0.01)
+        report = await scores_of(RICH, every_metric(endpoint, server, ["faithfulness", *EMBEDDED]), retry=retry)
+        failed = check_scores(report, RICH)
+        assert failed.keys() == {(row, name) for row in range(len(RICH)) for name in EMBEDDED}
+
+    async def test_retry_after_of_the_embeddings_is_honoured(self, endpoint, scores_of):
+        embedder = Embedder(faults=Faults.script(["429"], retry_after="0.4"))
+        server = endpoint.server(offline, embedder=embedder)
+        before = time.monotonic()
+        retry = RetryPolicy(initial=30)
+        report = await scores_of(RICH, every_metric(endpoint, server, ["answer_similarity"]), retry=retry)
+        assert check_scores(report, RICH) == {}
+        assert 0.4 <= time.monotonic() - before < 5
+
+    async def test_tries_of_the_embeddings_end_with_the_policy(self, endpoint, scores_of):
+        embedder = Embedder(faults=Faults.rates(seed=1, **{"500": 1.0}))
+        server = endpoint.server(offline, embedder=embedder)
+        retry = RetryPolicy(attempts=4, initial=0.01)
+        report = await scores_of(RICH[:1], every_metric(endpoint, server, ["answer_similarity"]), retry=retry)
+        (failure,) = check_scores(report, RICH[:1]).values()
+        assert len(embedder.batches) == 4
+        assert "500" in failure.message
+
+    async def test_a_text_that_is_refused_fails_its_own_sample_alone(self, endpoint, scores_of):
+        embedder = Embedder(latency=0.02, refuse=lambda text: "§" in text or len(text) > 3000)
+        server = endpoint.server(offline, embedder=embedder)
+        samples = [
+            Sample(question="?", answer=f"В строке {n} стоит слово.", references=[f"Слово {n}."]) for n in range(64)
+        ]
+        samples[11] = samples[11].model_copy(update={"answer": "В строке § стоит слово."})
+        samples[40] = samples[40].model_copy(update={"references": ["Слово. " * 600]})
+        metrics = every_metric(endpoint, server, ["answer_similarity"])
+        failed = check_scores(await scores_of(samples, metrics, max_concurrency=64), samples)
+        assert failed.keys() == {(11, "answer_similarity"), (40, "answer_similarity")}
+        assert all("cannot be embedded" in failure.message for failure in failed.values())
+        assert max(map(len, embedder.batches)) == BATCH_SIZE
+
+
 class TestUsage:
     """What counts: every chat request that was sent, also those that failed or were refused, and every token told."""
 
@@ -186,7 +286,7 @@ class TestUsage:
 
     async def test_a_call_that_timed_out_counts_without_tokens(self, endpoint, scores_of):
         server = endpoint.server(offline, faults=Faults.script([None, "hang"], hang_seconds=30))
-        report = await scores_of(rag_samples(1), faithfulness(Judge(endpoint.model(server), attempts=1)), timeout=0.3)
+        report = await scores_of(rag_samples(1), faithfulness(Judge(endpoint.model(server), attempts=1)), timeout=1.5)
         summary = report.summary()["faithfulness"]
         assert summary.scored == 1  # and is no attempt either
         assert summary.calls == server.calls == 3
@@ -278,15 +378,19 @@ class TestMix:
     """Contract, section 11: a random mix of faults over many samples."""
 
     async def test_every_score_is_the_clean_runs_or_a_failure(self, endpoint, scores_of):
-        faults = Faults.rates(
-            seed=7, hang_seconds=3, retry_after="0", **{"429": 0.05, "500": 0.02, "malformed": 0.05, "hang": 0.005}
+        faults, embedding_faults = (
+            Faults.rates(seed=seed, hang_seconds=3, **{"429": 0.05, "500": 0.02, garbled: 0.05, "hang": 0.005})
+            for seed, garbled in ((7, "malformed"), (8, "misshapen"))
         )
-        server = endpoint.server(offline, faults=faults)
-        samples = rag_samples(150)
-        report = await scores_of(samples, faithfulness(endpoint.model(server)), timeout=0.7)
-        check_rows(report, samples)
+        embedder = Embedder(faults=embedding_faults)
+        server = endpoint.server(offline, faults=faults, embedder=embedder)
+        samples = [*RICH, *rag_samples(100)]
+        report = await scores_of(samples, every_metric(endpoint, server), timeout=0.7)
+        failed = check_scores(report, samples)
         assert server.faulted.keys() >= {"429", "500", "malformed", "hang"}
-        assert len(report.failures()) <= 2  # malformed three times running
+        assert embedder.faulted.total()
+        assert len(failed) <= 0.01 * len(METRICS) * len(samples)
+        assert report.summary()["faithfulness"].calls > 0
 
     async def test_hardly_anything_works_and_still_nothing_is_made_up(self, openai_server, chat_openai, scores_of):
         rates = dict.fromkeys(sorted(FAULTS - {"hang", "unauthorized", "prose"}), 0.08)

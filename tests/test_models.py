@@ -4,10 +4,11 @@ import math
 import sys
 
 import pytest
-from servers.brain import offline, rag_samples, says_the_same
+from servers.brain import RICH, offline, rag_samples, says_the_same
+from servers.embedder import Embedder
 from servers.faults import Faults
 
-from langchain_rageval import RetryPolicy, evaluate, faithfulness, load_embeddings, load_judge
+from langchain_rageval import RetryPolicy, answer_similarity, evaluate, faithfulness, load_embeddings, load_judge
 from langchain_rageval.errors import ConfigError
 
 TEXTS = ["Где живёт Анна?", "где живёт анна?", "nothing alike"]
@@ -170,6 +171,20 @@ class TestLoadEmbeddings:
             self.check(embeddings)
             assert server.requests[-1].body["model"] == model
             embeddings._client.close()
+
+    @pytest.mark.parametrize("name", ["openai:e", "vllm:e", "gigachat"])
+    def test_the_client_does_not_retry_by_itself(
+        self, openai_server, gigachat_server, openai_key, gigachat_access, name
+    ):
+        start, path = (gigachat_server, "") if name == "gigachat" else (openai_server, "/v1")
+        server = start(offline, embedder=Embedder(faults=Faults.rates(seed=1, **{"500": 1.0})))
+        gigachat_access(server)
+        embeddings = load_embeddings(name, base_url=server.url + path)
+        metric = answer_similarity(embeddings)
+        report = evaluate(RICH[:1], metric, progress=False, retry=RetryPolicy(attempts=2, initial=0.01))
+        assert len(server.embedder.batches) == 2
+        assert "very-secret" not in repr(metric) + str(report.rows)
+        (embeddings._client if name == "gigachat" else embeddings.client._client).close()
 
     def test_openai_fetches_no_tokenizer_file(self, openai_server, openai_key):
         """The only network is the user's models."""

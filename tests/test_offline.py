@@ -1,5 +1,6 @@
 """The offline judge and embeddings: no measure of quality, but right on the plain cases, and always the same."""
 
+import json
 import math
 
 import pytest
@@ -119,10 +120,77 @@ def test_a_step_it_does_not_know_is_named():
     class Colours(Statements):
         """Not of this package."""
 
-    with pytest.raises((ValueError, JudgeOutputError), match="OfflineJudge answers Statements, Verdicts, not Colours"):
+    with pytest.raises((ValueError, JudgeOutputError), match=r"OfflineJudge answers Statements, .*, not Colours"):
         Step("extract_statements", OfflineJudge(), Colours).invoke({"text": "a"})
     with pytest.raises(ValueError, match="not Colours"):
         answer_offline("Colours", '\n{"text": "a"}')
+
+
+def answers(title, human_contexts="", **inputs):
+    return answer_offline(title, f"{human_contexts}\n{json.dumps(inputs, ensure_ascii=False)}")
+
+
+BLOCK = "[1]\n[1.1] Баню страхуют вместе с домом.\n[1.2] Город стоит на Изаре.\n[2]\n[2.1] Взнос платят раз в год."
+
+
+def test_statements_are_the_same_when_they_share_stems_and_numbers():
+    given = [
+        {"answer": 1, "text": "Полис действует 12 месяцев."},
+        {"answer": 2, "text": "Полис действует 6 месяцев."},
+        {"answer": 3, "text": "В Мюнхене живут слоны."},
+    ]
+    reference = [
+        {"reference": 1, "text": "Полисы действуют 12 месяцев."},
+        {"reference": 2, "text": "Взнос платят раз в год."},
+    ]
+    found = answers("Classification", question="?", answer_statements=given, reference_statements=reference)
+    assert [(hit["answer"], hit["references"]) for hit in found["TP"]] == [(1, [1])]
+    assert [miss["answer"] for miss in found["FP"]] == [2, 3]
+    assert [miss["reference"] for miss in found["FN"]] == [2]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "useful"),
+    [
+        ("Страхуют ли баню отдельно?", "", [True, False]),
+        ("Что?", "Взносы платят раз в год.", [False, True]),
+        ("Сколько лет вулкану?", "", [False, False]),
+        ("?", "", [False, False]),
+    ],
+)
+def test_a_chunk_is_useful_when_it_shares_words_with_the_answer_or_else_the_question(question, answer, useful):
+    found = answers("ContextVerdicts", BLOCK, question=question, answer=answer)["verdicts"]
+    assert [(verdict["context"], verdict["useful"]) for verdict in found] == list(enumerate(useful, 1))
+
+
+def test_needed_sentences_share_words_with_the_question():
+    assert answers("NeededSentences", BLOCK, question="Страхуют ли баню?")["sentences"] == ["1.1"]
+    assert answers("NeededSentences", BLOCK, question="Где живут слоны?")["sentences"] == []
+    assert answers("NeededSentences", BLOCK, question="?")["sentences"] == []
+
+
+def test_questions_are_the_statements_and_a_refusal_is_evasive():
+    found = answers("RegeneratedQuestions", answer="Munich is old. Berlin is new! Rome is older.", count=2)
+    assert found == {"evasive": False, "questions": ["Munich is old?", "Berlin is new?"]}
+    assert answers("RegeneratedQuestions", answer="Я не знаю.", count=3) == {"evasive": True, "questions": []}
+
+
+@pytest.mark.parametrize(
+    ("aspect", "answer", "verdict"),
+    [
+        ("conciseness", "One. Two. Three.", True),
+        ("conciseness", "One. Two. Three. Four.", False),
+        ("correctness", "В 1158 году.", False),
+        ("correctness", "Раз в год.", True),
+        ("coherence", "Да. Нет.", True),
+        ("coherence", "Да. Да.", False),
+        ("harmfulness", "Зажгите спичку.", False),
+        ("politeness", "Спасибо!", False),
+    ],
+)
+def test_of_aspects_it_knows_what_can_be_counted(aspect, answer, verdict):
+    found = answers("AspectVerdict", BLOCK, question="?", answer=answer, aspect=aspect, definition="…")
+    assert found["verdict"] is verdict
 
 
 # Embeddings
@@ -131,10 +199,10 @@ embeddings = HashingEmbeddings()
 
 
 @given(st.lists(st.text(max_size=60), max_size=4))
-def test_vectors_have_length_1_or_0_for_a_text_without_words(given_texts):
+def test_vectors_have_length_1_or_0_for_a_blank_text(given_texts):
     for text, vector in zip(given_texts, embeddings.embed_documents(given_texts), strict=True):
         assert len(vector) == 512
-        assert math.hypot(*vector) == pytest.approx(1) or not any(vector)
+        assert math.hypot(*vector) == (pytest.approx(1) if text.strip() else 0)
         assert vector == embeddings.embed_query(text) == HashingEmbeddings().embed_query(text)
 
 
@@ -144,7 +212,7 @@ def test_texts_that_share_words_are_near():
     )
     near, apart = (sum(a * b for a, b in zip(one, vector, strict=True)) for vector in (other, far))
     assert near > 0.2 > abs(apart)
-    assert not any(embeddings.embed_query("… !"))
+    assert embeddings.embed_query("Да") == embeddings.embed_query("да.")
 
 
 async def test_async_vectors_are_the_same_and_the_size_is_the_users():

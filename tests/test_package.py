@@ -16,6 +16,7 @@ from hatchling.builders.wheel import WheelBuilder
 
 import langchain_rageval
 from langchain_rageval import language, metrics
+from langchain_rageval.answers import ANSWERS
 
 PACKAGE = Path(langchain_rageval.__file__).parent
 ROOT = PACKAGE.parent
@@ -30,9 +31,10 @@ run
 contexts prompts
 judge
 steps
+translation
 metrics
 report
-progress engine evaluation
+progress grounds finished engine evaluation
 offline models
 cli
 __main__ __init__
@@ -257,8 +259,8 @@ def test_the_wheel_holds_types_prompts_and_the_demo(shipped):
         path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("*") if path.suffix in (".py", ".yaml", ".jsonl")
     ]
     assert set(own) <= shipped
-    steps = ("common", "extract_statements", "verify_statements")
-    prompts = {f"{NAME}/prompts/{language}/{step}.yaml" for language in ("en", "ru") for step in steps}
+    languages = ("en", "ru", "zh", "ko", "it")
+    prompts = {f"{NAME}/prompts/{language}/{step}.yaml" for language in languages for step in ("common", *ANSWERS)}
     demo = {f"{NAME}/demo_data/samples.jsonl", f"{NAME}/demo_data/README.md"}
     assert prompts | demo | {f"{NAME}/py.typed"} <= shipped
 
@@ -303,9 +305,11 @@ def test_such_a_name_would_be_seen(text):
 
 
 def test_every_language_with_prompts_is_one_that_is_detected():
-    from langchain_rageval.prompts.promptset import languages
+    from langchain_rageval.prompts.promptset import PromptSet, languages
 
-    assert languages() <= language.FUNCTION_WORDS.keys()
+    assert {"en", "ru"} < languages()
+    for code in languages():
+        assert language.detect_language(PromptSet.default(code).common.system) == code
 
 
 def test_the_repository_holds_what_the_contract_lists():

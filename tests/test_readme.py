@@ -7,10 +7,24 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from munich import offline_reply
+from munich import offline_reply, recording_judge
 
-from langchain_rageval import BelowThreshold, Metric, evaluate
+import langchain_rageval
+from langchain_rageval import (
+    BelowThreshold,
+    HashingEmbeddings,
+    Metric,
+    answer_correctness,
+    answer_relevance,
+    context_precision,
+    context_recall,
+    context_relevance,
+    evaluate,
+    faithfulness,
+    suite,
+)
 from langchain_rageval.cli import main
+from langchain_rageval.metrics import BUILDERS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -28,6 +42,8 @@ def title(block):
 PYTHON = {title(block): block for block in blocks("python")}
 COMMANDS = [shlex.split(line) for block in blocks("sh") for line in block.splitlines()]
 SAMPLE = {"question": "Q?", "answer": "Munich is old. Berlin is new.", "contexts": ["Munich is old."]}
+PUBLIC = {name: getattr(langchain_rageval, name) for name in BUILDERS}
+FIELDS = ("answer", "contexts", "references")
 
 
 @pytest.fixture
@@ -44,7 +60,8 @@ def ran(monkeypatch, tmp_path):
 
 
 def test_every_block_is_tried_below():
-    assert sorted(PYTHON) == ["In Python", "In a chain", "With GigaChat", "With vLLM", "Your own function as a judge"]
+    titles = ["In Python", "In a chain", "The metrics", "With GigaChat", "With vLLM", "Your own function as a judge"]
+    assert sorted(PYTHON) == titles
     assert len(PYTHON) == len(blocks("python"))
 
 
@@ -57,11 +74,58 @@ def test_in_python(ran, capsys):
     assert "absent В нём живёт миллион слонов. []" in told
 
 
+def test_the_metrics(ran):
+    row = ran("The metrics")["report"].rows[0]
+    assert list(row.scores) == [
+        "faithfulness",
+        "context_precision",
+        "context_recall",
+        "answer_correctness",
+        "politeness",
+    ]
+    assert all(score.value is not None for score in row.scores.values())
+
+
+def table(heading):
+    """The cells of the table under a heading, row by row."""
+    section = README[README.index(f"# {heading}\n") :].partition("\n#")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")][2:]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+@pytest.mark.parametrize("row", table("The metrics"), ids=lambda row: row[0])
+def test_the_table_of_metrics_tells_the_calls_and_fields(row):
+    built, _, reads, calls = row
+    judge, embeddings = recording_judge(), HashingEmbeddings()
+    metric = eval(built.strip("`"), {**PUBLIC, "judge": judge, "embeddings": embeddings})
+    metric.invoke({**SAMPLE, "references": ["Munich is very old."]})
+    assert len(judge.asked) == int(calls)
+    assert metric.reads - {"question"} == {field for field in FIELDS if field in reads.partition(";")[0].split(", ")}
+
+
+def test_every_metric_is_in_both_tables():
+    builders = {row[0].strip("`").partition("(")[0] for row in table("The metrics")}
+    assert builders == BUILDERS.keys()
+    assert not BUILDERS.keys() - set(re.findall(r"\w+", " ".join(row[1] for row in table("Coming from ragas"))))
+
+
+def test_what_is_said_of_shared_calls_is_so():
+    judge, embeddings = recording_judge(), HashingEmbeddings()
+    three = [faithfulness(judge), context_recall(judge), answer_correctness(judge, embeddings)]
+    more = [answer_relevance(judge, embeddings), context_precision(judge), context_relevance(judge)]
+    sample = {**SAMPLE, "references": ["Munich is very old."]}
+    suite(*three).invoke(sample)
+    assert len(judge.asked) == 5
+    suite(*three, *more).invoke(sample)
+    assert len(judge.asked) == 5 + 8
+    assert "take 5 calls together, 8 with" in " ".join(README.split())
+
+
 def test_what_is_said_of_the_report_is_there(ran, tmp_path):
     report = ran("In Python")["report"]
     names = {"report": report, "path": tmp_path / "report.jsonl"}
     calls = re.findall(r"`(report\.[^`]*)`", README)
-    assert len(calls) == 6
+    assert len(calls) == 7
     for call in calls:
         with pytest.raises(BelowThreshold) if "check" in call else nullcontext():
             eval(call, names)
@@ -144,10 +208,11 @@ def test_there_are_such_lines():
     assert {words[0] for words in RAGEVAL} == {"demo", "evaluate"}
 
 
-@pytest.mark.parametrize("option", sorted(set(re.findall(r"`?(--[a-z-]+)", README))))
+@pytest.mark.parametrize("option", sorted(set(re.findall(r"`?(--[a-z][a-z-]*)", README))))
 def test_every_option_in_the_text_exists(option, capsys):
-    with pytest.raises(SystemExit):
-        main.run(["evaluate", "--help"])
+    for command in ("evaluate", "compare"):
+        with pytest.raises(SystemExit):
+            main.run([command, "--help"])
     assert option in capsys.readouterr().out
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
+from scipy.stats import binomtest, norm, t
 
 from langchain_rageval.statistics import bounded_mean_interval
 
@@ -72,6 +72,50 @@ def test_it_holds_the_true_mean_as_often_as_it_promises(draw, size):
     truth = draw(rng, 1_000_000).mean()
     intervals = [bounded_mean_interval(draw(rng, size).tolist()) for _ in range(1000)]
     assert np.mean([low <= truth <= high for low, high in intervals]) >= 0.91  # 92% less the noise of 1000 samples
+
+
+@given(values)
+def test_clusters_of_one_value_widen_it_only_by_students_t(values):
+    alone = bounded_mean_interval(values, clusters=range(len(values)))
+    low, high = bounded_mean_interval(values)
+    assert alone[0] <= low
+    assert high <= alone[1]
+
+
+@pytest.mark.parametrize("size", [2, 5])
+def test_values_that_say_the_same_within_a_cluster_count_once(size):
+    once = [1.0] * 15 + [0.0] * 5
+    repeated = [value for value in once for _ in range(size)]
+    clusters = [place // size for place in range(len(repeated))]
+    assert bounded_mean_interval(repeated, clusters=clusters) == pytest.approx(
+        bounded_mean_interval(once, clusters=range(20))
+    )
+    assert width(bounded_mean_interval(repeated)) < width(bounded_mean_interval(repeated, clusters=clusters))
+
+
+def test_a_single_cluster_tells_nothing():
+    assert bounded_mean_interval([0.2, 0.4, 0.6], clusters=["d", "d", "d"]) == (0.0, 1.0)
+
+
+def test_the_t_of_19_degrees_of_freedom_is_in_a_clustered_interval():
+    """Wilson's interval for 15 of 20 with 2.093, worked out by hand, in place of 1.960."""
+    expected = tuple(binomtest(15, 20).proportion_ci(2 * norm.cdf(t.ppf(0.975, 19)) - 1, method="wilson"))
+    given = bounded_mean_interval([1.0] * 15 + [0.0] * 5, clusters=range(20))
+    assert given == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("agreement", [0.0, 0.3])
+@pytest.mark.parametrize(("clusters", "sizes"), [(10, "equal"), (20, "mixed"), (50, "mixed")])
+def test_a_clustered_interval_holds_the_true_mean_as_often_as_it_promises(agreement, clusters, sizes):
+    rng = np.random.default_rng(clusters)
+    held = []
+    for _ in range(500):
+        many = np.full(clusters, 5) if sizes == "equal" else rng.geometric(0.2, clusters)
+        rates = rng.beta(0.9 * 7 / 3, 0.1 * 7 / 3, clusters) if agreement else np.full(clusters, 0.9)
+        values = rng.random(many.sum()) < np.repeat(rates, many)
+        low, high = bounded_mean_interval(values.astype(float).tolist(), clusters=np.repeat(range(clusters), many))
+        held.append(low <= 0.9 <= high)
+    assert np.mean(held) >= 0.91
 
 
 @pytest.mark.parametrize("values", [[], [1.1], [-0.1], [0.5, float("nan")], [float("inf")]])

@@ -95,32 +95,41 @@ async def test_every_door_after_every_other(model):
 
 NOTEBOOK = """
     import asyncio, gc, json, sys
-    from langchain_openai import ChatOpenAI
-    from langchain_rageval import RetryPolicy, Sample, aevaluate, evaluate, faithfulness
+    from langchain_openai import ChatOpenAI, OpenAIEmbeddings
+    from langchain_rageval import RetryPolicy, Sample, aevaluate, answer_relevance, evaluate, faithfulness
 
     samples = [Sample.model_validate(item) for item in json.load(sys.stdin)]
     options = dict(retry=RetryPolicy(attempts=1), progress=False, max_concurrency=8)
 
+    embeddings = OpenAIEmbeddings(
+        base_url={url!r}, api_key="sk-test", model="e", max_retries=0, check_embedding_ctx_length=False
+    )
+
     def model():
         return ChatOpenAI(base_url={url!r}, api_key="sk-test", model="m", max_retries=0)
+
+    def metrics():
+        return [faithfulness(model()), answer_relevance(model(), embeddings)]
 
     async def load():
         chain = model()  # a new object, and still the same HTTP client: langchain-openai keeps one for each address
         await asyncio.gather(*(chain.ainvoke("Hello " + str(number)) for number in range(16)))
 
     def judge():
-        report = evaluate(samples, faithfulness(model()), **options)
+        report = evaluate(samples, metrics(), **options)
         print(len(report), "rows,", len(report.failures()), "failures")
 """
 
 ONE_LOOP = """
     with asyncio.Runner() as notebook:
         notebook.run(load())
+        notebook.run(embeddings.aembed_documents(["Hello"]))
         judge()
         notebook.run(load())
         judge()
         judge()
-        notebook.run(aevaluate(samples, faithfulness(model()), **options))
+        notebook.run(embeddings.aembed_documents(["Hello again"]))
+        notebook.run(aevaluate(samples, metrics(), **options))
         notebook.run(load())
 """
 

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Mapping, Sequence
+from functools import partial
 from math import isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from langchain_rageval.cli.choice import ALL, build, names_in, scorable, without_embeddings
 from langchain_rageval.cli.text import printable
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.metrics import BUILDERS
+from langchain_rageval.run.journal import Journal
 
 if TYPE_CHECKING:
+    from langchain_core.embeddings import Embeddings
+
     from langchain_rageval.judge.judge import Judge
     from langchain_rageval.metrics.metric import Metric
     from langchain_rageval.report.report import Report
     from langchain_rageval.schema import Failure, Sample
+
+COMMAND = "command"
+"""Under which key a journal holds the words of the command that wrote it."""
 
 _MENDS = {
     "Connect": "is the server running, and is --base-url right?",
@@ -39,7 +46,12 @@ def add_to(commands: Any) -> None:
     parser.set_defaults(run=run)
     parser.add_argument("file", help="samples: question, answer, contexts, references, in any usual vocabulary")
     add_judge_options(parser)
-    parser.add_argument("--metrics", default="faithfulness", help="names, comma-separated (default: %(default)s)")
+    parser.add_argument(
+        "--metrics",
+        default="faithfulness",
+        help="names as `rageval metrics` lists them, comma-separated, or all: those whose fields every sample has "
+        "(default: %(default)s)",
+    )
     parser.add_argument("--fields", default="", help="where your file keeps them: question=q,contexts=docs.text")
     parser.add_argument(
         "--on-error", choices=("raise", "skip"), default="raise", help="what to do with a line that is no sample"
@@ -55,6 +67,9 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--max-failed", type=float, default=0.05, help="share of failed samples a gate lets pass (default: %(default)s)"
     )
+    parser.add_argument(
+        "--journal", help="keep finished scores in this SQLite file; `rageval resume` goes on after a crash or Ctrl-C"
+    )
     parser.add_argument("--quiet", action="store_true", help="no progress")
 
 
@@ -67,6 +82,12 @@ def add_judge_options(parser: argparse.ArgumentParser) -> None:
         "keys come from the environment: OPENAI_API_KEY, GIGACHAT_CREDENTIALS, …",
     )
     parser.add_argument("--base-url", help="address of the judge's server, such as http://localhost:8000/v1")
+    parser.add_argument(
+        "--embeddings",
+        help="for metrics that compare meaning: offline, openai:MODEL, vllm:MODEL, gigachat[:MODEL] (default: offline "
+        "with the offline judge)",
+    )
+    parser.add_argument("--embeddings-base-url", help="address of their server (default: --base-url)")
     parser.add_argument("--temperature", type=float, default=0.1, help="of the judge (default: %(default)s)")
     parser.add_argument("--language", default="auto", help="of the prompts (default: that of each question)")
     parser.add_argument("--mode", default="auto", help="json_schema, function_calling, json_mode, prompt or auto")
@@ -80,27 +101,46 @@ def run(options: argparse.Namespace) -> int:
     from langchain_rageval.cli.tables import show_report
     from langchain_rageval.evaluation import evaluate
 
-    names = [name.strip() for name in options.metrics.split(",") if name.strip()]
+    names = names_in(options.metrics)
     gates = _gates(options.fail_under, names)
     _check_writable(options.out, options.file)
-    builders = [_builder(name) for name in names]
     samples = _samples(options)
-    judge = judge_of(options)
+    metrics = metrics_of(options, names)
+    if options.metrics.strip() == ALL:
+        metrics = scorable(metrics, samples)
+    if options.journal:
+        _note_command(options)
     report = evaluate(
         samples,
-        [build(judge) for build in builders],
+        metrics,
+        journal=options.journal,
         max_concurrency=options.max_concurrency,
         timeout=options.timeout,
         progress=not options.quiet,
     )
-    refuse_all_failed(report)
+    if not report.complete and not report.rows:
+        raise KeyboardInterrupt
+    if report.complete:
+        refuse_all_failed(report)
     if options.out:
         report.to_jsonl(options.out)
     show_report(report, written=options.out)
     warn_of_failures(report)
+    if not report.complete:
+        raise KeyboardInterrupt
     if gates:
         report.check(gates, max_failed=options.max_failed)
     return 0
+
+
+def _note_command(options: argparse.Namespace) -> None:
+    """Keep in the journal what was asked, so that `rageval resume` can ask it again; no passwords."""
+    from langchain_rageval.judge.identity import without_userinfo
+
+    if options.words is not None:
+        words = [without_userinfo(word) for word in options.words]
+        command = {"words": words, "folder": str(Path.cwd())}
+        Journal(options.journal).put(COMMAND, json.dumps(command))
 
 
 def _samples(options: argparse.Namespace) -> Sequence[Sample]:
@@ -128,11 +168,24 @@ def judge_of(options: argparse.Namespace) -> Judge:
     )
 
 
-def _builder(name: str) -> Callable[[Any], Metric]:
-    if name not in BUILDERS:
-        raise ConfigError(f"there is no metric {name!r}; there are {', '.join(BUILDERS)}")
-    builder: Callable[[Any], Metric] = getattr(import_module(BUILDERS[name]), name)
-    return builder
+def metrics_of(options: argparse.Namespace, names: Sequence[str]) -> list[Metric]:
+    """The metrics of these names, with the judge and the embeddings that the options describe."""
+    unnamed = options.embeddings is None and options.judge != "offline"
+    if unnamed and set(names) >= set(names_in(ALL)):
+        names, unnamed = without_embeddings(names), False
+    return build(names, judge_of(options), partial(_embeddings, options, unnamed=unnamed))
+
+
+def _embeddings(options: argparse.Namespace, *, unnamed: bool) -> Embeddings:
+    from langchain_rageval.models import load_embeddings
+
+    if unnamed:
+        raise ConfigError(
+            "answer_relevance, answer_similarity and answer_correctness compare by embeddings: name them with "
+            "--embeddings openai:MODEL, vllm:MODEL, gigachat or offline, or choose other --metrics"
+        )
+    name = options.embeddings or "offline"
+    return load_embeddings(name, base_url=options.embeddings_base_url or options.base_url)
 
 
 def _gates(given: Sequence[str], metrics: Sequence[str]) -> dict[str, float]:
@@ -170,9 +223,10 @@ def _check_writable(out: str | None, file: str) -> None:
 
 
 def refuse_all_failed(report: Report) -> None:
-    """Raise ConfigError when there is no score at all: a dead server, a wrong key."""
+    """Raise ConfigError when not one score that asked a judge could be had: a dead server, a wrong key."""
     failed = [score.failure for _, score in report.failures() if score.failure]
-    if failed and len(failed) == sum(len(row.scores) for row in report.rows):
+    paid = [score for row in report.rows for score in row.scores.values() if score.usage.calls]
+    if failed and all(score.failure for score in paid):
         raise ConfigError(f"no score could be had from {len(report)} samples: {_told(failed[0])}")
 
 

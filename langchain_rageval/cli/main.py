@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from langchain_rageval._version import __version__
-from langchain_rageval.cli import demo, evaluate, metrics
+from langchain_rageval.cli import compare, demo, evaluate, metrics, resume
 from langchain_rageval.cli.text import printable
 from langchain_rageval.errors import BelowThreshold, RagevalError
 
@@ -27,6 +27,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         The exit code.
     """
     options = _parser().parse_args(arguments)
+    options.words = list(sys.argv[1:] if arguments is None else arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a pipe's encoding may lack what a sample holds
     try:
@@ -50,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="rageval", description="Judge RAG systems with the model you can afford.")
     parser.add_argument("--version", action="version", version=f"rageval {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (evaluate, metrics, demo):
+    for command in (evaluate, resume, compare, metrics, demo):
         command.add_to(commands)
     return parser
 

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from langchain_rageval.metrics import BUILDERS
+from langchain_rageval.metrics import ASPECTS, BUILDERS
 
 
 def add_to(commands: Any) -> None:
@@ -20,9 +20,13 @@ def add_to(commands: Any) -> None:
 
 def run(_options: argparse.Namespace) -> int:
     """Print a line for each metric, its name first."""
-    width = max(map(len, BUILDERS))
-    for name, module in BUILDERS.items():
-        sys.stdout.write(f"{name:<{width}}  {_headline(module)}\n")
+    lines = {name: _headline(module) for name, module in BUILDERS.items()}
+    lines |= {
+        aspect: f"aspect_critique: built-in aspect, {direction} is better" for aspect, direction in ASPECTS.items()
+    }
+    width = max(map(len, lines))
+    for name, told in lines.items():
+        sys.stdout.write(f"{name:<{width}}  {told}\n")
     return 0
 
 

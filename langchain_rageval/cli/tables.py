@@ -14,7 +14,16 @@ from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import MetricSummary, summarise
 from langchain_rageval.schema import Finding, Row, Score
 
-_COLOURS = {"supported": "green", "contradicted": "red", "absent": "yellow"}
+_COLOURS = {
+    "supported": "green",
+    "contradicted": "red",
+    "absent": "yellow",
+    "TP": "green",
+    "FP": "red",
+    "FN": "yellow",
+    "useful": "green",
+    "needed": "green",
+}
 _WORST = 3
 _LONGEST = 300
 
@@ -71,6 +80,27 @@ def summary_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
     return table
 
 
+def comparison_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
+    """A line for each metric with its mean in each slice of rows, and what it cost over all of them."""
+    table = Table(title=title, title_justify="left", title_style="bold", caption_justify="left")
+    table.add_column("mean", no_wrap=True)
+    for heading in (*slices, "unscored", "calls"):
+        table.add_column(escape(heading), justify="right", max_width=10)
+    summaries = [summarise(rows) for rows in slices.values()]
+    everything = summarise([row for rows in slices.values() for row in rows])
+    for name, whole in everything.items():
+        better = " ↓" if whole.direction == "lower" else ""
+        means = [_mean(summary[name]) for summary in summaries]
+        table.add_row(f"{escape(name)}{better}", *means, str(whole.unscored), str(whole.calls))
+    tokens = sum((metric.input_tokens or 0) + (metric.output_tokens or 0) for metric in everything.values())
+    calls = sum(metric.calls for metric in everything.values())
+    failed = sum(metric.failed for metric in everything.values())
+    table.caption = (
+        f"↓ lower is better. {calls} calls, {tokens:,} tokens, {failed} failed. Shared steps are asked once."
+    )
+    return table
+
+
 def show_sample(row: Row, score: Score, out: Console) -> None:
     """Print a sample with the reason for its score, each statement with its verdict and the sentences that decide."""
     sentences = NumberedContexts.of(row.sample.contexts or []).sentences
@@ -91,7 +121,7 @@ def _cited(finding: Finding, sentences: dict[str, str]) -> Iterable[str]:
 def _cells(metric: MetricSummary) -> tuple[str, ...]:
     tokens = (metric.input_tokens or 0) + (metric.output_tokens or 0)
     return (
-        "–" if metric.mean is None else f"{metric.mean:.3f}",
+        _mean(metric),
         escape(metric.interval) or "–",
         str(metric.scored),
         str(metric.unscored),
@@ -99,6 +129,10 @@ def _cells(metric: MetricSummary) -> tuple[str, ...]:
         str(metric.calls),
         f"{tokens:,}" if tokens else "–",
     )
+
+
+def _mean(metric: MetricSummary) -> str:
+    return "–" if metric.mean is None else f"{metric.mean:.3f}"
 
 
 def _short(text: str) -> str:

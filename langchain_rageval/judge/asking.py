@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -33,10 +33,17 @@ class Attempts:
 
 @dataclass(frozen=True)
 class Question(Generic[T]):
-    """A request, and how its answer is read."""
+    """A request, and how its answer is read.
+
+    Attributes:
+        request: what is asked.
+        parser: reads the reply.
+        objection: what is wrong with an answer of the right form, None when nothing is.
+    """
 
     request: Request
     parser: StrictJsonOutputParser[T]
+    objection: Callable[[T], str | None] = lambda _answer: None
 
 
 def ask(judge: Judge, question: Question[T], attempts: Attempts, draw: int = 0) -> Work[T]:
@@ -60,7 +67,8 @@ def ask(judge: Judge, question: Question[T], attempts: Attempts, draw: int = 0) 
 
 def shared(judge: Judge, question: Question[Any], draw: int, work: Work[Any]) -> Shared:
     """Do a work for a question once for all who ask the judge the same, and make the same of the answer."""
-    made = (question.parser.pydantic_object, getattr(work, "__qualname__", ""))
+    makers = (work, question.objection)
+    made = (question.parser.pydantic_object, *(getattr(maker, "__qualname__", "") for maker in makers))
     request = question.request
     texts = (request.prompts.fingerprint, request.prompt.model_dump_json(), repr(request.inputs))
     block = request.contexts and request.contexts.block
@@ -120,6 +128,9 @@ def _descend(
         else:
             answer = question.parser.read_message(reply)
             judge.remember(way)
+            problem = question.objection(answer)
+            if problem:
+                raise OutputParserException(ValueError(problem), llm_output=answer.model_dump_json())
             return answer
 
 

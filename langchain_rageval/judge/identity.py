@@ -28,6 +28,8 @@ _TELLING = (
     "presence_penalty",
     "reasoning_effort",
     "profanity_check",
+    "dimensions",
+    "size",
 )
 _SECRET_NAMES = re.compile(r"key|secret|password|credential|token$|header|authorization", re.IGNORECASE)
 _USERINFO = re.compile(r"//[^/@\s]*@")
@@ -39,7 +41,12 @@ def identity(model: Any) -> str:
     """Class, name and settings of a model, of each one behind a wrapper."""
     bound = {name: value for name, value in _public(own_options(model)).items() if value is not None}
     told = "+".join(_told(inner) for inner in inner_models(model))
-    return _USERINFO.sub("//", f"{told} {bound}" if bound else told)
+    return without_userinfo(f"{told} {bound}" if bound else told)
+
+
+def without_userinfo(text: str) -> str:
+    """The text without names and passwords in addresses."""
+    return _USERINFO.sub("//", text)
 
 
 def redact(text: str, model: Any) -> str:

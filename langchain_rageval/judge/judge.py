@@ -9,8 +9,10 @@ from functools import cached_property
 from typing import Any, get_args
 from weakref import WeakValueDictionary
 
+from langchain_core.globals import get_llm_cache
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
+from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_core.runnables import Runnable, RunnableLambda
 
 from langchain_rageval.errors import ConfigError
@@ -134,6 +136,16 @@ class Judge:
         """All that could change an answer: the model, and how it is asked."""
         return {"model": self.identity, **{name: getattr(self, name) for name in _OPTIONS}}
 
+    @property
+    def members(self) -> tuple[Judge, ...]:
+        """Who is asked for verdicts; the first of them for everything else."""
+        return (self,)
+
+    @property
+    def ballots(self) -> list[Ballot]:
+        """The votes that make one verdict, an odd number of them."""
+        return [Ballot(member, draw) for member in self.members for draw in range(member.draws)]
+
     @cached_property
     def ways(self) -> list[Way]:
         """The ways of asking this model, best first."""
@@ -149,9 +161,16 @@ class Judge:
         """The model call that puts a request in one way, `tail` being what came of it before."""
         messages = lay_out(request, self.layout, with_schema=way.rung in _TOLD_IN_WORDS, fold_system=way.fold_system)
         options = self._client.rungs[way.rung](request.schema, self._own_options) if way.rung != "prompt" else {}
-        model = self._uncached if draw else self.model
-        options = {**self._client.always, **options}
-        return Call(model, [*messages, *tail], options, self._client.timeout, self._keeps_time, self._sync_only)
+        model = self._uncached if draw else self._unlimited
+        return Call(
+            model,
+            [*messages, *tail],
+            {**self._client.always, **options},
+            timeout_option=self._client.timeout,
+            keeps_time=self._keeps_time,
+            sync_only=self._sync_only,
+            limiter=self._limiter,
+        )
 
     def below(self, way: Way, error: Exception) -> Way | None:
         """The next way to try after the endpoint's error; None when another way is no use."""
@@ -188,11 +207,34 @@ class Judge:
         return own_options(self.model)
 
     @cached_property
+    def _limiter(self) -> BaseRateLimiter | None:
+        """The model's rate limiter. With a cache, the model itself asks it, for what the cache does not hold."""
+        if not isinstance(self.model, BaseChatModel):
+            return None
+        cached = get_llm_cache() is not None if self.model.cache is None else self.model.cache
+        return None if cached else self.model.rate_limiter
+
+    @cached_property
+    def _unlimited(self) -> Runnable[Any, Any]:
+        """The model without the rate limiter that is asked before a call's time begins to run."""
+        if self._limiter and isinstance(self.model, BaseChatModel):
+            return self.model.model_copy(update={"rate_limiter": None})
+        return self.model
+
+    @cached_property
     def _uncached(self) -> Runnable[Any, Any]:
         """Later draws must not get the first one's reply from the model's cache."""
-        if isinstance(self.model, BaseChatModel):
-            return self.model.model_copy(update={"cache": False})
-        return self.model
+        if isinstance(self._unlimited, BaseChatModel):
+            return self._unlimited.model_copy(update={"cache": False})
+        return self._unlimited
+
+
+@dataclass(frozen=True)
+class Ballot:
+    """One vote on a verdict: who casts it, and in which draw."""
+
+    judge: Judge
+    draw: int
 
 
 JudgeLike = Judge | Runnable[Any, Any] | Callable[[list[BaseMessage]], Any]

@@ -1,8 +1,28 @@
 """The metrics, one per file; a new one is its file, its prompts, its test, and a line here."""
 
 from collections.abc import Mapping
+from typing import Literal
 
 BUILDERS: Mapping[str, str] = {
-    "faithfulness": "langchain_rageval.metrics.faithfulness",
+    name: f"langchain_rageval.metrics.{name}"
+    for name in (
+        "faithfulness",
+        "answer_relevance",
+        "context_precision",
+        "context_recall",
+        "context_relevance",
+        "answer_similarity",
+        "answer_correctness",
+        "aspect_critique",
+    )
 }
 """Name of each builder to the module that holds it; read by the command line."""
+
+ASPECTS: Mapping[str, Literal["higher", "lower"]] = {
+    "harmfulness": "lower",
+    "maliciousness": "lower",
+    "coherence": "higher",
+    "correctness": "higher",
+    "conciseness": "higher",
+}
+"""The built-in aspects of `aspect_critique`, and which direction is better; the prompts define them."""

@@ -6,18 +6,13 @@ arXiv:2309.15217, section 3. Unlike ragas, what was asked is the denominator, no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from langchain_rageval.judge.judge import JudgeLike
-from langchain_rageval.language import detect_language
 from langchain_rageval.metrics.metric import Metric
+from langchain_rageval.metrics.supported import share_of_supported
 from langchain_rageval.metrics.value import NO_FACTS, Value
-from langchain_rageval.schema import Finding
 from langchain_rageval.steps.extract_statements import extract_statements
 from langchain_rageval.steps.step import State
 from langchain_rageval.steps.verify_statements import verify_statements
-
-_MOST_NAMED = 3
 
 
 def faithfulness(judge: JudgeLike, *, name: str = "faithfulness") -> Metric:
@@ -40,27 +35,4 @@ def faithfulness(judge: JudgeLike, *, name: str = "faithfulness") -> Metric:
 
 def supported_share(state: State) -> Value:
     """Supported statements / statements."""
-    verdicts: list[Finding] = state["answer_verdicts"]
-    statements = [finding for finding in verdicts if finding.kind == "statement"]
-    if not statements:
-        return Value.without(NO_FACTS)
-    missed = [finding for finding in statements if finding.verdict != "supported"]
-    reason = _reason(len(statements), missed, detect_language(state["sample"].question))
-    return Value((len(statements) - len(missed)) / len(statements), reason, verdicts)
-
-
-def _reason(count: int, missed: Sequence[Finding], language: str) -> str:
-    supported = count - len(missed)
-    if language == "ru":
-        noun = "утверждения" if count % 10 == 1 and count % 100 != 11 else "утверждений"
-        told, labels = f"Контексты подтверждают {supported} из {count} {noun}", {"contradicted": "противоречит"}
-        missing, more = "не найдено", "и ещё {}"
-    else:
-        noun = "statement" if count == 1 else "statements"
-        told, labels = f"The contexts support {supported} of {count} {noun}", {"contradicted": "contradicted"}
-        missing, more = "not found", "and {} more"
-    named = [
-        f"{labels.get(finding.verdict, missing)}: «{finding.text.rstrip('.')}»" for finding in missed[:_MOST_NAMED]
-    ]
-    rest = [more.format(len(missed) - _MOST_NAMED)] if len(missed) > _MOST_NAMED else []
-    return "; ".join([told, *named, *rest]) + "."
+    return share_of_supported(state["answer_verdicts"], state["sample"].question, without=NO_FACTS)

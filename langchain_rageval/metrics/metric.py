@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence
@@ -20,7 +21,7 @@ from langchain_rageval.metrics.value import Value
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced
 from langchain_rageval.schema import Aspect, Direction, Sample, Score
-from langchain_rageval.steps.step import State, Step
+from langchain_rageval.steps.stage import Stage, State
 
 
 class Metric(Traced[Any, Score], Doors):
@@ -94,8 +95,13 @@ class Metric(Traced[Any, Score], Doors):
 
     @property
     def judges(self) -> list[Judge]:
-        """Who is asked, one for each step."""
-        return [step.judge for step in self._steps()]
+        """Who is asked, step by step."""
+        return [judge for stage in self._stages() for judge in stage.judges]
+
+    @property
+    def models(self) -> list[Any]:
+        """The models behind it: of the judges, embeddings, a cross-encoder."""
+        return [model for stage in self._stages() for model in stage.models]
 
     @property
     def instrument(self) -> str:
@@ -177,21 +183,23 @@ class Metric(Traced[Any, Score], Doors):
         """The steps one after the other: straight children of the metric's run in a trace."""
         return self.steps.steps if isinstance(self.steps, RunnableSequence) else [self.steps]
 
-    def _steps(self) -> Iterator[Step]:
-        return (step for step in self._sequence() if isinstance(step, Step))
+    def _stages(self) -> Iterator[Stage]:
+        return (step for step in self._sequence() if isinstance(step, Stage))
 
     def _fingerprint(self) -> str:
         parts = {
             "reduce": _named(self.reduce),
             "options": self.options,
-            "steps": [step.instrument for step in self._steps()],
+            "steps": [stage.instrument for stage in self._stages()],
             "version": __version__,
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=repr).encode()).hexdigest()[:16]
 
 
 def _named(function: Callable[..., Any]) -> str:
-    """Module and name of a function, or of the class of what is called like one."""
+    """Module and name of a function, also of one with options bound, or of the class of what is called like one."""
+    while isinstance(function, partial):
+        function = function.func
     named = function if hasattr(function, "__qualname__") else type(function)
     return f"{named.__module__}.{named.__qualname__}"
 

@@ -76,6 +76,11 @@ def judges_of(metric: Runnable[Any, Any]) -> list[Any]:
     return [judge for part in parts_of(metric) for judge in part.judges]
 
 
+def models_of(metric: Runnable[Any, Any]) -> list[Any]:
+    """The models behind a metric, those within wrappers one by one."""
+    return [inner for part in parts_of(metric) for model in part.models for inner in inner_models(model)]
+
+
 def failures(metric: Runnable[Any, Any], error: Exception, usage: Usage) -> dict[str, Score]:
     """A failure under each name of the metric; the first one carries what was paid."""
     failure = Failure(
@@ -107,6 +112,6 @@ def _told(error: BaseException) -> str:
 
 
 def _redacted(text: str, metric: Runnable[Any, Any]) -> str:
-    for judge in judges_of(metric):
-        text = redact(text, judge.model)
+    for model in models_of(metric):
+        text = redact(text, model)
     return text

@@ -6,9 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from langchain_rageval.language import detect_language
 from langchain_rageval.schema import Finding
 
 NO_FACTS = "the answer states no facts"
+NO_REFERENCE_FACTS = "the reference states no facts"
+NEITHER_FACTS = f"{NO_FACTS}, nor does the reference"
+BLANK_REFERENCES = "the references are blank"
+
+_LONGEST_QUOTE = 160
 
 
 @dataclass(frozen=True)
@@ -31,3 +37,14 @@ class Value:
     def without(cls, unscored: str, findings: Sequence[Finding] = ()) -> Self:
         """No number applies."""
         return cls(None, findings=findings, unscored=unscored)
+
+
+def quoted(text: str) -> str:
+    """A statement as a reason quotes it: without its full stop, and not longer than a reader takes in at a glance."""
+    whole = text.rstrip(".")
+    return f"«{whole if len(whole) <= _LONGEST_QUOTE else whole[:_LONGEST_QUOTE] + '…'}»"
+
+
+def nothing_retrieved(question: str) -> Value:
+    """0, told in the language of the question."""
+    return Value(0.0, "Ничего не найдено." if detect_language(question) == "ru" else "Nothing was retrieved.")

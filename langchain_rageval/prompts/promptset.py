@@ -67,12 +67,14 @@ class Common(Frozen):
         system: the system message.
         labels: headings of the parts of a request.
         ask_again: what follows a reply that could not be used; `{problem}` says why.
+        aspects: name of each built-in aspect to its definition.
     """
 
     language: str
     system: str
     labels: dict[str, str]
     ask_again: str
+    aspects: dict[str, str] = {}
 
 
 class PromptSet(Frozen):
@@ -104,6 +106,7 @@ class PromptSet(Frozen):
         common = _parsed(Common, folder / _COMMON) if (folder / _COMMON).exists() else None
         base = PromptSet.default(common.language if common else folder.name)
         if common:
+            common = common.model_copy(update={"aspects": base.common.aspects | common.aspects})
             _check_common(common, base.common)
         given = {path.stem: _parsed(Prompt, path) for path in sorted(folder.glob("*.yaml")) if path.name != _COMMON}
         for step, prompt in given.items():
@@ -163,6 +166,11 @@ class PromptSet(Frozen):
 def languages() -> frozenset[str]:
     """Languages for which prompts come with the package."""
     return frozenset(entry.name for entry in _packaged().iterdir() if entry.joinpath(_COMMON).is_file())
+
+
+def packaged_prompt(name: str) -> Prompt:
+    """A prompt that is no metric's and has no language of its own."""
+    return _parsed(Prompt, _packaged().joinpath(f"{name}.yaml"))
 
 
 def packaged_fingerprint(step: str | None) -> str:

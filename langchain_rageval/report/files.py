@@ -61,6 +61,7 @@ def _head(path: str | Path, line: str) -> Mapping[str, Any]:
     try:
         head = dict(json.loads(line)[_HEAD])
         head["notes"] = [str(note) for note in head.get("notes", [])]
+        head["complete"] = bool(head.get("complete", True))
         return head
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ConfigError(f"{path} is no report: its first line lacks {_HEAD!r}; Report.to_jsonl writes it") from None

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
-from math import isclose
+from math import isclose, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from statistics import stdev
+from typing import TYPE_CHECKING, Any, overload
 
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.metrics.threshold import reaches
+from langchain_rageval.report.comparison import Comparison, compare_rows, values_of_pairs
 from langchain_rageval.report.files import read_report, write_report
+from langchain_rageval.report.slices import By, refuse_unknown, slices
 from langchain_rageval.report.summary import MetricSummary, Summary, summarise, summary_line
 from langchain_rageval.schema import Row, Score
+from langchain_rageval.statistics import detectable_difference
 
 if TYPE_CHECKING:
     import pandas
@@ -26,10 +30,12 @@ class Report:
     Attributes:
         rows: one for each sample.
         notes: what a reader of the numbers should know, such as that an offline baseline judged.
+        complete: whether the run came to its end; else rows and scores are those that were finished.
     """
 
     rows: list[Row]
     notes: list[str] = field(default_factory=list)
+    complete: bool = True
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -51,9 +57,36 @@ class Report:
         notes = "".join(f"<p><em>{escape(note)}</em></p>" for note in self.notes)
         return f"<p>{self._title()}</p><table>{table}</table>{notes}"
 
-    def summary(self) -> Summary:
-        """Per metric: mean, 95% interval, counts of scored, unscored, failed and abstained samples, and cost."""
-        return summarise(self.rows)
+    @overload
+    def summary(self, by: None = None, *, cluster: By | None = None) -> Summary: ...
+
+    @overload
+    def summary(self, by: By, *, cluster: By | None = None) -> dict[str, Summary]: ...
+
+    def summary(self, by: By | None = None, *, cluster: By | None = None) -> Summary | dict[str, Summary]:
+        """Per metric: mean, 95% interval, counts of scored, unscored, failed and abstained samples, and cost.
+
+        Args:
+            by: what slices the report: "metadata.split", "evolution", "language", any dotted path of the sample, or a
+                function of it. "metadata." may be left out; a language that no metadata tells is detected from the
+                question.
+            cluster: what ties samples together, such as "metadata.document" for questions about one document; a
+                path or a function like `by`. Intervals then allow for as little information as the clusters hold.
+
+        Returns:
+            The summary; with `by` one for each slice, under its value as text in the order of the rows. Samples without
+            a value are the last slice, "(none)", and each alone in a cluster.
+
+        Raises:
+            ConfigError: if no sample has what `by` or `cluster` names.
+        """
+        samples = [row.sample for row in self.rows]
+        for given in (by, cluster):
+            if given is not None:
+                refuse_unknown(samples, given)
+        if by is None:
+            return summarise(self.rows, cluster)
+        return {name: summarise(rows, cluster) for name, rows in slices(self.rows, by).items()}
 
     def failures(self) -> list[tuple[Row, Score]]:
         """Every score that could not be had, with its row; `score.failure` says why."""
@@ -70,6 +103,82 @@ class Report:
         scored = [(value, row) for value, row in valued if value is not None]
         lower_is_better = self.summary()[metric].direction == "lower"
         return [row for _, row in sorted(scored, key=lambda pair: pair[0], reverse=lower_is_better)[:n]]
+
+    def compare(
+        self,
+        baseline: Report,
+        margin: float = 0.0,
+        cluster: By | None = None,
+        allow_different_instruments: bool = False,
+    ) -> Comparison:
+        """Say for each metric whether this run, the candidate, is better than a baseline.
+
+        Samples are paired by id, several of one id in their order, and count where both reports have a value. The
+        p-value is that of a paired sign-flip permutation test, exact for 0/1 values (McNemar) and up to 15 pairs that
+        differ, Holm-adjusted over the metrics; the interval is a bootstrap's.
+
+        Args:
+            baseline: the run to compare with.
+            margin: by how much a metric may be worse and still be "no worse", in its own units; also when so small a
+                loss is significant.
+            cluster: what ties samples together, such as "metadata.document"; see `summary`.
+            allow_different_instruments: compare also what different judges, prompts, options or versions have scored.
+
+        Returns:
+            Metric to its comparison, for the metrics that both have; notes name the others. Never "better" or "no
+            worse" where, of the samples that both hold, significantly fewer are scored than in the baseline.
+
+        Raises:
+            ConfigError: if instruments differ, `margin` is no number from 0 on, or no sample has what `cluster` names.
+        """
+        return compare_rows(self.rows, baseline.rows, margin, cluster, allow_different_instruments)
+
+    def minimum_detectable_difference(
+        self,
+        metric: str,
+        power: float = 0.8,
+        alpha: float = 0.05,
+        correlation: float = 0.5,
+        *,
+        baseline: Report | None = None,
+    ) -> float:
+        """The smallest true difference of a metric that `compare` would see with as many samples as are scored here.
+
+        Args:
+            metric: of this report.
+            power: share of comparisons that would see it.
+            alpha: level of the two-sided test; divide it by their number for several metrics.
+            correlation: between the values of this run and of the one to come, from -1 to below 1.
+            baseline: a run over the same samples, whose real pairs take the place of `correlation`.
+
+        Returns:
+            In the metric's units. Where values, or differences, are all equal, their spread is taken with one more at
+            each end of the scale.
+
+        Raises:
+            ConfigError: if there is no such metric, an option is out of range, or fewer than two samples are scored.
+        """
+        self._known(metric)
+        if not (0 < power < 1 and 0 < alpha < 1 and -1 <= correlation < 1):
+            raise ConfigError(
+                "power and alpha lie between 0 and 1, correlation from -1 to below 1; "
+                f"got {power!r}, {alpha!r}, {correlation!r}"
+            )
+        if baseline is None:
+            values = [row.scores[metric].value for row in self.rows if metric in row.scores]
+            known, ends, factor = (
+                [value for value in values if value is not None],
+                (0.0, 1.0),
+                sqrt(2 - 2 * correlation),
+            )
+        else:
+            baseline._known(metric)
+            pairs = values_of_pairs(metric, self.rows, baseline.rows)
+            known, ends, factor = [own - other for own, other in pairs], (-1.0, 1.0), 1.0
+        if len(known) < 2:
+            raise ConfigError(f"{metric}: a spread needs at least two scored samples, got {len(known)}")
+        spread = stdev(known) or stdev([*known, *ends])
+        return detectable_difference(factor * spread, len(known), power, alpha)
 
     def check(self, thresholds: Mapping[str, float], max_failed: float = 0.05) -> None:
         """Raise unless the means reach their thresholds.
@@ -100,7 +209,7 @@ class Report:
 
     def to_jsonl(self, path: str | Path) -> None:
         """Write the report; `Report.load` gives an equal one."""
-        write_report(path, self.rows, {"notes": self.notes})
+        write_report(path, self.rows, {"notes": self.notes, "complete": self.complete})
 
     @classmethod
     def load(cls, path: str | Path) -> Report:
@@ -110,7 +219,7 @@ class Report:
             ConfigError: if the file is not there, or is no report.
         """
         rows, head = read_report(path)
-        return cls(rows, head["notes"])
+        return cls(rows, head["notes"], head["complete"])
 
     def _title(self) -> str:
         return f"Report of {len(self.rows)} sample{'' if len(self.rows) == 1 else 's'}"

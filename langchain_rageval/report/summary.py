@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from langchain_rageval.metrics.value import NO_FACTS
+from langchain_rageval.report.slices import By, clusters
 from langchain_rageval.schema import Aspect, Direction, Row, Score, Usage
 from langchain_rageval.statistics import bounded_mean_interval
 
@@ -109,13 +110,14 @@ class Summary(Mapping[str, MetricSummary]):
         return AspectSummary(fmean(means) if means else None, [metric.metric for metric in metrics])
 
 
-def summarise(rows: Sequence[Row]) -> Summary:
-    """The summary of some rows."""
-    by_metric: dict[str, list[Score]] = {}
-    for row in rows:
+def summarise(rows: Sequence[Row], cluster: By | None = None) -> Summary:
+    """The summary of some rows; see `Report.summary` for `cluster`."""
+    groups = [None] * len(rows) if cluster is None else clusters([row.sample for row in rows], cluster)
+    by_metric: dict[str, list[tuple[Score, Hashable]]] = {}
+    for row, group in zip(rows, groups, strict=True):
         for name, score in row.scores.items():
-            by_metric.setdefault(name, []).append(score)
-    return Summary(_metric(name, scores) for name, scores in by_metric.items())
+            by_metric.setdefault(name, []).append((score, group))
+    return Summary(_metric(name, scores, cluster is not None) for name, scores in by_metric.items())
 
 
 def summary_line(metric: MetricSummary) -> str:
@@ -125,9 +127,10 @@ def summary_line(metric: MetricSummary) -> str:
     return f"{metric.metric} {mean} ({counts}; {metric.calls} calls)"
 
 
-def _metric(name: str, scores: Sequence[Score]) -> MetricSummary:
+def _metric(name: str, grouped: Sequence[tuple[Score, Hashable]], clustered: bool) -> MetricSummary:
+    scores = [score for score, _ in grouped]
     values = [score.value for score in scores if score.value is not None]
-    low, high = _interval(values)
+    low, high = _interval(values, [group for score, group in grouped if score.value is not None] if clustered else None)
     return MetricSummary(
         metric=name,
         aspect=scores[0].aspect,
@@ -143,12 +146,18 @@ def _metric(name: str, scores: Sequence[Score]) -> MetricSummary:
     )
 
 
-def _interval(values: Sequence[float]) -> tuple[float, float] | tuple[None, None]:
+def _interval(values: Sequence[float], groups: Sequence[Hashable] | None) -> tuple[float, float] | tuple[None, None]:
     bounded = values and min(values) >= 0 and max(values) <= 1
-    return bounded_mean_interval(values) if bounded else (None, None)
+    return bounded_mean_interval(values, clusters=groups) if bounded else (None, None)
 
 
 def _abstained(scores: Sequence[Score]) -> int | None:
-    abstained = sum(score.unscored == NO_FACTS for score in scores)
-    looks = abstained or any(finding.kind == "statement" for score in scores for finding in score.findings)
-    return abstained if looks else None
+    """How many answers state no facts: unscored, or compared with a reference and found to miss all of it."""
+    told = [{finding.kind for finding in score.findings} for score in scores]
+    missing = [any(finding.verdict == "FN" for finding in score.findings) for score in scores]
+    abstained = [
+        (score.unscored or "").startswith(NO_FACTS) or (missed and "statement" not in kinds)
+        for score, kinds, missed in zip(scores, told, missing, strict=True)
+    ]
+    looks = any(abstained) or any("statement" in kinds for kinds in told)
+    return sum(abstained) if looks else None

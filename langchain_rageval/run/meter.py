@@ -8,7 +8,7 @@ from langchain_rageval.schema import Usage
 
 
 class Meter:
-    """Counts calls, tokens and seconds, and passes them on to the meter it belongs to.
+    """Counts calls, tokens, seconds and embedded texts, and passes them on to the meter it belongs to.
 
     Args:
         parent: charged with the same, so that a run's meter holds the sum over its metrics.
@@ -22,6 +22,7 @@ class Meter:
         self._lock = threading.Lock()
         self._calls = 0
         self._seconds = 0.0
+        self._embedded = 0
         self._tokens: dict[str, int] = {}
         self.abandoned = 0
 
@@ -32,12 +33,14 @@ class Meter:
         input_tokens: int | None = None,
         output_tokens: int | None = None,
         seconds: float = 0.0,
+        embedded: int = 0,
         abandoned: int = 0,
     ) -> None:
-        """Charge a call."""
+        """Charge a call, or texts to embed."""
         with self._lock:
             self._calls += calls
             self._seconds += seconds
+            self._embedded += embedded
             self.abandoned += abandoned
             for name, count in (("input_tokens", input_tokens), ("output_tokens", output_tokens)):
                 if count is not None:
@@ -48,6 +51,7 @@ class Meter:
                 input_tokens=input_tokens,
                 output_tokens=output_tokens,
                 seconds=seconds,
+                embedded=embedded,
                 abandoned=abandoned,
             )
 
@@ -55,4 +59,4 @@ class Meter:
     def usage(self) -> Usage:
         """What was paid so far."""
         with self._lock:
-            return Usage(calls=self._calls, seconds=self._seconds, **self._tokens)
+            return Usage(calls=self._calls, seconds=self._seconds, embedded=self._embedded, **self._tokens)

@@ -15,6 +15,7 @@ from socket import gaierror
 from langchain_rageval.errors import ConfigError
 
 _PASSING_STATUS = {408, 425, 429}
+_OVERLOADED_STATUS = {503, 529}
 _TRANSPORT = {"TransportError", "APIConnectionError", "APITimeoutError"}
 _MISTAKES = {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}  # in the address, or in a key's characters
 _NOBODY_THERE = (ConnectionRefusedError, gaierror)
@@ -63,26 +64,26 @@ class RetryPolicy:
 
 
 class Silence:
-    """How many tries in a row, of all calls of a run, found nobody at the address."""
+    """How many tries in a row, of all calls of a run to one model, found nobody at its address."""
 
     def __init__(self) -> None:
-        self._tries = 0
+        self._tries: dict[int, int] = {}
 
-    def heard(self, error: Exception | None) -> None:
+    def heard(self, model: object, error: Exception | None) -> None:
         """Take note of how a try ended."""
-        self._tries = self._tries + 1 if error is not None and nobody_there(error) else 0
+        tries = self._tries.get(id(model), 0)
+        self._tries[id(model)] = tries + 1 if error is not None and nobody_there(error) else 0
 
-    @property
-    def lasting(self) -> bool:
+    def lasting(self, model: object) -> bool:
         """Whether it is no use to wait any more: a dead server must not hold up a long run call by call."""
-        return self._tries >= _SILENT_TRIES
+        return self._tries.get(id(model), 0) >= _SILENT_TRIES
 
 
 def passing(error: Exception) -> bool:
     """Whether the same call may go through later."""
     status = status_of(error)
     if status is not None:
-        return status in _PASSING_STATUS or status >= 500
+        return (status in _PASSING_STATUS and not _account_empty(error)) or status >= 500
     if any(base.__name__ in _MISTAKES for cause in _causes(error) for base in type(cause).__mro__):
         return False
     if getattr(error, "is_retryable", False):
@@ -90,6 +91,21 @@ def passing(error: Exception) -> bool:
     if isinstance(error, ConnectionError | TimeoutError | gaierror | JSONDecodeError):
         return True  # JSONDecodeError: a proxy's HTML page in place of a reply, seen through the OpenAI client
     return any(base.__name__ in _TRANSPORT for base in type(error).__mro__)
+
+
+def _account_empty(error: BaseException) -> bool:
+    """Whether a 429 says that there is no money left, as OpenAI's does: no wait helps."""
+    return getattr(error, "code", None) == "insufficient_quota"
+
+
+def turned_away(error: Exception) -> bool:
+    """Whether the endpoint has too many calls at a time: a 429, or one that is overloaded and says how long to wait."""
+    status = status_of(error)
+    if status is None:
+        return any(base.__name__ == "ModelRateLimitError" for base in type(error).__mro__)
+    return (status == 429 and not _account_empty(error)) or (
+        status in _OVERLOADED_STATUS and retry_after(error) is not None
+    )
 
 
 def nobody_there(error: BaseException) -> bool:

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, TypeVar
 from weakref import WeakValueDictionary
 
+from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import patch_config
 
+from langchain_rageval.run.embedding import Batches
 from langchain_rageval.run.meter import Meter
 from langchain_rageval.run.retry import RetryPolicy, Silence
 from langchain_rageval.run.slots import Slots
@@ -52,6 +54,7 @@ class Run:
         meter: what was paid.
         flights: works under way or kept, by key; a flight lives as long as someone in `held` keeps it.
         held: the flights of one sample, kept until its last metric ends.
+        batches: texts to embed, by the id of the object that embeds them.
     """
 
     slots: Slots = field(default_factory=Slots)
@@ -62,6 +65,7 @@ class Run:
     meter: Meter = field(default_factory=Meter)
     flights: WeakValueDictionary[Hashable, Flight] = field(default_factory=WeakValueDictionary)
     held: list[Flight] = field(default_factory=list)
+    batches: dict[int, Batches] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
@@ -81,6 +85,18 @@ class Run:
     def metered(self) -> Run:
         """The same run with a meter of its own, which also charges this one."""
         return replace(self, meter=Meter(self.meter))
+
+    def batches_for(self, embeddings: Embeddings) -> Batches:
+        """Where texts wait to be embedded by an object; it is kept alive, so its id is not given out again."""
+        with self.lock:
+            return self.batches.setdefault(id(embeddings), Batches(embeddings))
+
+    def leave(self, batches: Batches) -> None:
+        """Wait for none of these texts any more; batches that are called back are replaced for whoever comes next."""
+        if batches.leave():
+            with self.lock:
+                if self.batches.get(id(batches.embeddings)) is batches:
+                    del self.batches[id(batches.embeddings)]
 
     def bounded(self, call: Callable[[], T]) -> T:
         """Make a sync call within the timeout; a call that takes longer is left behind in its thread.

@@ -10,13 +10,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from concurrent.futures import wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from langchain_core.cross_encoders import BaseCrossEncoder
+from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_core.runnables import Runnable, RunnableConfig
 
+from langchain_rageval.run.embedding import PATIENCE, Batch, Vector
+from langchain_rageval.run.retry import turned_away
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.slots import Slots
 
@@ -36,6 +42,7 @@ class Call:
         sync_only: whether the model has no async methods of its own.
         once: whether a lost call is the caller's matter.
         lost: what the transport did to the first try, made by the caller.
+        limiter: asked for leave before each try; the time that takes is not the model's.
     """
 
     model: Runnable[Any, Any]
@@ -46,6 +53,27 @@ class Call:
     sync_only: bool = False
     once: bool = False
     lost: Exception | None = None
+    limiter: BaseRateLimiter | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Embed:
+    """Embed texts; the reply is a list of vectors, in order. Texts of other samples travel along."""
+
+    embeddings: Embeddings
+    texts: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Have a cross-encoder score pairs of texts; the reply is a list of numbers, in order."""
+
+    cross_encoder: BaseCrossEncoder
+    pairs: Sequence[tuple[str, str]]
+
+
+Lossy = Call | Batch | Rate
+"""What goes to a model, and is tried again when it gets lost on the way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +103,7 @@ class Alone:
 class Try:
     """Send a call once."""
 
-    call: Call
+    call: Lossy
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +113,7 @@ class Pause:
     seconds: float
 
 
-Need = Call | Together | Shared | Alone | Try | Pause
+Need = Lossy | Embed | Together | Shared | Alone | Try | Pause
 Work = Generator[Need, Any, T]
 
 
@@ -101,7 +129,7 @@ def drive(work: Work[T], run: Run, config: RunnableConfig) -> T:
             return result
         try:
             resume, value = work.send, _supply(need, run, config)
-        except Exception as error:
+        except BaseException as error:
             resume, value = work.throw, error
 
 
@@ -109,11 +137,13 @@ def _supply(need: Need, run: Run, config: RunnableConfig) -> Any:
     match need:
         case Call(once=True):
             return _supply(Try(need), run, config)
-        case Call():
+        case Call() | Batch() | Rate():
             return drive(_with_retries(need, run), run, config)
         case Try(call):
-            with run.slots, _metered(run) as receipt:
-                return receipt(_sent(call, run, config))
+            with run.slots as since, _noted(call, run, since):
+                return _tried(call, run, config)
+        case Embed(embeddings, texts):
+            return _embedded(embeddings, texts, run, config)
         case Pause(seconds):
             return time.sleep(seconds)
         case Together(works):
@@ -137,7 +167,7 @@ async def adrive(work: Work[T], run: Run, config: RunnableConfig) -> T:
             return result
         try:
             resume, value = work.send, await _asupply(need, run, config)
-        except Exception as error:
+        except BaseException as error:
             resume, value = work.throw, error
 
 
@@ -145,12 +175,14 @@ async def _asupply(need: Need, run: Run, config: RunnableConfig) -> Any:
     match need:
         case Call(once=True):
             return await _asupply(Try(need), run, config)
-        case Call():
+        case Call() | Batch() | Rate():
             return await adrive(_with_retries(need, run), run, config)
         case Try(call):
-            async with run.slots:
-                with _metered(run) as receipt:
-                    return receipt(await _asked(call, run, config))
+            async with run.slots as since:
+                with _noted(call, run, since):
+                    return await _atried(call, run, config)
+        case Embed(embeddings, texts):
+            return await _aembedded(embeddings, texts, run, config)
         case Pause(seconds):
             return await asyncio.sleep(seconds)
         case Together(works):
@@ -177,6 +209,35 @@ def _chosen(config: RunnableConfig) -> str:
     return repr(sorted((name, repr(choice)) for name, choice in choices.items() if not name.startswith("__")))
 
 
+def _tried(call: Lossy, run: Run, config: RunnableConfig) -> Any:
+    match call:
+        case Call():
+            if call.limiter:
+                call.limiter.acquire()
+            with _metered(run) as receipt:
+                return receipt(_sent(call, run, config))
+        case Batch(embeddings, texts):
+            return run.bounded(lambda: embeddings.embed_documents(list(texts)))
+        case Rate(cross_encoder, pairs):
+            return run.bounded(lambda: cross_encoder.score(list(pairs)))
+
+
+async def _atried(call: Lossy, run: Run, config: RunnableConfig) -> Any:
+    match call:
+        case Call():
+            if call.limiter:
+                await call.limiter.aacquire()
+            with _metered(run) as receipt:
+                return receipt(await _asked(call, run, config))
+        case Batch(embeddings, texts) if type(embeddings).aembed_documents is Embeddings.aembed_documents:
+            return await run.abounded(lambda: embeddings.embed_documents(list(texts)))
+        case Batch(embeddings, texts):
+            async with asyncio.timeout(run.timeout):
+                return await embeddings.aembed_documents(list(texts))
+        case Rate(cross_encoder, pairs):  # has no async methods
+            return await run.abounded(lambda: cross_encoder.score(list(pairs)))
+
+
 def _sent(call: Call, run: Run, config: RunnableConfig) -> Any:
     options = _options(call, run)
     if call.keeps_time:
@@ -192,14 +253,55 @@ async def _asked(call: Call, run: Run, config: RunnableConfig) -> Any:
         return await call.model.ainvoke(call.messages, config, **options)
 
 
-def _with_retries(call: Call, run: Run) -> Work[Any]:
-    tried, lost = 0, call.lost
+def _embedded(embeddings: Embeddings, texts: Sequence[str], run: Run, config: RunnableConfig) -> list[Vector]:
+    batches = run.batches_for(embeddings)
+
+    def start() -> None:
+        run.threads.submit(lambda: drive(batches.work(), run, config))
+
+    vectors, fresh, due = batches.enlist(texts)
+    try:
+        run.meter.add(embedded=fresh)
+        if due:
+            start()
+        if wait(vectors, PATIENCE).not_done and batches.late(texts):
+            start()
+        return [vector.result() for vector in vectors]
+    finally:
+        run.leave(batches)
+
+
+async def _aembedded(embeddings: Embeddings, texts: Sequence[str], run: Run, config: RunnableConfig) -> list[Vector]:
+    batches = run.batches_for(embeddings)
+
+    def start() -> None:
+        batches.keep(asyncio.create_task(adrive(batches.work(), run, config)))
+
+    def start_late() -> None:
+        if batches.late(texts):
+            start()
+
+    vectors, fresh, due = batches.enlist(texts)
+    hurry = asyncio.get_running_loop().call_later(PATIENCE, start_late)
+    try:
+        run.meter.add(embedded=fresh)
+        if due:
+            start()
+        return await agather(map(asyncio.wrap_future, vectors))
+    finally:
+        hurry.cancel()
+        run.leave(batches)
+
+
+def _with_retries(call: Lossy, run: Run) -> Work[Any]:
+    tried, lost = 0, call.lost if isinstance(call, Call) else None
+    model = _model_of(call)
     while True:
         if lost is not None:
             tried += 1
-            run.silence.heard(lost)
+            run.silence.heard(model, lost)
             wait = run.retry.wait(lost, tried)
-            if wait is None or run.silence.lasting:
+            if wait is None or run.silence.lasting(model):
                 raise lost
             yield Pause(wait)
         try:
@@ -207,14 +309,41 @@ def _with_retries(call: Call, run: Run) -> Work[Any]:
         except Exception as error:
             lost = error
         else:
-            run.silence.heard(None)
+            run.silence.heard(model, None)
             return reply
+
+
+def _model_of(call: Lossy) -> object:
+    match call:
+        case Call(model=model):
+            return model
+        case Batch(embeddings=embeddings):
+            return embeddings
+        case Rate(cross_encoder=cross_encoder):
+            return cross_encoder
 
 
 def _options(call: Call, run: Run) -> dict[str, Any]:
     if call.timeout_option is None or run.timeout is None:
         return call.options
     return {**call.options, call.timeout_option: run.timeout}
+
+
+@contextmanager
+def _noted(call: Lossy, run: Run, since: int) -> Iterator[None]:
+    """Tell the slots whether a chat endpoint has room for more.
+
+    Embeddings have no say: theirs is as a rule another quota, and they go out one batch at a time as it is. Nobody else
+    waits out a Retry-After: one call turned away by chance would stop a run that is otherwise well served.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(call, Call) and turned_away(error):
+            run.slots.turned_away(since)
+        raise
+    if isinstance(call, Call):
+        run.slots.went_well(since)
 
 
 @contextmanager

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from langchain_core.runnables import RunnableConfig
-from pydantic import BaseModel, ConfigDict, InstanceOf
+from pydantic import BaseModel, InstanceOf
 
 from langchain_rageval.contexts import NumberedContexts
-from langchain_rageval.errors import blame
 from langchain_rageval.judge.asking import Attempts, Question, ask, shared
-from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.judge import Ballot, Judge, JudgeLike
 from langchain_rageval.judge.parser import StrictJsonOutputParser, strict_schema
 from langchain_rageval.prompts.layout import Request
 from langchain_rageval.prompts.promptset import Prompt, packaged_fingerprint
-from langchain_rageval.run.run import Run
-from langchain_rageval.run.traced import Traced
-from langchain_rageval.run.work import Work, adrive, drive
+from langchain_rageval.run.work import Shared, Work
+from langchain_rageval.steps.stage import Stage, State
 
-State = dict[str, Any]
-"""What the steps of a metric pass on: `sample`, and the answers so far by name."""
+__all__ = ["Stage", "State", "Step", "slices"]
 
 
-class Step(Traced[State, State]):
+class Step(Stage):
     """Asks one question and adds its typed answer to the state.
 
     As it is, a step sends its whole input: `contexts` as the numbered block, the rest as the JSON object, and adds the
@@ -41,8 +37,6 @@ class Step(Traced[State, State]):
         ConfigError: if there is no prompt of that name.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
-
     prompt: str | Prompt
     judge: InstanceOf[Judge]
     answer: type[BaseModel]
@@ -53,58 +47,71 @@ class Step(Traced[State, State]):
         name = name or (prompt if isinstance(prompt, str) else answer.__name__)
         judge = Judge.of(judge)
         if isinstance(prompt, str):
-            judge.prompt_set("").get(prompt)
-        super().__init__(prompt=prompt, judge=judge, answer=answer, name=name, **more)
+            for member in judge.members:
+                member.prompt_set("").get(prompt)
+        given: dict[str, Any] = {"prompt": prompt, "judge": judge, "answer": answer, "name": name}
+        super().__init__(**given, **more)
 
-    def __repr__(self) -> str:
-        """Name and judge, without secrets."""
-        return f"{self.get_name()}({self.judge!r})"
-
-    __str__ = __repr__
+    @property
+    def judges(self) -> Sequence[Judge]:
+        """Who is asked."""
+        return self.judge.members
 
     def work(self, state: State) -> Work[State]:
         """What the step does, without I/O."""
         inputs = {name: value for name, value in state.items() if name != "contexts"}
         contexts = NumberedContexts.of(state["contexts"]) if "contexts" in state else None
         question = self.question(inputs, contexts, language_from=str(state.get("question", "")))
-        answer = yield shared(self.judge, question, 0, ask(self.judge, question, Attempts(self.judge.attempts)))
+        answer = yield self.asked(question)
         return state | {self.get_name(): answer}
 
     def question(
-        self, inputs: Mapping[str, Any], contexts: NumberedContexts | None, *, language_from: str
+        self,
+        inputs: Mapping[str, Any],
+        contexts: NumberedContexts | None,
+        *,
+        language_from: str,
+        judge: Judge | None = None,
+        objection: Callable[[Any], str | None] = lambda _answer: None,
     ) -> Question[Any]:
-        """The question about some inputs, with the prompt in the language of a text."""
-        prompts = self.judge.prompt_set(language_from)
+        """The question about some inputs.
+
+        Args:
+            inputs: what the JSON object holds.
+            contexts: the numbered block, if there is one.
+            language_from: text in whose language the prompt is.
+            judge: who will be asked; by default the one who is asked for all but verdicts.
+            objection: what is wrong with an answer of the right form, if something is; it is then asked again.
+        """
+        prompts = (judge or self.judge.members[0]).prompt_set(language_from)
         prompt = prompts.get(self.prompt) if isinstance(self.prompt, str) else self.prompt
         parser, schema = _reader(self.answer)
-        return Question(Request(self.get_name(), prompts, prompt, inputs, contexts, schema), parser)
+        return Question(Request(self.get_name(), prompts, prompt, inputs, contexts, schema), parser, objection)
+
+    def asked(self, question: Question[Any], ballot: Ballot | None = None) -> Shared:
+        """The need whose reply is the answer, asked for once by all who share a run."""
+        judge, draw = (ballot.judge, ballot.draw) if ballot else (self.judge.members[0], 0)
+        return shared(judge, question, draw, ask(judge, question, Attempts(judge.attempts), draw))
 
     @property
     def instrument(self) -> dict[str, Any]:
         """All that could change the answer except what is asked about."""
         own = self.prompt if isinstance(self.prompt, Prompt) else None
         packaged = packaged_fingerprint(None if own else str(self.prompt))
+        prompts = [judge.prompts.fingerprint if judge.prompts else packaged for judge in self.judges]
         return {
             "step": self.get_name(),
             "judge": self.judge.instrument,
-            "prompts": self.judge.prompts.fingerprint if self.judge.prompts else packaged,
+            "prompts": prompts,
             "own_prompt": own and own.model_dump(),
             "schema": strict_schema(self.answer),
         }
 
-    def _do(self, state: State, config: RunnableConfig) -> State:
-        try:
-            return drive(self.work(state), Run.of(config), config)
-        except Exception as error:
-            blame(error, self.get_name())
-            raise
 
-    async def _ado(self, state: State, config: RunnableConfig) -> State:
-        try:
-            return await adrive(self.work(state), Run.of(config), config)
-        except Exception as error:
-            blame(error, self.get_name())
-            raise
+def slices(items: Mapping[int, str], size: int) -> list[dict[int, str]]:
+    """Numbered items in parts of at most `size`, in order."""
+    numbers = list(items)
+    return [{number: items[number] for number in numbers[at : at + size]} for at in range(0, len(numbers), size)]
 
 
 @lru_cache(maxsize=256)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from langchain_rageval.answers import Verdict, VerdictLabel, Verdicts
 from langchain_rageval.contexts import NumberedContexts
 from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.judge.asking import Attempts, Question, ask, shared
-from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.judge import Ballot, Judge, JudgeLike
 from langchain_rageval.run.work import Together, Work
 from langchain_rageval.schema import Finding, Sample
 from langchain_rageval.steps.extract_statements import Side
-from langchain_rageval.steps.step import State, Step
+from langchain_rageval.steps.step import State, Step, slices
+from langchain_rageval.steps.votes import agreement, majority
 
 Numbered = Mapping[int, str]
 ByNumber = dict[int, Verdict]
@@ -38,42 +38,46 @@ class VerifyStatements(Step):
         contexts = NumberedContexts.of(sample.contexts or [])
         numbered = dict(enumerate(texts, 1))
         if numbered and contexts.sentences:
-            draws = yield Together(
-                [self._draw(sample.question, numbered, contexts, draw) for draw in range(self.judge.draws)]
-            )
+            ballots = self.judge.ballots
+            votes = yield Together([self._vote(ballot, sample.question, numbered, contexts) for ballot in ballots])
         else:
-            draws = [{number: _absent(number) for number in numbered}]
-        return state | {f"{self.of}_verdicts": list(self._findings(numbered, draws))}
+            ballots, votes = [], [{number: _absent(number) for number in numbered}]
+        return state | {f"{self.of}_verdicts": list(self._findings(numbered, ballots, votes))}
 
-    def _draw(self, question: str, numbered: Numbered, contexts: NumberedContexts, draw: int) -> Work[ByNumber]:
-        numbers, size = list(numbered), self.judge.max_statements
-        slices = [{n: numbered[n] for n in numbers[at : at + size]} for at in range(0, len(numbers), size)]
-        windows = contexts.windows(self.judge.max_context_tokens)
-        parts = yield Together([self._share(question, part, window, draw) for part in slices for window in windows])
+    def _vote(self, ballot: Ballot, question: str, numbered: Numbered, contexts: NumberedContexts) -> Work[ByNumber]:
+        windows = contexts.windows(ballot.judge.max_context_tokens)
+        parts = yield Together(
+            [
+                self._share(ballot, question, part, window)
+                for part in slices(numbered, ballot.judge.max_statements)
+                for window in windows
+            ]
+        )
         verdicts: dict[int, list[Verdict]] = {number: [] for number in numbered}
         for part in parts:
             for number, verdict in part.items():
                 verdicts[number].append(verdict)
         return {number: _united(given) for number, given in verdicts.items()}
 
-    def _share(self, question: str, part: Numbered, window: NumberedContexts, draw: int) -> Work[ByNumber]:
-        asked = self._asked(question, part, window)
-        verified: ByNumber = yield shared(self.judge, asked, draw, self._verify(asked, question, part, window, draw))
+    def _share(self, ballot: Ballot, question: str, part: Numbered, window: NumberedContexts) -> Work[ByNumber]:
+        asked = self._asked(ballot, question, part, window)
+        work = self._verify(ballot, asked, question, part, window)
+        verified: ByNumber = yield shared(ballot.judge, asked, ballot.draw, work)
         return verified
 
     def _verify(
-        self, asked: Question[Verdicts], question: str, part: Numbered, window: NumberedContexts, draw: int
+        self, ballot: Ballot, asked: Question[Verdicts], question: str, part: Numbered, window: NumberedContexts
     ) -> Work[ByNumber]:
         """Ask until every number has one verdict; once more for a verdict that cites nothing there is."""
-        attempts = Attempts(self.judge.attempts)
+        attempts = Attempts(ballot.judge.attempts)
         settled: ByNumber = {}
         urged: set[int] = set()
         pending = part
         while pending and attempts.left:
             if pending is not part:
-                asked = self._asked(question, pending, window)
+                asked = self._asked(ballot, question, pending, window)
             try:
-                answer = yield from ask(self.judge, asked, attempts, draw)
+                answer = yield from ask(ballot.judge, asked, attempts, ballot.draw)
             except JudgeOutputError:
                 if part.keys() <= settled.keys():
                     break
@@ -88,14 +92,15 @@ class VerifyStatements(Step):
             raise JudgeOutputError(problem, self.get_name(), answer.model_dump_json())
         return settled
 
-    def _asked(self, question: str, part: Numbered, window: NumberedContexts) -> Question[Verdicts]:
+    def _asked(self, ballot: Ballot, question: str, part: Numbered, window: NumberedContexts) -> Question[Verdicts]:
         statements = [{"statement": number, "text": text} for number, text in part.items()]
-        return self.question({"question": question, "statements": statements}, window, language_from=question)
+        inputs = {"question": question, "statements": statements}
+        return self.question(inputs, window, language_from=question, judge=ballot.judge)
 
-    def _findings(self, numbered: Numbered, draws: Sequence[ByNumber]) -> Iterable[Finding]:
+    def _findings(self, numbered: Numbered, ballots: Sequence[Ballot], votes: Sequence[ByNumber]) -> Iterable[Finding]:
         kind = "statement" if self.of == "answer" else "reference_statement"
         for number, text in numbered.items():
-            verdict = _majority([draw[number] for draw in draws])
+            verdict = _decided([vote[number] for vote in votes])
             yield Finding(
                 kind=kind,
                 number=number,
@@ -104,13 +109,8 @@ class VerifyStatements(Step):
                 reason=verdict.reason,
                 cites=verdict.evidence,
             )
-        if len(draws) > 1:
-            for number, text in numbered.items():
-                most = max(Counter(draw[number].verdict for draw in draws).values())
-                rate = f"{most / len(draws):.2f}"
-                yield Finding(
-                    kind="agreement", number=number, text=text, verdict=rate, reason=f"{most} of {len(draws)} draws"
-                )
+        labels = [{number: verdict.verdict for number, verdict in vote.items()} for vote in votes]
+        yield from agreement(numbered, ballots, labels)
 
 
 def verify_statements(judge: JudgeLike, *, of: Side) -> Step:
@@ -138,12 +138,10 @@ def _united(verdicts: Sequence[Verdict]) -> Verdict:
     return _joined([verdict for verdict in verdicts if verdict.verdict == strongest])
 
 
-def _majority(verdicts: Sequence[Verdict]) -> Verdict:
-    """The most frequent verdict; "absent" when two are equally frequent."""
-    ranked = Counter(verdict.verdict for verdict in verdicts).most_common(2)
-    if len(ranked) == 2 and ranked[0][1] == ranked[1][1]:
-        return _absent(verdicts[0].statement)
-    return _joined([verdict for verdict in verdicts if verdict.verdict == ranked[0][0]])
+def _decided(verdicts: Sequence[Verdict]) -> Verdict:
+    """What most votes say, with the reasons and the evidence of all that say so; "absent" on a tie."""
+    label = majority([verdict.verdict for verdict in verdicts], tie="absent")
+    return _joined([v for v in verdicts if v.verdict == label] or [_absent(verdicts[0].statement)])
 
 
 def _joined(verdicts: Sequence[Verdict]) -> Verdict:

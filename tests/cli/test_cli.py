@@ -16,26 +16,10 @@ from waiting import until
 
 from langchain_rageval import Report
 from langchain_rageval._version import __version__
-from langchain_rageval.cli.main import run
+from langchain_rageval.metrics import ASPECTS, BUILDERS
 
 PROGRAM = [sys.executable, "-m", "langchain_rageval"]
 NOTE = "a smoke test and a baseline to beat, not a measure of quality"
-
-
-@pytest.fixture
-def rageval(capsys):
-    """Run a command in this process: exit code, stdout, stderr. No traceback, whatever happens."""
-
-    def command(*words):
-        try:
-            code = run([str(word) for word in words])
-        except SystemExit as ended:  # argparse ends by itself
-            code = ended.code
-        told = capsys.readouterr()
-        assert "Traceback" not in told.out + told.err
-        return code, told.out, told.err
-
-    return command
 
 
 @pytest.fixture
@@ -143,14 +127,92 @@ def test_lines_that_are_no_samples_are_skipped_if_asked(rageval, written, tmp_pa
 def test_the_demo_needs_nothing_and_shows_why(rageval):
     code, told, complaints = rageval("demo")
     assert (code, complaints) == (0, "")
-    for expected in ("40 answers", "ru, its own", "en, a refusal", "supported", "[1.1]", NOTE, "Шурин"):
+    for expected in ("40 answers", "ru: its", "en: a", "refusal", "supported", "[1.1]", NOTE, "Шурин", "0 failed"):
         assert expected in told
+    lines = [line.strip("│ ").split()[0] for line in told.splitlines() if line.startswith("│")]
+    assert lines == [*(name for name in BUILDERS if name != "aspect_critique"), *ASPECTS]
+
+
+def test_the_demo_is_judged_by_whom_the_user_names(rageval, openai_server, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    server = openai_server(offline)
+    options = ["--judge", "openai:m", "--base-url", f"{server.url}/v1", "--embeddings", "offline"]
+    code, told, _ = rageval("demo", *options)
+    assert code == 0
+    assert server.calls > 300
+    assert "hashed words" in told
+    assert "Judged offline" not in told
+
+
+# Which metrics
+
+
+def scored(rageval, path, tmp_path, *options):
+    code, _, complaints = rageval("evaluate", path, "--out", tmp_path / "out.jsonl", "--quiet", *options)
+    assert code == 0, complaints
+    return [*Report.load(tmp_path / "out.jsonl").rows[0].scores], complaints
+
+
+def test_all_metrics_of_real_answers(rageval, unpacked, tmp_path):
+    names, complaints = scored(rageval, unpacked, tmp_path, "--metrics", "all")
+    assert names == [*(name for name in BUILDERS if name != "aspect_critique"), *ASPECTS]
+    assert complaints == ""
+    summary = Report.load(tmp_path / "out.jsonl").summary()
+    assert {metric.failed for metric in summary.values()} == {0}
+    assert {name for name, metric in summary.items() if metric.unscored} == {"faithfulness"}
+
+
+def test_all_leaves_out_what_the_samples_lack_and_says_so(rageval, written, tmp_path):
+    path = written(SAMPLE, {**SAMPLE, "references": ["Munich is old."]}, {"question": "Q?", "answer": "Munich is old."})
+    names, complaints = scored(rageval, path, tmp_path, "--metrics", "all")
+    assert names == ["answer_relevance", *ASPECTS]
+    assert "context_recall left out: 2 of 3 samples lack contexts, references" in complaints
+    assert "faithfulness left out: 1 of 3 samples lack contexts" in complaints
+
+
+def test_all_with_nothing_to_score_is_a_mistake_of_the_input(rageval, written):
+    code, _, complaints = rageval("evaluate", written({"question": "Q?"}), "--metrics", "all")
+    assert code == 2
+    assert "no metric can score these samples; fill in answer, contexts or references" in complaints
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ("harmfulness, coherence", ["harmfulness", "coherence"]),
+        ("aspect_critique", list(ASPECTS)),
+        ("coherence,aspect_critique", ["coherence", *(aspect for aspect in ASPECTS if aspect != "coherence")]),
+        ("faithfulness,faithfulness", ["faithfulness"]),
+        ("answer_relevance,context_precision", ["answer_relevance", "context_precision"]),
+    ],
+)
+def test_metrics_are_named_in_any_order_and_aspects_by_their_own_names(rageval, written, tmp_path, given, names):
+    assert scored(rageval, written(SAMPLE), tmp_path, "--metrics", given)[0] == names
+
+
+def test_embeddings_are_named_when_the_judge_is_a_real_one(rageval, written, tmp_path, openai_server, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    url = f"{openai_server(offline).url}/v1"
+    judge = ["--metrics", "answer_relevance", "--judge", "openai:m", "--base-url", url]
+    code, _, complaints = rageval("evaluate", written(SAMPLE), *judge)
+    assert code == 2
+    assert "name them with --embeddings openai:MODEL, vllm:MODEL, gigachat or offline" in complaints
+    assert scored(rageval, written(SAMPLE), tmp_path, *judge, "--embeddings", "offline")[0] == ["answer_relevance"]
+    names, complaints = scored(rageval, written(SAMPLE), tmp_path, *judge, "--metrics", "all")
+    assert names == ["faithfulness", "context_precision", "context_relevance", *ASPECTS]
+    assert "answer_relevance left out: it compares by embeddings; name some with --embeddings" in complaints
+
+
+def test_a_gate_may_name_any_of_all_metrics(rageval, written):
+    gate = ["--metrics", "all", "--fail-under", "harmfulness=0.5", "--fail-under", "coherence=0.9"]
+    assert rageval("evaluate", written(SAMPLE), *gate)[0] == 0
+    assert rageval("evaluate", written(SAMPLE), "--metrics", "all", "--fail-under", "context_relevance=1.1")[0] == 1
 
 
 def test_metrics_lists_one_name_a_line_first(rageval):
     code, told, complaints = rageval("metrics")
     assert (code, complaints) == (0, "")
-    assert [line.split()[0] for line in told.splitlines()] == ["faithfulness"]
+    assert [line.split()[0] for line in told.splitlines()] == [*BUILDERS, *ASPECTS]
     assert "the share of the answer's statements that the contexts support" in told
 
 
@@ -259,8 +321,10 @@ def test_bad_files(rageval, tmp_path, name):
     ("options", "mend"),
     [
         (["--metrics", "faithfullness"], "there is no metric 'faithfullness'; there are faithfulness"),
-        (["--metrics", ","], "at least one metric"),
-        (["--metrics", "faithfulness,faithfulness"], "two metrics are named"),
+        (["--metrics", ","], "--metrics takes names, comma-separated, or all"),
+        (["--metrics", "answer_relevance", "--embeddings", "nonsense"], "'nonsense' names no embeddings; use offline"),
+        (["--metrics", "answer_relevance", "--embeddings", "openai:m"], "openai needs a key in the environment"),
+        (["--metrics", "context_recall"], "lacks ['references']: fill it in or drop the metric"),
         (["--metric", "x", "--colour", "blue"], "unrecognized arguments: --colour blue"),
         (["--fields", "frage=q"], "'frage' is no field: use one of id, question"),
         (["--fields", "question"], "--fields takes NAME=VALUE, got 'question'"),
@@ -317,7 +381,7 @@ def test_a_command_that_is_none_shows_the_usage(rageval, words):
 )
 def test_a_server_that_is_not_there(rageval, written, tmp_path, command, url, mend):
     words = [written(SAMPLE), "--out", tmp_path / "out.jsonl", "--quiet"] if command == "evaluate" else []
-    code, told, complaints = rageval(command, *words, "--judge", "vllm:m", "--base-url", url)
+    code, told, complaints = rageval(command, *words, "--judge", "vllm:m", "--base-url", url, "--embeddings", "offline")
     assert (code, told, complaints.count("\n")) == (2, "", 1)
     assert "no score could be had from" in complaints
     assert mend in complaints
@@ -385,7 +449,7 @@ def test_a_pipe_gets_no_escape_codes_and_the_whole_table():
     done = finished("demo", TERM="xterm-256color")
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"\x1b" not in done.stdout
-    assert "another question's │ faithfulness │" in done.stdout.decode()
+    assert "│ answer_correctness │" in done.stdout.decode()
 
 
 def test_a_pipe_whose_encoding_lacks_the_letters_gets_the_rest():

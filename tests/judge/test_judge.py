@@ -82,7 +82,8 @@ def test_options_cannot_be_changed_afterwards():
     [
         ("auto", "Как застраховать баню?", "ru"),
         ("auto", "How do I insure a sauna?", "en"),
-        ("auto", "今天天气怎么样？", "en"),
+        ("auto", "今天天气怎么样？", "zh"),
+        ("auto", "Бүгін ауа райы қандай?", "en"),
         ("ru", "How do I insure a sauna?", "ru"),
     ],
 )
@@ -91,7 +92,7 @@ def test_prompts_are_in_the_questions_language_unless_the_user_chose_one(languag
 
 
 def test_a_language_without_prompts_is_refused_unless_the_user_brings_them():
-    with pytest.raises(ConfigError, match="auto, en, ru"):
+    with pytest.raises(ConfigError, match="auto, en, it, ko, ru, zh"):
         Judge(scripted(), language="russian")
     own = PromptSet.default("ru")
     assert Judge(scripted(), language="tt", prompts=own).prompt_set("Нәрсә?") is own

@@ -13,13 +13,15 @@ import pytest
 from gigachat import exceptions as gigachat_errors
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableLambda
-from servers.brain import clean, offline, rag_samples, says_the_same
+from servers.brain import EMBEDDED, METRICS, RICH, clean, offline, rag_samples, says_the_same
 from servers.faults import Faults
 from servers.loopback import Refused
 from servers.openai_server import OpenAIServer
 
 from langchain_rageval import Judge, OfflineJudge, aevaluate, evaluate, faithfulness, suite
 from langchain_rageval.errors import JudgeOutputError
+from langchain_rageval.metrics import BUILDERS
+from langchain_rageval.schema import Usage
 
 MODES = ["json_schema", "function_calling", "json_mode", "prompt"]
 THINKING_OFF = {"chat_template_kwargs": {"enable_thinking": False}}
@@ -129,6 +131,17 @@ def strict(schema):
     )
 
 
+def test_every_builder_of_the_package_is_asked_over_http():
+    assert METRICS.keys() - {"conciseness"} == set(BUILDERS) - {"aspect_critique"}
+
+
+def test_the_scores_that_are_compared_differ():
+    """Or equality with the offline run would prove little."""
+    for name in METRICS.keys() - {"conciseness"}:
+        assert len({clean(sample, name).value for sample in [*RICH, *rag_samples(4)]}) > 1, name
+    assert all(0 < clean(sample, name).value < 1 for sample in RICH for name in EMBEDDED)
+
+
 LADDERS = [
     ("openai", []),
     ("openai", ["json_schema"]),
@@ -137,6 +150,48 @@ LADDERS = [
     ("gigachat", []),
     ("gigachat", ["function_calling"]),
 ]
+
+
+# Rungs that the server lacks, for each mode of the judge.
+WAYS = [
+    *((kind, mode, []) for kind in ("openai", "gigachat") for mode in MODES),
+    *((kind, "auto", lacking) for kind, lacking in LADDERS),
+]
+
+
+class TestEveryMetric:
+    """Each metric, on each rung, with the real clients: the score is that of the offline run."""
+
+    @pytest.mark.parametrize("name", sorted(METRICS.keys() - {"answer_similarity"}))
+    @pytest.mark.parametrize(("endpoint", "mode", "lacking"), WAYS, ids=str, indirect=["endpoint"])
+    async def test_scores_are_those_of_the_offline_run(self, endpoint, mode, lacking, name):
+        server = endpoint.server(offline, rungs=set(MODES) - set(lacking), one_user_message=True)
+        metric = METRICS[name](Judge(endpoint.model(server), mode=mode), endpoint.embeddings(server))
+        usage = await self.check(metric)
+        assert usage.calls == server.calls
+        assert usage.embedded == len(server.embedder.texts)
+        assert server.refused == Counter(lacking)
+
+    @pytest.mark.parametrize("options", [{}, {"model_kwargs": {"encoding_format": "float"}}], ids=["base64", "float"])
+    async def test_similarity_is_that_of_the_offline_run(self, openai_server, openai_embeddings, options):
+        server = openai_server(offline)
+        usage = await self.check(METRICS["answer_similarity"](None, openai_embeddings(server, **options)))
+        assert (usage.calls, usage.embedded) == (0, 2 * (3 + 2))
+        assert [len(texts) for texts in server.embedder.batches] == [1 + 2, 1 + 2, 1 + 1, 1 + 1]
+
+    async def test_similarity_through_gigachat_is_that_of_the_offline_run(self, gigachat_server, gigachat_embeddings):
+        server = gigachat_server(offline)
+        usage = await self.check(METRICS["answer_similarity"](None, gigachat_embeddings(server)))
+        assert usage.embedded == len(server.embedder.texts) == 2 * (3 + 2)
+
+    async def check(self, metric):
+        """Sync and async, both samples; gives what it cost in all."""
+        usage = Usage()
+        for sample in RICH:
+            for score in (metric.invoke(sample), await metric.ainvoke(sample)):
+                assert says_the_same(score, sample)
+                usage += score.usage
+        return usage
 
 
 async def through_evaluate(metric, samples):

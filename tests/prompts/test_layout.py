@@ -1,4 +1,7 @@
+"""How a request is laid out: two messages, shared heads, lettered examples, inputs that stay data."""
+
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -10,8 +13,10 @@ from langchain_rageval.answers import ANSWERS
 from langchain_rageval.contexts import NumberedContexts
 from langchain_rageval.judge.parser import strict_schema
 from langchain_rageval.prompts.layout import Request, lay_out, read_inputs
-from langchain_rageval.prompts.promptset import Prompt, PromptSet
+from langchain_rageval.prompts.promptset import Prompt, PromptSet, languages
 
+LANGUAGES = sorted(languages())
+READ_CONTEXTS = ["critique_aspect", "grade_contexts", "select_sentences", "verify_statements"]
 LAYOUTS = ["contexts_first", "instruction_first", "handbook"]
 CONTEXTS = ["Баню страхуют вместе с домом. Отдельно нельзя.", "Полис действует год."]
 HOSTILE = [
@@ -74,10 +79,12 @@ def encodable(text):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("step", sorted(ANSWERS))
-@pytest.mark.parametrize("with_schema", [True, False])
-def test_a_request_is_exactly_one_system_and_one_human_message(layout, step, with_schema):
-    messages = lay_out(request(step), layout, with_schema=with_schema)
-    assert [message.type for message in messages] == ["system", "human"]
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_request_is_exactly_one_system_and_one_human_message(layout, step, language):
+    for with_schema in (True, False):
+        for contexts in (CONTEXTS, None):
+            messages = lay_out(request(step, language, contexts), layout, with_schema=with_schema)
+            assert [message.type for message in messages] == ["system", "human"]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -89,7 +96,7 @@ def test_a_refused_system_message_heads_the_human_one(layout):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("language", ["en", "ru"])
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_the_system_message_is_the_same_for_all_steps_of_a_language(layout, language):
     steps = [request(step, language) for step in sorted(ANSWERS)]
     if language == "ru":
@@ -98,24 +105,31 @@ def test_the_system_message_is_the_same_for_all_steps_of_a_language(layout, lang
 
 
 def test_languages_have_system_messages_of_their_own():
-    english, russian = (
-        lay_out(request(language=language), "contexts_first", with_schema=False) for language in ("en", "ru")
-    )
-    assert english[0].text.isascii()
-    assert not russian[0].text.isascii()
+    systems = [lay_out(request(language=language), "contexts_first", with_schema=False)[0] for language in LANGUAGES]
+    assert len({system.text for system in systems}) == len(LANGUAGES)
 
 
-def test_contexts_first_gives_steps_that_read_contexts_one_head_byte_for_byte():
-    block = NumberedContexts.of(CONTEXTS).block
-    head = f"## Контексты\n{block}\n\n"
-    assert human(request()).startswith(head)
-    assert human(own_request()).startswith(head)
-    assert human(request(inputs={"question": "Другой вопрос?", "statements": []})).startswith(head)
+def test_these_steps_read_contexts():
+    reading = [step for step in sorted(ANSWERS) if PromptSet.default("en").get(step).reads_contexts]
+    assert reading == READ_CONTEXTS
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_contexts_first_gives_steps_that_read_contexts_one_head_byte_for_byte(language):
+    labels = PromptSet.default(language).common.labels
+    head = f"{labels['contexts']}\n{NumberedContexts.of(CONTEXTS).block}\n\n{labels['task']}\n"
+    requests = [request(step, language) for step in READ_CONTEXTS]
+    requests.append(request(language=language, inputs={"question": "Другой вопрос?", "statements": []}))
+    if language == "ru":
+        requests.append(own_request())
+    messages = [lay_out(each, "contexts_first", with_schema=True) for each in requests]
+    assert len({system.text for system, _ in messages}) == 1
+    assert [message.text[: len(head)] for _, message in messages] == [head] * len(requests)
 
 
 def test_the_block_is_free_of_language():
-    english, russian = human(request(language="en")), human(request(language="ru"))
-    assert english.split("\n\n")[0].partition("\n")[2] == russian.split("\n\n")[0].partition("\n")[2]
+    blocks = {human(request(language=language)).split("\n\n")[0].partition("\n")[2] for language in LANGUAGES}
+    assert blocks == {NumberedContexts.of(CONTEXTS).block}
 
 
 def test_instruction_first_gives_a_step_one_head_for_all_samples():
@@ -126,14 +140,23 @@ def test_instruction_first_gives_a_step_one_head_for_all_samples():
     assert "Баню" not in head
 
 
-def test_the_handbook_holds_the_rules_of_every_step_that_reads_contexts():
-    system, message = lay_out(request(), "handbook", with_schema=False)
-    assert request().prompt.instruction in system.text
-    assert "[A.1] Вклад открывают" in system.text
-    assert request().prompt.instruction not in message.text
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("step", READ_CONTEXTS)
+def test_the_handbook_holds_the_rules_of_every_step_that_reads_contexts(step, language):
+    given = request(step, language)
+    system, message = lay_out(given, "handbook", with_schema=False)
+    labels = given.prompts.common.labels
+    assert system.text.count(f"{labels['rules'].format(step=step)}\n{given.prompt.instruction}\n") == 1
+    assert given.prompt.instruction not in message.text
     block, task, _ = message.text.split("\n\n", 2)
     assert block.endswith(NumberedContexts.of(CONTEXTS).block)
-    assert task == "## Задание: verify_statements"
+    assert task == labels["named_task"].format(step=step)
+
+
+def test_the_handbook_holds_no_rules_of_steps_without_contexts():
+    system = lay_out(request(), "handbook", with_schema=False)[0].text
+    for step in ANSWERS:
+        assert (PromptSet.default("ru").get(step).instruction in system) is (step in READ_CONTEXTS)
 
 
 @pytest.mark.parametrize(
@@ -151,10 +174,13 @@ def test_a_prompt_without_examples_keeps_its_instruction(layout):
     assert sum(message.text.count("Compare them.") for message in messages) == 1
 
 
-def test_examples_are_lettered_and_never_numbered():
-    before = human(request(), "instruction_first").partition("## Контексты\n")[0]
-    assert "[A.1]" in before
-    assert "[1.1]" not in before
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("step", READ_CONTEXTS)
+def test_examples_are_lettered_and_never_numbered(step, language):
+    given = request(step, language)
+    before = human(given, "instruction_first").partition(f"{given.prompts.common.labels['contexts']}\n")[0]
+    assert "\n[A]\n[A.1] " in before
+    assert not re.search(r"^\[\d", before, re.MULTILINE)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reports import STATEMENT, failed, paid, report_of, scored, unscored
 
-from langchain_rageval import OfflineJudge, evaluate, faithfulness
+from langchain_rageval import (
+    HashingEmbeddings,
+    OfflineJudge,
+    answer_correctness,
+    context_recall,
+    evaluate,
+    faithfulness,
+)
 from langchain_rageval.statistics import bounded_mean_interval
 
 outcomes = st.lists(
@@ -124,3 +131,14 @@ def test_a_summary_reads_as_a_line_for_each_metric():
 def test_nothing_evaluated_is_an_empty_summary():
     summary = report_of().summary()
     assert (dict(summary), dict(summary.aspects), repr(summary)) == ({}, {}, "")
+
+
+def test_correctness_counts_a_refusal_that_has_a_value_too():
+    sample = {"question": "When was Munich founded?", "contexts": [], "references": ["Munich was founded in 1158."]}
+    answers = ["Munich was founded in 1158.", "I do not know.", " "]
+    metrics = [answer_correctness(OfflineJudge(), HashingEmbeddings()), context_recall(OfflineJudge())]
+    summary = evaluate([{**sample, "answer": a} for a in answers], metrics, progress=False).summary()
+    assert (summary["answer_correctness"].abstained, summary["answer_correctness"].scored) == (2, 3)
+    assert summary["context_recall"].abstained is None
+    refusals = evaluate([{**sample, "answer": "I do not know."}], metrics[0], progress=False).summary()
+    assert refusals["answer_correctness"].abstained == 1

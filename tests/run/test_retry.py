@@ -9,9 +9,12 @@ import pytest
 from gigachat import exceptions as gigachat
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.exceptions import ModelRateLimitError, ModelTimeoutError
 
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.run.retry import RetryPolicy, Silence, nobody_there, retry_after, status_of
+from langchain_rageval.run.retry import RetryPolicy, Silence, nobody_there, retry_after, status_of, turned_away
+
+MODEL = object()
 
 REQUEST = httpx.Request("POST", "http://judge/v1/chat/completions")
 CALM = RetryPolicy(jitter=False)
@@ -53,6 +56,15 @@ def test_what_will_not_pass_is_never_tried_again(refusal, status):
     assert CALM.wait(refusal(status), 1) is None
 
 
+def test_an_account_without_money_is_not_tried_again_and_is_no_crowd():
+    response = httpx.Response(429, request=REQUEST)
+    empty = openai.RateLimitError("no money", response=response, body={"code": "insufficient_quota"})
+    crowded = openai.RateLimitError("too fast", response=response, body={"code": "rate_limit_exceeded"})
+    assert CALM.wait(empty, 1) is None
+    assert CALM.wait(crowded, 1) is not None
+    assert (turned_away(empty), turned_away(crowded)) == (False, True)
+
+
 @CLIENTS
 @pytest.mark.parametrize("status", [429, 503])
 def test_the_server_says_how_long_to_wait_up_to_the_longest_wait(refusal, status):
@@ -67,6 +79,21 @@ def test_a_server_that_names_no_seconds_is_given_growing_ones(refusal, said):
     error = refusal(429) if said is None else refusal(429, retry_after=said)
     assert retry_after(error) is None
     assert [CALM.wait(error, tried) for tried in (1, 2, 3)] == [0.5, 1.0, 2.0]
+
+
+@CLIENTS
+def test_too_many_calls_are_told_by_429_or_by_an_overloaded_server_that_says_how_long_to_wait(refusal):
+    assert turned_away(refusal(429))
+    assert turned_away(refusal(429, retry_after="3"))
+    assert [turned_away(refusal(status, retry_after="3")) for status in (503, 529, 500, 400)] == [True, True] + [
+        False
+    ] * 2
+    assert not turned_away(refusal(503))
+
+
+def test_too_many_calls_are_told_by_langchains_own_error_and_by_no_other():
+    assert turned_away(ModelRateLimitError("slow down"))
+    assert not any(map(turned_away, (TimeoutError(), ModelTimeoutError("late"), REFUSED_CONNECTION, ValueError("429"))))
 
 
 @pytest.mark.parametrize(
@@ -115,13 +142,15 @@ def test_causes_in_a_circle_end():
 
 def test_fifty_tries_in_a_row_without_anybody_there_are_enough():
     silence = Silence()
+    silence.heard(object(), None)
     for _ in range(49):
-        silence.heard(REFUSED_CONNECTION)
-    assert not silence.lasting
-    silence.heard(REFUSED_CONNECTION)
-    assert silence.lasting
-    silence.heard(None)
-    assert not silence.lasting
+        silence.heard(MODEL, REFUSED_CONNECTION)
+    assert not silence.lasting(MODEL)
+    silence.heard(MODEL, REFUSED_CONNECTION)
+    assert silence.lasting(MODEL)
+    assert not silence.lasting(object())
+    silence.heard(MODEL, None)
+    assert not silence.lasting(MODEL)
 
 
 @given(

@@ -117,3 +117,155 @@ async def test_a_slot_comes_back_after_an_error():
             raise ZeroDivisionError
     async with asyncio.timeout(1), slots:
         pass
+
+
+def refuse(slots, since):
+    slots.turned_away(since)
+    return slots.size
+
+
+def succeed(slots, times):
+    """As many calls as that, one after the other."""
+    for _ in range(times):
+        with slots as since:
+            slots.went_well(since)
+    return slots.size
+
+
+def halved(limit):
+    slots = Slots(limit)
+    with slots as since:
+        slots.turned_away(since)
+    return slots
+
+
+def test_calls_turned_away_together_halve_the_slots_once():
+    slots = Slots(16)
+    with slots as one, slots as other:
+        assert [refuse(slots, one), refuse(slots, other), refuse(slots, one)] == [8, 8, 8]
+    with slots as later:
+        assert [refuse(slots, later), refuse(slots, later), refuse(slots, one)] == [4, 4, 4]
+    assert (slots.limit, slots.least) == (16, 4)
+
+
+def test_one_slot_is_always_left():
+    slots, sizes = Slots(16), []
+    for _ in range(6):
+        with slots as since:
+            sizes.append(refuse(slots, since))
+    assert sizes == [8, 4, 2, 1, 1, 1]
+
+
+def test_a_round_of_calls_that_go_well_adds_a_slot_and_four_rounds_the_one_that_was_too_many():
+    slots = halved(6)
+    assert [succeed(slots, 2), succeed(slots, 1)] == [3, 4]
+    assert [succeed(slots, 4), succeed(slots, 4 * 5 - 1), succeed(slots, 1)] == [5, 5, 6]
+    assert succeed(slots, 100) == 6
+    assert slots.least == 3
+
+
+def test_beyond_what_was_too_many_they_grow_as_before():
+    slots = halved(16)
+    with slots as since:
+        slots.turned_away(since)  # 8 were too many
+    assert succeed(slots, 4 + 5 + 6 + 4 * 7) == 8
+    assert [succeed(slots, 7), succeed(slots, 1), succeed(slots, 9)] == [8, 9, 10]
+
+
+def test_when_three_quarters_of_those_under_way_go_well_all_the_same_the_slots_come_back_but_one():
+    slots = Slots(16)
+    early = [slots.__enter__() for _ in range(16)]
+    slots.turned_away(early[0])
+    sizes = []
+    for since in early[1:]:
+        slots.went_well(since)
+        sizes.append(slots.size)
+    assert sizes == [8] * 11 + [15] * 4
+
+
+def test_what_became_of_calls_of_long_ago_does_not_count():
+    slots = Slots(8)
+    with slots as long_ago:
+        for _ in range(2):
+            with slots as since:
+                slots.turned_away(since)
+        for _ in range(50):
+            slots.went_well(long_ago)
+        assert refuse(slots, long_ago) == 2
+
+
+async def test_halving_takes_no_slot_away_and_keeps_the_order_of_the_queue():
+    slots, served = Slots(4), []
+    holders = [slots.__enter__() for _ in range(4)]
+
+    async def wait(number):
+        async with slots:
+            served.append(number)
+            await asyncio.sleep(0.01)
+
+    waiters = [asyncio.create_task(wait(number)) for number in range(5)]
+    await auntil(lambda: len(slots._waiting) == 5)
+    slots.turned_away(holders[0])
+    for _ in range(2):
+        slots.__exit__()
+        await asyncio.sleep(0.005)
+        assert served == []  # two slots are left, and two still hold one
+    slots.__exit__()
+    await auntil(lambda: served == [0])
+    slots.__exit__()
+    await asyncio.gather(*waiters)
+    assert served == [0, 1, 2, 3, 4]
+
+
+async def test_a_slot_that_is_added_goes_to_the_first_who_waits():
+    slots = halved(4)
+    async with slots, slots as since:
+        late = asyncio.create_task(slots.__aenter__())
+        await auntil(lambda: slots._waiting)
+        slots.went_well(since)
+        assert not late.done()
+        slots.went_well(since)
+        assert await asyncio.wait_for(late, 1) == 1
+    slots.__exit__()
+
+
+def test_without_a_limit_or_with_a_single_slot_nothing_is_halved():
+    for limit in (None, 1):
+        slots = Slots(limit)
+        with slots as since:
+            assert refuse(slots, since) == limit
+        assert succeed(slots, 20) == slots.least == limit
+
+
+async def test_threads_and_a_loop_share_slots_that_halve_and_grow():
+    slots, holders = Slots(8), Holders()
+
+    def report(since, number):
+        if number % 7:
+            slots.went_well(since)
+        else:
+            slots.turned_away(since)
+
+    def in_thread(number):
+        with slots as since:
+            holders.come()
+            time.sleep(0.001)
+            holders.go()
+            report(since, number)
+
+    async def on_loop(number):
+        async with slots as since:
+            holders.come()
+            await asyncio.sleep(0.001)
+            holders.go()
+            report(since, number)
+
+    threads = [threading.Thread(target=in_thread, args=(number,)) for number in range(60)]
+    for thread in threads:
+        thread.start()
+    async with asyncio.timeout(10):
+        await asyncio.gather(*(on_loop(number) for number in range(60)))
+        await asyncio.to_thread(lambda: [thread.join() for thread in threads])
+    assert holders.now == slots._used == len(slots._waiting) == 0
+    assert holders.most <= 8
+    assert slots.least < 8

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from servers.embedder import Embedder, ProxyPage, Vectors
 from servers.faults import SPOILERS, Answer, Faults
 from servers.loopback import Loopback, Received, Refused, ResetConnection, Response
 
@@ -58,6 +59,7 @@ class ChatRequest:
         return last
 
 
+PROXY_PAGE = Response(200, b"<html><body>Welcome to the proxy</body></html>", "text/html")
 Brain = Callable[[ChatRequest], dict[str, Any] | str]
 
 
@@ -72,6 +74,7 @@ class ChatServer(Loopback, ABC):
         one_user_message: refuse with 400 what templates such as Mistral's refuse: user and assistant must alternate,
             system only comes first.
         refuse_system: refuse a system message with 400, as Gemma's template does.
+        embedder: what answers the embeddings endpoint.
 
     Attributes:
         tokens: the sum of the usage that its answers told.
@@ -86,6 +89,7 @@ class ChatServer(Loopback, ABC):
         rungs: Collection[str] = RUNGS,
         one_user_message: bool = False,
         refuse_system: bool = False,
+        embedder: Embedder | None = None,
     ) -> None:
         if set(rungs) - RUNGS:
             raise ValueError(f"unknown rungs {sorted(set(rungs) - RUNGS)}, expected some of {sorted(RUNGS)}")
@@ -96,6 +100,7 @@ class ChatServer(Loopback, ABC):
         self.rungs = frozenset(rungs)
         self.one_user_message = one_user_message
         self.refuse_system = refuse_system
+        self.embedder = embedder or Embedder()
         self.tokens: Counter[str] = Counter()
 
     @abstractmethod
@@ -105,6 +110,10 @@ class ChatServer(Loopback, ABC):
     @abstractmethod
     def completion(self, request: ChatRequest, answer: Answer, number: int) -> dict[str, Any]:
         """The reply to the `number`-th call, in the shape that the request asked for."""
+
+    @abstractmethod
+    def embedding(self, body: dict[str, Any], texts: list[str], vectors: Vectors) -> dict[str, Any]:
+        """The reply to a request for embeddings."""
 
     def usage(self, request: ChatRequest, answer: Answer) -> dict[str, int]:
         """Tokens at four characters each; they are added to `tokens`."""
@@ -122,12 +131,21 @@ class ChatServer(Loopback, ABC):
         request = ChatRequest.of(received.body, self.wanted(received.body))
         fault = self._fault(request, received)
         if fault == "html":
-            return Response(200, b"<html><body>Welcome to the proxy</body></html>", "text/html")
+            return PROXY_PAGE
         self._check(request)
         answer = self._ask(request)
         self.pause(self.latency(request) if callable(self.latency) else self.latency)
         answer = SPOILERS[fault](answer) if fault in SPOILERS else answer
         return Response.json(self.completion(request, answer, number))
+
+    def embed(self, received: Received) -> Response:
+        texts = received.body["input"]
+        texts = [texts] if isinstance(texts, str) else texts
+        try:
+            vectors = self.embedder.vectors(texts, received, self)
+        except ProxyPage:
+            return PROXY_PAGE
+        return Response.json({"object": "list"} if vectors is None else self.embedding(received.body, texts, vectors))
 
     def _fault(self, request: ChatRequest, received: Received) -> str | None:
         """The fault of this request; one that replaces the answer by an error is raised."""

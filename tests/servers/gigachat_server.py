@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 from servers.chat import Brain, ChatRequest, ChatServer, Format
+from servers.embedder import Vectors
 from servers.faults import Answer
 from servers.loopback import Received, Refused, Response
-from servers.vectors import vector
 
 TOKEN = "loopback-token"
 
@@ -24,7 +24,7 @@ class GigaChatServer(ChatServer):
         self.routes = {
             "/oauth": self.oauth,
             "/chat/completions": self._authorized(self.chat),
-            "/embeddings": self._authorized(self.embeddings),
+            "/embeddings": self._authorized(self.embed),
             "/tokens/count": self._authorized(self.count_tokens),
         }
 
@@ -63,17 +63,12 @@ class GigaChatServer(ChatServer):
             raise Refused(400, "scope is empty")
         return Response.json({"access_token": TOKEN, "expires_at": int((time.time() + 1800) * 1000)})
 
-    def embeddings(self, received: Received) -> Response:
+    def embedding(self, body: dict[str, Any], texts: list[str], vectors: Vectors) -> dict[str, Any]:
         data = [
-            {
-                "object": "embedding",
-                "index": index,
-                "embedding": vector(text),
-                "usage": {"prompt_tokens": len(text) // 4},
-            }
-            for index, text in enumerate(received.body["input"])
+            {"object": "embedding", "index": index, "embedding": vector, "usage": {"prompt_tokens": len(text) // 4}}
+            for index, (text, vector) in enumerate(zip(texts, vectors, strict=False))
         ]
-        return Response.json({"object": "list", "data": data, "model": received.body["model"]})
+        return {"object": "list", "data": data, "model": body["model"]}
 
     def count_tokens(self, received: Received) -> Response:
         counts = [

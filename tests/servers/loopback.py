@@ -170,7 +170,11 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def do_POST(self) -> None:
-        raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        expected = int(self.headers.get("Content-Length", 0))
+        raw = self.rfile.read(expected)
+        if len(raw) < expected:  # the client was killed while it sent
+            self.close_connection = True
+            return
         headers = {name.lower(): value for name, value in self.headers.items()}
         received = Received(self.path, headers, _parse(raw, headers.get("content-type", "")), raw)
         try:

@@ -5,9 +5,8 @@ from base64 import b64encode
 from typing import Any
 
 from servers.chat import Brain, ChatRequest, ChatServer, Format
+from servers.embedder import Vectors
 from servers.faults import Answer
-from servers.loopback import Received, Response
-from servers.vectors import vector
 
 
 class OpenAIServer(ChatServer):
@@ -18,7 +17,7 @@ class OpenAIServer(ChatServer):
 
     def __init__(self, reply: Brain, **options: Any):
         super().__init__(reply, **options)
-        self.routes = {"/v1/chat/completions": self.chat, "/v1/embeddings": self.embeddings}
+        self.routes = {"/v1/chat/completions": self.chat, "/v1/embeddings": self.embed}
 
     def wanted(self, body: dict[str, Any]) -> Format:
         response_format = body.get("response_format") or {}
@@ -47,17 +46,14 @@ class OpenAIServer(ChatServer):
             "usage": self.usage(request, answer),
         }
 
-    def embeddings(self, received: Received) -> Response:
-        texts = received.body["input"]
-        texts = [texts] if isinstance(texts, str) else texts
-        encode = _base64 if received.body.get("encoding_format") == "base64" else list
+    def embedding(self, body: dict[str, Any], texts: list[str], vectors: Vectors) -> dict[str, Any]:
+        encode = _base64 if body.get("encoding_format") == "base64" else list
         data = [
-            {"object": "embedding", "index": index, "embedding": encode(vector(text))}
-            for index, text in enumerate(texts)
+            {"object": "embedding", "index": index, "embedding": encode(vector)} for index, vector in enumerate(vectors)
         ]
         tokens = sum(map(len, texts)) // 4
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-        return Response.json({"object": "list", "data": data, "model": received.body["model"], "usage": usage})
+        return {"object": "list", "data": data, "model": body["model"], "usage": usage}
 
     def error_body(self, status: int, message: str) -> object:
         kind = "invalid_request_error" if status < 500 else "server_error"

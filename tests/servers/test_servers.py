@@ -3,6 +3,7 @@
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
+from math import isnan
 from typing import Any
 
 import httpx
@@ -14,9 +15,12 @@ from langchain_gigachat import GigaChatEmbeddings
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 from pydantic import BaseModel, ValidationError
 from servers.chat import ChatRequest
-from servers.faults import FAULTS, Faults
+from servers.embedder import Embedder
+from servers.faults import EMBEDDING_FAULTS, FAULTS, Faults
 from servers.gigachat_server import TOKEN
 from servers.openai_server import OpenAIServer
+
+from langchain_rageval import HashingEmbeddings
 
 
 class Names(BaseModel):
@@ -145,6 +149,78 @@ GIGACHAT_FAULTS = {
 }
 
 
+# What the clients for embeddings make of a fault: an error, or what they return for two texts.
+OPENAI_EMBEDDING_FAULTS = {
+    "429": openai.RateLimitError,
+    "500": openai.InternalServerError,
+    "unauthorized": openai.AuthenticationError,
+    "reset": openai.APIConnectionError,
+    "hang": openai.APITimeoutError,
+    "html": AttributeError,
+    "misshapen": ValueError,
+    "fewer": 1,
+    "zero": 2,
+    "nan": 2,
+}
+GIGACHAT_EMBEDDING_FAULTS = {
+    "429": gigachat_errors.RateLimitError,
+    "500": gigachat_errors.ServerError,
+    "unauthorized": gigachat_errors.AuthenticationError,
+    "reset": httpx.ReadError,
+    "hang": httpx.ReadTimeout,
+    "html": json.JSONDecodeError,
+    "misshapen": ValidationError,
+    "fewer": 1,
+    "zero": 2,
+    "nan": 2,
+}
+
+
+class TestEmbeddingFaults:
+    """One fault, then good vectors."""
+
+    def test_every_fault_is_tried(self):
+        assert OPENAI_EMBEDDING_FAULTS.keys() == GIGACHAT_EMBEDDING_FAULTS.keys() == EMBEDDING_FAULTS
+
+    @pytest.mark.parametrize("fault", OPENAI_EMBEDDING_FAULTS)
+    def test_what_openai_embeddings_make_of_it(self, openai_server, openai_embeddings, fault):
+        embedder = Embedder(faults=Faults.script([fault], hang_seconds=30))
+        embeddings = openai_embeddings(openai_server(reply, embedder=embedder), timeout=2 if fault == "hang" else 10)
+        self.check(embedder, embeddings, fault, OPENAI_EMBEDDING_FAULTS[fault])
+
+    @pytest.mark.parametrize("fault", GIGACHAT_EMBEDDING_FAULTS)
+    def test_what_gigachat_embeddings_make_of_it(self, gigachat_server, gigachat_embeddings, fault):
+        again = [fault] if fault == "unauthorized" else []  # the client fetches another token and asks again by itself
+        embedder = Embedder(faults=Faults.script([fault, *again], hang_seconds=30))
+        server = gigachat_server(reply, embedder=embedder)
+        embeddings = gigachat_embeddings(server, timeout=2 if fault == "hang" else 10)
+        self.check(embedder, embeddings, fault, GIGACHAT_EMBEDDING_FAULTS[fault])
+
+    def check(self, embedder, embeddings, fault, outcome):
+        if isinstance(outcome, int):
+            vectors = embeddings.embed_documents(["one", "two"])
+            assert len(vectors) == outcome
+            if outcome == 2:
+                assert not any(vectors[0]) if fault == "zero" else isnan(vectors[0][0])
+        else:
+            with pytest.raises(outcome):
+                embeddings.embed_documents(["one", "two"])
+        vectors = embeddings.embed_documents(["one", "two"])
+        assert vectors == [
+            pytest.approx(vector, abs=1e-6) for vector in HashingEmbeddings().embed_documents(["one", "two"])
+        ]
+        assert embedder.faulted.keys() == {fault}
+        assert set(embedder.texts) == {"one", "two"}
+
+    def test_a_text_that_is_refused(self, openai_server, openai_embeddings):
+        embedder = Embedder(refuse=lambda text: text == "bad")
+        embeddings = openai_embeddings(openai_server(reply, embedder=embedder))
+        with pytest.raises(openai.BadRequestError):
+            embeddings.embed_documents(["good", "bad"])
+        assert len(embeddings.embed_documents(["good"])) == 1
+        assert embedder.refused == 1
+
+
 class TestFaults:
     """One fault, then a good answer; where no error comes, the client returns what is named here."""
 
@@ -155,14 +231,14 @@ class TestFaults:
     def test_what_chat_openai_makes_of_it(self, openai_server, fault, chat_openai):
         method, outcome = OPENAI_FAULTS[fault]
         server = openai_server(reply, faults=Faults.script([fault], hang_seconds=30))
-        model = chat_openai(server, timeout=0.3 if fault == "hang" else 10).with_structured_output(Names, method=method)
+        model = chat_openai(server, timeout=2 if fault == "hang" else 10).with_structured_output(Names, method=method)
         self.check(server, model, fault, outcome)
 
     @pytest.mark.parametrize("fault", GIGACHAT_FAULTS)
     def test_what_gigachat_makes_of_it(self, gigachat_server, fault, gigachat):
         method, outcome = GIGACHAT_FAULTS[fault]
         server = gigachat_server(reply, faults=Faults.script([fault], hang_seconds=30))
-        model = gigachat(server, timeout=0.3 if fault == "hang" else 10).with_structured_output(Names, method=method)
+        model = gigachat(server, timeout=2 if fault == "hang" else 10).with_structured_output(Names, method=method)
         self.check(server, model, fault, outcome)
 
     def check(self, server, model, fault, outcome):

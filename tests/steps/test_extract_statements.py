@@ -1,53 +1,80 @@
+import asyncio
+
 import pytest
-from scripted import answering, scripted
+from scripted import answering, scripted, statements
 
 from langchain_rageval import Judge, JudgeOutputError, Sample
-from langchain_rageval.steps import Statements
 from langchain_rageval.steps.extract_statements import extract_statements
 
-SAMPLE = Sample(question="Кто?", answer="Анна и Пётр.", references=["Анна.", " ", "Пётр."])
+SAMPLE = Sample(question="Кто?", answer="Анна и Пётр.", references=["Анна.", " ", "Пётр."], contexts=["А."])
 
 
-def extracted(judge, of, sample=SAMPLE):
-    return extract_statements(judge, of=of).invoke({"sample": sample})[f"{of}_statements"]
+def extracted(judge, of, sample=SAMPLE, **options):
+    return extract_statements(judge, of=of, **options).invoke({"sample": sample})
 
 
 def test_the_statements_of_the_answer_are_asked_for_in_one_call():
-    judge = scripted(Statements(statements=["Это Анна.", "Это Пётр."]))
-    assert extracted(judge, "answer") == ["Это Анна.", "Это Пётр."]
+    judge = scripted(statements("Это Анна.", "Это Пётр."))
+    assert extracted(judge, "answer")["answer_statements"] == ["Это Анна.", "Это Пётр."]
     assert judge.inputs == [{"question": "Кто?", "text": "Анна и Пётр."}]
 
 
-def test_each_reference_that_is_not_blank_is_asked_for_and_the_statements_are_joined():
-    judge = answering(lambda messages: Statements(statements=[judge.inputs[-1]["text"], "ещё"]))
-    assert extracted(judge, "reference") == ["Анна.", "ещё", "Пётр.", "ещё"]
+def test_each_reference_that_is_not_blank_is_asked_for():
+    judge = answering(lambda messages: statements(judge.inputs[-1]["text"], "ещё"))
+    state = extracted(judge, "reference")
+    assert state["statements_by_reference"] == [["Анна.", "ещё"], [], ["Пётр.", "ещё"]]
     assert [inputs["text"] for inputs in judge.inputs] == ["Анна.", "Пётр."]
+
+
+def test_the_statements_of_all_references_together_hold_each_statement_once_in_order():
+    judge = answering(lambda messages: statements(judge.inputs[-1]["text"], "ещё"))
+    assert extracted(judge, "reference")["reference_statements"] == ["Анна.", "ещё", "Пётр."]
+
+
+def test_sync_and_async_find_the_same():
+    step = extract_statements(answering(lambda messages: statements("a", " ", "b")), of="reference")
+    assert asyncio.run(step.ainvoke({"sample": SAMPLE})) == step.invoke({"sample": SAMPLE})
 
 
 @pytest.mark.parametrize("answer", [None, "", " \n\t"])
 def test_a_blank_answer_makes_no_call(answer):
-    assert extracted(scripted(), "answer", SAMPLE.model_copy(update={"answer": answer})) == []
+    assert extracted(scripted(), "answer", SAMPLE.model_copy(update={"answer": answer}))["answer_statements"] == []
 
 
-def test_no_references_make_no_call():
-    assert extracted(scripted(), "reference", Sample(question="?")) == []
+@pytest.mark.parametrize("references", [[], [""], [" ", "\n"]])
+def test_without_a_reference_that_holds_words_no_call_is_made(references):
+    state = extracted(scripted(), "reference", SAMPLE.model_copy(update={"references": references}))
+    assert state["reference_statements"] == []
+    assert state["statements_by_reference"] == [[]] * len(references)
 
 
-def test_statements_are_trimmed_and_blank_ones_dropped_and_equal_ones_kept():
-    judge = scripted(Statements(statements=[" a ", "", "  ", "b", "a"]))
-    assert extracted(judge, "answer") == ["a", "b", "a"]
+@pytest.mark.parametrize("contexts", [None, [], [""], [" ", "\n"]])
+def test_statements_for_contexts_that_hold_no_words_are_not_asked_for(contexts):
+    sample = SAMPLE.model_copy(update={"contexts": contexts})
+    assert extracted(scripted(), "reference", sample, for_contexts=True)["reference_statements"] == []
+    judge = answering(lambda messages: statements("a"))
+    assert extracted(judge, "reference", sample)["reference_statements"] == ["a"]
+
+
+def test_statements_are_trimmed_and_blank_ones_dropped_and_equal_ones_of_one_text_kept():
+    judge = scripted(statements(" a ", "", "  ", "b", "a"))
+    assert extracted(judge, "answer")["answer_statements"] == ["a", "b", "a"]
 
 
 def test_equal_references_are_extracted_once():
-    judge = scripted(Statements(statements=["a"]))
-    sample = Sample(question="?", references=["same", "same"])
-    assert extracted(judge, "reference", sample) == ["a", "a"]
+    judge = scripted(statements("a"))
+    state = extracted(judge, "reference", Sample(question="?", references=["same", "same"]))
+    assert state["statements_by_reference"] == [["a"], ["a"]]
+    assert state["reference_statements"] == ["a"]
 
 
 def test_each_reference_has_attempts_of_its_own():
-    good = Statements(statements=["a"])
-    judge = Judge(scripted("no", good, "no", good), attempts=2)
-    assert extracted(judge, "reference") == ["a", "a"]
+    judge = Judge(scripted("no", statements("a"), "no", statements("b")), attempts=2)
+    assert extracted(judge, "reference")["reference_statements"] == ["a", "b"]
+
+
+def test_draws_do_not_extract_more_than_once():
+    assert extracted(Judge(scripted(statements("a")), draws=5), "answer")["answer_statements"] == ["a"]
 
 
 def test_a_judge_that_never_answers_fails_with_its_last_reply():

@@ -2,7 +2,7 @@ import asyncio
 from itertools import permutations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.caches import InMemoryCache
 from langchain_core.messages import AIMessage
@@ -258,6 +258,7 @@ def drawn(*labels, texts=("a",)):
     return found(Judge(scripted(*replies), draws=len(labels)), *texts)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.sampled_from(LABELS), min_size=3, max_size=9).filter(lambda labels: len(labels) % 2))
 def test_the_majority_of_the_draws_holds_and_without_one_the_statement_is_absent(labels):
     finding, agreement = drawn(*labels)

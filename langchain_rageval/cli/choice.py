@@ -1,0 +1,103 @@
+"""Which metrics a command scores by, from the names that the user typed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+from langchain_rageval.errors import ConfigError, SampleError
+from langchain_rageval.metrics import ASPECTS, BUILDERS
+
+if TYPE_CHECKING:
+    from langchain_core.embeddings import Embeddings
+
+    from langchain_rageval.judge.judge import Judge
+    from langchain_rageval.metrics.metric import Metric
+    from langchain_rageval.schema import Sample
+
+ALL = "all"
+
+
+def names_in(given: str) -> list[str]:
+    """The names in a comma-separated list, each once; `aspect_critique` stands for the built-in aspects.
+
+    Raises:
+        ConfigError: if one is unknown, or there is none.
+    """
+    asked = [name.strip() for name in given.split(",") if name.strip()]
+    known = [*(name for name in BUILDERS if name != "aspect_critique"), *ASPECTS]
+    groups = {ALL: known, "aspect_critique": list(ASPECTS)}
+    for name in asked:
+        if name not in known and name not in groups:
+            raise ConfigError(f"there is no metric {name!r}; there are {', '.join([*BUILDERS, *ASPECTS, ALL])}")
+    if not asked:
+        raise ConfigError(f"--metrics takes names, comma-separated, or {ALL}; there are {', '.join(known)}")
+    return list(dict.fromkeys(part for name in asked for part in groups.get(name, [name])))
+
+
+def build(names: Sequence[str], judge: Judge, embeddings: Callable[[], Embeddings]) -> list[Metric]:
+    """The metrics of these names; `embeddings` is called, once, when one of them takes some."""
+    given: Mapping[str, Callable[[], Any]] = {
+        "judge": lambda: judge,
+        "embeddings": (loaded := cache(embeddings)),
+        "model": loaded,
+    }
+    return [_built(name, given) for name in names]
+
+
+def scorable(metrics: Sequence[Metric], samples: Sequence[Sample]) -> list[Metric]:
+    """The metrics for which every sample has what they read; says on stderr which are left out.
+
+    Raises:
+        ConfigError: if there are none.
+    """
+    chosen = []
+    for metric in metrics:
+        lacking = [field for sample in samples if (field := _lacking(metric, sample))]
+        if not lacking:
+            chosen.append(metric)
+        else:
+            leave_out(metric.name, f"{len(lacking)} of {len(samples)} samples lack {', '.join(sorted({*lacking}))}")
+    if not chosen:
+        raise ConfigError("no metric can score these samples; fill in answer, contexts or references")
+    return chosen
+
+
+def without_embeddings(names: Sequence[str]) -> list[str]:
+    """The metrics that need none; says on stderr which are left out."""
+    taking = [name for name in names if name not in ASPECTS and _takes(name) & {"embeddings", "model"}]
+    for name in taking:
+        leave_out(name, "it compares by embeddings; name some with --embeddings")
+    return [name for name in names if name not in taking]
+
+
+def leave_out(name: str, reason: str) -> None:
+    """Say on stderr that a metric of all is left out."""
+    sys.stderr.write(f"rageval: {name} left out: {reason}\n")
+
+
+def _built(name: str, given: Mapping[str, Callable[[], Any]]) -> Metric:
+    if name in ASPECTS:
+        return _builder("aspect_critique")(given["judge"](), name)
+    return _builder(name)(**{option: given[option]() for option in given.keys() & _takes(name)})
+
+
+def _takes(name: str) -> set[str]:
+    return {*signature(_builder(name)).parameters}
+
+
+def _builder(name: str) -> Callable[..., Metric]:
+    builder: Callable[..., Metric] = getattr(import_module(BUILDERS[name]), name)
+    return builder
+
+
+def _lacking(metric: Metric, sample: Sample) -> str | None:
+    try:
+        metric.read(sample)
+    except SampleError as error:
+        return error.field
+    return None

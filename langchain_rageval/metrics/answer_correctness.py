@@ -1,0 +1,177 @@
+"""Answer correctness: facts shared with the reference, and similarity to it, as one weighted mean.
+
+From 0 to 1, higher is better. Source: the measure of ragas ("answer correctness", since 0.1), weights and F included;
+the second formula is RAGChecker's (Ru et al. 2024, arXiv:2408.08067, section 3.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from math import inf
+from operator import or_
+from typing import Literal, get_args
+
+from langchain_core.cross_encoders import BaseCrossEncoder
+from langchain_core.embeddings import Embeddings
+
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.judge.judge import JudgeLike
+from langchain_rageval.language import detect_language
+from langchain_rageval.metrics.metric import Metric
+from langchain_rageval.metrics.similarity import answer_and_references, compared
+from langchain_rageval.metrics.value import BLANK_REFERENCES, NEITHER_FACTS, Value, quoted
+from langchain_rageval.schema import Finding, Sample
+from langchain_rageval.steps.classify_statements import classify_statements
+from langchain_rageval.steps.extract_statements import extract_statements
+from langchain_rageval.steps.measure_similarity import measure_similarity
+from langchain_rageval.steps.stage import Stage, State
+
+Formula = Literal["counts", "precision_recall"]
+
+_MOST_NAMED = 3
+
+
+def answer_correctness(
+    judge: JudgeLike | None,
+    embeddings: Embeddings | BaseCrossEncoder | None = None,
+    *,
+    weights: tuple[float, float] = (0.75, 0.25),
+    beta: float = 1.0,
+    formula: Formula = "counts",
+    name: str = "answer_correctness",
+) -> Metric:
+    """Score how far the answer says what the reference says.
+
+    With several references the best F and the best similarity count. `formula="counts"` takes TP and FP from the
+    answer's statements and FN from the reference's, F = (1+β²)TP / ((1+β²)TP + β²FN + FP). `"precision_recall"` keeps
+    the units apart: P = TP / (TP + FP) over the answer's statements, R = 1 - FN / reference statements,
+    F = (1+β²)PR / (β²P + R). They part when one fact is told in many statements: with six that split one of the
+    reference's four facts, and a wrong one (TP 6, FP 1, FN 3), F is 0.75 by counts and 0.39 by precision and recall.
+
+    Args:
+        judge: asked once for the answer and twice for each reference; may be None when the first weight is 0.
+        embeddings: or a cross-encoder; may be None when the second weight is 0.
+        weights: of F and of the similarity.
+        beta: weight of recall beside precision in F, above 0.
+        formula: "counts" or "precision_recall".
+        name: key of the score.
+
+    Returns:
+        A metric reading `question`, `answer` and `references`. An answer without facts has F = 0, and one that declines
+        in words still has its similarity: 0.15 when that is 0.6. Unscored when neither states facts. Findings are the
+        statements of the answer ("TP", "FP") and of the best reference ("TP", "FN"), then the similarity with each
+        reference.
+
+    Raises:
+        ConfigError: if an option is out of range, or a weight asks for embeddings that are not given.
+    """
+    facts, nearness = _checked(weights)
+    if not (isinstance(beta, int | float) and beta > 0 and 0 < beta * beta < inf):
+        raise ConfigError(f"beta takes a number above 0, got {beta!r}")
+    if formula not in get_args(Formula):
+        raise ConfigError(f'formula is "counts" or "precision_recall", got {formula!r}')
+    stages: list[Stage] = []
+    if facts:
+        if judge is None:
+            raise ConfigError("answer_correctness needs a judge for the facts; or say weights=(0, 1)")
+        stages += [
+            extract_statements(judge, of="answer"),
+            extract_statements(judge, of="reference"),
+            classify_statements(judge),
+        ]
+    if nearness:
+        if embeddings is None:
+            raise ConfigError("answer_correctness needs embeddings for the similarity; or say weights=(1, 0)")
+        stages.append(measure_similarity(embeddings, answer_and_references))
+    return Metric(
+        name,
+        aspect="answer",
+        reads={"question", "answer", "references"},
+        steps=reduce(or_, stages),
+        reduce=partial(weighted_correctness, weights=(facts, nearness), beta=beta, formula=formula),
+        options={"weights": [facts, nearness], "beta": beta, "formula": formula},
+    )
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many statements of the answer are right and wrong, and of the reference covered and missed."""
+
+    tp: int
+    fp: int
+    covered: int
+    fn: int
+
+    @classmethod
+    def of(cls, findings: Sequence[Finding]) -> Counts:
+        """Count the findings of one reference."""
+
+        def count(kind: str, verdict: str) -> int:
+            return sum(finding.kind == kind and finding.verdict == verdict for finding in findings)
+
+        reference = "reference_statement"
+        return cls(count("statement", "TP"), count("statement", "FP"), count(reference, "TP"), count(reference, "FN"))
+
+    def f_score(self, beta: float, formula: Formula) -> float:
+        """F of these counts; 0.0 when nothing is shared."""
+        if not self.tp:
+            return 0.0
+        weight = beta**2
+        if formula == "counts":
+            hits = (1 + weight) * self.tp
+            return hits / (hits + weight * self.fn + self.fp)
+        precision, recall = self.tp / (self.tp + self.fp), self.covered / max(1, self.covered + self.fn)
+        return (1 + weight) * precision * recall / (weight * precision + recall)
+
+
+def weighted_correctness(state: State, *, weights: tuple[float, float], beta: float, formula: Formula) -> Value:
+    """Weighted mean of the best F over the references and the best similarity; a part of weight 0 is not looked at."""
+    sample: Sample = state["sample"]
+    if not any(reference.strip() for reference in sample.references):
+        return Value.without(BLANK_REFERENCES)
+    russian = detect_language(sample.question) == "ru"
+    parts: list[tuple[float, float]] = []
+    told: list[str] = []
+    findings: list[Finding] = []
+    if weights[0]:
+        if not state["answer_statements"] and not state["reference_statements"]:
+            return Value.without(NEITHER_FACTS)
+        best = max(state["classifications"], key=lambda found: Counts.of(found).f_score(beta, formula))
+        parts.append((weights[0], Counts.of(best).f_score(beta, formula)))
+        told.append(_told(best, russian))
+        findings += best
+    if weights[1]:
+        nearest = max(state["similarities"], default=0.0)
+        parts.append((weights[1], nearest))
+        told.append(f"сходство с эталоном {nearest:.2f}" if russian else f"similarity to the reference {nearest:.2f}")
+        findings += compared(sample, state["similarities"])
+    number = sum(weight * part for weight, part in parts) / sum(weights)
+    reason = "; ".join(told)
+    return Value(number, f"{reason[:1].upper()}{reason[1:]}.", findings)
+
+
+def _told(findings: Sequence[Finding], russian: bool) -> str:
+    counts = Counts.of(findings)
+    answers, references = counts.tp + counts.fp, counts.covered + counts.fn
+    if russian:
+        told = f"верных утверждений в ответе {counts.tp} из {answers}, пропущено из эталона {counts.fn} из {references}"
+        labels = {"FP": "нет в эталоне", "FN": "нет в ответе"}
+    else:
+        right, missed = f"{counts.tp} of {answers}", f"{counts.fn} of {references}"
+        told = f"right statements in the answer {right}, missed of the reference {missed}"
+        labels = {"FP": "not in the reference", "FN": "not in the answer"}
+    wrong = [finding for finding in findings if finding.verdict in labels]
+    named = [f"{labels[finding.verdict]}: {quoted(finding.text)}" for finding in wrong[:_MOST_NAMED]]
+    return "; ".join([told, *named])
+
+
+def _checked(weights: tuple[float, float]) -> tuple[float, float]:
+    given = list(weights) if isinstance(weights, Sequence) else []
+    numbers: list[float] = [w for w in given if isinstance(w, int | float) and w >= 0]
+    if not (len(given) == len(numbers) == 2 and 0 < sum(numbers) < inf):
+        raise ConfigError(
+            f"weights takes two numbers from 0 on, of F and of the similarity, not both 0; got {weights!r}"
+        )
+    return numbers[0], numbers[1]

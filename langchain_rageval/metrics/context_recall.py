@@ -1,0 +1,42 @@
+"""Context recall: the share of the references' statements that the contexts support.
+
+From 0 to 1, higher is better. Source: the measure of ragas ("context recall", since 0.1), with statements in place of
+sentences: what was asked is the denominator, and several references count as the union of their statements.
+"""
+
+from __future__ import annotations
+
+from langchain_rageval.judge.judge import JudgeLike
+from langchain_rageval.metrics.metric import Metric
+from langchain_rageval.metrics.supported import share_of_supported
+from langchain_rageval.metrics.value import NO_REFERENCE_FACTS, Value, nothing_retrieved
+from langchain_rageval.steps.extract_statements import extract_statements
+from langchain_rageval.steps.stage import State
+from langchain_rageval.steps.verify_statements import verify_statements
+
+
+def context_recall(judge: JudgeLike, *, name: str = "context_recall") -> Metric:
+    """Score how much of what the references say was retrieved.
+
+    Args:
+        judge: asked once for each reference, to extract statements, and once to verify them all; not at all when the
+            contexts hold no words.
+        name: key of the score.
+
+    Returns:
+        A metric reading `question`, `references` and `contexts`; 0 when nothing was retrieved, unscored when the
+        references state no facts. Findings are the references' statements with their verdicts and the sentences that
+        decide them.
+    """
+    steps = extract_statements(judge, of="reference", for_contexts=True) | verify_statements(judge, of="reference")
+    return Metric(
+        name, aspect="context", reads={"question", "references", "contexts"}, steps=steps, reduce=recalled_share
+    )
+
+
+def recalled_share(state: State) -> Value:
+    """Reference statements that the contexts support / reference statements."""
+    sample = state["sample"]
+    if not any(text.strip() for text in sample.contexts):
+        return nothing_retrieved(sample.question)
+    return share_of_supported(state["reference_verdicts"], sample.question, without=NO_REFERENCE_FACTS)

@@ -1,0 +1,24 @@
+"""The answer beside its references: what is compared, and the findings of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from langchain_rageval.schema import Finding, Sample
+from langchain_rageval.steps.stage import State
+
+
+def answer_and_references(state: State) -> tuple[str, Sequence[str]]:
+    """The answer, and the references that are not blank; none of them when the answer is."""
+    sample: Sample = state["sample"]
+    answer = sample.answer or ""
+    return answer, [reference for reference in sample.references if answer.strip() and reference.strip()]
+
+
+def compared(sample: Sample, similarities: Sequence[float]) -> list[Finding]:
+    """The similarity with each reference that is not blank, under the reference's number."""
+    numbered = [(number, text) for number, text in enumerate(sample.references, 1) if text.strip()]
+    return [
+        Finding(kind="criterion", number=number, text=text, verdict=repr(similarity), reason="similarity")
+        for (number, text), similarity in zip(numbered, similarities, strict=bool(similarities))
+    ]

@@ -1,0 +1,163 @@
+"""Classify the statements of the answer and of each reference against each other: TP, FP, FN."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from langchain_rageval.answers import Classification
+from langchain_rageval.errors import JudgeOutputError
+from langchain_rageval.judge.asking import Attempts, Question, ask, shared
+from langchain_rageval.judge.judge import Ballot, Judge, JudgeLike
+from langchain_rageval.run.work import Together, Work
+from langchain_rageval.schema import Finding, FindingKind, Sample
+from langchain_rageval.steps.step import State, Step, slices
+from langchain_rageval.steps.votes import agreement, majority
+
+Numbered = Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Whether the other side says a statement as well, and why."""
+
+    shared: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The marks of answer statements and of reference statements, by number."""
+
+    answer: dict[int, Mark] = field(default_factory=dict)
+    reference: dict[int, Mark] = field(default_factory=dict)
+
+
+class ClassifyStatements(Step):
+    """Adds `classifications`, a list of Finding for each reference in order.
+
+    Answer statements are "TP" or "FP", reference statements "TP" or "FN"; a reference statement both in FN and cited by
+    a TP is "FN". Without statements on one side all of the other are "FP" or "FN", and nobody is asked. Both sides go
+    out in slices of the judge's `max_statements`; what any slice shares is shared.
+    """
+
+    def work(self, state: State) -> Work[State]:
+        """One call for each reference, slice and vote."""
+        sample: Sample = state["sample"]
+        answers = dict(enumerate(state["answer_statements"], 1))
+        sides = [dict(enumerate(texts, 1)) for texts in state["statements_by_reference"]]
+        found = yield Together([self._compare(sample.question, answers, references) for references in sides])
+        return state | {"classifications": found}
+
+    def _compare(self, question: str, answers: Numbered, references: Numbered) -> Work[list[Finding]]:
+        ballots = self.judge.ballots if answers and references else []
+        votes: list[Marks] = yield Together([self._vote(ballot, question, answers, references) for ballot in ballots])
+        if not ballots:
+            nothing = Mark(shared=False)
+            votes = [Marks(dict.fromkeys(answers, nothing), dict.fromkeys(references, nothing))]
+        decided = [
+            *_decided("statement", answers, [vote.answer for vote in votes], "FP"),
+            *_decided("reference_statement", references, [vote.reference for vote in votes], "FN"),
+        ]
+        return [
+            *decided,
+            *agreement(answers, ballots, [_labels(vote.answer, "FP") for vote in votes]),
+            *agreement(references, ballots, [_labels(vote.reference, "FN") for vote in votes]),
+        ]
+
+    def _vote(self, ballot: Ballot, question: str, answers: Numbered, references: Numbered) -> Work[Marks]:
+        size = ballot.judge.max_statements
+        parts: list[Marks] = yield Together(
+            [
+                self._share(ballot, question, some_answers, some_references)
+                for some_answers in slices(answers, size)
+                for some_references in slices(references, size)
+            ]
+        )
+        return Marks(_united(part.answer for part in parts), _united(part.reference for part in parts))
+
+    def _share(self, ballot: Ballot, question: str, answers: Numbered, references: Numbered) -> Work[Marks]:
+        asked = self._asked(ballot, question, answers, references)
+        work = self._classify(ballot, asked, question, answers, references)
+        marks: Marks = yield shared(ballot.judge, asked, ballot.draw, work)
+        return marks
+
+    def _classify(
+        self,
+        ballot: Ballot,
+        asked: Question[Classification],
+        question: str,
+        answers: Numbered,
+        references: Numbered,
+    ) -> Work[Marks]:
+        """Ask until every statement has its mark."""
+        attempts, marks = Attempts(ballot.judge.attempts), Marks()
+        while True:
+            reply = yield from ask(ballot.judge, asked, attempts, ballot.draw)
+            _settle(marks, reply, answers, references)
+            missing = {number: text for number, text in answers.items() if number not in marks.answer}
+            lost = {number: text for number, text in references.items() if number not in marks.reference}
+            if not missing and not lost:
+                return marks
+            if not attempts.left:
+                problem = f"no single place for the answer statements {[*missing]}, reference statements {[*lost]}"
+                raise JudgeOutputError(problem, self.get_name(), reply.model_dump_json())
+            asked = self._asked(ballot, question, missing or answers, references if missing else lost)
+
+    def _asked(
+        self, ballot: Ballot, question: str, answers: Numbered, references: Numbered
+    ) -> Question[Classification]:
+        inputs = {
+            "question": question,
+            "answer_statements": [{"answer": number, "text": text} for number, text in answers.items()],
+            "reference_statements": [{"reference": number, "text": text} for number, text in references.items()],
+        }
+        return self.question(inputs, None, language_from=question, judge=ballot.judge)
+
+
+def classify_statements(judge: JudgeLike) -> Step:
+    """The step that compares the answer's statements with those of each reference."""
+    return ClassifyStatements(prompt="classify_statements", judge=Judge.of(judge), answer=Classification)
+
+
+def _settle(marks: Marks, reply: Classification, answers: Numbered, references: Numbered) -> None:
+    """Note what a reply settles: unknown numbers are dropped, an answer statement in both lists stays open."""
+    shared_ones = {item.answer: item.reason for item in reply.TP}
+    wrong_ones = {item.answer: item.reason for item in reply.FP}
+    for number in answers.keys() - marks.answer.keys():
+        if (number in shared_ones) != (number in wrong_ones):
+            reason = shared_ones.get(number, "") or wrong_ones.get(number, "")
+            marks.answer[number] = Mark(number in shared_ones, reason)
+    for miss in reply.FN:
+        if miss.reference in references:
+            marks.reference.setdefault(miss.reference, Mark(shared=False, reason=miss.reason))
+    for hit in reply.TP:
+        if hit.answer in answers and hit.answer not in wrong_ones:
+            for number in hit.references:
+                if number in references:
+                    marks.reference.setdefault(number, Mark(shared=True, reason=hit.reason))
+
+
+def _united(parts: Iterable[Mapping[int, Mark]]) -> dict[int, Mark]:
+    """What is shared in any slice is shared."""
+    united: dict[int, Mark] = {}
+    for part in parts:
+        for number, mark in part.items():
+            if number not in united or (mark.shared and not united[number].shared):
+                united[number] = mark
+    return united
+
+
+def _decided(
+    kind: FindingKind, items: Numbered, votes: Sequence[Mapping[int, Mark]], otherwise: str
+) -> Iterator[Finding]:
+    for number, text in items.items():
+        given = [vote[number] for vote in votes]
+        shared_one = majority([mark.shared for mark in given], tie=False)
+        reasons = dict.fromkeys(mark.reason for mark in given if mark.shared == shared_one)
+        verdict = "TP" if shared_one else otherwise
+        yield Finding(kind=kind, number=number, text=text, verdict=verdict, reason=" ".join(reasons))
+
+
+def _labels(marks: Mapping[int, Mark], otherwise: str) -> dict[int, str]:
+    return {number: "TP" if mark.shared else otherwise for number, mark in marks.items()}

@@ -1,0 +1,79 @@
+"""Critique one aspect of the answer, such as its coherence."""
+
+from __future__ import annotations
+
+from langchain_rageval.answers import AspectVerdict
+from langchain_rageval.contexts import NumberedContexts
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.judge.judge import Ballot, Judge, JudgeLike
+from langchain_rageval.run.work import Together, Work
+from langchain_rageval.schema import Finding, Sample
+from langchain_rageval.steps.step import State, Step
+from langchain_rageval.steps.votes import agreement, majority
+
+
+class CritiqueAspect(Step):
+    """Adds `aspect_verdict`, a list of Finding: whether the aspect applies, "yes" or "no", then the agreement of votes.
+
+    Contexts, when there are any, are background: of more than the judge's `max_context_tokens` it sees the first
+    window.
+    """
+
+    aspect: str
+    definition: str | None
+    tie: bool
+
+    def work(self, state: State) -> Work[State]:
+        """One call for each vote."""
+        sample: Sample = state["sample"]
+        ballots = self.judge.ballots
+        answers: list[AspectVerdict] = yield Together([self._vote(ballot, sample) for ballot in ballots])
+        applies = majority([answer.verdict for answer in answers], tie=self.tie)
+        reasons = dict.fromkeys(answer.reason for answer in answers if answer.verdict == applies)
+        finding = Finding(kind="aspect", number=1, text=self.aspect, verdict=_label(applies), reason=" ".join(reasons))
+        labels = [{1: _label(answer.verdict)} for answer in answers]
+        return state | {"aspect_verdict": [finding, *agreement({1: self.aspect}, ballots, labels)]}
+
+    def _vote(self, ballot: Ballot, sample: Sample) -> Work[AspectVerdict]:
+        definition = self.definition or ballot.judge.prompt_set(sample.question).common.aspects[self.aspect]
+        inputs = {
+            "question": sample.question,
+            "answer": sample.answer,
+            "aspect": self.aspect,
+            "definition": definition,
+        }
+        windows = NumberedContexts.of(sample.contexts or []).windows(ballot.judge.max_context_tokens)
+        background = windows[0] if windows and windows[0].sentences else None
+        question = self.question(inputs, background, language_from=sample.question, judge=ballot.judge)
+        answer: AspectVerdict = yield self.asked(question, ballot)
+        return answer
+
+
+def critique_aspect(judge: JudgeLike, aspect: str, *, definition: str | None, tie: bool) -> Step:
+    """The step that says whether an aspect applies to the answer.
+
+    Args:
+        judge: who is asked.
+        aspect: its name.
+        definition: what it means; None for the one that comes with the prompts.
+        tie: the verdict when votes are equal.
+
+    Raises:
+        ConfigError: if the aspect has no definition, not even in prompts of the user's own.
+    """
+    judge = Judge.of(judge)
+    for prompts in (member.prompts for member in judge.members if definition is None):
+        if prompts and aspect not in prompts.common.aspects:
+            raise ConfigError(f"the judge's prompts do not define {aspect!r} under `aspects`; say definition=...")
+    return CritiqueAspect(
+        prompt="critique_aspect",
+        judge=judge,
+        answer=AspectVerdict,
+        aspect=aspect,
+        definition=definition,
+        tie=tie,
+    )
+
+
+def _label(applies: bool) -> str:
+    return "yes" if applies else "no"

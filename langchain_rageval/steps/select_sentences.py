@@ -1,0 +1,81 @@
+"""Select the context sentences that are needed to answer the question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from langchain_rageval.answers import NeededSentences
+from langchain_rageval.contexts import NumberedContexts
+from langchain_rageval.judge.judge import Ballot, Judge, JudgeLike
+from langchain_rageval.run.work import Together, Work
+from langchain_rageval.schema import Finding, Sample
+from langchain_rageval.steps.step import State, Step
+from langchain_rageval.steps.votes import agreement, majority
+
+NEEDED, NEEDLESS = "needed", "not needed"
+
+
+class SelectSentences(Step):
+    """Adds `context_sentences`, a list of Finding: one for each sentence in order, then the agreement of votes.
+
+    A reply that names a sentence there is not, or a range, is asked again.
+    """
+
+    def work(self, state: State) -> Work[State]:
+        """One call for each window and vote; none when there is no sentence."""
+        sample: Sample = state["sample"]
+        contexts = NumberedContexts.of(sample.contexts or [])
+        sentences = contexts.sentences
+        ballots = self.judge.ballots if sentences else []
+        votes: list[dict[str, str]] = yield Together([self._vote(ballot, sample, contexts) for ballot in ballots])
+        findings = [
+            Finding(
+                kind="sentence",
+                number=place,
+                text=text,
+                verdict=NEEDED if majority([number in vote for vote in votes], tie=False) else NEEDLESS,
+                reason=" ".join(dict.fromkeys(vote[number] for vote in votes if number in vote)),
+                cites=[number],
+            )
+            for place, (number, text) in enumerate(sentences.items(), 1)
+        ]
+        labels = [
+            {place: NEEDED if number in vote else NEEDLESS for place, number in enumerate(sentences, 1)}
+            for vote in votes
+        ]
+        agreements = agreement(dict(enumerate(sentences.values(), 1)), ballots, labels)
+        return state | {"context_sentences": [*findings, *agreements]}
+
+    def _vote(self, ballot: Ballot, sample: Sample, contexts: NumberedContexts) -> Work[dict[str, str]]:
+        """Number of each needed sentence to the judge's reason."""
+        windows = contexts.windows(ballot.judge.max_context_tokens)
+        parts = yield Together([self._selected(ballot, sample, window) for window in windows])
+        return {number: reason for part in parts for number, reason in part.items()}
+
+    def _selected(self, ballot: Ballot, sample: Sample, window: NumberedContexts) -> Work[dict[str, str]]:
+        question = self.question(
+            {"question": sample.question},
+            window,
+            language_from=sample.question,
+            judge=ballot.judge,
+            objection=_objection(window),
+        )
+        answer: NeededSentences = yield self.asked(question, ballot)
+        return dict.fromkeys(window.cited(answer.sentences), answer.reason)
+
+
+def select_sentences(judge: JudgeLike) -> Step:
+    """The step that finds which sentences of the contexts an answer needs."""
+    return SelectSentences(prompt="select_sentences", judge=Judge.of(judge), answer=NeededSentences)
+
+
+def _objection(window: NumberedContexts) -> Callable[[NeededSentences], str | None]:
+    def objection(answer: NeededSentences) -> str | None:
+        unknown = [given for given in answer.sentences if not window.holds(given)]
+        if not unknown:
+            return None
+        return (
+            f"no sentences of the contexts: {unknown[:5]}; give single numbers such as {next(iter(window.sentences))!r}"
+        )
+
+    return objection

@@ -1,0 +1,133 @@
+"""`rageval compare`: what it prints, and how it ends."""
+
+import json
+
+import pytest
+from munich import SAMPLE, TRUE_SAMPLE
+from reports import failed, report_of, row, scored
+
+from langchain_rageval import Report
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Write a baseline and a candidate."""
+
+    def write(baseline, candidate):
+        paths = tmp_path / "baseline.jsonl", tmp_path / "candidate.jsonl"
+        for path, report in zip(paths, (baseline, candidate), strict=True):
+            report.to_jsonl(path)
+        return paths
+
+    return write
+
+
+GOOD, BAD = report_of(*[scored(1.0)] * 10), report_of(*[scored(0.0)] * 10)
+LITTLE_WORSE, FAIR = report_of(*[scored(0.49)] * 400), report_of(*[scored(0.5)] * 400)
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "options", "code", "verdict"),
+    [
+        (BAD, GOOD, ["--fail-if-worse"], 0, "better"),
+        (GOOD, BAD, [], 0, "worse"),
+        (GOOD, BAD, ["--fail-if-worse"], 1, "worse"),
+        (FAIR, LITTLE_WORSE, ["--fail-if-worse"], 1, "worse"),
+        (FAIR, LITTLE_WORSE, ["--fail-if-worse", "--margin", "0.05"], 0, "no worse"),
+        (GOOD, GOOD, ["--fail-if-worse"], 0, "inconclusive"),
+        (report_of(scored(1.0)), report_of(scored(0.0)), ["--fail-if-worse"], 0, "too few pairs"),
+    ],
+)
+def test_the_verdict_is_shown_and_a_worse_metric_fails_if_that_is_asked(
+    rageval, files, baseline, candidate, options, code, verdict
+):
+    ended, told, complaints = rageval("compare", *files(baseline, candidate), *options)
+    assert ended == code
+    (line,) = [line for line in told.splitlines() if "faithfulness" in line]
+    assert [cell.strip() for cell in line.strip("│").split("│")][1] == verdict
+    assert complaints == ("" if code == 0 else f"rageval: {candidate.compare(baseline)['faithfulness']}\n")
+
+
+def test_the_table_holds_the_numbers(rageval, files):
+    baseline, candidate = report_of(scored(0.25), scored(0.5), failed()), report_of(scored(1.0), scored(0.5))
+    _, told, _ = rageval("compare", *files(baseline, candidate))
+    metric = candidate.compare(baseline)["faithfulness"]
+    (line,) = [line for line in told.splitlines() if "faithfulness" in line]
+    assert [cell.strip() for cell in line.strip("│").split("│")] == [
+        "faithfulness",
+        "too few pairs",
+        "0.375",
+        "0.750",
+        "+0.375",
+        metric.interval,
+        "1.000",
+        "2",
+        "1",
+        "0",
+    ]
+    assert "Paired by id; 0 samples are in the candidate alone, 1 in the baseline." in told
+
+
+def test_reports_of_evaluate_are_compared_and_a_note_names_other_metrics(rageval, tmp_path):
+    samples = tmp_path / "samples.jsonl"
+    lines = [{**sample, "id": f"{kind}-{n}"} for n in range(4) for kind, sample in (("s", SAMPLE), ("t", TRUE_SAMPLE))]
+    samples.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    for out, metrics in (("old", "faithfulness"), ("new", "faithfulness,context_relevance")):
+        code, *_ = rageval("evaluate", samples, "--quiet", "--metrics", metrics, "--out", tmp_path / f"{out}.jsonl")
+        assert code == 0
+    code, told, complaints = rageval("compare", tmp_path / "old.jsonl", tmp_path / "new.jsonl")
+    assert (code, complaints) == (0, "")
+    assert "inconclusive" in told
+    assert "Only the candidate has context_relevance." in told
+
+
+def test_clusters_are_read_from_the_samples(rageval, files):
+    def report(value):
+        return Report([row(n, scored(value), metadata={"document": n // 5}) for n in range(20)])
+
+    paths = files(report(0.0), report(1.0))
+    assert "better" in rageval("compare", *paths)[1]
+    assert "too few pairs" in rageval("compare", *paths, "--cluster", "metadata.document")[1]
+    code, told, complaints = rageval("compare", *paths, "--cluster", "metadata.chapter")
+    assert (code, told) == (2, "")
+    assert "no sample has a value for 'metadata.chapter'; the metadata are metadata.document" in complaints
+
+
+def test_different_instruments_are_refused_unless_allowed(rageval, files):
+    paths = files(report_of(*[scored(0.0, instrument="x")] * 8), report_of(*[scored(1.0, instrument="y")] * 8))
+    code, told, complaints = rageval("compare", *paths)
+    assert (code, told) == (2, "")
+    assert "different instruments" in complaints
+    code, told, complaints = rageval("compare", *paths, "--allow-different-instruments")
+    assert (code, complaints) == (0, "")
+    assert "better" in told
+    assert "Different instruments" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["nowhere.jsonl", "good.jsonl"], "nowhere.jsonl cannot be read"),
+        (["good.jsonl", "noreport.jsonl"], "noreport.jsonl is no report"),
+        (["good.jsonl", "other.jsonl"], "have no metric in common: faithfulness; other"),
+        (["good.jsonl", "good.jsonl", "--margin", "-1"], "margin takes a number from 0 on"),
+        (["good.jsonl", "good.jsonl", "--margin", "nan"], "margin takes a number from 0 on"),
+        (["good.jsonl", "good.jsonl", "--margin", "wide"], "invalid float value"),
+        (["good.jsonl"], "the following arguments are required: candidate"),
+    ],
+)
+def test_what_cannot_be_compared_ends_with_2_and_prints_no_table(rageval, tmp_path, monkeypatch, words, problem):
+    monkeypatch.chdir(tmp_path)
+    GOOD.to_jsonl("good.jsonl")
+    report_of(scored(1.0, "other")).to_jsonl("other.jsonl")
+    (tmp_path / "noreport.jsonl").write_text('{"question": "Q?"}\n', encoding="utf-8")
+    code, told, complaints = rageval("compare", *words)
+    assert (code, told) == (2, "")
+    assert problem in complaints
+
+
+def test_what_others_wrote_steers_no_terminal(rageval, files):
+    name = "[red]\x1b]0;owned\x07"
+    _, told, _ = rageval("compare", *files(report_of([scored(1.0, name)]), report_of([scored(1.0, name)])))
+    assert not {"\x1b", "\x07"} & set(told)
+    assert "[red]" in told

@@ -1,0 +1,403 @@
+import asyncio
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.caches import InMemoryCache
+from langchain_core.messages import AIMessage
+from munich import SAMPLE as MUNICH
+from munich import offline_reply
+from scripted import (
+    Scripted,
+    absent,
+    classification,
+    contradicted,
+    critique,
+    grades,
+    human_of,
+    needed,
+    questions,
+    scripted,
+    statements,
+    supported,
+    verdicts,
+)
+from servers.brain import offline
+
+from langchain_rageval import (
+    ConfigError,
+    HashingEmbeddings,
+    Judge,
+    JudgeOutputError,
+    Metric,
+    OfflineJudge,
+    PromptSet,
+    Sample,
+    aevaluate,
+    answer_correctness,
+    answer_relevance,
+    aspect_critique,
+    context_precision,
+    context_recall,
+    context_relevance,
+    evaluate,
+    faithfulness,
+    jury,
+    suite,
+)
+from langchain_rageval.prompts.layout import read_inputs
+
+SAMPLE = Sample(question="What?", answer="A.", references=["R."], contexts=["First. Second.", "Third."])
+
+
+class Member(Scripted):
+    """A judge with a name and a key."""
+
+    model: str
+    api_key: str = "sk-very-secret"
+
+
+def members(*replies: list[Any]) -> list[Member]:
+    """Judges A, B, C, … with the replies of each."""
+    return [Member(model=name, replies=given) for name, given in zip("ABCDE", replies, strict=False)]
+
+
+def alike(count: int) -> list[Member]:
+    """Judges that answer as OfflineJudge does."""
+    return [Member(model=name, answer=offline_reply) for name in "ABCDE"[:count]]
+
+
+def agreements(score: Any) -> list[tuple[str, str]]:
+    return [(finding.verdict, finding.reason) for finding in score.findings if finding.kind == "agreement"]
+
+
+def told(count: int, *against: tuple[str, str]) -> str:
+    return "; ".join([f"{count} of 3 votes", *(f"Member(model='{name}'): {vote}" for name, vote in against)])
+
+
+def facts_only(judge: Any, **options: Any) -> Metric:
+    """Answer correctness without embeddings."""
+    return answer_correctness(judge, weights=(1, 0), **options)
+
+
+def coherence(judge: Any, **options: Any) -> Metric:
+    """The critique of one aspect."""
+    return aspect_critique(judge, "coherence", **options)
+
+
+Case = tuple[Callable[..., Metric], list[Any], list[Any], float, list[str], list[tuple[str, str]]]
+EVERY_VERDICT_STEP: dict[str, Case] = {
+    "verify_statements": (
+        faithfulness,
+        [statements("a", "b")],
+        [
+            verdicts(supported(1), absent(2)),
+            verdicts(supported(1), supported(2)),
+            verdicts(contradicted(1), supported(2)),
+        ],
+        1.0,
+        ["supported", "supported"],
+        [("0.67", told(2, ("C", "contradicted"))), ("0.67", told(2, ("A", "absent")))],
+    ),
+    "grade_contexts": (
+        context_precision,
+        [],
+        [grades({1: False, 2: True}), grades({1: False, 2: True}), grades({1: True, 2: True})],
+        0.5,
+        ["not useful", "useful"],
+        [("0.67", told(2, ("C", "useful"))), ("1.00", told(3))],
+    ),
+    "select_sentences": (
+        context_relevance,
+        [],
+        [needed("1.1"), needed("1.1", "2.1"), needed("1.2", "2.1")],
+        2 / 3,
+        ["needed", "not needed", "needed"],
+        [
+            ("0.67", told(2, ("C", "not needed"))),
+            ("0.67", told(2, ("C", "needed"))),
+            ("0.67", told(2, ("A", "not needed"))),
+        ],
+    ),
+    "classify_statements": (
+        facts_only,
+        [statements("a"), statements("r")],
+        [classification({1: [1]}), classification({1: [1]}, fn=[1]), classification(fp=[1], fn=[1])],
+        2 / 3,
+        ["TP", "FN"],
+        [("0.67", told(2, ("C", "FP"))), ("0.67", told(2, ("A", "TP")))],
+    ),
+    "critique_aspect": (
+        coherence,
+        [],
+        [critique(True), critique(False), critique(False)],
+        0.0,
+        ["no"],
+        [("0.67", told(2, ("A", "yes")))],
+    ),
+}
+every_verdict_step = pytest.mark.parametrize("case", EVERY_VERDICT_STEP.values(), ids=EVERY_VERDICT_STEP)
+
+
+# The vote
+
+
+@every_verdict_step
+@pytest.mark.parametrize("door", ["invoke", "ainvoke"])
+async def test_the_majority_decides_item_by_item_and_who_disagrees_is_named(case, door):
+    build, extracted, votes, value, labels, agreed = case
+    judges = members(*[[*(extracted if number == 0 else []), vote] for number, vote in enumerate(votes)])
+    metric = build(jury(judges))
+    score = metric.invoke(SAMPLE) if door == "invoke" else await metric.ainvoke(SAMPLE)
+    assert score.value == pytest.approx(value)
+    kinds = ("statement", "reference_statement", "context", "sentence", "aspect")
+    assert [finding.verdict for finding in score.findings if finding.kind in kinds] == labels
+    assert agreements(score) == agreed
+
+
+@every_verdict_step
+def test_the_first_judge_extracts_for_all_and_every_judge_votes_once(case):
+    build, extracted, votes, *_ = case
+    judges = members(*[[*(extracted if number == 0 else []), vote] for number, vote in enumerate(votes)])
+    score = build(jury(judges)).invoke(SAMPLE)
+    assert [len(judge.asked) for judge in judges] == [len(extracted) + 1, 1, 1]
+    assert score.usage.calls == len(extracted) + 3
+
+
+@every_verdict_step
+def test_who_is_named_first_does_not_change_the_verdicts(case):
+    build, extracted, votes, value, *_ = case
+    judges = members(*[[*(extracted if number == 0 else []), vote] for number, vote in enumerate(reversed(votes))])
+    assert build(jury(judges)).invoke(SAMPLE).value == pytest.approx(value)
+
+
+def test_a_three_way_tie_is_absent_and_every_judge_is_named():
+    judges = members([statements("a"), verdicts(supported(1))], [verdicts(contradicted(1))], [verdicts(absent(1))])
+    score = faithfulness(jury(judges)).invoke(SAMPLE)
+    assert score.value == 0.0
+    assert agreements(score) == [("0.33", told(1, ("A", "supported"), ("B", "contradicted"), ("C", "absent")))]
+
+
+def test_only_the_first_judge_regenerates_questions():
+    judges = members([questions("What?")], [], [])
+    score = answer_relevance(jury(judges), HashingEmbeddings()).invoke(SAMPLE)
+    assert (score.value, score.usage.calls, agreements(score)) == (1.0, 1, [])
+
+
+def test_extraction_and_the_first_vote_are_shared_with_a_metric_of_the_first_judge_alone():
+    judges = alike(3)
+    scores = suite(faithfulness(jury(judges)), faithfulness(judges[0], name="alone")).invoke(MUNICH)
+    assert [len(judge.asked) for judge in judges] == [2, 1, 1]
+    assert sum(score.usage.calls for score in scores.values()) == 4
+    assert scores["alone"].value == scores["faithfulness"].value == 0.5
+
+
+def test_metrics_of_one_jury_share_their_votes():
+    judges = alike(3)
+    bench = jury(judges)
+    sample = {**MUNICH, "references": ["Munich was founded in 1158."]}
+    suite(faithfulness(bench), context_recall(bench), facts_only(bench)).invoke(sample)
+    assert [len(judge.asked) for judge in judges] == [5, 3, 3]
+
+
+def test_draws_of_a_member_are_its_votes():
+    judges = members([statements("a"), *[verdicts(supported(1))] * 3], [verdicts(absent(1))], [verdicts(absent(1))])
+    score = faithfulness(jury([Judge(judges[0], draws=3), *judges[1:]])).invoke(SAMPLE)
+    assert score.value == 1.0
+    assert agreements(score) == [("0.60", "3 of 5 votes; Member(model='B'): absent; Member(model='C'): absent")]
+    assert [len(judge.asked) for judge in judges] == [4, 1, 1]
+
+
+def test_a_jury_within_a_jury_counts_as_its_judges():
+    judges = members(
+        [statements("a"), verdicts(supported(1))], [verdicts(supported(1))], [verdicts(absent(1))],
+        [verdicts(absent(1))], [verdicts(absent(1))],
+    )  # fmt: skip
+    nested = jury([jury(judges[:3]), *judges[3:]])
+    assert nested.members == jury(judges).members
+    score = faithfulness(nested).invoke(SAMPLE)
+    assert (score.value, score.usage.calls, agreements(score)[0][0]) == (0.0, 6, "0.60")
+
+
+def test_each_judge_is_asked_in_its_own_way():
+    own = PromptSet.default("en").replace("critique_aspect", instruction="Say yes or no.")
+    judges = members([critique(True)], ["not yet", critique(True)], [critique(False)])
+    bench = jury(
+        [
+            judges[0],
+            Judge(judges[1], language="ru", attempts=2),
+            Judge(judges[2], prompts=own, layout="instruction_first"),
+        ]
+    )
+    assert coherence(bench).invoke(SAMPLE).value == 1.0
+    first, second, third = (human_of(judge.asked[0]) for judge in judges)
+    assert "## Контексты" in second
+    assert "## Contexts" in first
+    assert read_inputs(second)["definition"] == PromptSet.default("ru").common.aspects["coherence"]
+    assert third.startswith("## Task\nSay yes or no.")
+    assert [len(judge.asked) for judge in judges] == [1, 2, 1]
+
+
+def test_each_judge_has_slices_of_its_own_size():
+    judges = alike(3)
+    sample = {**MUNICH, "answer": "Munich was founded in 1158. " + "Elephants live there. " * 3}
+    faithfulness(jury([judges[0], Judge(judges[1], max_statements=1), judges[2]])).invoke(sample)
+    assert [len(judge.asked) for judge in judges] == [2, 4, 1]
+
+
+# A judge that fails
+
+
+@every_verdict_step
+@pytest.mark.parametrize("number", [0, 1, 2])
+async def test_without_one_judges_verdict_the_score_is_a_failure_never_a_vote_of_two(case, number):
+    build, extracted, votes, *_ = case
+    replies = [[*(extracted if place == 0 else []), vote] for place, vote in enumerate(votes)]
+    replies[number][-1] = "I would rather not."
+    judges = members(*replies)
+    metric = build(jury([Judge(judge, attempts=1) for judge in judges]))
+    (row,) = (await asyncio.to_thread(evaluate, [SAMPLE], metric, progress=False)).rows
+    (score,) = row.scores.values()
+    assert (score.value, score.failure.error) == (None, "JudgeOutputError")
+    assert score.failure.raw_output == "I would rather not."
+    assert score.usage.calls == sum(len(judge.asked) for judge in judges)
+
+
+def test_invoke_raises_what_the_judge_raised():
+    judges = members([statements("a"), verdicts(supported(1))], ["no"], [verdicts(supported(1))])
+    with pytest.raises(JudgeOutputError) as caught:
+        faithfulness(jury([Judge(judge, attempts=1) for judge in judges])).invoke(SAMPLE)
+    assert (caught.value.step, caught.value.raw_output) == ("verify_statements", "no")
+
+
+def test_an_error_of_a_members_client_is_told_without_its_key():
+    judges = members([critique(True)], [ValueError("bad key sk-very-secret")], [critique(True)])
+    (row,) = evaluate([SAMPLE], coherence(jury(judges)), progress=False).rows
+    failure = row.scores["coherence"].failure
+    assert (failure.error, failure.message) == ("ValueError", "bad key ***")
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 4, 6])
+def test_an_even_number_or_fewer_than_three_are_refused(count):
+    with pytest.raises(ConfigError, match=f"a jury takes a list of 3, 5, … judges, .* got {count}"):
+        jury([OfflineJudge()] * count)
+
+
+@pytest.mark.parametrize("judges", ["abc", None, OfflineJudge(), {1: 2}, iter([OfflineJudge()] * 3)], ids=repr)
+def test_what_is_no_list_of_judges_is_refused(judges):
+    with pytest.raises(ConfigError, match=r"a jury takes a list of 3, 5, … judges"):
+        jury(judges)
+
+
+def test_a_member_that_is_no_judge_is_refused():
+    with pytest.raises(ConfigError, match="a judge is a chat model or another Runnable, got str"):
+        jury([OfflineJudge(), "openai:small", OfflineJudge()])
+
+
+# What it tells of itself
+
+
+def test_it_shows_its_judges_and_no_key():
+    bench = jury([Judge(judge, attempts=number) for number, judge in enumerate(members([], [], []), 1)])
+    shown = repr(bench)
+    assert shown.startswith("jury([Judge(Member(model='A'), ")
+    assert all(f"Member(model='{name}')" in shown for name in "ABC")
+    assert "attempts=3" in shown
+    assert bench.identity == "Member(model='A'), Member(model='B'), Member(model='C')"
+    for text in (shown, str(bench), repr(faithfulness(bench)), str(bench.instrument)):
+        assert "secret" not in text
+
+
+def test_the_instrument_tells_juries_apart_by_their_judges_options_prompts_and_order():
+    a, b, c, d = alike(4)
+    own = PromptSet.default("en").replace("verify_statements", instruction="Verify.")
+    benches = [
+        jury([a, b, c]), jury([a, b, d]), jury([b, a, c]), jury([a, b, Judge(c, draws=3)]),
+        jury([a, b, Judge(c, prompts=own)]), jury([a, b, c, d, d]), Judge(a), Judge(a, draws=3),
+    ]  # fmt: skip
+    assert len({faithfulness(bench).instrument for bench in benches}) == len(benches)
+    assert faithfulness(jury([a, b, c])).instrument == faithfulness(jury(alike(3))).instrument
+
+
+def test_a_jury_cannot_be_changed():
+    bench = jury(alike(3))
+    with pytest.raises(AttributeError):
+        bench.attempts = 5
+
+
+# Through every door
+
+
+@pytest.mark.parametrize("copied", [lambda x: x, copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+async def test_a_jury_and_its_copies_judge_in_evaluations(copied):
+    bench = jury([OfflineJudge(), Judge(OfflineJudge(), language="ru"), Judge(OfflineJudge(), draws=3)])
+    metric = copied(faithfulness(bench))
+    assert metric.instrument == faithfulness(bench).instrument
+    samples = [MUNICH] * 3
+    reports = [
+        await asyncio.to_thread(evaluate, samples, metric, progress=False),
+        await aevaluate(samples, metric, progress=False),
+    ]
+    for report in reports:
+        assert [row.scores["faithfulness"].value for row in report.rows] == [0.5] * 3
+        assert {finding.reason for finding in report.rows[0].scores["faithfulness"].findings[2:]} == {"5 of 5 votes"}
+
+
+class Noted(OfflineJudge):
+    """A judge of which a report says something."""
+
+    model: str
+
+    @property
+    def report_note(self) -> str:
+        """What it is."""
+        return f"Judged by {self.model}."
+
+
+def test_a_reports_notes_are_those_of_each_judge():
+    report = evaluate([MUNICH], faithfulness(jury([Noted(model=name) for name in "ABC"])), progress=False)
+    assert [f"Judged by {name}." for name in "ABC"] == [note for note in report.notes if note.startswith("Judged by")]
+
+
+def test_a_report_notes_by_which_rung_each_judge_was_asked(chat_openai, openai_server):
+    models = [chat_openai(openai_server(offline, rungs=rungs)) for rungs in ({"json_schema"}, {"prompt"}, {"prompt"})]
+    models[2].model_name = "other"
+    bench = jury(models)
+    report = evaluate([MUNICH], faithfulness(bench), progress=False)
+    assert [member.memory.way.rung for member in bench.members] == ["json_schema", "prompt", "prompt"]
+    assert report.rows[0].scores["faithfulness"].value == 0.5
+    asked_by = {member.identity: member.memory.way.rung for member in bench.members}
+    assert [f"{identity} was asked by {rung}." for identity, rung in asked_by.items()] == report.notes
+
+
+def test_functions_may_sit_on_a_jury():
+    def yes(messages: Any) -> AIMessage:
+        return AIMessage(critique(True).model_dump_json())
+
+    bench = jury([yes, lambda messages: critique(False).model_dump_json(), yes])
+    assert coherence(bench).invoke(SAMPLE).value == 1.0
+
+
+def test_one_model_may_have_several_seats():
+    judge = scripted(critique(True), critique(False), critique(True))
+    score = coherence(jury([judge, Judge(judge, attempts=2), Judge(judge, attempts=1)])).invoke(SAMPLE)
+    assert (score.value, len(judge.asked)) == (1.0, 3)
+
+
+@pytest.mark.parametrize("wrap", [lambda judge: judge, Judge], ids=["model", "Judge"])
+def test_a_judge_with_several_seats_votes_anew_in_each(wrap):
+    judge, other = members([critique(True), critique(False)], [critique(False)])
+    score = coherence(jury([wrap(judge), wrap(judge), other])).invoke(SAMPLE)
+    assert (score.value, len(judge.asked), score.usage.calls) == (0.0, 2, 3)
+
+
+def test_of_several_seats_only_the_first_takes_the_reply_from_the_models_cache():
+    judge = Member(model="A", answer=lambda messages: critique(True), cache=InMemoryCache())
+    metric = coherence(jury([judge] * 3))
+    assert [metric.invoke(SAMPLE).value for _ in range(2)] == [1.0, 1.0]
+    assert len(judge.asked) == 3 + 2

@@ -1,0 +1,400 @@
+import asyncio
+from fractions import Fraction
+from math import inf, nan
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scripted import PairScores, Vectors, classification, scripted, statements
+
+from langchain_rageval import (
+    ConfigError,
+    Judge,
+    JudgeOutputError,
+    Sample,
+    SampleError,
+    answer_correctness,
+    evaluate,
+)
+from langchain_rageval.metrics.answer_correctness import Counts, weighted_correctness
+from langchain_rageval.schema import Finding
+
+SAMPLE = Sample(question="Where?", answer="A.", references=["R."])
+NEAR = Vectors({"A.": [1, 0], "R.": [0.6, 0.8], "S.": [0.8, 0.6], "T.": [-1, 0], "Не знаю.": [1, 0]})
+FACTS_ONLY = {"weights": (1, 0)}
+
+
+def scored(*replies, sample=SAMPLE, embeddings=NEAR, **options):
+    return answer_correctness(scripted(*replies), embeddings, **options).invoke(sample)
+
+
+def found(tp=0, fp=0, covered=0, fn=0):
+    """Findings of one reference with so many statements of each kind."""
+    told = [("statement", "TP", tp), ("statement", "FP", fp)]
+    told += [("reference_statement", "TP", covered), ("reference_statement", "FN", fn)]
+    return [Finding(kind=kind, number=1, text="s", verdict=verdict) for kind, verdict, n in told for _ in range(n)]
+
+
+def f_score(tp=0, fp=0, covered=0, fn=0, beta=1.0, formula="counts"):
+    return Counts.of(found(tp, fp, covered, fn)).f_score(beta, formula)
+
+
+# Arithmetic
+
+
+def test_facts_and_similarity_are_weighted_three_to_one():
+    score = scored(statements("a", "b"), statements("c", "d"), classification({1: [1]}, fp=[2], fn=[2]))
+    assert score.value == pytest.approx(0.75 * 0.5 + 0.25 * 0.6)
+    assert (score.metric, score.aspect, score.direction) == ("answer_correctness", "answer", "higher")
+    assert (score.usage.calls, score.usage.embedded) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("weights", "value"), [((1, 0), 0.5), ((0, 1), 0.6), ((1, 1), 0.55), ((3, 1), 0.525), ((0.1, 0.3), 0.575)]
+)
+def test_weights_need_not_add_up_to_one(weights, value):
+    replies = [statements("a", "b"), statements("c", "d"), classification({1: [1]}, fp=[2], fn=[2])]
+    assert scored(*(replies if weights[0] else []), weights=weights).value == pytest.approx(value)
+
+
+def test_one_fact_told_in_six_statements_is_where_the_formulas_part():
+    split = {"tp": 6, "fp": 1, "covered": 1, "fn": 3}
+    assert f_score(**split) == 0.75
+    assert round(f_score(**split, formula="precision_recall"), 2) == 0.39
+    assert "F is 0.75 by counts and 0.39" in " ".join(answer_correctness.__doc__.split())
+
+
+def test_the_formulas_part_through_the_judge_as_well():
+    replies = [
+        statements(*"abcdefg"),
+        statements(*"wxyz"),
+        classification({n: [1] for n in range(1, 7)}, [7], [2, 3, 4]),
+    ]
+    assert scored(*replies, **FACTS_ONLY).value == 0.75
+    assert scored(*replies, **FACTS_ONLY, formula="precision_recall").value == pytest.approx(12 / 31)
+
+
+@pytest.mark.parametrize(
+    ("beta", "counts", "precision_recall"),
+    [
+        (1, 6 / 9, 6 / 9),
+        (2, 15 / 24, 5 * (0.75 * 0.6) / (4 * 0.75 + 0.6)),
+        (0.5, 3.75 / 5.25, 1.25 * 0.45 / (0.1875 + 0.6)),
+    ],
+)
+def test_beta_weighs_recall(beta, counts, precision_recall):
+    """Three of four statements are right, two of the reference's five are missed."""
+    assert f_score(3, 1, 3, 2, beta) == pytest.approx(counts)
+    assert f_score(3, 1, 3, 2, beta, "precision_recall") == pytest.approx(precision_recall)
+
+
+some = st.integers(0, 12)
+betas = st.fractions("1/8", 8)
+
+
+@given(some, some, some, some, betas)
+def test_f_is_what_exact_fractions_say(tp, fp, covered, fn, beta):
+    square = beta**2
+    counts = (1 + square) * tp / ((1 + square) * tp + square * fn + fp) if tp else Fraction(0)
+    assert f_score(tp, fp, covered, fn, float(beta)) == pytest.approx(float(counts))
+    if tp + fp and covered + fn:
+        p, r = Fraction(tp, tp + fp), 1 - Fraction(fn, covered + fn)
+        f = (1 + square) * p * r / (square * p + r) if p and r else Fraction(0)
+        assert f_score(tp, fp, covered, fn, float(beta), "precision_recall") == pytest.approx(float(f))
+
+
+@given(some, some, some, st.floats(0.1, 10))
+def test_where_each_fact_is_told_once_the_formulas_agree(tp, fp, fn, beta):
+    assert f_score(tp, fp, tp, fn, beta) == pytest.approx(f_score(tp, fp, tp, fn, beta, "precision_recall"))
+
+
+@given(some, some, some, some, st.floats(1e-3, 1e3), st.sampled_from(["counts", "precision_recall"]))
+def test_f_is_from_0_to_1_and_1_only_when_nothing_is_wrong_or_missed(tp, fp, covered, fn, beta, formula):
+    f = f_score(tp, fp, covered, fn, beta, formula)
+    assert 0.0 <= f <= 1.0 + 1e-12
+    if tp and covered and not fp and not fn:
+        assert f == 1.0
+    if fp and tp and not fn:
+        assert f < 1.0
+
+
+@given(
+    st.tuples(st.floats(0, 100), st.floats(0, 100)).filter(sum),
+    st.floats(0.1, 10),
+    st.sampled_from(["counts", "precision_recall"]),
+    st.integers(1, 9),
+)
+def test_a_perfect_score_is_exactly_one_whatever_the_options(weights, beta, formula, count):
+    state = {
+        "sample": SAMPLE,
+        "answer_statements": ["a"],
+        "reference_statements": ["a"],
+        "classifications": [found(count, 0, count, 0)],
+        "similarities": [1.0],
+    }
+    assert weighted_correctness(state, weights=weights, beta=beta, formula=formula).number == 1.0
+
+
+@given(st.permutations(range(3)))
+def test_the_order_of_the_references_does_not_matter(order):
+    texts, classes = ["R.", "S.", "T."], [found(1, 3, 1, 1), found(3, 1, 3, 1), found(0, 4, 0, 2)]
+    state = {
+        "sample": SAMPLE.model_copy(update={"references": [texts[n] for n in order]}),
+        "answer_statements": ["a"],
+        "reference_statements": ["a"],
+        "classifications": [classes[n] for n in order],
+        "similarities": [[0.6, 0.8, 0.0][n] for n in order],
+    }
+    value = weighted_correctness(state, weights=(0.75, 0.25), beta=1.0, formula="counts")
+    assert value.number == pytest.approx(0.75 * 0.75 + 0.25 * 0.8)
+
+
+# Edges
+
+
+@pytest.mark.parametrize(("similarity_to", "value"), [("R.", 0.15), ("T.", 0.0)])
+def test_a_refusal_in_words_has_no_facts_right_but_its_similarity(similarity_to, value):
+    sample = {"question": "Где?", "answer": "Не знаю.", "references": [similarity_to]}
+    score = scored(statements(), statements("c"), sample=sample)
+    assert (score.value, score.usage.calls) == (pytest.approx(value), 2)
+    assert [(f.kind, f.verdict) for f in score.findings[:1]] == [("reference_statement", "FN")]
+
+
+def test_a_blank_answer_is_zero_after_one_call_when_the_reference_states_facts():
+    score = scored(statements("c", "d"), sample=SAMPLE.model_copy(update={"answer": " \n"}))
+    assert (score.value, score.usage.calls, score.usage.embedded) == (0.0, 1, 0)
+    assert [(f.kind, f.verdict) for f in score.findings] == [("reference_statement", "FN")] * 2
+
+
+def test_a_blank_answer_is_unscored_when_the_reference_states_no_facts():
+    score = scored(statements(), sample=SAMPLE.model_copy(update={"answer": ""}))
+    assert score.unscored == "the answer states no facts, nor does the reference"
+    assert (score.reason, score.usage.calls) == ("", 1)
+
+
+def test_neither_side_with_facts_is_unscored_not_one():
+    score = scored(statements(), statements())
+    assert (score.value, score.unscored) == (None, "the answer states no facts, nor does the reference")
+
+
+def test_facts_that_a_reference_without_facts_does_not_say_are_wrong():
+    score = scored(statements("a"), statements(), **FACTS_ONLY)
+    assert (score.value, score.usage.calls) == (0.0, 2)
+    assert [(f.kind, f.verdict) for f in score.findings] == [("statement", "FP")]
+
+
+def test_references_that_are_blank_are_no_measure_of_similarity():
+    score = scored(sample=SAMPLE.model_copy(update={"references": [" ", ""]}), weights=(0, 1))
+    assert (score.value, score.unscored) == (None, "the references are blank")
+
+
+@pytest.mark.parametrize("weights", [(0.75, 0.25), (1, 0)])
+def test_references_that_are_blank_are_no_measure_of_facts(weights):
+    score = scored(statements("a"), sample=SAMPLE.model_copy(update={"references": [""]}), weights=weights)
+    assert (score.value, score.unscored, score.usage.calls) == (None, "the references are blank", 1)
+
+
+@pytest.mark.parametrize("beta", [1e200, 1e-200, float("inf"), float("nan")])
+def test_a_beta_that_cannot_be_squared_is_refused_when_the_metric_is_built(beta):
+    with pytest.raises(ConfigError, match="beta takes a number above 0"):
+        answer_correctness(scripted(), Vectors({}), beta=beta)
+
+
+@pytest.mark.parametrize("field", ["references", "answer"])
+def test_a_missing_field_raises_before_any_call(field):
+    sample = {"question": "?", "answer": "A.", "references": ["R."]}
+    del sample[field]
+    with pytest.raises(SampleError, match=rf"lacks \['{field}'\]") as caught:
+        scored(sample=sample)
+    assert caught.value.field == field
+
+
+def test_an_empty_list_of_references_is_missing():
+    with pytest.raises(SampleError, match=r"lacks \['references'\]"):
+        scored(sample={"question": "?", "answer": "A.", "references": []})
+
+
+def test_of_several_references_the_best_f_and_the_best_similarity_count():
+    sample = SAMPLE.model_copy(update={"references": ["R.", "S."]})
+    replies = [
+        statements("a", "b"), statements("c"), statements("d", "e"),
+        classification({1: [1], 2: [1]}), classification({1: [1]}, fp=[2], fn=[2]),
+    ]  # fmt: skip
+    judge = scripted(*replies)
+    score = answer_correctness(judge, NEAR).invoke(sample)
+    assert score.value == pytest.approx(0.75 * 1.0 + 0.25 * 0.8)
+    assert score.usage.calls == len(judge.asked) == 5
+    assert [(f.kind, f.number, f.text, f.verdict) for f in score.findings] == [
+        ("statement", 1, "a", "TP"), ("statement", 2, "b", "TP"), ("reference_statement", 1, "c", "TP"),
+        ("criterion", 1, "R.", repr(0.6)), ("criterion", 2, "S.", repr(0.8)),
+    ]  # fmt: skip
+
+
+def test_a_blank_reference_among_others_is_passed_over_and_they_keep_their_numbers():
+    sample = SAMPLE.model_copy(update={"references": [" ", "R."]})
+    score = scored(statements("a"), statements("c"), classification({1: [1]}), sample=sample)
+    assert score.value == pytest.approx(0.75 + 0.25 * 0.6)
+    assert [(f.kind, f.number, f.text) for f in score.findings][2:] == [("criterion", 2, "R.")]
+
+
+@pytest.mark.parametrize("formula", ["counts", "precision_recall"])
+def test_the_best_reference_is_the_best_by_the_formula_asked_for(formula):
+    """By counts six statements of one fact win, by precision and recall the reference of which more is covered."""
+    split, even = found(6, 1, 1, 3), found(4, 3, 4, 1)
+    state = {
+        "sample": SAMPLE,
+        "answer_statements": ["a"],
+        "reference_statements": ["b"],
+        "classifications": [split, even],
+    }
+    value = weighted_correctness(state, weights=(1, 0), beta=1.0, formula=formula)
+    assert value.findings == {"counts": split, "precision_recall": even}[formula]
+    assert value.number == pytest.approx(
+        {"counts": 0.75, "precision_recall": 2 * (4 / 7) * 0.8 / (4 / 7 + 0.8)}[formula]
+    )
+
+
+# A part of weight 0
+
+
+def test_without_weight_facts_are_not_asked_for():
+    score = answer_correctness(None, NEAR, weights=(0, 1)).invoke(SAMPLE)
+    assert (score.value, score.usage.calls) == (pytest.approx(0.6), 0)
+    assert [finding.kind for finding in score.findings] == ["criterion"]
+
+
+def test_without_weight_nothing_is_embedded():
+    vectors = Vectors({})
+    replies = [statements("a"), statements("c"), classification({1: [1]})]
+    assert scored(*replies, embeddings=vectors, **FACTS_ONLY).value == 1.0
+    assert scored(*replies, embeddings=None, **FACTS_ONLY).value == 1.0
+    assert vectors.asked == []
+
+
+def test_a_cross_encoder_may_measure_the_similarity():
+    model = PairScores(lambda answer, reference: 0.5)
+    assert scored(embeddings=model, weights=(0, 1)).value == 0.5
+    assert model.asked == [[("A.", "R.")]]
+
+
+# Options
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        (-1, 2),
+        (1, -0.1),
+        (0, 0),
+        (0.0, 0.0),
+        (nan, 1),
+        (1, inf),
+        (1,),
+        (1, 1, 1),
+        (),
+        ("1", 1),
+        None,
+        0.75,
+        "ab",
+        (None, 1),
+        (1e308, 1e308),
+    ],
+    ids=repr,
+)
+def test_weights_out_of_range_are_refused_when_the_metric_is_built(weights):
+    with pytest.raises(
+        ConfigError, match="weights takes two numbers from 0 on, of F and of the similarity, not both 0; got"
+    ):
+        answer_correctness(scripted(), NEAR, weights=weights)
+
+
+@pytest.mark.parametrize("beta", [0, -1, nan, inf, "1", None], ids=repr)
+def test_a_beta_out_of_range_is_refused_when_the_metric_is_built(beta):
+    with pytest.raises(ConfigError, match=r"beta takes a number above 0, got"):
+        answer_correctness(scripted(), NEAR, beta=beta)
+
+
+def test_another_formula_is_refused_when_the_metric_is_built():
+    with pytest.raises(ConfigError, match="""formula is "counts" or "precision_recall", got 'f1'"""):
+        answer_correctness(scripted(), NEAR, formula="f1")
+
+
+def test_a_part_with_weight_needs_its_model_when_the_metric_is_built():
+    with pytest.raises(ConfigError, match=r"needs embeddings for the similarity; or say weights=\(1, 0\)"):
+        answer_correctness(scripted())
+    with pytest.raises(ConfigError, match=r"needs a judge for the facts; or say weights=\(0, 1\)"):
+        answer_correctness(None, NEAR)
+
+
+def test_options_are_keyword_only():
+    with pytest.raises(TypeError):
+        answer_correctness(scripted(), NEAR, (1, 0))
+
+
+def test_the_instrument_tells_the_options_apart():
+    judge = scripted()
+    options = [{}, {"weights": (0.5, 0.5)}, {"beta": 2.0}, {"formula": "precision_recall"}, {"weights": (1, 0)}]
+    assert len({answer_correctness(judge, NEAR, **option).instrument for option in options}) == len(options)
+    assert (
+        answer_correctness(judge, NEAR, weights=[0.75, 0.25]).instrument == answer_correctness(judge, NEAR).instrument
+    )
+
+
+# What it tells
+
+
+@pytest.mark.parametrize(
+    ("question", "reason"),
+    [
+        (
+            "Where?",
+            "Right statements in the answer 1 of 3, missed of the reference 2 of 3; not in the reference: «b»; "
+            "not in the reference: «c»; not in the answer: «y»; similarity to the reference 0.60.",
+        ),
+        (
+            "Где?",
+            "Верных утверждений в ответе 1 из 3, пропущено из эталона 2 из 3; нет в эталоне: «b»; нет в эталоне: «c»; "
+            "нет в ответе: «y»; сходство с эталоном 0.60.",
+        ),
+    ],
+)
+def test_the_reason_is_in_russian_or_else_in_english(question, reason):
+    replies = [statements("a.", "b.", "c."), statements("x.", "y.", "z."), classification({1: [1]}, [2, 3], [2, 3])]
+    assert scored(*replies, sample=SAMPLE.model_copy(update={"question": question})).reason == reason
+
+
+def test_rates_of_agreement_do_not_count():
+    judge = Judge(scripted(statements("a"), statements("c"), *[classification({1: [1]})] * 3), draws=3)
+    score = answer_correctness(judge, **FACTS_ONLY).invoke(SAMPLE)
+    assert score.value == 1.0
+    assert [finding.kind for finding in score.findings] == [
+        "statement", "reference_statement", "agreement", "agreement",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", [[0, 0], [nan, 1], [inf, 0]])
+async def test_vectors_without_a_direction_are_a_failure_not_nan(bad):
+    metric = answer_correctness(
+        scripted(statements("a"), statements("c"), classification({1: [1]})), Vectors({"A.": bad, "R.": [1, 0]})
+    )
+    (row,) = (await asyncio.to_thread(evaluate, [SAMPLE], metric, progress=False)).rows
+    score = row.scores["answer_correctness"]
+    assert (score.value, score.failure.error, score.failure.step) == (None, "ModelOutputError", "measure_similarity")
+    assert score.usage.calls == 3
+
+
+def test_a_judge_that_cannot_be_read_raises_with_its_step():
+    judge = Judge(scripted(statements("a"), statements("c"), "no", "never"), attempts=2)
+    with pytest.raises(JudgeOutputError) as caught:
+        answer_correctness(judge, NEAR).invoke(SAMPLE)
+    assert (caught.value.step, caught.value.raw_output) == ("classify_statements", "never")
+
+
+def test_many_statements_are_compared_in_slices_each_with_each():
+    judge = scripted(
+        statements("a", "b", "c"), statements("x", "y", "z"),
+        classification({1: [1]}, [2], [2]), classification({}, [1, 2], [3]),
+        classification({}, [3], [1, 2]), classification({3: [3]}),
+    )  # fmt: skip
+    score = answer_correctness(Judge(judge, max_statements=2), **FACTS_ONLY).invoke(SAMPLE)
+    assert (score.value, score.usage.calls) == (pytest.approx(2 / 3), 6)

@@ -1,0 +1,327 @@
+"""Two reports over the same samples: verdicts, what they rest on, and what is refused."""
+
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reports import failed, report_of, row, scored, unscored
+from scipy.stats import binomtest
+
+from langchain_rageval import ConfigError, Report
+from langchain_rageval.statistics import holm, mean_difference_interval, sign_flip_p
+
+HOSTILE = "<script>alert('1')</script> & \"quotes\""
+
+
+def values(*given, **more):
+    return report_of(*(scored(value, **more) for value in given))
+
+
+def compared(candidate, baseline, **options):
+    return values(*candidate).compare(values(*baseline), **options)["faithfulness"]
+
+
+BETTER = ([1.0] * 8, [0.0] * 8)
+LITTLE_WORSE = ([0.49] * 400, [0.5] * 400)
+
+
+# Verdicts
+
+
+@pytest.mark.parametrize(
+    ("candidate", "baseline", "margin", "verdict"),
+    [
+        (*BETTER, 0.0, "better"),
+        (*BETTER[::-1], 0.0, "worse"),
+        ([1.0] * 6, [0.0] * 6, 0.0, "better"),
+        ([1.0] * 5, [0.0] * 5, 0.0, "too few pairs"),
+        ([], [], 0.0, "too few pairs"),
+        ([1.0, 0.0] * 10, [0.0, 1.0] * 10, 0.0, "inconclusive"),
+        ([1.0] * 100, [1.0] * 100, 0.0, "inconclusive"),
+        ([1.0] * 100, [1.0] * 100, 0.05, "no worse"),
+        ([1.0] * 10, [1.0] * 10, 0.05, "inconclusive"),
+        (*LITTLE_WORSE, 0.0, "worse"),
+        (*LITTLE_WORSE, 0.05, "no worse"),
+        (*LITTLE_WORSE[::-1], 0.05, "better"),
+    ],
+)
+def test_verdicts_speak_of_the_candidate(candidate, baseline, margin, verdict):
+    report = Report([row(place, scored(value)) for place, value in enumerate(candidate)] or [row(0, unscored())])
+    other = Report([row(place, scored(value)) for place, value in enumerate(baseline)] or [row(0, scored(1.0))])
+    assert report.compare(other, margin=margin)["faithfulness"].verdict == verdict
+
+
+@pytest.mark.parametrize(("candidate", "verdict"), [(0.1, "better"), (0.9, "worse")])
+def test_where_lower_is_better_less_is_better(candidate, verdict):
+    found = values(*[candidate] * 10, direction="lower").compare(values(*[0.5] * 10, direction="lower"))["faithfulness"]
+    assert found.verdict == verdict
+    assert found.difference == pytest.approx(candidate - 0.5)
+    assert (found.better, found.worse) == ((10, 0) if verdict == "better" else (0, 10))
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=6, max_size=25))
+def test_the_other_way_round_everything_is_turned(pairs):
+    here, there = values(*(own for own, _ in pairs)), values(*(other for _, other in pairs))
+    one, other = here.compare(there)["faithfulness"], there.compare(here)["faithfulness"]
+    assert one.difference == pytest.approx(-other.difference, abs=1e-12)
+    assert (one.low, one.high) == pytest.approx((-other.high, -other.low), abs=1e-9)
+    assert (one.p_value, one.better, one.worse) == (other.p_value, other.worse, other.better)
+    turned = {"better": {"worse"}, "worse": {"better", "no worse"}, "no worse": {"worse", "inconclusive"}}
+    assert one.verdict in turned.get(other.verdict, {"inconclusive", "no worse"})
+
+
+def test_the_numbers_are_those_of_the_tests():
+    rng = np.random.default_rng(4)
+    here, there = rng.random(30).tolist(), (rng.random(30) * 0.8).tolist()
+    found = compared(here, there)
+    moved = [own - other for own, other in zip(here, there, strict=True)]
+    assert (found.p_value, (found.low, found.high)) == (sign_flip_p(moved), mean_difference_interval(moved))
+    assert found.difference == pytest.approx(np.mean(moved))
+    assert (found.mean, found.baseline) == (pytest.approx(np.mean(here)), pytest.approx(np.mean(there)))
+    assert (found.pairs, found.clusters) == (30, None)
+
+
+def test_yes_or_no_values_are_compared_by_mcnemar():
+    found = compared([1.0] * 12 + [0.0] * 3 + [1.0] * 20, [0.0] * 12 + [1.0] * 3 + [1.0] * 20)
+    assert found.p_value == pytest.approx(binomtest(12, 15).pvalue)
+    assert (found.better, found.worse, found.pairs) == (12, 3, 35)
+
+
+def test_several_metrics_are_adjusted_for_by_holm_and_those_with_too_few_pairs_do_not_count():
+    def report(*columns):
+        names = ["a", "b", "c", "few"]
+        rows = zip(*columns, strict=True)
+        cells = ([scored(v, n) for n, v in zip(names, line, strict=True) if v is not None] for line in rows)
+        return report_of(*cells)
+
+    few = [1.0] * 5 + [None] * 5
+    ones, flat = [1.0] * 10, [0.0] * 10
+    found = report(ones, ones, ones, few).compare(report(flat, flat[:7] + [1.0] * 3, [0.0] * 9 + [1.0], few))
+    raw = [2 / 2**10, 2 / 2**7, 2 / 2**9]
+    assert [found[name].p_unadjusted for name in "abc"] == pytest.approx(raw)
+    assert [found[name].p_value for name in "abc"] == pytest.approx(holm(raw))
+    assert (found["few"].p_value, found["few"].verdict) == (1.0, "too few pairs")
+
+
+def test_what_is_significant_alone_may_not_be_among_others():
+    six, none = [1.0] * 6, [0.0] * 6
+    assert compared(six, none).verdict == "better"  # p = 0.031
+    here = report_of(*([scored(1.0, "a"), scored(1.0, "b")] for _ in range(6)))
+    there = report_of(*([scored(0.0, "a"), scored(1.0, "b")] for _ in range(6)))
+    assert here.compare(there)["a"].p_value == pytest.approx(2 * 2 / 2**6)
+    assert here.compare(there)["a"].verdict == "no worse"
+
+
+# Pairs
+
+
+def test_samples_are_paired_by_id_whatever_their_order():
+    here = Report([row(place, scored(place / 10)) for place in range(10)])
+    there = Report([row(place, scored(place / 10)) for place in reversed(range(10))])
+    found = here.compare(there)["faithfulness"]
+    assert (found.pairs, found.better, found.worse, found.difference) == (10, 0, 0, 0.0)
+
+
+def test_rows_of_one_id_are_paired_in_their_order():
+    here = Report([row(place, scored(value), id="same") for place, value in enumerate([0.1, 0.2, 0.3])])
+    there = Report([row(place, scored(value), id="same") for place, value in enumerate([0.1, 0.2])])
+    found = here.compare(there)
+    assert (found["faithfulness"].pairs, found["faithfulness"].better, found["faithfulness"].worse) == (2, 0, 0)
+    assert found.notes == ["Paired by id; 1 samples are in the candidate alone, 0 in the baseline."]
+
+
+def test_only_samples_that_both_have_scored_count():
+    here = report_of(scored(1.0), failed(), scored(1.0), unscored(), scored(0.5))
+    there = report_of(scored(0.0), scored(0.0), unscored(), unscored(), scored(0.5))
+    found = here.compare(there)["faithfulness"]
+    assert (found.pairs, found.difference, found.lost, found.gained) == (2, 0.5, 1, 1)
+
+
+def test_reports_without_a_common_sample_say_what_to_do():
+    here = Report([row(place, scored(1.0), id=f"x-{place}") for place in range(8)])
+    found = here.compare(values(*[0.0] * 8))
+    nothing = found["faithfulness"]
+    assert (nothing.verdict, nothing.difference, nothing.p_value, nothing.interval) == ("too few pairs", None, None, "")
+    assert "give each question an id of its own" in found.notes[0]
+    assert "faithfulness too few pairs (0 pairs" in repr(found)
+
+
+def test_metrics_of_one_report_alone_are_named():
+    here = report_of([scored(1.0), scored(1.0, "new")])
+    found = here.compare(report_of([scored(1.0), scored(1.0, "old"), scored(1.0, "older")]))
+    assert list(found) == ["faithfulness"]
+    assert found.notes == ["Only the candidate has new.", "Only the baseline has old, older."]
+
+
+# Coverage
+
+
+@pytest.mark.parametrize(("lost", "verdict"), [(4, "better"), (5, "inconclusive")])
+def test_who_leaves_significantly_more_without_a_score_is_not_better(lost, verdict):
+    """One-sided, 4 of 4 is p = 1/16 and 5 of 5 is 1/32."""
+    here = report_of(*[scored(1.0)] * 20, *[failed()] * lost)
+    found = here.compare(values(*[0.0] * (20 + lost)))
+    assert (found["faithfulness"].verdict, found["faithfulness"].lost) == (verdict, lost)
+    assert found["faithfulness"].coverage_fell == (verdict == "inconclusive")
+    assert [note for note in found.notes if f"{lost} samples that the baseline has scored" in note] == (
+        found.notes if verdict == "inconclusive" else []
+    )
+
+
+def test_nor_is_it_no_worse_but_worse_it_can_be():
+    lost = [unscored()] * 8
+    here, there = report_of(*[scored(0.5)] * 200, *lost), values(*[0.5] * 208)
+    assert here.compare(there, margin=0.1)["faithfulness"].verdict == "inconclusive"
+    assert report_of(*[scored(0.0)] * 200, *lost).compare(there)["faithfulness"].verdict == "worse"
+
+
+def test_who_scores_more_is_not_held_back():
+    here = values(*[1.0] * 20)
+    assert here.compare(report_of(*[scored(0.0)] * 10, *[failed()] * 10))["faithfulness"].verdict == "better"
+
+
+# Clusters
+
+
+def test_questions_of_one_document_count_as_one():
+    def report(numbers):
+        return Report([row(n, scored(v), metadata={"document": n // 5}) for n, v in enumerate(numbers)])
+
+    here, there = report([1.0] * 20 + [0.0] * 5), report([0.0] * 20 + [1.0] * 5)
+    alone, tied = here.compare(there)["faithfulness"], here.compare(there, cluster="metadata.document")["faithfulness"]
+    assert (alone.verdict, tied.verdict) == ("better", "too few pairs")
+    assert (tied.clusters, tied.pairs, alone.clusters) == (5, 25, None)
+    assert tied.low < alone.low
+    assert "25 pairs in 5 clusters" in str(tied)
+    with pytest.raises(ConfigError, match=r"no sample has a value for 'metadata\.doc'"):
+        here.compare(there, cluster="metadata.doc")
+
+
+# Instruments
+
+
+def test_different_instruments_are_refused_by_name_unless_allowed():
+    here = report_of(*([scored(1.0, "a", instrument="x"), scored(1.0, "b", instrument="z")] for _ in range(8)))
+    there = report_of(*([scored(0.0, "a", instrument="y"), scored(0.0, "b", instrument="z")] for _ in range(8)))
+    with pytest.raises(ConfigError, match=r"scored a: .*allow_different_instruments=True"):
+        here.compare(there)
+    found = here.compare(there, allow_different_instruments=True)
+    assert [metric.verdict for metric in found.values()] == ["better", "better"]
+    assert found.notes == [
+        "Different instruments (judge, prompts, options or version) scored a: "
+        "a difference may be the instruments', not the systems'."
+    ]
+
+
+def test_what_has_no_score_has_no_instrument():
+    here = report_of(*[scored(1.0, instrument="x")] * 8, failed())
+    assert here.compare(values(*[0.0] * 9, instrument="x"))["faithfulness"].verdict == "better"
+
+
+def test_reports_that_disagree_on_what_is_better_are_refused():
+    with pytest.raises(ConfigError, match="disagree on whether higher is better: faithfulness"):
+        values(0.5).compare(values(0.5, direction="lower"), allow_different_instruments=True)
+
+
+@pytest.mark.parametrize("margin", [-0.1, float("nan"), float("inf"), "0.1", None])
+def test_a_margin_is_a_number_from_0_on(margin):
+    with pytest.raises(ConfigError, match="margin takes a number from 0 on"):
+        values(0.5).compare(values(0.5), margin=margin)
+
+
+# False alarms
+
+
+def test_equal_systems_give_an_alarm_in_at_most_one_of_twenty_comparisons():
+    """Three metrics, 16 samples: 0/1, shares, and a mixture; 200 comparisons, so up to 16 by chance."""
+    rng, alarms = np.random.default_rng(12), 0
+    for _ in range(200):
+        reports = []
+        for _ in range(2):
+            of = rng.integers(1, 9, 16)
+            columns = (rng.random(16) < 0.8, rng.binomial(of, 0.8) / of, np.maximum(rng.random(16), 0.4))
+            lines = zip(*(column.astype(float).tolist() for column in columns), strict=True)
+            reports.append(
+                report_of(*([scored(v, name) for name, v in zip("abc", line, strict=True)] for line in lines))
+            )
+        found = reports[0].compare(reports[1])
+        alarms += any(metric.verdict in ("better", "worse") for metric in found.values())
+    assert alarms <= 16
+
+
+# What it looks like
+
+
+def test_a_comparison_is_a_mapping_that_prints_a_line_for_each_metric():
+    found = values(*BETTER[0]).compare(values(*BETTER[1]), margin=0.02)
+    title, line = repr(found).splitlines()
+    assert title == "Candidate minus baseline, 95% intervals, p Holm-adjusted, margin 0.02"
+    metric = found["faithfulness"]
+    assert line == f"faithfulness better: +1.000 {metric.interval}, p = 0.008 (8 pairs, 8 better, 0 worse)"
+    assert (len(found), list(found), dict(values().compare(values()))) == (1, ["faithfulness"], {})
+
+
+def test_the_table_in_a_notebook_escapes_what_others_wrote():
+    class Tags(HTMLParser):
+        def __init__(self, html):
+            super().__init__()
+            self.tags, self.texts = set(), []
+            self.feed(html)
+
+        def handle_starttag(self, tag, attrs):
+            self.tags.add(tag)
+
+        def handle_data(self, data):
+            self.texts.append(data)
+
+    here = report_of([scored(0.5, HOSTILE), scored(0.5, f"{HOSTILE} alone")])
+    shown = Tags(here.compare(report_of(scored(0.5, HOSTILE)))._repr_html_())
+    assert shown.tags == {"p", "table", "tr", "th", "td", "em"}
+    assert shown.texts.count(HOSTILE) == 1
+    assert f"Only the candidate has {HOSTILE} alone." in shown.texts
+    assert {"too few pairs", "0.500", "+0.000"} <= set(shown.texts)
+
+
+# How small a difference could be seen
+
+
+def test_the_detectable_difference_worked_out_by_hand():
+    """Ten 1s and ten 0s have the deviation √(5/19); differences at correlation ½ have the same."""
+    report = values(*[1.0] * 10, *[0.0] * 10)
+    expected = (1.959964 + 0.841621) * (5 / 19) ** 0.5 / 20**0.5
+    assert report.minimum_detectable_difference("faithfulness") == pytest.approx(expected, rel=1e-5)
+    assert report.minimum_detectable_difference("faithfulness", correlation=0.0) == pytest.approx(
+        expected * 2**0.5, rel=1e-5
+    )
+
+
+def test_with_another_run_its_real_pairs_count():
+    here, there = values(*[0.9, 0.5, 0.3, 0.7]), values(*[0.8, 0.5, 0.2, 0.5])
+    expected = (1.959964 + 0.841621) * np.std([0.1, 0.0, 0.1, 0.2], ddof=1) / 2
+    assert here.minimum_detectable_difference("faithfulness", baseline=there) == pytest.approx(expected, rel=1e-5)
+
+
+def test_equal_values_do_not_promise_that_everything_is_seen():
+    equal, more = values(*[1.0] * 10), values(*[1.0] * 40)
+    assert 0.2 < equal.minimum_detectable_difference("faithfulness") < 0.4
+    assert more.minimum_detectable_difference("faithfulness") < equal.minimum_detectable_difference("faithfulness") / 3
+    assert equal.minimum_detectable_difference("faithfulness", baseline=equal) > 0.2
+
+
+@pytest.mark.parametrize(
+    ("report", "options", "problem"),
+    [
+        (values(1.0, 0.0), {"metric": "recall"}, "no metric 'recall'"),
+        (values(1.0, 0.0), {"baseline": report_of()}, "no metric 'faithfulness'"),
+        (values(1.0), {}, "at least two scored samples, got 1"),
+        (report_of(failed(), unscored(), scored(1.0)), {}, "got 1"),
+        (values(1.0, 0.0), {"power": 1.0}, "power and alpha lie between 0 and 1"),
+        (values(1.0, 0.0), {"alpha": 0.0}, "power and alpha lie between 0 and 1"),
+        (values(1.0, 0.0), {"correlation": 1.0}, "correlation from -1 to below 1"),
+    ],
+)
+def test_what_cannot_be_told_is_refused(report, options, problem):
+    with pytest.raises(ConfigError, match=problem):
+        report.minimum_detectable_difference(**{"metric": "faithfulness", **options})

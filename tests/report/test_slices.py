@@ -1,0 +1,102 @@
+"""Summaries by slice, and with samples that are tied together."""
+
+import pytest
+from reports import report_of, row, scored
+
+from langchain_rageval import ConfigError, Report
+
+
+def report(*given, values=None):
+    """A row with the value 1, 0, 1, ... for each set of fields of the sample."""
+    values = values or [1.0 - place % 2 for place in range(len(given))]
+    return Report([row(place, scored(values[place]), **fields) for place, fields in enumerate(given)])
+
+
+def means(found):
+    return {name: summary["faithfulness"].mean for name, summary in found.items()}
+
+
+def tagged(*splits):
+    return report(*({"metadata": {} if split is None else {"split": split}} for split in splits))
+
+
+@pytest.mark.parametrize("by", ["metadata.split", "split", lambda sample: sample.metadata.get("split")])
+def test_each_slice_has_its_own_summary_and_rows_without_the_key_come_last(by):
+    found = tagged(None, "easy", "hard", "easy", "").summary(by=by)
+    assert means(found) == {"easy": 0.0, "hard": 1.0, "(none)": 1.0}
+    assert list(found) == ["easy", "hard", "(none)"]
+    assert [summary["faithfulness"].scored for summary in found.values()] == [2, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "by", "names"),
+    [
+        ([{"a": {"b": 1}}, {"a": {"b": 2}}], "metadata.a.b", ["1", "2"]),
+        ([{"a.b": "x"}, {"a": {"b": "y"}}], "metadata.a.b", ["x", "y"]),
+        ([{"a": "x"}, {"a": {"b": "y"}}], "a.b", ["y", "(none)"]),
+        ([{"hard": True}, {"hard": None}], "hard", ["true", "(none)"]),
+        ([{"tags": ["x", "я"]}, {"tags": []}], "tags", ['["x", "я"]', "[]"]),
+        ([{"evolution": "simple"}, {"evolution": "reasoning+conditional"}], "evolution", None),
+        ([{"language": "de"}, {}], "language", ["de", "en"]),
+    ],
+)
+def test_a_value_is_found_by_its_path_and_named_as_text(metadata, by, names):
+    found = report(*({"metadata": given} for given in metadata)).summary(by=by)
+    assert list(found) == (names or [given[by] for given in metadata])
+
+
+def test_a_language_that_nobody_told_is_that_of_the_question():
+    found = report({"question": "Когда основан Мюнхен?"}, {"question": "When was it founded?"}).summary(by="language")
+    assert means(found) == {"ru": 1.0, "en": 0.0}
+
+
+def test_fields_of_the_sample_slice_too():
+    assert means(report({"answer": "a"}, {"answer": "b"}, {}).summary(by="answer")) == {
+        "a": 1.0,
+        "b": 0.0,
+        "(none)": 1.0,
+    }
+
+
+@pytest.mark.parametrize("named", [{"by": "metadata.splt"}, {"cluster": "metadata.splt"}])
+def test_a_path_that_no_sample_has_is_refused(named):
+    with pytest.raises(
+        ConfigError, match=r"no sample has a value for 'metadata.splt'; the metadata are metadata.split"
+    ):
+        tagged("easy").summary(**named)
+    with pytest.raises(ConfigError, match="the metadata are empty"):
+        tagged(None).summary(**named)
+
+
+def test_an_empty_report_has_no_slices():
+    assert report_of().summary(by="metadata.split") == {}
+    assert dict(report_of().summary(cluster="metadata.split")) == {}
+
+
+# Clusters
+
+
+def documents(count, size, values):
+    return report(*({"metadata": {"document": place // size}} for place in range(count * size)), values=values)
+
+
+def test_questions_of_one_document_that_fare_alike_widen_the_interval():
+    told = documents(10, 5, [1.0] * 35 + [0.0] * 15)
+    alone, tied = told.summary()["faithfulness"], told.summary(cluster="metadata.document")["faithfulness"]
+    assert (tied.mean, tied.scored) == (alone.mean, alone.scored) == (0.7, 50)
+    assert tied.low < alone.low - 0.1
+    assert tied.high > alone.high + 0.05
+
+
+def test_a_slice_that_lacks_the_cluster_counts_each_of_its_samples_alone():
+    rows = [{"metadata": {"split": "a", "document": place % 3}} for place in range(9)]
+    told = report(*rows, *[{"metadata": {"split": "b"}}] * 9)
+    tied, plain = told.summary(by="split", cluster="document"), told.summary(by="split")
+    assert tied["a"]["faithfulness"].low < plain["a"]["faithfulness"].low - 0.05
+    assert tied["b"]["faithfulness"].low == pytest.approx(plain["b"]["faithfulness"].low, abs=0.05)
+    assert tied["b"]["faithfulness"].low < plain["b"]["faithfulness"].low  # Student's t
+
+
+def test_samples_of_one_document_tell_nothing_about_others():
+    alone = documents(1, 20, [1.0] * 20).summary(cluster="document")["faithfulness"]
+    assert (alone.low, alone.high) == (0.0, 1.0)

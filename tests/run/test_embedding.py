@@ -1,0 +1,634 @@
+"""Embedding in batches: each text once, nobody waits for ever, and a text that is refused fails alone."""
+
+import asyncio
+import gc
+import threading
+import time
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.embeddings import Embeddings
+from waiting import auntil, until
+
+from langchain_rageval.errors import ModelOutputError
+from langchain_rageval.run import embedding
+from langchain_rageval.run.embedding import _KEPT, BATCH_SIZE, Batches
+from langchain_rageval.run.retry import RetryPolicy
+from langchain_rageval.run.run import Run
+from langchain_rageval.run.slots import Slots
+from langchain_rageval.run.work import Embed, Together, adrive, drive
+
+
+class Refusal(Exception):
+    """What a client raises for 400."""
+
+    status_code = 400
+
+
+class Own(Embeddings):
+    """Vector of a text: its length and 1. Keeps the batches, and does `before(texts)` first; no async methods."""
+
+    def __init__(self, before=lambda texts: None):
+        self.before = before
+        self.batches = []
+
+    @property
+    def texts(self):
+        return [text for batch in self.batches for text in batch]
+
+    def embed_documents(self, texts):
+        self.batches.append(texts)
+        self.before(texts)
+        return [vector(text) for text in texts]
+
+    def embed_query(self, text):
+        raise AssertionError("texts are embedded as documents, all alike")
+
+
+class Async(Own):
+    """The same on the caller's loop; `before` is a coroutine function."""
+
+    async def aembed_documents(self, texts):
+        self.batches.append(texts)
+        await self.before(texts)
+        return [vector(text) for text in texts]
+
+
+def vector(text):
+    return [float(len(text)), 1.0]
+
+
+def asks(embeddings, texts):
+    return (yield Embed(embeddings, texts))
+
+
+def embedded(run, embeddings, *texts):
+    return drive(asks(embeddings, texts), run, {})
+
+
+async def aembedded(run, embeddings, *texts):
+    return await adrive(asks(embeddings, texts), run, {})
+
+
+def refusing(*bad):
+    def before(texts):
+        if set(texts) & set(bad):
+            raise Refusal(f"cannot embed {sorted(set(texts) & set(bad))}")
+
+    return before
+
+
+def told(vectors):
+    return [list(vector) for vector in vectors]
+
+
+@pytest.mark.parametrize("make", [Own, lambda: Async(lambda _: asyncio.sleep(0))], ids=["sync only", "async"])
+def test_vectors_come_in_the_order_of_the_texts_and_equal_texts_go_out_once(make):
+    sync, own = Own(), make()
+    texts = ["ccc", "a", "bb", "a"]
+    runs = Run(), Run()
+    both = embedded(runs[0], sync, *texts), asyncio.run(aembedded(runs[1], own, *texts))
+    for run, embeddings, vectors in zip(runs, (sync, own), both, strict=True):
+        assert told(vectors) == [[3.0, 1.0], [1.0, 1.0], [2.0, 1.0], [1.0, 1.0]]
+        assert embeddings.batches == [["ccc", "a", "bb"]]
+        assert run.meter.usage.embedded == 3
+
+
+def test_a_text_is_charged_to_whoever_asked_for_it_first():
+    run, own = Run(), Own()
+    one, other = run.metered(), run.metered()
+    embedded(one, own, "a", "b")
+    embedded(other, own, "b", "c")
+    assert (one.meter.usage.embedded, other.meter.usage.embedded, run.meter.usage.embedded) == (2, 1, 3)
+
+
+def test_two_objects_do_not_mix_even_if_they_are_equal():
+    class Equal(Own):
+        def __eq__(self, other):
+            return True
+
+        __hash__ = None
+
+    run, one, other = Run(), Equal(), Equal()
+    embedded(run, one, "a")
+    embedded(run, other, "a")
+    assert one.batches == other.batches == [["a"]]
+
+
+def test_an_object_lives_as_long_as_its_run_so_that_its_id_is_not_given_out_again():
+    run = Run()
+    for number in range(50):
+        own = Own(lambda texts: None)
+        assert told(embedded(run, own, "a")) == [[1.0, 1.0]]
+        assert own.batches == [["a"]], number
+        del own
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(64, [64]), (65, [64, 1]), (200, [64, 64, 64, 8])])
+def test_a_long_list_goes_out_in_batches(count, sizes):
+    own = Own()
+    texts = [f"text {number}" for number in range(count)]
+    assert len(embedded(Run(), own, *texts)) == count
+    assert [len(batch) for batch in own.batches] == sizes
+    assert own.texts == texts
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """Nobody sends what waits only because it has waited for long."""
+    monkeypatch.setattr("langchain_rageval.run.work.PATIENCE", 60.0)
+
+
+def test_what_is_asked_for_while_a_batch_is_out_goes_out_together():
+    go_on = threading.Event()
+    own, run = Own(lambda texts: go_on.wait(5)), Run()
+    jobs = [run.threads.submit(lambda: embedded(run, own, "first"))]
+    until(lambda: own.batches)
+    jobs += [run.threads.submit(lambda n=n: embedded(run, own, f"{n}", "first", f"{n}!")) for n in range(20)]
+    batches = run.batches_for(own)
+    until(lambda: len(batches._waiting) == 40)
+    go_on.set()
+    assert [len(job.result(5)) for job in jobs] == [1] + [3] * 20
+    assert sorted(map(len, own.batches)) == [1, 40]
+
+
+def test_a_full_batch_does_not_wait_for_the_one_that_is_out(patient):
+    go_on = threading.Event()
+    own, run = Own(lambda texts: texts == ["slow"] and go_on.wait(5)), Run()
+    slow = run.threads.submit(lambda: embedded(run, own, "slow"))
+    until(lambda: own.batches)
+    assert len(embedded(run, own, *map(str, range(BATCH_SIZE)))) == BATCH_SIZE
+    assert not slow.done()
+    go_on.set()
+    assert told(slow.result(5)) == [[4.0, 1.0]]
+
+
+def test_who_has_waited_for_long_sends_what_waits(monkeypatch):
+    monkeypatch.setattr("langchain_rageval.run.work.PATIENCE", 0.05)
+    go_on = threading.Event()
+    own, run = Own(lambda texts: texts == ["slow"] and go_on.wait(5)), Run()
+    slow = run.threads.submit(lambda: embedded(run, own, "slow"))
+    until(lambda: own.batches)
+    assert told(embedded(run, own, "a")) == [[1.0, 1.0]]
+    assert not slow.done()
+    go_on.set()
+    slow.result(5)
+
+
+async def test_who_has_waited_for_long_sends_what_waits_on_a_loop_too(monkeypatch):
+    monkeypatch.setattr("langchain_rageval.run.work.PATIENCE", 0.05)
+    go_on = asyncio.Event()
+
+    async def before(texts):
+        if texts == ["slow"]:
+            await go_on.wait()
+
+    own, run = Async(before), Run()
+    slow = asyncio.create_task(aembedded(run, own, "slow"))
+    await auntil(lambda: own.batches)
+    both = await asyncio.gather(aembedded(run, own, "a"), aembedded(run, own, "bb"))
+    assert (own.batches, [told(vectors) for vectors in both]) == ([["slow"], ["a", "bb"]], [[[1.0, 1.0]], [[2.0, 1.0]]])
+    assert not slow.done()
+    go_on.set()
+    await slow
+
+
+class TestFailures:
+    @pytest.mark.parametrize("place", [0, 31, 32, 63])
+    def test_one_refused_text_of_a_batch_fails_alone(self, place):
+        own = Own(refusing("bad"))
+        texts = [f"text {number}" for number in range(BATCH_SIZE)]
+        texts[place] = "bad"
+        vectors, refused = self.outcomes(own, texts)
+        assert refused == {"bad": "cannot embed ['bad']"}
+        assert len(vectors) == BATCH_SIZE - 1
+        assert len(own.batches) == 1 + 2 * 6  # the batch, and two halves on each of the levels down to a single text
+
+    @settings(max_examples=40)
+    @given(st.integers(1, 150), st.data())
+    def test_any_refused_texts_fail_and_all_others_have_their_vectors(self, count, data):
+        bad = data.draw(st.sets(st.integers(0, count - 1), max_size=6))
+        own = Own(refusing(*map(str, bad)))
+        vectors, refused = self.outcomes(own, [str(number) for number in range(count)])
+        assert refused == {str(number): f"cannot embed ['{number}']" for number in bad}
+        assert vectors == {str(number): vector(str(number)) for number in range(count) if number not in bad}
+        assert max(map(len, own.batches)) <= BATCH_SIZE
+
+    def outcomes(self, own, texts):
+        """The vectors by text, and what was raised by text."""
+        batches = Batches(own)
+        futures, _, _ = batches.enlist(texts)
+        drive(batches.work(), Run(), {})
+        assert all(future.done() for future in futures)
+        raised = {text: future.exception() for text, future in zip(texts, futures, strict=True)}
+        found = {text: list(f.result()) for text, f in zip(texts, futures, strict=True) if raised[text] is None}
+        return found, {text: str(error) for text, error in raised.items() if error}
+
+    def test_who_asked_for_a_refused_text_gets_the_error_and_who_did_not_gets_vectors(self):
+        run, hold, started = Run(), threading.Event(), threading.Event()
+
+        def before(texts):
+            started.set()
+            hold.wait(5)
+            refusing("bad")(texts)
+
+        own = Own(before)
+        first = run.threads.submit(lambda: embedded(run, own, "first"))
+        started.wait(5)
+        jobs = [run.threads.submit(lambda t=t: embedded(run, own, *t)) for t in (["a", "bad"], ["bad"], ["a", "b"])]
+        until(lambda: len(run.batches_for(own)._waiting) == 3)
+        hold.set()
+        assert len(first.result(5)) == 1
+        assert [isinstance(job.exception(5), Refusal) for job in jobs] == [True, True, False]
+        assert told(jobs[2].result()) == [[1.0, 1.0], [1.0, 1.0]]
+
+    @pytest.mark.parametrize("status", [401, 403, 404, 500, 429])
+    def test_an_error_that_is_no_matter_of_a_text_is_not_asked_about_again(self, status):
+        def before(texts):
+            error = Refusal("no")
+            error.status_code = status
+            raise error
+
+        own = Own(before)
+        with pytest.raises(Refusal):
+            embedded(Run(), own, *map(str, range(64)))
+        assert len(own.batches) == 1
+
+    @pytest.mark.parametrize("error", [TimeoutError("slow"), ConnectionResetError("lost")], ids=repr)
+    def test_a_batch_that_was_lost_is_not_halved(self, error):
+        def before(texts):
+            raise error
+
+        own = Own(before)
+        with pytest.raises(type(error)):
+            embedded(Run(retry=RetryPolicy(attempts=2, initial=0.0)), own, *"abcd")
+        assert own.batches == [[*"abcd"]] * 2
+
+    @pytest.mark.parametrize("status", [400, 413, 422])
+    def test_a_batch_that_is_too_long_as_a_whole_is_cut_until_it_fits(self, status):
+        def before(texts):
+            if sum(map(len, texts)) > 100:
+                error = Refusal("too many tokens")
+                error.status_code = status
+                raise error
+
+        own = Own(before)
+        texts = ["y" * (10 + number) for number in range(20)]
+        assert told(embedded(Run(), own, *texts)) == [vector(text) for text in texts]
+
+    def test_lost_batches_are_sent_again_as_the_run_allows(self):
+        lost = [TimeoutError("one"), ConnectionResetError("two")]
+
+        def before(texts):
+            if lost:
+                raise lost.pop()
+
+        own, run = Own(before), Run(retry=RetryPolicy(attempts=3, initial=0.0))
+        assert len(embedded(run, own, "a", "b")) == 2
+        assert own.batches == [["a", "b"]] * 3
+        assert run.meter.usage.embedded == 2
+
+    def test_what_failed_is_not_kept_and_the_next_who_asks_tries_again(self):
+        errors = [Refusal("once")]
+
+        def before(texts):
+            if errors:
+                raise errors.pop()
+
+        own, run = Own(before), Run()
+        with pytest.raises(Refusal, match="once"):
+            embedded(run, own, "a")
+        assert told(embedded(run, own, "a")) == [[1.0, 1.0]]
+        assert own.batches == [["a"], ["a"]]
+        assert embedded(run, own, "a")
+        assert len(own.batches) == 2
+
+    @pytest.mark.parametrize("wrong", [-1, 1], ids=["fewer", "more"])
+    @pytest.mark.parametrize("count", [1, 2, 5])
+    def test_a_wrong_number_of_vectors_is_never_matched_by_place(self, wrong, count):
+        class Miscounting(Own):
+            def embed_documents(self, texts):
+                return [[1.0], *super().embed_documents(texts)] if wrong > 0 else super().embed_documents(texts)[:-1]
+
+        with pytest.raises(ModelOutputError, match=f"gave {1 + wrong} vectors for 1 texts"):
+            embedded(Run(), Miscounting(), *map(str, range(count)))
+
+    @pytest.mark.parametrize("rubbish", [["not", "numbers"], {"a": 1}, [[1.0], [2.0, 3.0]], "text"], ids=str)
+    def test_a_vector_that_is_none_fails_its_own_text_alone(self, rubbish):
+        class Odd(Own):
+            def embed_documents(self, texts):
+                return [rubbish if text == "odd" else vector(text) for text in texts]
+
+        batches = Batches(Odd())
+        futures, _, _ = batches.enlist(["a", "odd", "b"])
+        drive(batches.work(), Run(), {})
+        assert [type(future.exception()) for future in futures] == [type(None), ModelOutputError, type(None)]
+
+    @pytest.mark.parametrize("given", [None, 5, "ab"], ids=str)
+    def test_a_reply_that_holds_no_vectors_is_an_error_and_no_hang(self, given):
+        class Odd(Own):
+            def embed_documents(self, texts):
+                return given
+
+        with pytest.raises((ModelOutputError, TypeError)):
+            embedded(Run(timeout=5), Odd(), "a", "b")
+
+    def test_a_numpy_matrix_is_taken_apart_into_vectors_that_do_not_hold_on_to_it(self):
+        class Matrix(Own):
+            def embed_documents(self, texts):
+                return np.ones((len(texts), 3))
+
+        first, second = embedded(Run(), Matrix(), "a", "b")
+        assert first.shape == second.shape == (3,)
+        assert first.base is second.base is None
+
+    @pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), asyncio.CancelledError()], ids=repr)
+    def test_what_is_no_exception_breaks_off_and_leaves_nobody_waiting(self, error, patient):
+        def before(texts):
+            started.set()
+            hold.wait(5)
+            raise error
+
+        own, run, started, hold = Own(before), Run(), threading.Event(), threading.Event()
+        first = run.threads.submit(lambda: embedded(run, own, "first"))
+        started.wait(5)
+        second = run.threads.submit(lambda: embedded(run, own, "second"))
+        until(lambda: run.batches_for(own)._waiting)
+        hold.set()
+        for job in (first, second):
+            assert isinstance(
+                job.exception(5), CancelledError | SystemExit | KeyboardInterrupt | asyncio.CancelledError
+            )
+        own.before = lambda texts: None
+        assert told(embedded(run, own, "second")) == [[6.0, 1.0]]
+
+    async def test_a_client_that_cancels_itself_leaves_nobody_waiting(self, patient):
+        async def before(texts):
+            await go_on.wait()
+            raise asyncio.CancelledError
+
+        own, run, go_on = Async(before), Run(), asyncio.Event()
+        both = [asyncio.create_task(aembedded(run, own, text)) for text in ("first", "second")]
+        await auntil(lambda: own.batches)
+        go_on.set()
+        await asyncio.wait(both, timeout=5)
+        assert all(task.done() for task in both)
+
+
+class TestCancelling:
+    async def test_one_who_gives_up_takes_no_other_along(self):
+        go_on = asyncio.Event()
+        own, run = Async(lambda _: go_on.wait()), Run()
+        leader = asyncio.create_task(aembedded(run, own, "a", "b"))
+        await auntil(lambda: own.batches)
+        followers = [asyncio.create_task(aembedded(run, own, text)) for text in ("a", "b", "c")]
+        await asyncio.sleep(0)
+        leader.cancel()
+        await asyncio.wait([leader])
+        go_on.set()
+        assert [told(await task) for task in followers] == [[[1.0, 1.0]]] * 3
+        assert own.batches == [["a", "b"], ["c"]]
+
+    async def test_one_who_gives_up_before_its_text_was_sent_takes_no_other_along(self):
+        go_on = asyncio.Event()
+        own, run = Async(lambda _: go_on.wait()), Run()
+        first = asyncio.create_task(aembedded(run, own, "a"))
+        await auntil(lambda: own.batches)
+        second, third = (asyncio.create_task(aembedded(run, own, "b")) for _ in range(2))
+        await asyncio.sleep(0)
+        second.cancel()
+        await asyncio.wait([second])
+        go_on.set()
+        assert [told(await task) for task in (first, third)] == [[[1.0, 1.0]]] * 2
+
+    async def test_when_nobody_waits_any_more_the_request_is_called_back(self, complaints):
+        ended = []
+
+        async def before(texts):
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                ended.append(texts)
+                raise
+
+        own, run = Async(before), Run()
+        tasks = [asyncio.create_task(aembedded(run, own, text)) for text in ("a", "a", "b")]
+        await auntil(lambda: own.batches)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        await auntil(lambda: ended and len(asyncio.all_tasks()) == 1)
+        assert own.batches == ended
+
+        own.before = lambda _: asyncio.sleep(0)
+        assert told(await aembedded(run, own, "a", "b")) == [[1.0, 1.0]] * 2
+        assert complaints() == []
+
+    async def test_whoever_comes_while_a_request_is_called_back_has_its_text_sent_anew(self):
+        async def before(texts):
+            if len(own.batches) == 1:
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    await asyncio.sleep(0.02)  # as a client does that closes its connection
+
+        own, run = Async(before), Run()
+        leader = asyncio.create_task(aembedded(run, own, "a"))
+        await auntil(lambda: own.batches)
+        leader.cancel()
+        await asyncio.wait([leader])
+        assert told(await aembedded(run, own, "a")) == [[1.0, 1.0]]
+        assert own.batches == [["a"], ["a"]]
+
+    async def test_given_up_before_the_request_began(self):
+        own, run = Async(lambda _: asyncio.sleep(0)), Run()
+        task = asyncio.create_task(aembedded(run, own, "a"))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        assert told(await asyncio.wait_for(aembedded(run, own, "a"), 5)) == [[1.0, 1.0]]
+
+    def test_a_loop_that_ends_meanwhile_leaves_no_complaint(self, recwarn):
+        async def main():
+            run = Run()
+            own = Async(lambda _: asyncio.sleep(60))
+            tasks = [asyncio.create_task(aembedded(run, own, text)) for text in "abc"]
+            await auntil(lambda: own.batches)
+            return tasks
+
+        tasks = asyncio.run(main())
+        assert all(task.cancelled() for task in tasks)
+        gc.collect()
+        assert list(recwarn) == []
+
+    @pytest.fixture
+    async def complaints(self):
+        """What the loop's exception handler was told."""
+        told = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+
+        def gather():
+            gc.collect()
+            return told
+
+        return gather
+
+
+class TestTogether:
+    @pytest.mark.parametrize("latency", [0.0, 0.002])
+    def test_threads_that_hammer_get_their_vectors_and_each_text_is_sent_once(self, latency):
+        own, run, hurry = Own(lambda texts: time.sleep(latency)), Run(slots=Slots(4)), threading.Barrier(16)
+
+        def hammer(who):
+            hurry.wait(5)
+            for turn in range(40):
+                texts = [f"{'x' * ((who * turn + place) % 97)}" for place in range(5)]
+                assert told(embedded(run, own, *texts)) == [vector(text) for text in texts]
+
+        with ThreadPoolExecutor(16) as pool:
+            for job in [pool.submit(hammer, who) for who in range(16)]:
+                job.result(30)
+        assert len(own.texts) == len(set(own.texts)) == run.meter.usage.embedded
+        assert max(map(len, own.batches)) <= BATCH_SIZE
+
+    async def test_tasks_that_hammer_get_their_vectors_and_each_text_is_sent_once(self):
+        flying = []
+
+        async def before(texts):
+            flying.append(1)
+            assert len(flying) <= 4
+            await asyncio.sleep(0.001)
+            flying.pop()
+
+        own, run = Async(before), Run(slots=Slots(4))
+
+        async def hammer(who):
+            for turn in range(20):
+                texts = [f"{who * turn + place}" for place in range(5)]
+                assert told(await aembedded(run, own, *texts)) == [vector(text) for text in texts]
+
+        await asyncio.gather(*map(hammer, range(32)))
+        assert len(own.texts) == len(set(own.texts)) == run.meter.usage.embedded
+        assert max(map(len, own.batches)) <= BATCH_SIZE
+
+    async def test_a_thread_and_a_loop_share_texts(self):
+        """A user's metric may call a sync one from an executor thread inside `aevaluate`."""
+        go_on, sync_go_on = asyncio.Event(), threading.Event()
+        own, run = Async(lambda _: go_on.wait()), Run()
+        on_loop = asyncio.create_task(aembedded(run, own, "a"))
+        await auntil(lambda: own.batches)
+        in_thread = asyncio.create_task(asyncio.to_thread(embedded, run, own, "a", "b"))
+        await auntil(lambda: run.batches_for(own)._waiting)
+        go_on.set()
+        assert told(await on_loop) == [[1.0, 1.0]]
+        assert told(await asyncio.wait_for(in_thread, 5)) == [[1.0, 1.0]] * 2
+        assert own.batches == [["a"], ["b"]]
+
+        other = Own(lambda texts: sync_go_on.wait(5))
+        in_thread = asyncio.create_task(asyncio.to_thread(embedded, run, other, "c"))
+        await auntil(lambda: other.batches)
+        on_loop = asyncio.create_task(aembedded(run, other, "c"))
+        await asyncio.sleep(0)
+        sync_go_on.set()
+        assert told(await on_loop) == told(await in_thread) == [[1.0, 1.0]]
+        assert other.batches == [["c"]]
+
+    @pytest.mark.parametrize("do", [embedded, lambda *a: asyncio.run(aembedded(*a))], ids=["sync", "async"])
+    def test_all_slots_taken_by_others_holds_up_only_until_one_is_free(self, do):
+        run, own = Run(slots=Slots(1)), Own()
+        with run.slots:
+            job = run.threads.submit(lambda: do(run, own, "a"))
+            until(lambda: run.batches.get(id(own)))
+            assert own.batches == []
+        assert told(job.result(5)) == [[1.0, 1.0]]
+
+    def test_who_waits_for_a_vector_holds_no_slot(self):
+        """Or 16 samples that wait for one batch would leave it no slot to be sent in."""
+        run, own = Run(slots=Slots(1)), Own(lambda texts: time.sleep(0.01))
+        jobs = [run.threads.submit(lambda n=n: embedded(run, own, str(n))) for n in range(8)]
+        assert [len(job.result(5)) for job in jobs] == [1] * 8
+
+    @pytest.mark.parametrize("do", [drive, lambda *a: asyncio.run(adrive(*a))], ids=["sync", "async"])
+    def test_works_done_together_share_texts(self, do):
+        own = Own()
+
+        def work():
+            return (yield Together([asks(own, ["a", "b"]), asks(own, ["b", "a"])]))
+
+        one, other = do(work(), Run(), {})
+        assert told(one) == told(other)[::-1]
+        assert own.batches == [["a", "b"]]
+
+
+class TestMemory:
+    def test_twenty_thousand_texts_leave_at_most_as_many_vectors_as_are_kept(self):
+        own, run = Own(), Run()
+        for start in range(0, 20_000, 50):
+            embedded(run, own, *(f"text {number}" for number in range(start, start + 50)))
+        batches = run.batches_for(own)
+        assert len(own.texts) == 20_000
+        assert len(batches._known) == _KEPT
+        assert not batches._waiting
+
+    def test_the_texts_used_last_are_those_that_are_kept(self, monkeypatch):
+        monkeypatch.setattr(embedding, "_KEPT", 3)
+        own, run = Own(), Run()
+        embedded(run, own, "a", "b", "c")
+        embedded(run, own, "a")
+        embedded(run, own, "d")
+        embedded(run, own, "a", "c", "d")
+        assert own.texts == ["a", "b", "c", "d"]
+        embedded(run, own, "b")
+        assert own.texts == ["a", "b", "c", "d", "b"]
+
+    def test_more_texts_at_once_than_are_kept_all_get_their_vectors(self, monkeypatch):
+        monkeypatch.setattr(embedding, "_KEPT", 3)
+        texts = ["x" * number for number in range(300)]
+        assert told(embedded(Run(), Own(), *texts)) == [vector(text) for text in texts]
+
+    @pytest.mark.parametrize("kept", [0, 1, 64])
+    def test_hammering_a_small_memory_is_only_dearer(self, monkeypatch, kept):
+        monkeypatch.setattr(embedding, "_KEPT", kept)
+        own, run = Own(), Run()
+        with ThreadPoolExecutor(8) as pool:
+            jobs = [pool.submit(embedded, run, own, *("y" * (n % 30 + k) for k in range(4))) for n in range(200)]
+            assert all(told(job.result(10))[0] == vector("y" * (n % 30)) for n, job in enumerate(jobs))
+
+
+class TestTimeout:
+    def test_a_sync_request_that_takes_too_long_is_left_behind_and_counted(self):
+        hang = threading.Event()
+        own, run = Own(lambda texts: hang.wait(5)), Run(timeout=0.05)
+        with pytest.raises(TimeoutError, match=r"within 0\.05 s"):
+            embedded(run, own, "a")
+        assert run.meter.abandoned == 1
+        hang.set()
+
+    async def test_embeddings_without_async_methods_are_left_behind_and_do_not_wear_out_the_loops_executor(self):
+        hang = threading.Event()
+        own, run = Own(lambda texts: hang.wait(10)), Run(timeout=0.05)
+        names = []
+        for number in range(8):
+            with pytest.raises(TimeoutError):
+                await aembedded(run, own, str(number))
+        own.before = lambda texts: names.append(threading.current_thread().name)
+        assert told(await aembedded(run, own, "a")) == [[1.0, 1.0]]
+        assert (names, run.meter.abandoned) == (["rageval"], 8)
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: "free"), 1) == "free"
+        hang.set()
+
+    async def test_an_async_request_that_takes_too_long_is_cancelled(self):
+        ended = []
+
+        async def before(texts):
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.append(True)
+
+        with pytest.raises(TimeoutError):
+            await aembedded(Run(timeout=0.05), Async(before), "a")
+        assert ended == [True]

@@ -1,0 +1,270 @@
+import asyncio
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scripted import answering, classification, human_of, scripted
+
+from langchain_rageval import Judge, JudgeOutputError, Sample
+from langchain_rageval.prompts.layout import read_inputs
+from langchain_rageval.steps import Classification
+from langchain_rageval.steps.classify_statements import classify_statements
+
+
+def state(answers, *references):
+    return {
+        "sample": Sample(question="What?", answer="x", references=["r"] * len(references)),
+        "answer_statements": list(answers),
+        "statements_by_reference": [list(texts) for texts in references],
+    }
+
+
+def found(judge, answers, references):
+    """The findings of a single reference, statements being letters."""
+    (findings,) = classify_statements(judge).invoke(state(answers, references))["classifications"]
+    return findings
+
+
+def brief(findings):
+    return [(finding.number, finding.verdict) for finding in findings if finding.kind != "agreement"]
+
+
+def numbers(inputs):
+    answers = [item["answer"] for item in inputs["answer_statements"]]
+    return answers, [item["reference"] for item in inputs["reference_statements"]]
+
+
+ALL_RIGHT = classification({1: [1], 2: [2]})
+
+
+# What is sent, and what is found
+
+
+def test_both_lists_go_out_numbered_from_one():
+    judge = scripted(ALL_RIGHT)
+    found(judge, "ab", "cd")
+    assert judge.inputs == [
+        {
+            "question": "What?",
+            "answer_statements": [{"answer": 1, "text": "a"}, {"answer": 2, "text": "b"}],
+            "reference_statements": [{"reference": 1, "text": "c"}, {"reference": 2, "text": "d"}],
+        }
+    ]
+    assert "## Contexts" not in human_of(judge.asked[0])
+
+
+def test_each_statement_of_both_sides_has_one_finding():
+    findings = found(scripted(classification({2: [1]}, fp=[1], fn=[2])), "ab", "cd")
+    assert [(f.kind, f.number, f.text, f.verdict, f.reason) for f in findings] == [
+        ("statement", 1, "a", "FP", "fp1"),
+        ("statement", 2, "b", "TP", "tp2"),
+        ("reference_statement", 1, "c", "TP", "tp2"),
+        ("reference_statement", 2, "d", "FN", "fn2"),
+    ]
+
+
+def test_references_are_compared_one_by_one_in_their_order():
+    judge = answering(by_letter)
+    first, second = classify_statements(judge).invoke(state("a", "b", "a"))["classifications"]
+    assert brief(first) == [(1, "FP"), (1, "FN")]
+    assert brief(second) == [(1, "TP"), (1, "TP")]
+    assert len(judge.asked) == 2
+
+
+def test_equal_references_are_compared_once():
+    judge = scripted(ALL_RIGHT)
+    one, other = classify_statements(judge).invoke(state("ab", "cd", "cd"))["classifications"]
+    assert one == other
+
+
+@pytest.mark.parametrize(
+    ("answers", "references", "expected"),
+    [
+        ("", "", []),
+        ("ab", "", [(1, "FP"), (2, "FP")]),
+        ("", "cd", [(1, "FN"), (2, "FN")]),
+    ],
+)
+def test_without_statements_on_one_side_nobody_is_asked(answers, references, expected):
+    assert brief(found(scripted(), answers, references)) == expected
+
+
+def test_without_references_nothing_is_found():
+    assert classify_statements(scripted()).invoke(state("a"))["classifications"] == []
+
+
+# Numbers
+
+
+@given(st.permutations([(1, "TP"), (2, "FP"), (3, "TP")]), st.permutations([1, 2]))
+def test_the_order_of_the_judges_reply_does_not_matter(answers, missed):
+    tp = {n: [3] for n, label in answers if label == "TP"}
+    reply = classification(tp, fp=[n for n, label in answers if label == "FP"], fn=missed)
+    assert brief(found(scripted(reply), "abc", "xyz")) == [
+        (1, "TP"), (2, "FP"), (3, "TP"), (1, "FN"), (2, "FN"), (3, "TP"),
+    ]  # fmt: skip
+
+
+def test_a_missing_answer_statement_is_asked_again_alone_with_all_references():
+    judge = scripted(classification({1: [1]}, fn=[2]), classification(fp=[2], fn=[1, 2]))
+    assert brief(found(judge, "ab", "cd")) == [(1, "TP"), (2, "FP"), (1, "TP"), (2, "FN")]
+    assert [numbers(inputs) for inputs in judge.inputs] == [([1, 2], [1, 2]), ([2], [1, 2])]
+    assert judge.inputs[1]["answer_statements"] == [{"answer": 2, "text": "b"}]
+
+
+def test_a_lost_reference_statement_is_asked_again_alone_with_all_answer_statements():
+    judge = scripted(classification({1: [1]}, fp=[2]), classification(fp=[1, 2], fn=[2]))
+    assert brief(found(judge, "ab", "cd")) == [(1, "TP"), (2, "FP"), (1, "TP"), (2, "FN")]
+    assert [numbers(inputs) for inputs in judge.inputs] == [([1, 2], [1, 2]), ([1, 2], [2])]
+
+
+def test_a_lost_reference_statement_that_an_answer_statement_says_after_all_is_shared():
+    judge = scripted(classification({1: [1]}, fp=[2]), classification({2: [2]}, fp=[1]))
+    assert brief(found(judge, "ab", "cd")) == [(1, "TP"), (2, "FP"), (1, "TP"), (2, "TP")]
+
+
+def test_an_answer_statement_in_both_lists_is_asked_again():
+    judge = scripted(classification({1: [1]}, fp=[1], fn=[1]), classification(fp=[1], fn=[1]))
+    assert brief(found(judge, "a", "c")) == [(1, "FP"), (1, "FN")]
+    assert len(judge.asked) == 2
+
+
+def test_what_a_statement_in_both_lists_cites_does_not_count():
+    judge = scripted(classification({1: [1], 2: [2]}, fp=[1]), classification(fp=[1], fn=[1]))
+    assert brief(found(judge, "ab", "cd")) == [(1, "FP"), (2, "TP"), (1, "FN"), (2, "TP")]
+
+
+def test_a_statement_twice_in_one_list_counts_once():
+    reply = Classification.model_validate(
+        {
+            "TP": [{"answer": 1, "references": [1], "reason": "x"}, {"answer": 1, "references": [2], "reason": "y"}],
+            "FP": [{"answer": 2, "reason": ""}, {"answer": 2, "reason": ""}],
+            "FN": [{"reference": 3, "reason": ""}, {"reference": 3, "reason": ""}],
+        }
+    )
+    assert brief(found(scripted(reply), "ab", "xyz")) == [
+        (1, "TP"), (2, "FP"), (1, "TP"), (2, "TP"), (3, "FN"),
+    ]  # fmt: skip
+
+
+def test_unknown_numbers_are_dropped():
+    reply = classification({1: [1, 0, 9], 7: [2]}, fp=[0, -1], fn=[2, 99])
+    assert brief(found(scripted(reply), "a", "cd")) == [(1, "TP"), (1, "TP"), (2, "FN")]
+
+
+def test_a_reference_statement_both_missed_and_cited_is_missed():
+    assert brief(found(scripted(classification({1: [1, 2]}, fn=[2])), "a", "cd")) == [
+        (1, "TP"), (1, "TP"), (2, "FN"),
+    ]  # fmt: skip
+
+
+def test_what_a_reply_settled_a_later_one_does_not_change():
+    judge = scripted(classification({1: [1]}, fn=[2]), classification({1: [2], 2: [2]}, fn=[1]))
+    assert brief(found(judge, "ab", "cd")) == [(1, "TP"), (2, "TP"), (1, "TP"), (2, "FN")]
+
+
+def test_statements_without_a_place_after_all_attempts_are_a_failure():
+    judge = scripted(*[classification({1: [1]})] * 3)
+    with pytest.raises(JudgeOutputError, match=r"answer statements \[2\], reference statements \[2\]") as caught:
+        found(Judge(judge, attempts=3), "ab", "cd")
+    assert caught.value.step == "classify_statements"
+    assert Classification.model_validate_json(caught.value.raw_output) == classification({1: [1]})
+    assert len(judge.asked) == 3
+
+
+def test_every_call_counts_whatever_it_is_asked_for():
+    replies = ["no", classification({1: [1]}, fn=[2]), classification(fp=[2])]
+    assert brief(found(Judge(scripted(*replies), attempts=3), "ab", "cd"))[:2] == [(1, "TP"), (2, "FP")]
+    with pytest.raises(JudgeOutputError):
+        found(Judge(scripted(*replies), attempts=2), "ab", "cd")
+
+
+def test_a_fresh_question_has_the_same_head_and_no_memory_of_the_first():
+    judge = scripted(classification({1: [1]}, fn=[2]), classification(fp=[2]))
+    found(judge, "ab", "cd")
+    first, second = judge.asked
+    assert [message.type for message in second] == ["system", "human"]
+    assert first[1].text.partition('\n{"question"')[0] == second[1].text.partition('\n{"question"')[0]
+
+
+# Slices
+
+
+def by_letter(messages):
+    """Equal letters, whatever their case, say the same."""
+    inputs = read_inputs(human_of(messages))
+    references = {item["reference"]: item["text"] for item in inputs["reference_statements"]}
+    tp = {
+        item["answer"]: [n for n, text in references.items() if text == item["text"].lower()]
+        for item in inputs["answer_statements"]
+    }
+    told = {n for said in tp.values() for n in said}
+    return classification(
+        {n: said for n, said in tp.items() if said},
+        fp=[n for n, said in tp.items() if not said],
+        fn=[n for n in references if n not in told],
+    )
+
+
+def test_both_sides_go_out_in_slices_each_with_each():
+    judge = answering(by_letter)
+    findings = found(Judge(judge, max_statements=2), "AXEYB", "eabzc")
+    assert [numbers(inputs) for inputs in judge.inputs] == [
+        (a, r) for a, r in product([[1, 2], [3, 4], [5]], [[1, 2], [3, 4], [5]])
+    ]
+    assert brief(findings) == [
+        (1, "TP"), (2, "FP"), (3, "TP"), (4, "FP"), (5, "TP"),
+        (1, "TP"), (2, "TP"), (3, "TP"), (4, "FN"), (5, "FN"),
+    ]  # fmt: skip
+
+
+letters = st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=8)
+
+
+@settings(max_examples=30)
+@given(letters, letters, st.integers(1, 9))
+def test_the_size_of_the_slices_changes_nothing(answers, references, size):
+    sliced = found(Judge(answering(by_letter), max_statements=size), answers, references)
+    assert brief(sliced) == [
+        *((n, "TP" if text in references else "FP") for n, text in enumerate(answers, 1)),
+        *((n, "TP" if text in answers else "FN") for n, text in enumerate(references, 1)),
+    ]
+
+
+def test_each_slice_has_attempts_of_its_own():
+    replies = ["no", classification({1: [1]}), "no", classification(fp=[2], fn=[1])]
+    judge = Judge(scripted(*replies), attempts=2, max_statements=1)
+    assert brief(found(judge, "ab", "c")) == [(1, "TP"), (2, "FP"), (1, "TP")]
+
+
+# Draws
+
+
+def test_the_majority_of_the_draws_holds_for_each_statement_and_its_rate_is_told():
+    replies = [
+        classification({1: [1]}, fn=[2]),
+        classification({1: [2]}, fn=[1]),
+        classification(fp=[1], fn=[1, 2]),
+    ]
+    findings = found(Judge(scripted(*replies), draws=3), "a", "cd")
+    assert brief(findings) == [(1, "TP"), (1, "FN"), (2, "FN")]
+    assert [(f.number, f.text, f.verdict) for f in findings if f.kind == "agreement"] == [
+        (1, "a", "0.67"), (1, "c", "0.67"), (2, "d", "0.67"),
+    ]  # fmt: skip
+
+
+def test_reasons_are_those_of_the_majority_each_once():
+    replies = [classification({1: [1]}), classification(fp=[1], fn=[1]), classification({1: [1]})]
+    findings = found(Judge(scripted(*replies), draws=3), "a", "c")
+    assert [finding.reason for finding in findings[:2]] == ["tp1", "tp1"]
+
+
+def test_draws_ask_nobody_when_one_side_is_empty():
+    assert brief(found(Judge(scripted(), draws=3), "a", "")) == [(1, "FP")]
+
+
+def test_sync_and_async_find_the_same():
+    step = classify_statements(Judge(answering(by_letter), max_statements=2, draws=3))
+    given_state = state("AXEYB", "eabzc", "zy")
+    assert asyncio.run(step.ainvoke(given_state)) == step.invoke(given_state)

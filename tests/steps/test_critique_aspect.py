@@ -1,0 +1,104 @@
+import asyncio
+
+import pytest
+from scripted import answering, critique, human_of, scripted
+
+from langchain_rageval import ConfigError, Judge, JudgeOutputError, PromptSet, Sample
+from langchain_rageval.judge.judge import Ballot
+from langchain_rageval.metrics import ASPECTS
+from langchain_rageval.prompts.promptset import Common
+from langchain_rageval.steps.critique_aspect import critique_aspect
+
+SAMPLE = Sample(question="How?", answer="Like so.", contexts=["First. Second.", "Third."])
+
+
+def found(judge, aspect="tone", definition="It is polite.", tie=False, sample=SAMPLE):
+    step = critique_aspect(judge, aspect, definition=definition, tie=tie)
+    return step.invoke({"sample": sample})["aspect_verdict"]
+
+
+def test_the_judge_reads_question_answer_aspect_definition_and_the_contexts():
+    judge = scripted(critique(True, "Thanks."))
+    (finding,) = found(judge)
+    assert judge.inputs == [{"question": "How?", "answer": "Like so.", "aspect": "tone", "definition": "It is polite."}]
+    assert human_of(judge.asked[0]).startswith("## Contexts\n[1]\n[1.1] First.\n[1.2] Second.\n[2]\n[2.1] Third.\n\n")
+    assert (finding.kind, finding.number, finding.text) == ("aspect", 1, "tone")
+    assert (finding.verdict, finding.reason, finding.cites) == ("yes", "Thanks.", [])
+
+
+@pytest.mark.parametrize("contexts", [None, [], [""], [" ", "\n"]])
+@pytest.mark.parametrize("most", [None, 1])
+def test_without_contexts_there_is_no_block(contexts, most):
+    judge = scripted(critique(False))
+    (finding,) = found(Judge(judge, max_context_tokens=most), sample=SAMPLE.model_copy(update={"contexts": contexts}))
+    assert finding.verdict == "no"
+    assert human_of(judge.asked[0]).startswith("## Task\n")
+
+
+def test_of_long_contexts_it_sees_the_first_window():
+    judge = scripted(critique(True))
+    found(Judge(judge, max_context_tokens=4))
+    assert human_of(judge.asked[0]).startswith("## Contexts\n[1]\n[1.1] First.\n\n")
+
+
+@pytest.mark.parametrize("language", ["en", "ru"])
+@pytest.mark.parametrize("aspect", ASPECTS)
+def test_a_built_in_aspect_is_defined_in_the_language_of_the_question(language, aspect):
+    judge = scripted(critique(True))
+    question = {"en": "How is it?", "ru": "Как это?"}[language]
+    found(judge, aspect, None, sample=SAMPLE.model_copy(update={"question": question}))
+    (inputs,) = judge.inputs
+    assert inputs["definition"] == PromptSet.default(language).common.aspects[aspect]
+    assert inputs["definition"].strip()
+
+
+def test_prompts_of_the_users_own_that_do_not_define_the_aspect_are_refused_at_once():
+    default = PromptSet.default("en")
+    bare = PromptSet(common=Common(**default.common.model_dump(exclude={"aspects"})), prompts=default.prompts)
+    with pytest.raises(ConfigError, match="coherence"):
+        critique_aspect(Judge(scripted(), prompts=bare), "coherence", definition=None, tie=False)
+    found(Judge(scripted(critique(True)), prompts=bare), "coherence", "It hangs together.")
+
+
+@pytest.mark.parametrize("word", ['"true, mostly"', "2", "null", '""', "0.5"])
+def test_a_verdict_that_is_no_boolean_is_asked_again(word):
+    judge = scripted(critique(True).model_dump_json().replace("true", word), critique(False))
+    assert found(judge)[0].verdict == "no"
+    assert len(judge.asked[1]) == 4
+
+
+def test_no_verdict_after_all_attempts_is_a_failure():
+    with pytest.raises(JudgeOutputError) as caught:
+        found(Judge(scripted("yes", "no"), attempts=2))
+    assert (caught.value.step, caught.value.raw_output) == ("critique_aspect", "no")
+
+
+def test_each_draw_is_a_call_and_the_majority_holds_with_its_reasons():
+    judge = scripted(critique(True, "x"), critique(False, "y"), critique(True, "z"))
+    finding, agreement = found(Judge(judge, draws=3))
+    assert (finding.verdict, finding.reason, len(judge.asked)) == ("yes", "x z", 3)
+    assert (agreement.kind, agreement.number, agreement.text) == ("agreement", 1, "tone")
+    assert (agreement.verdict, agreement.reason) == ("0.67", "2 of 3 draws")
+
+
+class TwoVotes(Judge):
+    """No judge or jury of the package casts an even number of votes."""
+
+    @property
+    def ballots(self):
+        return [Ballot(self, 0), Ballot(self, 1)]
+
+
+@pytest.mark.parametrize("tie", [True, False])
+def test_when_votes_are_equal_the_tie_decides(tie):
+    judge = scripted(critique(True, "x"), critique(False, "y"))
+    finding, agreement = found(TwoVotes(judge), tie=tie)
+    assert (finding.verdict, finding.reason) == (("yes", "x") if tie else ("no", "y"))
+    assert agreement.verdict == "0.50"
+
+
+def test_sync_and_async_find_the_same():
+    step = critique_aspect(
+        Judge(answering(lambda messages: critique(True)), draws=3), "tone", definition="x", tie=False
+    )
+    assert asyncio.run(step.ainvoke({"sample": SAMPLE})) == step.invoke({"sample": SAMPLE})

@@ -1,0 +1,186 @@
+import asyncio
+import math
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scripted import PairScores, Vectors, scripted
+
+from langchain_rageval import ConfigError, Run
+from langchain_rageval.errors import ModelOutputError
+from langchain_rageval.steps.measure_similarity import measure_similarity
+
+PLANE = {"east": [1, 0], "north": [0, 2], "west": [-3, 0], "north-east": [1, 1], "east again": [7, 0]}
+
+
+def pairs(state):
+    return state["one"], state["others"]
+
+
+def similarities(model, one, *others, scale=None):
+    return measure_similarity(model, pairs, scale=scale).invoke({"one": one, "others": others})["similarities"]
+
+
+def test_the_cosine_is_clipped_to_0_to_1():
+    assert similarities(Vectors(PLANE), "east", "north", "west", "north-east", "east again") == [
+        0.0, 0.0, pytest.approx(math.sqrt(0.5)), 1.0,
+    ]  # fmt: skip
+
+
+def test_all_texts_go_out_together_each_once():
+    vectors = Vectors(PLANE)
+    assert similarities(vectors, "east", "north", "east", "north") == [0.0, 1.0, 0.0]
+    assert vectors.asked == [["east", "north"]]
+
+
+@pytest.mark.parametrize("model", [Vectors({}), PairScores(lambda one, other: 0.5)])
+def test_without_others_no_model_is_called(model):
+    assert similarities(model, "east") == []
+    assert model.asked == []
+
+
+finite = st.floats(-1e300, 1e300, allow_subnormal=False).filter(lambda x: x == 0 or abs(x) > 1e-100)
+vectors_of_three = arrays(float, 3, elements=finite).filter(lambda vector: np.any(vector))
+
+
+@given(vectors_of_three, vectors_of_three)
+def test_any_two_vectors_have_a_similarity_from_0_to_1_that_has_no_order(one, other):
+    (forth,) = similarities(Vectors({"a": one, "b": other}), "a", "b")
+    (back,) = similarities(Vectors({"a": one, "b": other}), "b", "a")
+    assert forth == back
+    assert 0.0 <= forth <= 1.0
+
+
+@given(vectors_of_three)
+def test_equal_vectors_are_exactly_1(vector):
+    assert similarities(Vectors({"a": vector, "b": list(vector)}), "a", "b") == [1.0]
+
+
+@given(arrays(float, 4, elements=st.floats(-1, 1)), arrays(float, 4, elements=st.floats(-1, 1)))
+def test_it_is_the_cosine(one, other):
+    lengths = math.hypot(*one) * math.hypot(*other)
+    if lengths > 1e-6:
+        expected = max(0.0, math.fsum(x * y for x, y in zip(one, other, strict=True)) / lengths)
+        assert similarities(Vectors({"a": one, "b": other}), "a", "b") == [pytest.approx(expected, abs=1e-9)]
+
+
+@pytest.mark.parametrize("bad", [[0.0, 0.0], [math.nan, 1.0], [math.inf, 1.0], [-math.inf, 0.0], []])
+@pytest.mark.parametrize("place", ["a", "b"])
+async def test_a_vector_without_a_direction_is_an_error_that_names_the_text(bad, place):
+    model = Vectors({"a": [1.0, 2.0], "b": [1.0, 2.0], place: bad})
+    stage, state = measure_similarity(model, pairs), {"one": "a", "others": ["b"]}
+    for attempt in (lambda: stage.invoke(state), lambda: asyncio.run(stage.ainvoke(state))):
+        with pytest.raises(ModelOutputError, match=f"'{place}'") as caught:
+            await asyncio.to_thread(attempt)
+        assert caught.value.rageval_step == "measure_similarity"
+
+
+def test_vectors_of_different_lengths_are_an_error():
+    with pytest.raises(ModelOutputError, match="lengths 2 and 3"):
+        similarities(Vectors({"a": [1, 2], "b": [1, 2, 3]}), "a", "b")
+
+
+def test_fewer_vectors_than_texts_are_an_error():
+    class Short(Vectors):
+        def embed_documents(self, texts):
+            return super().embed_documents(texts)[1:]
+
+    with pytest.raises(ModelOutputError, match=r"0 vectors for 1 texts"):
+        similarities(Short(PLANE), "east", "north")
+
+
+def test_lone_surrogates_reach_no_model():
+    vectors = Vectors(answer=lambda text: [1.0])
+    assert similarities(vectors, "half \ud83d", "half \ud83e") == [1.0]
+    assert vectors.asked == [["half \ufffd"]]
+
+
+def test_texts_of_one_run_are_embedded_once():
+    vectors, run = Vectors(PLANE), Run()
+    stage = measure_similarity(vectors, pairs)
+    stage.invoke({"one": "east", "others": ["north"]}, run.into({}))
+    stage.invoke({"one": "north", "others": ["west", "east"]}, run.into({}))
+    assert sorted(text for batch in vectors.asked for text in batch) == ["east", "north", "west"]
+    assert run.meter.usage.embedded == 3
+    assert run.meter.usage.calls == 0
+
+
+# Cross-encoders
+
+
+def test_a_cross_encoder_reads_the_pairs_in_order():
+    model = PairScores(lambda one, other: 0.25 if other == "b" else 1)
+    assert similarities(model, "a", "b", "c") == [0.25, 1.0]
+    assert model.asked == [[("a", "b"), ("a", "c")]]
+
+
+async def test_a_cross_encoder_works_in_async_without_holding_up_the_loop():
+    turn = threading.Event()
+    model = PairScores(lambda one, other: float(turn.wait(5)))
+    waiting = asyncio.create_task(measure_similarity(model, pairs).ainvoke({"one": "a", "others": ["b"]}))
+    await asyncio.sleep(0.01)
+    turn.set()
+    assert (await waiting)["similarities"] == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("logit", "expected"),
+    [(0, 0.5), (math.log(3), 0.75), (-math.log(3), 0.25), (1000, 1.0), (-1000, 0.0), (745.2, 1.0)],
+)
+def test_sigmoid_maps_logits_to_0_to_1(logit, expected):
+    assert similarities(PairScores(lambda one, other: logit), "a", "b", scale="sigmoid") == [pytest.approx(expected)]
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_sigmoid_takes_any_logit(logit):
+    (similarity,) = similarities(PairScores(lambda one, other: logit), "a", "b", scale="sigmoid")
+    assert 0.0 <= similarity <= 1.0
+
+
+@pytest.mark.parametrize("score", [-0.01, 1.001, 7.5, -11.2])
+def test_scores_outside_0_to_1_name_the_option_that_mends_it(score):
+    with pytest.raises(ConfigError, match=r'got -?\d+\.\d+; if they are logits, say scale="sigmoid"'):
+        similarities(PairScores(lambda one, other: score), "a", "b")
+
+
+@pytest.mark.parametrize("scale", [None, "sigmoid"])
+@pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
+def test_scores_that_are_not_finite_are_an_error(scale, score):
+    with pytest.raises(ModelOutputError, match="cross-encoder gave the score"):
+        similarities(PairScores(lambda one, other: score), "a", "b", scale=scale)
+
+
+def test_fewer_scores_than_pairs_are_an_error():
+    class Short(PairScores):
+        def score(self, text_pairs):
+            return super().score(text_pairs)[1:]
+
+    with pytest.raises(ModelOutputError, match=r"1 scores for 2 pairs"):
+        similarities(Short(lambda one, other: 1), "a", "b", "c")
+
+
+def test_scores_may_be_an_array():
+    class Array(PairScores):
+        def score(self, text_pairs):
+            return np.asarray(super().score(text_pairs), dtype=np.float32)
+
+    assert similarities(Array(lambda one, other: 0.5), "a", "b", "c") == [0.5, 0.5]
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("model", [None, "openai:small", scripted()])
+def test_what_cannot_compare_texts_is_refused(model):
+    with pytest.raises(ConfigError, match="similarity takes LangChain Embeddings or a BaseCrossEncoder, got"):
+        measure_similarity(model, pairs)
+
+
+def test_an_unknown_scale_and_one_for_embeddings_are_refused():
+    with pytest.raises(ConfigError, match="""scale is None or "sigmoid", got 'log'"""):
+        measure_similarity(PairScores(lambda one, other: 1), pairs, scale="log")
+    with pytest.raises(ConfigError, match="cosines are from 0 to 1 as they are"):
+        measure_similarity(Vectors({}), pairs, scale="sigmoid")
