@@ -40,11 +40,15 @@ if TYPE_CHECKING:
     from langchain_rageval.models import load_judge as load_judge
     from langchain_rageval.offline import HashingEmbeddings as HashingEmbeddings
     from langchain_rageval.offline import OfflineJudge as OfflineJudge
+    from langchain_rageval.planning import Plan as Plan
+    from langchain_rageval.planning import PlannedMetric as PlannedMetric
+    from langchain_rageval.planning import plan as plan
     from langchain_rageval.prompts.promptset import Prompt as Prompt
     from langchain_rageval.prompts.promptset import PromptSet as PromptSet
     from langchain_rageval.report.comparison import Comparison as Comparison
     from langchain_rageval.report.comparison import MetricComparison as MetricComparison
     from langchain_rageval.report.report import Report as Report
+    from langchain_rageval.run.budget import Budget as Budget
     from langchain_rageval.run.retry import RetryPolicy as RetryPolicy
     from langchain_rageval.run.run import Run as Run
     from langchain_rageval.schema import Failure as Failure
@@ -86,9 +90,11 @@ _HOMES = {
     "metrics.value": ("Value",),
     "models": ("load_embeddings", "load_judge"),
     "offline": ("HashingEmbeddings", "OfflineJudge"),
+    "planning": ("Plan", "PlannedMetric", "plan"),
     "prompts.promptset": ("Prompt", "PromptSet"),
     "report.comparison": ("Comparison", "MetricComparison"),
     "report.report": ("Report",),
+    "run.budget": ("Budget",),
     "run.retry": ("RetryPolicy",),
     "run.run": ("Run",),
     "schema": ("Failure", "Finding", "Row", "Sample", "Score", "Usage"),

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import groupby
 
+from langchain_rageval.run.meter import CHARACTERS_PER_TOKEN
 from langchain_rageval.schema import without_surrogates
 from langchain_rageval.sentences import split_sentences
-
-CHARACTERS_PER_TOKEN = 4
 
 _CITATION = re.compile(r"(?<![\w.])\d+\.\d+(?![\w.]*\d)")
 _BETWEEN = re.compile(r"[\s\[\](),;、，；]*(?:(?:and|&|и|e|和|及|과|와|및)\s*\[?)?")  # two numbers of a list

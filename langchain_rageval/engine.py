@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -17,12 +17,13 @@ from queue import SimpleQueue
 from typing import Any, Literal, TypeVar
 
 from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
+from langchain_core.embeddings import Embeddings
+from langchain_core.runnables import RunnableConfig
 
-from langchain_rageval.errors import ConfigError, SampleError
+from langchain_rageval.errors import BudgetExceeded, ConfigError, SampleError
 from langchain_rageval.finished import Finished
 from langchain_rageval.grounds import Grounds
-from langchain_rageval.loading import read_samples
+from langchain_rageval.intake import AnyMetric, each_of, flattened, refuse_doubled, size_of
 from langchain_rageval.metrics.outcome import (
     aoutcome,
     failures,
@@ -31,11 +32,12 @@ from langchain_rageval.metrics.outcome import (
     named,
     names_of,
     outcome,
-    parts_of,
 )
-from langchain_rageval.metrics.suite import Suite
+from langchain_rageval.report.files import ReportFile
 from langchain_rageval.report.report import Report
+from langchain_rageval.run.budget import Allowance, Budget, Cost
 from langchain_rageval.run.journal import Journal
+from langchain_rageval.run.meter import tokens_in
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.slots import Slots
@@ -43,10 +45,10 @@ from langchain_rageval.schema import Row, Sample, Score, Usage
 
 T = TypeVar("T")
 OnFailure = Literal["record", "raise"]
-Samples = Iterable[Any] | str | Path
-AnyMetric = Runnable[Any, Any]
 
 _WORKERS_PER_SLOT = 2  # those that wait for another's answer, or between two tries, hold no slot
+_TOKENS_OF_A_PROMPT = 800  # instruction, examples, and what the judge writes
+_TEXTS_COMPARED = 2
 
 
 @dataclass
@@ -67,7 +69,7 @@ class Pending:
         """
         scores: dict[str, Score] = {}
         for _, part in sorted(self.scores.copy().items()):
-            _refuse_doubled([*scores, *part])
+            refuse_doubled([*scores, *part])
             scores |= part
         return Row(index=self.index, sample=self.sample, scores=scores)
 
@@ -94,8 +96,11 @@ class Evaluation:
     on_failure: OnFailure
     config: RunnableConfig
     finished: Finished
+    allowance: Allowance
     grounds: Grounds = field(default_factory=Grounds)
     begun: dict[int, Pending] = field(default_factory=dict)
+    left_out: list[tuple[int, str]] = field(default_factory=list)
+    unread: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
     def of(
@@ -106,7 +111,8 @@ class Evaluation:
         timeout: float | None,
         retry: RetryPolicy | None,
         callbacks: list[BaseCallbackHandler] | None,
-        journal: str | Path | Journal | None = None,
+        journal: str | Path | Journal | None,
+        budget: Budget | None,
     ) -> Evaluation:
         """Check the options and make the run.
 
@@ -125,32 +131,12 @@ class Evaluation:
             raise ConfigError(f"callbacks takes a list of handlers, got {type(callbacks).__name__}")
         if not isinstance(journal, str | Path | Journal | None):
             raise ConfigError(f"journal takes the path of a file, got {type(journal).__name__}")
+        if not isinstance(budget, Budget | None):
+            raise ConfigError(f"budget takes a Budget(calls=..., tokens=...), got {budget!r}")
         run = Run(slots=Slots(max_concurrency), retry=retry or RetryPolicy(), timeout=timeout)
-        flat = _flat(metrics)
+        flat = flattened(metrics)
         config: RunnableConfig = {"callbacks": callbacks} if callbacks else {}
-        return cls(flat, run, on_failure, config, Finished(journal, flat))
-
-    def checked(self, samples: Any) -> Any:
-        """The samples to iterate; those of a list or DataFrame parsed, and complete for every metric.
-
-        Raises:
-            SampleError: if one is not.
-            ConfigError: if there is nothing to iterate.
-        """
-        if isinstance(samples, str | Path):
-            return read_samples(samples)
-        if hasattr(samples, "to_dict") and hasattr(samples, "columns"):
-            samples = samples.to_dict("records")
-        if isinstance(samples, Mapping | Sample):
-            raise ConfigError("samples takes several; put a single one in a list, or call the metric's invoke")
-        if not any(hasattr(samples, name) for name in ("__iter__", "__aiter__", "__getitem__")):
-            took = "samples takes a list, an iterator, a path, a DataFrame or a data set"
-            raise ConfigError(f"{took}, got {type(samples).__name__}")
-        if not isinstance(samples, Sequence):
-            return samples
-        parsed = [self._complete(item) for item in samples]
-        _refuse_one_id_for_two(parsed)
-        return parsed
+        return cls(flat, run, on_failure, config, Finished(journal, flat), Allowance(budget, run.meter))
 
     def rows(self, samples: Iterable[Any]) -> Generator[Row]:
         """The rows as they are finished, scored in worker threads.
@@ -183,8 +169,7 @@ class Evaluation:
             while left:
                 result = results.get()
                 left -= result is None
-                for row in _finished(result):
-                    self.grounds.see(row)
+                for row in self._rows(result):
                     yield row
                     del self.begun[row.index]  # whoever breaks off before this finds it there
             self.grounds.warn()
@@ -220,8 +205,7 @@ class Evaluation:
             while left:
                 result = await results.get()
                 left -= result is None
-                for row in _finished(result):
-                    self.grounds.see(row)
+                for row in self._rows(result):
                     yield row
                     del self.begun[row.index]  # whoever breaks off before this finds it there
             self.grounds.warn()
@@ -232,14 +216,37 @@ class Evaluation:
             await asyncio.gather(*workers, return_exceptions=True)
             self.finished.close()
 
-    def report(self, rows: Iterable[Row], *, complete: bool = True) -> Report:
+    def keeping(self, out: str | Path | None) -> AbstractContextManager[list[Row] | ReportFile]:
+        """Where rows go until there is a report: into memory, or beside the place of its file.
+
+        Raises:
+            ConfigError: if there can be no file.
+        """
+        return nullcontext([]) if out is None else ReportFile(out)
+
+    def report(self, kept: list[Row] | ReportFile, *, complete: bool = True) -> Report:
         """The report of the finished rows; of a run that was broken off, also of rows with some of their scores."""
-        finished = {row.index: row for row in rows}
-        notes = list(self._notes())
         if not complete:
-            finished |= {index: begun.row() for index, begun in list(self.begun.items()) if begun.scores}
-            notes.insert(0, f"The run was interrupted: {len(finished)} samples have scores.")
-        return Report([row for _, row in sorted(finished.items())], notes, complete)
+            for begun in list(self.begun.values()):
+                if any(begun.scores.values()):
+                    kept.append(begun.row())
+        indexes = kept.indexes if isinstance(kept, ReportFile) else {row.index for row in kept}
+        interrupted = [] if complete else [f"The run was interrupted: {len(indexes)} samples have scores."]
+        notes = [*interrupted, *self._notes()]
+        left_out = sorted(self.left_out)
+        if isinstance(kept, ReportFile) and not complete and not indexes:
+            kept.discard()
+            kept = []
+        if isinstance(kept, ReportFile):
+            rows = kept.finish({"notes": notes, "complete": complete, "left_out": left_out})
+            return Report(rows, notes, complete, left_out)
+        in_order = sorted({row.index: row for row in kept}.items())
+        return Report([row for _, row in in_order], notes, complete, left_out)
+
+    def refuse_left_out(self) -> None:
+        """Raise BudgetExceeded if the budget had no room for a score, where no report can tell it."""
+        for told in self._of_budget():
+            raise BudgetExceeded(told)
 
     @cached_property
     def _judges(self) -> list[Any]:
@@ -254,35 +261,45 @@ class Evaluation:
         yield from (f"{identity} was asked by {way.rung}." for identity, way in ways.items())
         yield from self.grounds.notes()
         yield from self.finished.notes()
+        yield from self._of_budget()
         slots = self.run.slots
         if slots.limit is not None and slots.least is not None and slots.least < slots.limit:
             yield f"The endpoint turned calls away: it was given {slots.least} to {slots.limit} at a time."
         if self.run.meter.abandoned:
             yield f"{self.run.meter.abandoned} calls took longer than {self.run.timeout:g} s and were left behind."
 
+    def _of_budget(self) -> Iterator[str]:
+        """What the budget had no room for."""
+        if self.left_out:
+            spent = f"The budget of {self.allowance.budget} is spent"
+            told = f"{spent}: {len(self.left_out)} scores were left out, from sample {min(self.left_out)[0]} on"
+            yield told + (", and what came after was not read." if self.unread.is_set() else ".")
+
     def _workers(self, samples: Any) -> int:
         limit = _WORKERS_PER_SLOT * (self.run.slots.limit or 1)
         size = size_of(samples)
         return limit if size is None else max(1, min(limit, size * len(self.metrics)))
 
-    def _complete(self, item: Any) -> Sample:
-        sample = Sample.parse(item)
-        for metric in self.metrics:
-            if not isinstance(metric, RunnableSequence):  # in a chain, the metric reads what comes before it
-                for part in parts_of(metric):
-                    part.read(sample)
-        return sample
-
     def _tasks(self, samples: Iterable[Any]) -> Iterator[Task]:
         for index, item in enumerate(samples):
+            if self._stops_reading(samples):
+                return
             yield from self._admitted(index, item)
 
     async def _atasks(self, samples: Any) -> AsyncIterator[Task]:
         index = 0
-        async for item in _each(samples):
+        async for item in each_of(samples):
+            if self._stops_reading(samples):
+                return
             for task in self._admitted(index, item):
                 yield task
             index += 1
+
+    def _stops_reading(self, samples: Any) -> bool:
+        """Whether the budget is spent and there is no telling how many samples there are: they may never end."""
+        if self.allowance.spent and size_of(samples) is None:
+            self.unread.set()
+        return self.unread.is_set()
 
     def _admitted(self, index: int, item: Any) -> Iterator[Task]:
         unreadable = None
@@ -305,10 +322,13 @@ class Evaluation:
         known = self.finished.score(task.number, pending.sample)
         if known is not None:
             return known
-        if self.on_failure == "raise":
-            scores = named(metric.invoke(pending.sample, pending.run.into(self.config)))
-        else:
-            scores = outcome(metric, pending.sample, pending.run, self.config)
+        with self._affordable(task) as run:
+            if run is None:
+                return {}
+            if self.on_failure == "raise":
+                scores = named(metric.invoke(pending.sample, run.into(self.config)))
+            else:
+                scores = outcome(metric, pending.sample, run, self.config)
         self.finished.keep(task.number, pending.sample, scores)
         return scores
 
@@ -319,12 +339,50 @@ class Evaluation:
         known = await self._beside(partial(self.finished.score, task.number, pending.sample))
         if known is not None:
             return known
-        if self.on_failure == "raise":
-            scores = named(await metric.ainvoke(pending.sample, pending.run.into(self.config)))
-        else:
-            scores = await aoutcome(metric, pending.sample, pending.run, self.config)
+        with self._affordable(task) as run:
+            if run is None:
+                return {}
+            if self.on_failure == "raise":
+                scores = named(await metric.ainvoke(pending.sample, run.into(self.config)))
+            else:
+                scores = await aoutcome(metric, pending.sample, run, self.config)
         await self._beside(partial(self.finished.keep, task.number, pending.sample, scores))
         return scores
+
+    @contextmanager
+    def _affordable(self, task: Task) -> Iterator[Run | None]:
+        """The run for a task, or None when the budget has no room for it: it is then left out."""
+        metric, pending = self.metrics[task.number], task.pending
+        if self.allowance.budget is None:
+            yield pending.run
+            return
+        reserved = self.allowance.admit(task.number, partial(_guessed, metric, pending.sample))
+        if reserved is None:
+            self.left_out.extend((pending.index, name) for name in names_of(metric))
+            yield None
+            return
+        run = pending.run.metered()
+        try:
+            yield run
+        finally:
+            self.allowance.settle(task.number, reserved, Cost.of(run.meter.usage, run.meter.unreported))
+
+    def _rows(self, result: Result) -> Iterator[Row]:
+        """The row, when this was the last of its metrics and has scores; raises what a worker raised."""
+        if isinstance(result, BaseException):
+            raise result
+        if result is None:
+            return
+        pending = result.pending
+        pending.left -= 1
+        if pending.left:
+            return
+        row = pending.row()
+        if row.scores:
+            self.grounds.see(row)
+            yield row
+        else:
+            del self.begun[row.index]
 
     async def _beside(self, job: Callable[[], T]) -> T:
         """Do what may have to wait for the disk or for another process, without holding up the loop."""
@@ -333,67 +391,9 @@ class Evaluation:
         return await asyncio.wrap_future(self.run.threads.submit(job))
 
 
-def _finished(result: Result) -> Iterator[Row]:
-    """The row, when this was the last of its metrics; raises what a worker raised."""
-    if result is None:
-        return
-    if isinstance(result, BaseException):
-        raise result
-    pending = result.pending
-    pending.left -= 1
-    if not pending.left:
-        yield pending.row()
-
-
-def _flat(metrics: AnyMetric | Sequence[AnyMetric]) -> list[AnyMetric]:
-    """The metrics, those of a suite one by one.
-
-    Raises:
-        ConfigError: if there are none, one is no Runnable, or two have one name.
-    """
-    single = isinstance(metrics, Runnable) or not isinstance(metrics, Iterable)
-    given: list[Any] = [metrics] if single else list(metrics)  # type: ignore[arg-type]
-    if not given:
-        raise ConfigError("evaluate takes at least one metric, such as faithfulness(judge)")
-    for metric in given:
-        if not isinstance(metric, Runnable):
-            hint = "; call it with a judge" if callable(metric) else ""
-            raise ConfigError(f"a metric is a Runnable, got {type(metric).__name__}{hint}")
-    flat = [part for metric in given for part in (metric.parts if isinstance(metric, Suite) else [metric])]
-    _refuse_doubled([name for metric in flat for name in names_of(metric)])
-    return flat
-
-
-def _refuse_doubled(names: Sequence[str]) -> None:
-    doubled = sorted(name for name, times in Counter(names).items() if times > 1)
-    if doubled:
-        raise ConfigError(f"two metrics are named {doubled}; give one of them another with name=...")
-
-
-def _refuse_one_id_for_two(samples: Sequence[Sample]) -> None:
-    seen: dict[str, Sample] = {}
-    for sample in samples:
-        first = seen.setdefault(sample.id, sample)
-        if first is not sample and _content(first) != _content(sample):
-            raise SampleError(
-                f"two different samples have the id {sample.id!r}; give each its own, or leave the ids out", "id"
-            )
-
-
-def _content(sample: Sample) -> dict[str, Any]:
-    """What the id of a sample without one is made of: equal rows stay separate rows, whatever their metadata."""
-    return sample.model_dump(exclude={"metadata", "relevance"})
-
-
-async def _each(samples: Any) -> AsyncIterator[Any]:
-    if hasattr(samples, "__aiter__"):
-        async for item in samples:
-            yield item
-    else:
-        for item in samples:
-            yield item
-
-
-def size_of(samples: Any) -> int | None:
-    """Number of samples, where it is known beforehand."""
-    return len(samples) if hasattr(samples, "__len__") else None
+def _guessed(metric: AnyMetric, sample: Sample) -> Cost:
+    """What a metric may cost, before anything is known of it: a call for each judge of each step."""
+    calls = len(judges_of(metric))
+    texts = [sample.question, sample.answer or "", *(sample.contexts or []), *sample.references]
+    embeddings = sum(isinstance(model, Embeddings) for model in models_of(metric))
+    return Cost(calls, calls * (_TOKENS_OF_A_PROMPT + tokens_in(*texts)), embeddings * _TEXTS_COMPARED)

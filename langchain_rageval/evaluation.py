@@ -14,9 +14,11 @@ from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler
 
-from langchain_rageval.engine import AnyMetric, Evaluation, OnFailure, Samples, size_of
+from langchain_rageval.engine import Evaluation, OnFailure
+from langchain_rageval.intake import AnyMetric, Samples, checked, size_of
 from langchain_rageval.progress import showing
 from langchain_rageval.report.report import Report
+from langchain_rageval.run.budget import Budget
 from langchain_rageval.run.journal import Journal
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.schema import Row
@@ -33,6 +35,8 @@ def evaluate(
     progress: bool = True,
     callbacks: list[BaseCallbackHandler] | None = None,
     journal: str | Path | Journal | None = None,
+    budget: Budget | None = None,
+    out: str | Path | None = None,
 ) -> Report:
     """Score samples with metrics, in worker threads.
 
@@ -52,24 +56,31 @@ def evaluate(
         journal: path of an SQLite file that keeps each score when it is finished. The same call with the same file,
             after a crash or Ctrl-C, pays only for what is not in it; failures are tried again. Several processes and
             several configurations may share one.
+        budget: what the run may spend. A score that no longer fits is left out, as are all after it; what is under way
+            is finished, so that more is spent only where a score costs more than its kind does as a rule. Of a list,
+            everything that the journal holds is still in the report; an iterator or a file is not read on.
+        out: path of a file for the rows. They are written as they are finished, beside it until the run ends, and the
+            report reads them from there: memory does not grow with the number of samples.
 
     Returns:
-        The report, rows in the order of the samples. Ctrl-C ends the run and gives what is finished, with
-        `report.complete` False.
+        The report, rows in the order of the samples, with `report.left_out`. Ctrl-C ends the run and gives what is
+        finished, with `report.complete` False.
 
     Raises:
         ConfigError: if an option cannot be used, or two metrics have one name.
         SampleError: if a list or DataFrame holds a sample that a metric cannot read.
         JournalError: if the journal cannot be read or written.
     """
-    job = Evaluation.of(metrics, max_concurrency, on_failure, timeout, retry, callbacks, journal)
-    finished: list[Row] = []
-    try:
-        with closing(_shown(job, samples, progress)) as rows:
-            finished.extend(rows)
-    except KeyboardInterrupt:
-        return job.report(finished, complete=False)
-    return job.report(finished)
+    job = Evaluation.of(metrics, max_concurrency, on_failure, timeout, retry, callbacks, journal, budget)
+    source = checked(samples, job.metrics)
+    with job.keeping(out) as kept:
+        try:
+            with closing(_shown(job, source, progress)) as rows:
+                for row in rows:
+                    kept.append(row)
+        except KeyboardInterrupt:
+            return job.report(kept, complete=False)
+        return job.report(kept)
 
 
 async def aevaluate(
@@ -83,11 +94,17 @@ async def aevaluate(
     progress: bool = True,
     callbacks: list[BaseCallbackHandler] | None = None,
     journal: str | Path | Journal | None = None,
+    budget: Budget | None = None,
+    out: str | Path | None = None,
 ) -> Report:
     """As `evaluate`, through the models' async methods on the caller's loop; samples may be an async iterator."""
-    job = Evaluation.of(metrics, max_concurrency, on_failure, timeout, retry, callbacks, journal)
-    async with aclosing(_ashown(job, samples, progress)) as rows:
-        return job.report([row async for row in rows])
+    job = Evaluation.of(metrics, max_concurrency, on_failure, timeout, retry, callbacks, journal, budget)
+    source = checked(samples, job.metrics)
+    with job.keeping(out) as kept:
+        async with aclosing(_ashown(job, source, progress)) as rows:
+            async for row in rows:
+                kept.append(row)
+        return job.report(kept)
 
 
 async def astream_evaluate(
@@ -101,24 +118,28 @@ async def astream_evaluate(
     progress: bool = False,
     callbacks: list[BaseCallbackHandler] | None = None,
     journal: str | Path | Journal | None = None,
+    budget: Budget | None = None,
 ) -> AsyncGenerator[Row]:
-    """As `aevaluate`, yielding each row when it is finished; memory does not grow with the number of samples."""
-    job = Evaluation.of(metrics, max_concurrency, on_failure, timeout, retry, callbacks, journal)
-    async with aclosing(_ashown(job, samples, progress)) as rows:
+    """As `aevaluate`, yielding each row when it is finished; memory does not grow with the number of samples.
+
+    Raises:
+        BudgetExceeded: after the last row, if the budget had no room for all scores.
+    """
+    job = Evaluation.of(metrics, max_concurrency, on_failure, timeout, retry, callbacks, journal, budget)
+    async with aclosing(_ashown(job, checked(samples, job.metrics), progress)) as rows:
         async for row in rows:
             yield row
+    job.refuse_left_out()
 
 
-def _shown(job: Evaluation, samples: Any, progress: bool) -> Generator[Row]:
-    source = job.checked(samples)
+def _shown(job: Evaluation, source: Any, progress: bool) -> Generator[Row]:
     with showing(size_of(source), job.run.meter, show=progress) as shown, closing(job.rows(source)) as rows:
         for row in rows:
             shown.advance(row)
             yield row
 
 
-async def _ashown(job: Evaluation, samples: Any, progress: bool) -> AsyncGenerator[Row]:
-    source = job.checked(samples)
+async def _ashown(job: Evaluation, source: Any, progress: bool) -> AsyncGenerator[Row]:
     with showing(size_of(source), job.run.meter, show=progress) as shown:
         async with aclosing(job.arows(source)) as rows:
             async for row in rows:

@@ -19,9 +19,9 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from langchain_rageval.contexts import CHARACTERS_PER_TOKEN
 from langchain_rageval.language import detect_language
 from langchain_rageval.prompts.layout import read_inputs
+from langchain_rageval.run.meter import tokens_in
 from langchain_rageval.sentences import split_sentences
 
 Inputs = Mapping[str, Any]
@@ -79,8 +79,7 @@ class OfflineJudge(BaseChatModel):
         if not titles:
             raise ValueError("OfflineJudge answers the steps of langchain_rageval only; this is no request of theirs")
         reply = json.dumps(answer_offline(titles[-1], human), ensure_ascii=False)
-        read = sum(len(message.text) for message in messages) // CHARACTERS_PER_TOKEN
-        written = len(reply) // CHARACTERS_PER_TOKEN
+        read, written = tokens_in(*(message.text for message in messages)), tokens_in(reply)
         usage = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
         return ChatResult(generations=[ChatGeneration(message=AIMessage(reply, usage_metadata=usage))])
 

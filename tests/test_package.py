@@ -34,8 +34,8 @@ steps
 translation
 metrics
 report
-progress grounds finished engine evaluation
-offline models
+progress grounds finished intake engine evaluation
+offline models planning
 cli
 __main__ __init__
 """

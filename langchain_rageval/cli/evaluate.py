@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_rageval.cli.choice import ALL, build, names_in, scorable, without_embeddings
 from langchain_rageval.cli.text import printable
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.run.budget import Budget
 from langchain_rageval.run.journal import Journal
 
 if TYPE_CHECKING:
@@ -44,18 +45,8 @@ def add_to(commands: Any) -> None:
         "evaluate", help="score the samples of a .jsonl, .json, .csv or .parquet file"
     )
     parser.set_defaults(run=run)
-    parser.add_argument("file", help="samples: question, answer, contexts, references, in any usual vocabulary")
+    add_input_options(parser)
     add_judge_options(parser)
-    parser.add_argument(
-        "--metrics",
-        default="faithfulness",
-        help="names as `rageval metrics` lists them, comma-separated, or all: those whose fields every sample has "
-        "(default: %(default)s)",
-    )
-    parser.add_argument("--fields", default="", help="where your file keeps them: question=q,contexts=docs.text")
-    parser.add_argument(
-        "--on-error", choices=("raise", "skip"), default="raise", help="what to do with a line that is no sample"
-    )
     parser.add_argument("--out", help="write the report there, as JSON lines")
     parser.add_argument(
         "--fail-under",
@@ -70,7 +61,27 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--journal", help="keep finished scores in this SQLite file; `rageval resume` goes on after a crash or Ctrl-C"
     )
+    parser.add_argument(
+        "--budget-calls", type=int, metavar="N", help="most model calls; what no longer fits is left out"
+    )
+    parser.add_argument("--budget-tokens", type=int, metavar="N", help="most tokens read and written")
+    parser.add_argument("--budget-embeddings", type=int, metavar="N", help="most texts to embed")
     parser.add_argument("--quiet", action="store_true", help="no progress")
+
+
+def add_input_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what is scored, by which metrics."""
+    parser.add_argument("file", help="samples: question, answer, contexts, references, in any usual vocabulary")
+    parser.add_argument(
+        "--metrics",
+        default="faithfulness",
+        help="names as `rageval metrics` lists them, comma-separated, or all: those whose fields every sample has "
+        "(default: %(default)s)",
+    )
+    parser.add_argument("--fields", default="", help="where your file keeps them: question=q,contexts=docs.text")
+    parser.add_argument(
+        "--on-error", choices=("raise", "skip"), default="raise", help="what to do with a line that is no sample"
+    )
 
 
 def add_judge_options(parser: argparse.ArgumentParser) -> None:
@@ -101,19 +112,16 @@ def run(options: argparse.Namespace) -> int:
     from langchain_rageval.cli.tables import show_report
     from langchain_rageval.evaluation import evaluate
 
-    names = names_in(options.metrics)
-    gates = _gates(options.fail_under, names)
+    gates = _gates(options.fail_under, names_in(options.metrics))
     _check_writable(options.out, options.file)
-    samples = _samples(options)
-    metrics = metrics_of(options, names)
-    if options.metrics.strip() == ALL:
-        metrics = scorable(metrics, samples)
+    samples, metrics = asked(options)
     if options.journal:
         _note_command(options)
     report = evaluate(
         samples,
         metrics,
         journal=options.journal,
+        budget=_budget(options),
         max_concurrency=options.max_concurrency,
         timeout=options.timeout,
         progress=not options.quiet,
@@ -131,6 +139,21 @@ def run(options: argparse.Namespace) -> int:
     if gates:
         report.check(gates, max_failed=options.max_failed)
     return 0
+
+
+def asked(options: argparse.Namespace) -> tuple[Sequence[Sample], list[Metric]]:
+    """The samples and metrics that the options name."""
+    names = names_in(options.metrics)
+    samples = _samples(options)
+    metrics = metrics_of(options, names)
+    return samples, scorable(metrics, samples) if options.metrics.strip() == ALL else metrics
+
+
+def _budget(options: argparse.Namespace) -> Budget | None:
+    bounds = (options.budget_calls, options.budget_tokens, options.budget_embeddings)
+    if bounds == (None, None, None):
+        return None
+    return Budget(calls=bounds[0], tokens=bounds[1], embeddings=bounds[2])
 
 
 def _note_command(options: argparse.Namespace) -> None:

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from langchain_rageval.cli.text import printable
 from langchain_rageval.contexts import NumberedContexts
+from langchain_rageval.planning import HEADINGS, Plan, cells
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import MetricSummary, summarise
 from langchain_rageval.schema import Finding, Row, Score
@@ -58,6 +59,20 @@ def show_report(report: Report, *, written: str | None) -> None:
     show_notes(report.notes, out)
     if written:
         out.print(f"\nReport written to {escape(written)}", soft_wrap=True)
+
+
+def show_plan(plan: Plan) -> None:
+    """Print what each metric is expected to cost, and all together."""
+    table = Table(title=plan.title, title_justify="left", title_style="bold")
+    for number, heading in enumerate(HEADINGS):
+        table.add_column(heading, justify="right" if number else "left")
+    for metric in plan.values():
+        table.add_row(*map(escape, cells(metric)))
+    table.add_section()
+    table.add_row(*cells(plan.total))
+    out = console()
+    out.print(table)
+    show_notes(plan.notes, out)
 
 
 def show_notes(notes: Iterable[str], out: Console) -> None:

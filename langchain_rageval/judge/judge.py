@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, get_args
 from weakref import WeakValueDictionary
@@ -151,6 +151,10 @@ class Judge:
         """The ways of asking this model, best first."""
         return [Way(rung) for rung in ladder(self._client, self.mode)]
 
+    def forgetful(self) -> Judge:
+        """The same judge, having found out nothing about its endpoint, and whose findings are its own."""
+        return replace(self)
+
     def prompt_set(self, text: str) -> PromptSet:
         """The prompts for a text, by its language unless the user chose them."""
         if self.prompts is not None:
@@ -170,6 +174,7 @@ class Judge:
             keeps_time=self._keeps_time,
             sync_only=self._sync_only,
             limiter=self._limiter,
+            schema=str(request.schema["title"]),
         )
 
     def below(self, way: Way, error: Exception) -> Way | None:

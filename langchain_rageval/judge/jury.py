@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +26,10 @@ class Jury(Judge):
     def members(self) -> tuple[Judge, ...]:
         """The judges."""
         return self._members
+
+    def forgetful(self) -> Judge:
+        """The same jury of forgetful judges."""
+        return replace(self, _members=tuple(member.forgetful() for member in self._members))
 
     @property
     def ballots(self) -> list[Ballot]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any
+from functools import partial, reduce
+from operator import or_
+from typing import Any, Self
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence
 from langchain_core.runnables.graph import Graph
@@ -107,6 +108,11 @@ class Metric(Traced[Any, Score], Doors):
     def instrument(self) -> str:
         """Hash of all that could change a score except the sample."""
         return self._instrument
+
+    def forgetful(self) -> Self:
+        """The same metric, asking judges that have found out nothing and tell nobody what they find out."""
+        stages = [step.forgetful() if isinstance(step, Stage) else step for step in self._sequence()]
+        return self.model_copy(update={"steps": reduce(or_, stages)})
 
     def read(self, input: Any) -> Sample:
         """The sample in an input, complete for this metric.

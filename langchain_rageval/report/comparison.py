@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Literal
 
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.report.slices import By, clusters, refuse_unknown
+from langchain_rageval.report.slices import By, clusters
 from langchain_rageval.schema import Direction, Row, Score
 from langchain_rageval.statistics import holm, mean_difference_interval, sign_flip_p
 
@@ -162,11 +162,7 @@ def compare_rows(
     shared = [name for name in ours if name in theirs]
     notes = _check_instruments(ours, theirs, shared, allow_different_instruments)
     pairs = _paired(candidate, baseline)
-    groups = None
-    if cluster is not None:
-        samples = [row.sample for row, _ in pairs]
-        refuse_unknown(samples, cluster)
-        groups = clusters(samples, cluster)
+    groups = None if cluster is None else clusters((row.sample for row, _ in pairs), cluster)
     compared = [_compared(name, ours[name][0].direction, pairs, groups) for name in shared]
     enough = [metric for metric in compared if _units(metric) >= LEAST_PAIRS]
     adjusted = dict(

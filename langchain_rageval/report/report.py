@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from html import escape
 from math import isclose, sqrt
 from pathlib import Path
@@ -14,8 +15,8 @@ from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.metrics.threshold import reaches
 from langchain_rageval.report.comparison import Comparison, compare_rows, values_of_pairs
 from langchain_rageval.report.files import read_report, write_report
-from langchain_rageval.report.slices import By, refuse_unknown, slices
-from langchain_rageval.report.summary import MetricSummary, Summary, summarise, summary_line
+from langchain_rageval.report.slices import By
+from langchain_rageval.report.summary import MetricSummary, Summary, summarise, summarise_slices, summary_line
 from langchain_rageval.schema import Row, Score
 from langchain_rageval.statistics import detectable_difference
 
@@ -28,14 +29,16 @@ class Report:
     """Scored samples in the order of the input.
 
     Attributes:
-        rows: one for each sample.
+        rows: one for each sample; a list, or, of a run with `out=`, a sequence that reads them from its file.
         notes: what a reader of the numbers should know, such as that an offline baseline judged.
         complete: whether the run came to its end; else rows and scores are those that were finished.
+        left_out: place of the sample and name of the metric of every score that the budget had no room for.
     """
 
-    rows: list[Row]
+    rows: Sequence[Row]
     notes: list[str] = field(default_factory=list)
     complete: bool = True
+    left_out: list[tuple[int, str]] = field(default_factory=list)
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -80,13 +83,7 @@ class Report:
         Raises:
             ConfigError: if no sample has what `by` or `cluster` names.
         """
-        samples = [row.sample for row in self.rows]
-        for given in (by, cluster):
-            if given is not None:
-                refuse_unknown(samples, given)
-        if by is None:
-            return summarise(self.rows, cluster)
-        return {name: summarise(rows, cluster) for name, rows in slices(self.rows, by).items()}
+        return summarise(self.rows, cluster) if by is None else summarise_slices(self.rows, by, cluster)
 
     def failures(self) -> list[tuple[Row, Score]]:
         """Every score that could not be had, with its row; `score.failure` says why."""
@@ -99,10 +96,8 @@ class Report:
             ConfigError: if the report has no such metric.
         """
         self._known(metric)
-        valued = [(row.scores[metric].value, row) for row in self.rows if metric in row.scores]
-        scored = [(value, row) for value, row in valued if value is not None]
-        lower_is_better = self.summary()[metric].direction == "lower"
-        return [row for _, row in sorted(scored, key=lambda pair: pair[0], reverse=lower_is_better)[:n]]
+        scored = (row for row in self.rows if metric in row.scores and row.scores[metric].value is not None)
+        return nsmallest(n, scored, key=lambda row: _badness(row.scores[metric]))
 
     def compare(
         self,
@@ -209,25 +204,35 @@ class Report:
 
     def to_jsonl(self, path: str | Path) -> None:
         """Write the report; `Report.load` gives an equal one."""
-        write_report(path, self.rows, {"notes": self.notes, "complete": self.complete})
+        write_report(path, self.rows, {"notes": self.notes, "complete": self.complete, "left_out": self.left_out})
 
     @classmethod
-    def load(cls, path: str | Path) -> Report:
-        """Read a report that `to_jsonl` wrote.
+    def load(cls, path: str | Path, *, lazy: bool = False) -> Report:
+        """Read a report that `to_jsonl` or `evaluate(out=...)` wrote, also the `.part` of a run that was killed.
+
+        Args:
+            path: of the file.
+            lazy: leave the rows on disk, each to be read when it is asked for.
 
         Raises:
-            ConfigError: if the file is not there, or is no report.
+            ConfigError: if the file is not there, or is no report; also later from the rows, if they are left on disk.
         """
         rows, head = read_report(path)
-        return cls(rows, head["notes"], head["complete"])
+        return cls(rows if lazy else list(rows), head["notes"], head["complete"], head["left_out"])
 
     def _title(self) -> str:
         return f"Report of {len(self.rows)} sample{'' if len(self.rows) == 1 else 's'}"
 
     def _known(self, metric: str) -> None:
-        names = list(self.summary())
+        names = dict.fromkeys(name for row in self.rows for name in row.scores)
         if metric not in names:
             raise ConfigError(f"the report has no metric {metric!r}; it has {', '.join(names) or 'none'}")
+
+
+def _badness(score: Score) -> float:
+    """Least for the worst."""
+    value = float(score)
+    return value if score.direction == "higher" else -value
 
 
 def _problems(metric: MetricSummary, limit: float, max_failed: float) -> list[str]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.language import detect_language
-from langchain_rageval.schema import Row, Sample
+from langchain_rageval.schema import Sample
 
 By = str | Callable[[Sample], Any]
 
@@ -16,36 +16,43 @@ NONE = "(none)"
 """Slice of the rows that have no such value."""
 
 
-def slices(rows: Sequence[Row], by: By) -> dict[str, list[Row]]:
-    """The rows by a value of their samples, in the order in which the values are met; `NONE` last."""
-    found: dict[str, list[Row]] = {}
-    for row, label in zip(rows, labels([row.sample for row in rows], by), strict=True):
-        found.setdefault(NONE if label is None else label, []).append(row)
-    without = found.pop(NONE, None)
-    return found if without is None else {**found, NONE: without}
-
-
-def clusters(samples: Sequence[Sample], by: By) -> list[str | int]:
-    """To which cluster each sample belongs; one without such a value is alone in its own."""
-    return [place if label is None else label for place, label in enumerate(labels(samples, by))]
-
-
-def labels(samples: Sequence[Sample], by: By) -> list[str | None]:
-    """A value of each sample as text, None where it is missing or blank.
+class Labelled:
+    """Tells samples apart by a value of theirs, one after the other.
 
     Args:
-        samples: in any number.
         by: a function of the sample; or the name or dotted path of a field, such as "metadata.split", where
             "metadata." may be left out; "language" that no metadata tells is detected from the question.
     """
-    return [_text(_followed(sample, by) if isinstance(by, str) else by(sample)) for sample in samples]
+
+    def __init__(self, by: By) -> None:
+        self._by = by
+        self._seen = self._known = False
+        self._metadata: set[str] = set()
+
+    def of(self, sample: Sample) -> str | None:
+        """The value as text, None where it is missing or blank."""
+        label = _text(_followed(sample, self._by) if isinstance(self._by, str) else self._by(sample))
+        self._seen, self._known = True, self._known or label is not None
+        self._metadata.update(sample.metadata)
+        return label
+
+    def refuse_unknown(self) -> None:
+        """Raise ConfigError if there were samples, and none had such a value."""
+        if self._seen and not self._known:
+            held = ", ".join(f"metadata.{name}" for name in sorted(self._metadata))
+            raise ConfigError(f"no sample has a value for {self._by!r}; the metadata are {held or 'empty'}")
 
 
-def refuse_unknown(samples: Sequence[Sample], by: By) -> None:
-    """Raise ConfigError if there are samples, and none has such a value."""
-    if samples and not any(labels(samples, by)):
-        held = sorted({f"metadata.{name}" for sample in samples for name in sample.metadata})
-        raise ConfigError(f"no sample has a value for {by!r}; the metadata are {', '.join(held) or 'empty'}")
+def clusters(samples: Iterable[Sample], by: By) -> list[str | int]:
+    """To which cluster each sample belongs; one without such a value is alone in its own.
+
+    Raises:
+        ConfigError: if there are samples, and none has such a value.
+    """
+    labelled = Labelled(by)
+    found = [labelled.of(sample) or place for place, sample in enumerate(samples)]
+    labelled.refuse_unknown()
+    return found
 
 
 def _followed(sample: Sample, path: str) -> Any:

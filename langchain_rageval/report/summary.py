@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from langchain_rageval.metrics.value import NO_FACTS
-from langchain_rageval.report.slices import By, clusters
+from langchain_rageval.report.slices import NONE, By, Labelled
 from langchain_rageval.schema import Aspect, Direction, Row, Score, Usage
 from langchain_rageval.statistics import bounded_mean_interval
+
+_ALL = "all"
 
 
 @dataclass(frozen=True)
@@ -110,14 +113,37 @@ class Summary(Mapping[str, MetricSummary]):
         return AspectSummary(fmean(means) if means else None, [metric.metric for metric in metrics])
 
 
-def summarise(rows: Sequence[Row], cluster: By | None = None) -> Summary:
+def summarise(rows: Iterable[Row], cluster: By | None = None) -> Summary:
     """The summary of some rows; see `Report.summary` for `cluster`."""
-    groups = [None] * len(rows) if cluster is None else clusters([row.sample for row in rows], cluster)
-    by_metric: dict[str, list[tuple[Score, Hashable]]] = {}
-    for row, group in zip(rows, groups, strict=True):
+    return summarise_slices(rows, lambda _sample: _ALL, cluster).get(_ALL, Summary([]))
+
+
+def summarise_slices(rows: Iterable[Row], by: By, cluster: By | None = None) -> dict[str, Summary]:
+    """The summary of each slice of some rows, which are looked at once; see `Report.summary`.
+
+    Raises:
+        ConfigError: if there are rows, and no sample has what `by` or `cluster` names.
+    """
+    slices = Labelled(by)
+    clusters = None if cluster is None else Labelled(cluster)
+    tallies: dict[str | None, dict[str, Tally]] = {}
+    for place, row in enumerate(rows):
+        tally = tallies.setdefault(slices.of(row.sample), {})
+        group: Hashable = None
+        if clusters is not None:
+            group = clusters.of(row.sample) or place  # one without such a value is alone in its own
         for name, score in row.scores.items():
-            by_metric.setdefault(name, []).append((score, group))
-    return Summary(_metric(name, scores, cluster is not None) for name, scores in by_metric.items())
+            tally.setdefault(name, Tally(score)).add(score, group)
+    for labelled in (slices, clusters):
+        if labelled is not None:
+            labelled.refuse_unknown()
+    named = {label: tally for label, tally in tallies.items() if label is not None}
+    without = {NONE: tallies[None]} if None in tallies else {}
+    clustered = clusters is not None
+    return {
+        label: Summary(counted.summary(clustered) for counted in tally.values())
+        for label, tally in (named | without).items()
+    }
 
 
 def summary_line(metric: MetricSummary) -> str:
@@ -127,37 +153,52 @@ def summary_line(metric: MetricSummary) -> str:
     return f"{metric.metric} {mean} ({counts}; {metric.calls} calls)"
 
 
-def _metric(name: str, grouped: Sequence[tuple[Score, Hashable]], clustered: bool) -> MetricSummary:
-    scores = [score for score, _ in grouped]
-    values = [score.value for score in scores if score.value is not None]
-    low, high = _interval(values, [group for score, group in grouped if score.value is not None] if clustered else None)
-    return MetricSummary(
-        metric=name,
-        aspect=scores[0].aspect,
-        direction=scores[0].direction,
-        mean=fmean(values) if values else None,
-        low=low,
-        high=high,
-        scored=len(values),
-        unscored=sum(score.unscored is not None for score in scores),
-        failed=sum(score.failure is not None for score in scores),
-        abstained=_abstained(scores),
-        usage=sum((score.usage for score in scores), Usage()),
-    )
+class Tally:
+    """One metric of a run, counted score by score; of each it keeps a number and a cluster."""
+
+    def __init__(self, first: Score) -> None:
+        self._first = first
+        self._values = array("d")
+        self._groups: list[Hashable] = []
+        self._unscored = self._failed = self._abstained = 0
+        self._looks = False
+        self._usage = Usage()
+
+    def add(self, score: Score, group: Hashable) -> None:
+        """Count a score."""
+        if score.value is not None:
+            self._values.append(score.value)
+            self._groups.append(group)
+        self._unscored += score.unscored is not None
+        self._failed += score.failure is not None
+        kinds = {finding.kind for finding in score.findings}
+        abstained = _states_no_facts(score, kinds)
+        self._abstained += abstained
+        self._looks = self._looks or abstained or "statement" in kinds
+        self._usage += score.usage
+
+    def summary(self, clustered: bool) -> MetricSummary:
+        """What was counted."""
+        values = self._values
+        bounded = bool(values) and min(values) >= 0 and max(values) <= 1
+        interval = bounded_mean_interval(values, clusters=self._groups if clustered else None) if bounded else None
+        low, high = interval or (None, None)
+        return MetricSummary(
+            metric=self._first.metric,
+            aspect=self._first.aspect,
+            direction=self._first.direction,
+            mean=fmean(values) if values else None,
+            low=low,
+            high=high,
+            scored=len(values),
+            unscored=self._unscored,
+            failed=self._failed,
+            abstained=self._abstained if self._looks else None,
+            usage=self._usage,
+        )
 
 
-def _interval(values: Sequence[float], groups: Sequence[Hashable] | None) -> tuple[float, float] | tuple[None, None]:
-    bounded = values and min(values) >= 0 and max(values) <= 1
-    return bounded_mean_interval(values, clusters=groups) if bounded else (None, None)
-
-
-def _abstained(scores: Sequence[Score]) -> int | None:
-    """How many answers state no facts: unscored, or compared with a reference and found to miss all of it."""
-    told = [{finding.kind for finding in score.findings} for score in scores]
-    missing = [any(finding.verdict == "FN" for finding in score.findings) for score in scores]
-    abstained = [
-        (score.unscored or "").startswith(NO_FACTS) or (missed and "statement" not in kinds)
-        for score, kinds, missed in zip(scores, told, missing, strict=True)
-    ]
-    looks = any(abstained) or any("statement" in kinds for kinds in told)
-    return sum(abstained) if looks else None
+def _states_no_facts(score: Score, kinds: Collection[str]) -> bool:
+    """Whether the answer states no facts: unscored, or compared with a reference and found to miss all of it."""
+    missed = any(finding.verdict == "FN" for finding in score.findings)
+    return (score.unscored or "").startswith(NO_FACTS) or (missed and "statement" not in kinds)

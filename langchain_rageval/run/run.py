@@ -55,6 +55,7 @@ class Run:
         flights: works under way or kept, by key; a flight lives as long as someone in `held` keeps it.
         held: the flights of one sample, kept until its last metric ends.
         batches: texts to embed, by the id of the object that embeds them.
+        stand_in: answers sync calls in the models' place, from what would be sent; for a rehearsal.
     """
 
     slots: Slots = field(default_factory=Slots)
@@ -66,6 +67,7 @@ class Run:
     flights: WeakValueDictionary[Hashable, Flight] = field(default_factory=WeakValueDictionary)
     held: list[Flight] = field(default_factory=list)
     batches: dict[int, Batches] = field(default_factory=dict)
+    stand_in: Callable[[Any], Any] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod

@@ -22,6 +22,7 @@ from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_rageval.run.embedding import PATIENCE, Batch, Vector
+from langchain_rageval.run.meter import tokens_in
 from langchain_rageval.run.retry import turned_away
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.slots import Slots
@@ -43,6 +44,7 @@ class Call:
         once: whether a lost call is the caller's matter.
         lost: what the transport did to the first try, made by the caller.
         limiter: asked for leave before each try; the time that takes is not the model's.
+        schema: title of the schema that the reply is to follow.
     """
 
     model: Runnable[Any, Any]
@@ -54,6 +56,7 @@ class Call:
     once: bool = False
     lost: Exception | None = None
     limiter: BaseRateLimiter | None = None
+    schema: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +214,15 @@ def _chosen(config: RunnableConfig) -> str:
 
 def _tried(call: Lossy, run: Run, config: RunnableConfig) -> Any:
     match call:
+        case Call() if run.stand_in:
+            with _metered(call, run) as receipt:
+                return receipt(run.stand_in(call))
+        case _ if run.stand_in:
+            return run.stand_in(call)
         case Call():
             if call.limiter:
                 call.limiter.acquire()
-            with _metered(run) as receipt:
+            with _metered(call, run) as receipt:
                 return receipt(_sent(call, run, config))
         case Batch(embeddings, texts):
             return run.bounded(lambda: embeddings.embed_documents(list(texts)))
@@ -227,7 +235,7 @@ async def _atried(call: Lossy, run: Run, config: RunnableConfig) -> Any:
         case Call():
             if call.limiter:
                 await call.limiter.aacquire()
-            with _metered(run) as receipt:
+            with _metered(call, run) as receipt:
                 return receipt(await _asked(call, run, config))
         case Batch(embeddings, texts) if type(embeddings).aembed_documents is Embeddings.aembed_documents:
             return await run.abounded(lambda: embeddings.embed_documents(list(texts)))
@@ -347,7 +355,7 @@ def _noted(call: Lossy, run: Run, since: int) -> Iterator[None]:
 
 
 @contextmanager
-def _metered(run: Run) -> Iterator[Any]:
+def _metered(call: Call, run: Run) -> Iterator[Any]:
     """Charge the call to the run's meter, also when it fails; gives the function that reads the reply."""
     started = time.perf_counter()
     cost: dict[str, Any] = {"calls": 1}
@@ -357,8 +365,10 @@ def _metered(run: Run) -> Iterator[Any]:
         tokens = getattr(message, "usage_metadata", None) or {}
         if tokens.get("total_cost") == 0:  # LangChain's mark of a reply from the model's cache
             cost["calls"] = 0
-        else:
+        elif tokens:
             cost.update(input_tokens=tokens.get("input_tokens"), output_tokens=tokens.get("output_tokens"))
+        else:
+            cost["unreported"] = tokens_in(*(asked.text for asked in call.messages), message.text)
         return message
 
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict
@@ -43,6 +43,10 @@ class Stage(Traced[State, State]):
     def models(self) -> Sequence[Any]:
         """The models behind it: of the judges, embeddings, a cross-encoder."""
         return [judge.model for judge in self.judges]
+
+    def forgetful(self) -> Self:
+        """The same stage, asking judges that have found out nothing and tell nobody what they find out."""
+        return self
 
     @property
     @abstractmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 from pydantic import BaseModel, InstanceOf
 
@@ -56,6 +56,10 @@ class Step(Stage):
     def judges(self) -> Sequence[Judge]:
         """Who is asked."""
         return self.judge.members
+
+    def forgetful(self) -> Self:
+        """The same step with a forgetful judge."""
+        return self.model_copy(update={"judge": self.judge.forgetful()})
 
     def work(self, state: State) -> Work[State]:
         """What the step does, without I/O."""

@@ -1,0 +1,29 @@
+"""`rageval plan FILE`: what `rageval evaluate FILE` would cost."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from langchain_rageval.cli import evaluate
+
+
+def add_to(commands: Any) -> None:
+    """Add the command and its options."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "plan", help="calls and tokens that `rageval evaluate` would take, without a call"
+    )
+    parser.set_defaults(run=run)
+    evaluate.add_input_options(parser)
+    evaluate.add_judge_options(parser)
+    parser.add_argument("--journal", help="of the run; what it holds costs nothing")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Rehearse, and show the table."""
+    from langchain_rageval.cli.tables import show_plan
+    from langchain_rageval.planning import plan
+
+    samples, metrics = evaluate.asked(options)
+    show_plan(plan(samples, metrics, journal=options.journal))
+    return 0

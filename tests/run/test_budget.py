@@ -1,0 +1,85 @@
+"""A budget while it is being spent."""
+
+import pytest
+
+from langchain_rageval import Budget, ConfigError, Usage
+from langchain_rageval.run.budget import Allowance, Cost
+from langchain_rageval.run.meter import Meter
+
+
+def nothing():
+    return Cost()
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "at least one of calls, tokens, embeddings"),
+        ({"calls": -1}, "calls takes a whole number from 0 on, got -1"),
+        ({"tokens": 1.5}, "tokens takes a whole number"),
+        ({"embeddings": True}, "embeddings takes a whole number"),
+    ],
+)
+def test_what_sets_no_bound_is_refused(given, told):
+    with pytest.raises(ConfigError, match=told):
+        Budget(**given)
+
+
+def test_a_budget_says_its_bounds():
+    assert str(Budget(calls=1000, tokens=5)) == "1,000 calls and 5 tokens"
+
+
+def test_without_a_budget_everything_is_let_in():
+    allowance = Allowance(None, Meter())
+    assert all(allowance.admit("m", lambda: Cost(10**9)) for _ in range(3))
+    allowance.settle("m", Cost(), Cost(5))
+    assert not allowance.spent
+
+
+def test_the_guess_is_reserved_until_a_work_is_settled():
+    allowance = Allowance(Budget(calls=4), Meter())
+    first = allowance.admit("m", lambda: Cost(2))
+    assert first == Cost(2)
+    assert allowance.admit("m", lambda: Cost(2)) == Cost(2)
+    assert allowance.admit("m", lambda: Cost(2)) is None
+    assert allowance.spent
+
+
+def test_what_its_kind_has_cost_takes_the_place_of_the_guess():
+    allowance = Allowance(Budget(calls=10), Meter())
+    for cost in (Cost(1), Cost(3)):
+        reserved = allowance.admit("m", lambda: Cost(5))
+        allowance.settle("m", reserved, cost)
+    assert allowance.admit("m", nothing) == Cost(2)
+    assert allowance.admit("other", lambda: Cost(5)) is None
+
+
+def test_nothing_that_costs_is_let_in_once_something_was_turned_away_and_what_is_free_always_is():
+    allowance = Allowance(Budget(calls=4), Meter())
+    assert allowance.admit("dear", lambda: Cost(9)) is None
+    assert allowance.admit("cheap", lambda: Cost(1)) is None
+    assert allowance.admit("free", lambda: Cost(0, 100, 100)) == Cost(0, 100, 100)
+
+
+def test_what_the_meter_shows_counts_though_nobody_has_settled():
+    """Calls of a work under way, above what was reserved for it."""
+    meter = Meter()
+    allowance = Allowance(Budget(calls=10, tokens=100), meter)
+    assert allowance.admit("m", lambda: Cost(1))
+    meter.add(calls=1, unreported=80)
+    assert allowance.admit("m", lambda: Cost(1, 20))
+    meter.add(calls=1, input_tokens=1)
+    assert allowance.admit("n", lambda: Cost(1, 20)) is None
+
+
+@pytest.mark.parametrize("bound", ["calls", "tokens", "embeddings"])
+def test_each_bound_holds_by_itself(bound):
+    allowance = Allowance(Budget(**{bound: 3}), Meter())
+    cost = Cost(**{bound: 2})
+    assert allowance.admit("m", lambda: cost)
+    assert allowance.admit("m", lambda: cost) is None
+
+
+def test_the_cost_of_a_usage_holds_what_no_model_reported():
+    usage = Usage(calls=2, input_tokens=10, output_tokens=None, embedded=3)
+    assert Cost.of(usage, unreported=5) == Cost(2, 15, 3)
