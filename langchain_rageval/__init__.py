@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from langchain_rageval.prompts.promptset import PromptSet as PromptSet
     from langchain_rageval.report.comparison import Comparison as Comparison
     from langchain_rageval.report.comparison import MetricComparison as MetricComparison
+    from langchain_rageval.report.diagnosis import Diagnosis as Diagnosis
     from langchain_rageval.report.report import Report as Report
     from langchain_rageval.run.budget import Budget as Budget
     from langchain_rageval.run.retry import RetryPolicy as RetryPolicy
@@ -93,6 +94,7 @@ _HOMES = {
     "planning": ("Plan", "PlannedMetric", "plan"),
     "prompts.promptset": ("Prompt", "PromptSet"),
     "report.comparison": ("Comparison", "MetricComparison"),
+    "report.diagnosis": ("Diagnosis",),
     "report.report": ("Report",),
     "run.budget": ("Budget",),
     "run.retry": ("RetryPolicy",),

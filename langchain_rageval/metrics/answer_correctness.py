@@ -20,9 +20,9 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.language import detect_language
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.similarity import answer_and_references, compared
+from langchain_rageval.metrics.similarity import answer_and_references, compared, similarities_in
 from langchain_rageval.metrics.value import BLANK_REFERENCES, NEITHER_FACTS, Value, quoted
-from langchain_rageval.schema import Finding, Sample
+from langchain_rageval.schema import Finding, Sample, Score
 from langchain_rageval.steps.classify_statements import classify_statements
 from langchain_rageval.steps.extract_statements import extract_statements
 from langchain_rageval.steps.measure_similarity import measure_similarity
@@ -92,6 +92,7 @@ def answer_correctness(
         steps=reduce(or_, stages),
         reduce=partial(weighted_correctness, weights=(facts, nearness), beta=beta, formula=formula),
         options={"weights": [facts, nearness], "beta": beta, "formula": formula},
+        restore=partial(restored, weights=(facts, nearness)),
     )
 
 
@@ -150,6 +151,27 @@ def weighted_correctness(state: State, *, weights: tuple[float, float], beta: fl
     number = sum(weight * part for weight, part in parts) / sum(weights)
     reason = "; ".join(told)
     return Value(number, f"{reason[:1].upper()}{reason[1:]}.", findings)
+
+
+def restored(sample: Sample, score: Score, *, weights: tuple[float, float]) -> State | None:
+    """The state from the findings of a score. Of several references they hold the best by the old formula only."""
+    facts = [finding for finding in score.findings if finding.kind != "criterion"]
+    statements = [finding.text for finding in facts if finding.kind == "statement"]
+    references = [finding.text for finding in facts if finding.kind == "reference_statement"]
+    similarities = similarities_in(sample, score.findings)
+    several = sum(bool(reference.strip()) for reference in sample.references) > 1
+    known = all(f.verdict in ("TP", "FP", "FN") for f in facts if f.kind in ("statement", "reference_statement"))
+    if weights[0] and (several or not known or (not facts and score.value is not None)):
+        return None
+    if weights[1] and similarities is None:
+        return None
+    return {
+        "sample": sample,
+        "answer_statements": statements,
+        "reference_statements": references,
+        "classifications": [facts],
+        "similarities": similarities,
+    }
 
 
 def _told(findings: Sequence[Finding], russian: bool) -> str:

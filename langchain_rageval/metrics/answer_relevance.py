@@ -18,7 +18,7 @@ from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.language import detect_language
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.value import Value
-from langchain_rageval.schema import Finding, Sample
+from langchain_rageval.schema import Finding, Sample, Score
 from langchain_rageval.steps.measure_similarity import measure_similarity
 from langchain_rageval.steps.regenerate_questions import regenerate_questions
 from langchain_rageval.steps.stage import State
@@ -56,6 +56,7 @@ def answer_relevance(
         steps=steps,
         reduce=mean_similarity,
         options={"questions": questions},
+        restore=restored,
     )
 
 
@@ -78,3 +79,15 @@ def mean_similarity(state: State) -> Value:
     told = "Ответ отвечал бы на вопросы" if russian else "The answer would answer"
     asked = "; ".join(f"«{f.text}» ({s:.2f})" for f, s in zip(findings, similarities, strict=True))
     return Value(fmean(similarities), f"{told}: {asked}.", findings)
+
+
+def restored(sample: Sample, score: Score) -> State | None:
+    """The state from the findings of a score; an evasive answer has none."""
+    if any(finding.kind != "question" for finding in score.findings):
+        return None
+    return {
+        "sample": sample,
+        "evasive": not score.findings,
+        "regenerated_questions": [finding.text for finding in score.findings],
+        "similarities": [float(finding.verdict) for finding in score.findings],
+    }

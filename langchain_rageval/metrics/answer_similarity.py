@@ -15,9 +15,9 @@ from langchain_core.embeddings import Embeddings
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.language import detect_language
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.similarity import answer_and_references, compared
+from langchain_rageval.metrics.similarity import answer_and_references, compared, similarities_in
 from langchain_rageval.metrics.value import BLANK_REFERENCES, Value
-from langchain_rageval.schema import Sample
+from langchain_rageval.schema import Sample, Score
 from langchain_rageval.steps.measure_similarity import Scale, measure_similarity
 from langchain_rageval.steps.stage import State
 
@@ -54,6 +54,7 @@ def answer_similarity(
         steps=measure_similarity(model, answer_and_references, scale=scale),
         reduce=partial(greatest_similarity, threshold=threshold),
         options={"threshold": threshold},
+        restore=restored,
     )
 
 
@@ -72,3 +73,9 @@ def greatest_similarity(state: State, *, threshold: float | None) -> Value:
         return Value(nearest, f"{reason}.", compared(sample, similarities))
     bound = f"; порог {threshold:g}." if russian else f"; the threshold is {threshold:g}."
     return Value(float(nearest >= threshold), reason + bound, compared(sample, similarities))
+
+
+def restored(sample: Sample, score: Score) -> State | None:
+    """The state from the findings of a score."""
+    similarities = similarities_in(sample, score.findings)
+    return None if similarities is None else {"sample": sample, "similarities": similarities}

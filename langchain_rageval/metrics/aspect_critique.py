@@ -12,7 +12,7 @@ from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.metrics import ASPECTS
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.value import Value
-from langchain_rageval.schema import Direction, Finding
+from langchain_rageval.schema import Direction, Finding, Sample, Score
 from langchain_rageval.steps.critique_aspect import critique_aspect
 from langchain_rageval.steps.stage import State
 
@@ -58,6 +58,7 @@ def aspect_critique(
         steps=critique_aspect(judge, aspect, definition=definition, tie=direction == "lower"),
         reduce=applies,
         options={"aspect": aspect, "definition": definition},
+        restore=restored,
     )
 
 
@@ -65,3 +66,9 @@ def applies(state: State) -> Value:
     """1 when the aspect applies, else 0."""
     findings: list[Finding] = state["aspect_verdict"]
     return Value(float(findings[0].verdict == "yes"), findings[0].reason or findings[0].verdict, findings)
+
+
+def restored(sample: Sample, score: Score) -> State | None:
+    """The state from the findings of a score."""
+    first = next(iter(score.findings), None)
+    return {"sample": sample, "aspect_verdict": score.findings} if first and first.kind == "aspect" else None

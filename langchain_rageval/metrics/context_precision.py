@@ -15,7 +15,7 @@ from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.language import detect_language
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.value import Value, nothing_retrieved
-from langchain_rageval.schema import Finding, Sample
+from langchain_rageval.schema import Finding, Sample, Score
 from langchain_rageval.steps.grade_contexts import USEFUL, grade_contexts
 from langchain_rageval.steps.stage import State
 
@@ -64,6 +64,7 @@ def context_precision(
         steps=grade_contexts(judge, against=partial(text_of_ground, against=against)),
         reduce=partial(useful_share, weighting=weighting, against=against),
         options={"weighting": weighting, "against": against},
+        restore=partial(restored, against=against),
     )
 
 
@@ -80,6 +81,17 @@ def useful_share(state: State, *, weighting: Weighting, against: Against) -> Val
         findings = [*findings, chosen]
     number = average_precision(useful) if weighting == "rank" else sum(useful) / len(useful)
     return Value(number, _reason(useful, ground, sample.question), findings)
+
+
+def restored(sample: Sample, score: Score, *, against: Against) -> State | None:
+    """The state from the findings of a score, unless "auto" chose another ground there."""
+    chosen = [finding.verdict for finding in score.findings if finding.kind == "criterion"]
+    findings = [finding for finding in score.findings if finding.kind != "criterion"]
+    if any(finding.kind not in ("context", "agreement") for finding in findings):
+        return None
+    if chosen and chosen != [ground_of(sample, against)]:
+        return None
+    return {"sample": sample, "context_verdicts": findings}
 
 
 def average_precision(useful: Sequence[bool]) -> float:

@@ -6,9 +6,11 @@ sentences: what was asked is the denominator, and several references count as th
 
 from __future__ import annotations
 
+from functools import partial
+
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.supported import share_of_supported
+from langchain_rageval.metrics.supported import restored_verdicts, share_of_supported
 from langchain_rageval.metrics.value import NO_REFERENCE_FACTS, Value, nothing_retrieved
 from langchain_rageval.steps.extract_statements import extract_statements
 from langchain_rageval.steps.stage import State
@@ -30,7 +32,12 @@ def context_recall(judge: JudgeLike, *, name: str = "context_recall") -> Metric:
     """
     steps = extract_statements(judge, of="reference", for_contexts=True) | verify_statements(judge, of="reference")
     return Metric(
-        name, aspect="context", reads={"question", "references", "contexts"}, steps=steps, reduce=recalled_share
+        name,
+        aspect="context",
+        reads={"question", "references", "contexts"},
+        steps=steps,
+        reduce=recalled_share,
+        restore=partial(restored_verdicts, kind="reference_statement", under="reference_verdicts"),
     )
 
 

@@ -10,7 +10,7 @@ from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.language import detect_language
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.value import Value, nothing_retrieved
-from langchain_rageval.schema import Finding
+from langchain_rageval.schema import Finding, Sample, Score
 from langchain_rageval.steps.select_sentences import NEEDED, select_sentences
 from langchain_rageval.steps.stage import State
 
@@ -34,6 +34,7 @@ def context_relevance(judge: JudgeLike, *, name: str = "context_relevance") -> M
         reads={"question", "contexts"},
         steps=select_sentences(judge),
         reduce=needed_share,
+        restore=restored,
     )
 
 
@@ -46,6 +47,13 @@ def needed_share(state: State) -> Value:
         return nothing_retrieved(question)
     needed = [finding.cites[0] for finding in sentences if finding.verdict == NEEDED]
     return Value(len(needed) / len(sentences), _reason(needed, len(sentences), question), findings)
+
+
+def restored(sample: Sample, score: Score) -> State | None:
+    """The state from the findings of a score."""
+    if any(finding.kind not in ("sentence", "agreement") for finding in score.findings):
+        return None
+    return {"sample": sample, "context_sentences": score.findings}
 
 
 def _reason(needed: list[str], count: int, question: str) -> str:

@@ -6,9 +6,11 @@ arXiv:2309.15217, section 3. Unlike ragas, what was asked is the denominator, no
 
 from __future__ import annotations
 
+from functools import partial
+
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.supported import share_of_supported
+from langchain_rageval.metrics.supported import restored_verdicts, share_of_supported
 from langchain_rageval.metrics.value import NO_FACTS, Value
 from langchain_rageval.steps.extract_statements import extract_statements
 from langchain_rageval.steps.step import State
@@ -29,7 +31,12 @@ def faithfulness(judge: JudgeLike, *, name: str = "faithfulness") -> Metric:
     """
     steps = extract_statements(judge, of="answer") | verify_statements(judge, of="answer")
     return Metric(
-        name, aspect="grounding", reads={"question", "answer", "contexts"}, steps=steps, reduce=supported_share
+        name,
+        aspect="grounding",
+        reads={"question", "answer", "contexts"},
+        steps=steps,
+        reduce=supported_share,
+        restore=partial(restored_verdicts, kind="statement", under="answer_verdicts"),
     )
 
 

@@ -21,7 +21,7 @@ from langchain_rageval.metrics.threshold import Missing, fork, gate
 from langchain_rageval.metrics.value import Value
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced
-from langchain_rageval.schema import Aspect, Direction, Sample, Score
+from langchain_rageval.schema import Aspect, Direction, Sample, Score, Usage
 from langchain_rageval.steps.stage import Stage, State
 
 
@@ -40,6 +40,8 @@ class Metric(Traced[Any, Score], Doors):
         reduce: pure function from the last state to the Value.
         direction: whether "higher" or "lower" is better.
         options: what else the builder was given, for the instrument.
+        restore: from a sample and an earlier score of it to the last state, as far as `reduce` reads it; None when the
+            score's findings do not suffice. Without it, what was scored can not be scored anew without calls.
 
     Raises:
         ConfigError: if the name is empty, or `reads` names what is no field of a sample.
@@ -54,6 +56,7 @@ class Metric(Traced[Any, Score], Doors):
     reduce: Callable[[State], Value]
     direction: Direction = "higher"
     options: Mapping[str, Any] = {}
+    restore: Callable[[Sample, Score], State | None] | None = None
     _instrument: str = PrivateAttr("")
 
     def __init__(
@@ -66,6 +69,7 @@ class Metric(Traced[Any, Score], Doors):
         reduce: Callable[[State], Value],
         direction: Direction = "higher",
         options: Mapping[str, Any] | None = None,
+        restore: Callable[[Sample, Score], State | None] | None = None,
     ) -> None:
         if not name:
             raise ConfigError("a metric needs a name; it is the key of its score")
@@ -80,6 +84,7 @@ class Metric(Traced[Any, Score], Doors):
             reduce=reduce,
             direction=direction,
             options=options or {},
+            restore=restore,
         )
         self._instrument = self._fingerprint()
 
@@ -130,6 +135,19 @@ class Metric(Traced[Any, Score], Doors):
             )
         return sample
 
+    def rescored(self, sample: Sample, score: Score) -> Score | None:
+        """The score anew from what was found for an earlier one, without a call; it keeps what that one cost.
+
+        Args:
+            sample: complete for this metric.
+            score: of the sample, by this metric with other options, or another that found the same; not a failure.
+
+        Returns:
+            The score; None when the findings do not suffice.
+        """
+        state = self.restore(sample, score) if self.restore else None
+        return None if state is None else self._stamped(self.reduce(state), score.usage)
+
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
         """The steps, and the reducer that makes the number."""
         reducer = RunnableLambda(self.reduce, name=_named(self.reduce).rpartition(".")[2])
@@ -163,16 +181,16 @@ class Metric(Traced[Any, Score], Doors):
         run = Run.of(config).metered()
         for step in self._sequence():
             state = step.invoke(state, run.into(config))
-        return self._stamped(self.reduce(state), run)
+        return self._stamped(self.reduce(state), run.meter.usage)
 
     async def _ado(self, input: Any, config: RunnableConfig) -> Score:
         state: State = {"sample": self.read(input)}
         run = Run.of(config).metered()
         for step in self._sequence():
             state = await step.ainvoke(state, run.into(config))
-        return self._stamped(self.reduce(state), run)
+        return self._stamped(self.reduce(state), run.meter.usage)
 
-    def _stamped(self, value: Value, run: Run) -> Score:
+    def _stamped(self, value: Value, usage: Usage) -> Score:
         return Score(
             metric=self.name,
             aspect=self.aspect,
@@ -181,7 +199,7 @@ class Metric(Traced[Any, Score], Doors):
             reason=value.reason if value.number is not None else "",
             findings=list(value.findings),
             unscored=value.unscored,
-            usage=run.meter.usage,
+            usage=usage,
             instrument=self.instrument,
         )
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from langchain_rageval.schema import Finding, Sample
 from langchain_rageval.steps.stage import State
 
+SIMILARITY = "similarity"
+
 
 def answer_and_references(state: State) -> tuple[str, Sequence[str]]:
     """The answer, and the references that are not blank; none of them when the answer is."""
@@ -19,6 +21,15 @@ def compared(sample: Sample, similarities: Sequence[float]) -> list[Finding]:
     """The similarity with each reference that is not blank, under the reference's number."""
     numbered = [(number, text) for number, text in enumerate(sample.references, 1) if text.strip()]
     return [
-        Finding(kind="criterion", number=number, text=text, verdict=repr(similarity), reason="similarity")
+        Finding(kind="criterion", number=number, text=text, verdict=repr(similarity), reason=SIMILARITY)
         for (number, text), similarity in zip(numbered, similarities, strict=bool(similarities))
     ]
+
+
+def similarities_in(sample: Sample, findings: Sequence[Finding]) -> list[float] | None:
+    """The similarities that `compared` told of, None when there should be some and are none."""
+    found = [
+        float(finding.verdict) for finding in findings if (finding.kind, finding.reason) == ("criterion", SIMILARITY)
+    ]
+    there = bool((sample.answer or "").strip()) and any(reference.strip() for reference in sample.references)
+    return found if bool(found) == there else None

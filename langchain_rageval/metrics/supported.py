@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, get_args
 
+from langchain_rageval.answers import VerdictLabel
 from langchain_rageval.language import detect_language
 from langchain_rageval.metrics.value import Value, quoted
-from langchain_rageval.schema import Finding
+from langchain_rageval.schema import Finding, FindingKind, Sample, Score
 
 _MOST_NAMED = 3
 
@@ -25,6 +27,21 @@ def share_of_supported(verdicts: Sequence[Finding], question: str, without: str)
     missed = [finding for finding in statements if finding.verdict != "supported"]
     reason = _reason(len(statements), missed, detect_language(question))
     return Value((len(statements) - len(missed)) / len(statements), reason, verdicts)
+
+
+def restored_verdicts(sample: Sample, score: Score, *, kind: FindingKind, under: str) -> dict[str, Any] | None:
+    """The state of a metric that counts supported statements, from the findings of one that did.
+
+    Args:
+        sample: that was scored.
+        score: its score.
+        kind: of the statements.
+        under: key of the verdicts in the state.
+    """
+    judged = [finding for finding in score.findings if finding.kind != "agreement"]
+    if any(finding.kind != kind or finding.verdict not in get_args(VerdictLabel) for finding in judged):
+        return None
+    return {"sample": sample, under: score.findings}
 
 
 def _reason(count: int, missed: Sequence[Finding], language: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from html import escape
 from math import isclose, sqrt
@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, overload
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.metrics.threshold import reaches
 from langchain_rageval.report.comparison import Comparison, compare_rows, values_of_pairs
+from langchain_rageval.report.diagnosis import Diagnosis, diagnose_rows
 from langchain_rageval.report.files import read_report, write_report
+from langchain_rageval.report.rescoring import rescored_rows
 from langchain_rageval.report.slices import By
 from langchain_rageval.report.summary import MetricSummary, Summary, summarise, summarise_slices, summary_line
 from langchain_rageval.schema import Row, Score
@@ -22,6 +24,8 @@ from langchain_rageval.statistics import detectable_difference
 
 if TYPE_CHECKING:
     import pandas
+
+    from langchain_rageval.metrics.metric import Metric
 
 
 @dataclass(frozen=True, repr=False)
@@ -174,6 +178,38 @@ class Report:
             raise ConfigError(f"{metric}: a spread needs at least two scored samples, got {len(known)}")
         spread = stdev(known) or stdev([*known, *ends])
         return detectable_difference(factor * spread, len(known), power, alpha)
+
+    def diagnose(self) -> Diagnosis:
+        """Give each row one cause of what is wrong with its answer, as far as the metrics at hand show it.
+
+        With faithfulness, context_recall and answer_correctness every cause can be told apart. A row in which nothing
+        wrong was found is "nothing wrong"; one whose metrics do not show whether there is, "cannot tell".
+
+        Returns:
+            The rows in order, with counts of the causes and what to look at for each.
+        """
+        return diagnose_rows(self.rows)
+
+    def rescore(self, metric: Metric) -> Report:
+        """This report with a metric replaced or added, from what was found before; nothing is asked.
+
+        For options that only the arithmetic reads: weights, beta and formula of answer_correctness (with one
+        reference), the threshold of answer_similarity, the weighting of context_precision. What the judge was asked
+        must be the same; a report does not tell.
+
+        Args:
+            metric: found under its name; else, when the report has no such metric, from the only one whose findings
+                suffice.
+
+        Returns:
+            A new report. Failures stay failures; a score that is replaced keeps what it cost, one that is added costs
+            nothing.
+
+        Raises:
+            ConfigError: if the findings do not suffice.
+            SampleError: if a sample lacks what the metric reads.
+        """
+        return replace(self, rows=list(rescored_rows(self.rows, metric)))
 
     def check(self, thresholds: Mapping[str, float], max_failed: float = 0.05) -> None:
         """Raise unless the means reach their thresholds.

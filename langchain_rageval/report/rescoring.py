@@ -1,0 +1,53 @@
+"""Rescoring: a metric with other options, from what was found before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.metrics.metric import Metric
+from langchain_rageval.schema import Row, Score, Usage
+
+
+def rescored_rows(rows: Sequence[Row], metric: Metric) -> Iterator[Row]:
+    """The rows with a metric replaced or added; see `Report.rescore`."""
+    source = _source(rows, metric)
+    for row in rows:
+        if source in row.scores:
+            score = _rescored(row, metric, row.scores[source])
+            row = row.model_copy(update={"scores": {**row.scores, metric.name: score}})
+        yield row
+
+
+def _rescored(row: Row, metric: Metric, old: Score) -> Score:
+    added = {} if old.metric == metric.name else {"usage": Usage()}  # paid for under the other name
+    if old.failure:
+        named = {"metric": metric.name, "aspect": metric.aspect, "direction": metric.direction}
+        return old.model_copy(update={**named, **added, "instrument": metric.instrument})
+    new = metric.rescored(metric.read(row.sample), old)
+    if new is None:
+        raise ConfigError(
+            f"{metric.name} cannot be had from what {old.metric} found for sample {row.sample.id!r}: "
+            "ask for it with evaluate"
+        )
+    return new.model_copy(update=added)
+
+
+def _source(rows: Sequence[Row], metric: Metric) -> str:
+    """The score to go by: that of the same name, else the only one whose findings suffice throughout."""
+    names = dict.fromkeys(name for row in rows for name in row.scores)
+    if metric.name in names:
+        return metric.name
+    suffice = [name for name in names if _suffices(rows, name, metric)]
+    if len(suffice) != 1:
+        found = f"those of {', '.join(suffice)} all do" if suffice else "those of no score do"
+        raise ConfigError(
+            f"{metric.name} needs the findings of one score, {found}; give it the name of the one to go by"
+        )
+    return suffice[0]
+
+
+def _suffices(rows: Sequence[Row], name: str, metric: Metric) -> bool:
+    given = [(row.sample, row.scores[name]) for row in rows if name in row.scores and not row.scores[name].failure]
+    telling = any(score.findings for _, score in given)
+    return telling and all(metric.rescored(sample, score) is not None for sample, score in given)
