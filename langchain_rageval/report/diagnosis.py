@@ -33,7 +33,7 @@ REMEDIES: Mapping[Cause, str] = {
     "contradicts the context": "The answer misreads its contexts: look at the model, at numbers and negations in them.",
     "reference suspect": "The contexts contradict the reference: have a person look at it before blaming the system.",
     "unsupported addition": "No context says so: tell the model to keep to the contexts, lower its temperature.",
-    "retrieved but ignored": "The fact was there: retrieve fewer and better chunks, the best first, or change the model.",
+    "retrieved but ignored": "The fact was there: retrieve fewer, better chunks, the best first, or change the model.",
     "retriever missed it": "No context holds the fact: look at chunking, embeddings and k, and at the documents.",
     "nothing wrong": "",
     "cannot tell": "Score faithfulness, context_recall and answer_correctness together.",
@@ -95,10 +95,8 @@ class Diagnosis(Sequence[DiagnosedRow]):
 
     def __repr__(self) -> str:
         """A line for each cause: how many rows have it, and what to look at."""
-        lines = [
-            f"{count} {cause}" + f". {self.remedies.get(cause, '')}".rstrip(". ")
-            for cause, count in self.counts.items()
-        ]
+        told = {cause: f": {remedy}" for cause, remedy in self.remedies.items()}
+        lines = [f"{count} {cause}{told.get(cause, '')}" for cause, count in self.counts.items()]
         return "\n".join([f"Diagnosis of {len(self)} sample{'' if len(self) == 1 else 's'}", *lines])
 
     def _repr_html_(self) -> str:
