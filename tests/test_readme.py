@@ -14,6 +14,7 @@ from langchain_rageval import (
     BelowThreshold,
     HashingEmbeddings,
     Metric,
+    Report,
     answer_correctness,
     answer_relevance,
     context_precision,
@@ -61,7 +62,7 @@ def ran(monkeypatch, tmp_path):
 
 def test_every_block_is_tried_below():
     titles = ["In Python", "In a chain", "The metrics", "With GigaChat", "With vLLM", "Your own function as a judge"]
-    assert sorted(PYTHON) == titles
+    assert sorted(PYTHON) == sorted([*titles, "What it costs, and no more than that"])
     assert len(PYTHON) == len(blocks("python"))
 
 
@@ -125,11 +126,24 @@ def test_what_is_said_of_the_report_is_there(ran, tmp_path):
     report = ran("In Python")["report"]
     names = {"report": report, "path": tmp_path / "report.jsonl"}
     calls = re.findall(r"`(report\.[^`]*)`", README)
-    assert len(calls) == 7
+    assert len(calls) == 11
+    calls.remove("report.jsonl.part")  # a file
+    (again,) = [call for call in calls if "rescore" in call]
+    calls.remove(again)
+    assert eval(again, ran("The metrics")).summary()["answer_correctness"].mean == pytest.approx(2 / 3)
     for call in calls:
         with pytest.raises(BelowThreshold) if "check" in call else nullcontext():
             eval(call, names)
     assert type(report).load(names["path"]) == report
+
+
+def test_what_it_costs_and_no_more_than_that(ran, capsys):
+    left = ran("What it costs, and no more than that")
+    told = capsys.readouterr().out
+    assert "total 16 calls" in told
+    assert "2 scores were left out" in told
+    assert sum(metric.calls for metric in left["report"].summary().values()) == 12
+    assert Report.load("report.jsonl") == left["report"]
 
 
 def test_in_a_chain(ran):
