@@ -1,0 +1,82 @@
+"""A bare ChatOpenAI that sends recorded requests: `bare_run.py OPTIONS`, one JSON object; see `compare.py`.
+
+The same messages and options in the order of their arrival, through the same door and as many slots, and nothing else:
+answers are not read, nothing is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_openai import ChatOpenAI, OpenAIEmbeddings
+from measured import measured, read_lines
+
+OPTIONS: dict[str, Any] = json.loads(sys.argv[1])
+LOOP = asyncio.Runner()
+
+
+class Bare:
+    """A model, embeddings, and what failed."""
+
+    def __init__(self, url: str) -> None:
+        self.model = ChatOpenAI(base_url=url, api_key="sk-test", model="m", max_retries=0, temperature=0)
+        self.embeddings = OpenAIEmbeddings(
+            base_url=url, api_key="sk-test", model="e", max_retries=0, check_embedding_ctx_length=False
+        )
+        self.failed = 0
+
+    def run(self, requests: list[Any]) -> dict[str, int | None]:
+        """Send them all; without metrics there is nothing that could be unscored."""
+        if OPTIONS["door"] == "async":
+            LOOP.run(self._side_by_side(requests))
+        else:
+            with ThreadPoolExecutor(OPTIONS["slots"]) as pool:
+                list(pool.map(self._send, requests))
+        return {"failed": self.failed, "unscored": None}
+
+    def _send(self, request: Any) -> None:
+        try:
+            if isinstance(request, list):
+                self.embeddings.embed_documents(request)
+            else:
+                self.model.invoke(*request[0], **request[1])
+        except Exception as error:
+            self._fail(error)
+
+    async def _side_by_side(self, requests: list[Any]) -> None:
+        waiting = iter(requests)
+        await asyncio.gather(*(self._work(waiting) for _ in range(OPTIONS["slots"])))
+
+    async def _work(self, waiting: Iterator[Any]) -> None:
+        for request in waiting:
+            try:
+                if isinstance(request, list):
+                    await self.embeddings.aembed_documents(request)
+                else:
+                    await self.model.ainvoke(*request[0], **request[1])
+            except Exception as error:
+                self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self.failed += 1
+        print(f"bare: {error!r}", file=sys.stderr)
+
+
+def made(body: dict[str, Any]) -> Any:
+    """The arguments of a chat call, or the texts to embed."""
+    if "input" in body:
+        return body["input"]
+    system, human = (message["content"] for message in body["messages"])
+    options = {"extra_body": {"response_format": body["response_format"]}, "stream": False}
+    return ([SystemMessage(system), HumanMessage(human)],), {**options, "timeout": OPTIONS["timeout"]}
+
+
+if __name__ == "__main__":
+    REQUESTS = [made(body) for body in read_lines(OPTIONS["requests"])]
+    measured(lambda: Bare(OPTIONS["warm_url"]).run(REQUESTS[:2]), lambda: Bare(OPTIONS["url"]).run(REQUESTS))

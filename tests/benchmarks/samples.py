@@ -1,0 +1,57 @@
+"""The samples of the benchmarks: real questions and answers, five contexts each, none like another."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator, Sequence
+from itertools import chain, cycle, islice
+from pathlib import Path
+from typing import Any
+
+from langchain_rageval import split_sentences
+from langchain_rageval.offline import answer_offline
+
+ROWS = Path(__file__).parents[1] / "data" / "rag_answers" / "rows.jsonl.gz"
+CONTEXTS = 5
+Item = dict[str, Any]
+
+
+def samples(count: int, languages: Sequence[str] = ("en", "ru")) -> list[Item]:
+    """Samples whose answer and reference state facts, so that every metric takes all its steps; languages in turn.
+
+    A row has two or three contexts; passages of other questions fill them up. Many answers are their own reference, and
+    would be worked out once for both: here an answer goes on with the first sentence of the question's passage. When
+    the rows are used up they come again. The question and the first context begin with the sample's number: two samples
+    share neither a step nor the head of a prompt, which some do in the data, where a passage serves its neighbour as a
+    distractor.
+    """
+    rows = [json.loads(line) for line in gzip.decompress(ROWS.read_bytes()).splitlines()]
+    by_language = [_endless([row for row in rows if row["metadata"]["language"] == name]) for name in languages]
+    taken = islice(chain.from_iterable(zip(*by_language, strict=True)), count)
+    return [_numbered(number, row) for number, row in enumerate(taken)]
+
+
+def _endless(rows: list[Item]) -> Iterator[Item]:
+    passages = cycle(dict.fromkeys(context for row in rows for context in row["contexts"]))
+    for row in cycle([row for row in rows if _states(row["answer"]) and _states(row["references"][0])]):
+        contexts = dict.fromkeys(row["contexts"])
+        sentence = split_sentences(row["contexts"][-2])[0]
+        while len(contexts) < CONTEXTS:
+            contexts[next(passages)] = None
+        yield {**row, "answer": f"{row['answer']} {sentence}", "contexts": list(contexts)}
+
+
+def _states(text: str) -> bool:
+    return bool(answer_offline("Statements", "\n" + json.dumps({"text": text}))["statements"])
+
+
+def _numbered(number: int, row: Item) -> Item:
+    first, *others = row["contexts"]
+    return {
+        "id": f"{row['id']}-{number}",
+        "question": f"({number}) {row['question']}",
+        "answer": row["answer"],
+        "contexts": [f"({number}) {first}", *others],
+        "references": row["references"],
+    }
