@@ -10,7 +10,8 @@ not timed and without latency, so that the server knows all answers. The bare cl
 
 Tokens are bytes / 4 of the messages as a chat template renders them. Schemas are not among them: vLLM keeps them from
 the model. The prefix cache is vLLM's, empty when a client begins. Ideal is the sum of the calls' latencies / slots. CPU
-and memory are those of the client's process, from when it is warm. Embeddings come without latency. `--bars` runs the
+and memory are those of the client's process, from when it is warm; where client and server keep as many cores busy as
+there are, the machine was measured and nothing else. Embeddings come without latency. `--bars` runs the
 contract's three settings and prints its bars beside the figures; throughput is bare wall time / ours.
 """
 
@@ -140,6 +141,8 @@ def figures(told: Outcome, books: dict[str, float], trial: Trial) -> Outcome:
         "unserved_per_sample": books["unserved_tokens"] / trial.samples,
         "embeddings_per_sample": books["embeddings"] / trial.samples,
         "cpu_per_call": told["cpu"] * 1000 / books["calls"],
+        "cores": told["cpu"] / told["wall"],
+        "server_cores": books["server_cpu"] / told["wall"],
     }
 
 
@@ -152,6 +155,8 @@ ROWS: Sequence[tuple[str, str, str]] = (
     ("prompt tokens a sample", "prompt_per_sample", ",.0f"),
     ("  not served by the cache", "unserved_per_sample", ",.0f"),
     ("CPU a call, ms", "cpu_per_call", ".2f"),
+    ("cores that the client kept busy", "cores", ".2f"),
+    ("  that the server did", "server_cores", ".2f"),
     ("peak memory, MiB", "peak", ".0f"),
     ("failed (ragas: NaN)", "failed", ".0f"),
     ("unscored", "unscored", ".0f"),
@@ -177,13 +182,13 @@ def table(costs: dict[str, list[Outcome]]) -> Iterator[str]:
     heads = [*costs, *(f"ours/{name}" for name in others)]
     if "ragas" in costs:
         heads.append("ragas/bare")
-    yield f"{'':30}" + "".join(f"{head:>12}" for head in heads)
+    yield f"{'':32}" + "".join(f"{head:>12}" for head in heads)
     for title, name, form in ROWS:
         cells = [_cell(middle(rounds, name), form) for rounds in costs.values()]
         cells += [_cell(ratio(costs["ours"], costs[other], name), ".3f") for other in others]
         if "ragas" in costs:
             cells.append(_cell(ratio(costs["ragas"], costs["bare"], name), ".3f"))
-        yield f"{title:30}" + "".join(f"{cell:>12}" for cell in cells)
+        yield f"{title:32}" + "".join(f"{cell:>12}" for cell in cells)
 
 
 def _cell(value: float | None, form: str) -> str:

@@ -6,6 +6,7 @@ import math
 import random
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
@@ -50,13 +51,14 @@ class Conditions:
 
 @dataclass
 class Books:
-    """What was served: chat calls with their seconds and prompt tokens, and requests for embeddings."""
+    """What was served: chat calls with their seconds and prompt tokens, requests for embeddings; the server's CPU."""
 
     calls: int = 0
     embeddings: int = 0
     seconds: float = 0.0
     prompt_tokens: int = 0
     unserved_tokens: int = 0
+    server_cpu: float = 0.0
 
 
 class ModelServer(OpenAIServer):
@@ -72,6 +74,7 @@ class ModelServer(OpenAIServer):
         self.conditions = conditions
         self.books = Books()
         self.cache = PrefixCache(conditions.blocks)
+        self._cpu = time.process_time()
         self.requests.clear()
         self.embedder.batches.clear()
         self._free = threading.BoundedSemaphore(conditions.slots) if conditions.slots else nullcontext()
@@ -86,6 +89,7 @@ class ModelServer(OpenAIServer):
     def told(self) -> Books:
         """The books as they are."""
         self.books.embeddings = len(self.embedder.batches)
+        self.books.server_cpu = time.process_time() - self._cpu
         return self.books
 
     def pause(self, seconds: float) -> None:

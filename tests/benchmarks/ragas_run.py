@@ -40,6 +40,7 @@ from ragas.run_config import RunConfig  # noqa: E402
 
 OPTIONS: dict[str, Any] = json.loads(sys.argv[1])
 LOOP = asyncio.Runner()
+KEPT: list[Any] = []  # a client that is dropped when its loop is closed fills stderr
 logging.getLogger("ragas").setLevel(logging.ERROR)
 
 
@@ -75,6 +76,7 @@ def run(samples: list[Any], url: str) -> dict[str, int | None]:
         "run_config": RunConfig(max_workers=OPTIONS["slots"]),
         "show_progress": False,
     }
+    KEPT.append(options)
     dataset = EvaluationDataset.from_list(rows)
     result = LOOP.run(aevaluate(dataset, **options)) if OPTIONS["door"] == "async" else evaluate(dataset, **options)
     values = [value for scores in result.scores for value in scores.values()]
