@@ -54,6 +54,7 @@ class Trial:
         door: "sync" or "async".
         conditions: how the server serves.
         timeout: seconds for a call.
+        layout: of our requests; None for the default.
     """
 
     samples: int
@@ -62,6 +63,7 @@ class Trial:
     door: str
     conditions: Conditions
     timeout: float
+    layout: str | None = None
 
     def __str__(self) -> str:
         latency = f"{self.conditions.latency:g} s{' lognormal' if self.conditions.lognormal else ''}"
@@ -96,10 +98,9 @@ class Bench:
                 assert costs["ours"][-1]["calls"] == costs["bare"][-1]["calls"], "the same calls"
         return costs
 
-    def layout(self, trial: Trial, language: str, layout: str) -> Outcome:
-        """What ours costs in a layout."""
-        given = self._write("samples", samples(trial.samples + 1, [language]))
-        return self.run("ours", trial, samples=given, layout=layout)
+    def alone(self, trial: Trial, language: str) -> Outcome:
+        """What ours costs on samples of one language."""
+        return self.run("ours", trial, samples=self._write("samples", samples(trial.samples + 1, [language])))
 
     def run(self, client: str, trial: Trial, **options: str) -> Outcome:
         """Start a client and, when it is warm, the server's books; gives what both tell."""
@@ -111,6 +112,7 @@ class Bench:
             "metrics": trial.metrics,
             "door": trial.door,
             "timeout": trial.timeout,
+            "layout": trial.layout,
         }
         program = {"ours": "our_run.py", "bare": "bare_run.py", "ragas": "ragas_run.py"}[client]
         python = self.ragas if client == "ragas" and self.ragas else sys.executable
@@ -233,7 +235,7 @@ def layouts(bench: Bench, trial: Trial) -> Iterator[Outcome]:
     for metrics in ("one", "six"):
         for language in ("en", "ru"):
             for layout in LAYOUTS:
-                cost = bench.layout(replace(trial, metrics=metrics), language, layout)
+                cost = bench.alone(replace(trial, metrics=metrics, layout=layout), language)
                 yield {"metrics": metrics, "language": language, "layout": layout, **cost}
 
 
@@ -317,7 +319,7 @@ def _trial(options: argparse.Namespace, count: int, slots: int, latency: float) 
     timeout = max(10.0, 10 * latency) if options.faults else 60.0
     hang = 3 * timeout if options.faults else None
     conditions = Conditions(latency, options.lognormal, options.server_slots, options.blocks, hang)
-    return Trial(count, slots, options.metrics, options.door, conditions, timeout)
+    return Trial(count, slots, options.metrics, options.door, conditions, timeout, options.layout)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -332,6 +334,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--metrics", choices=("one", "six"), default="six", help="faithfulness, or the contract's six")
     parser.add_argument("--door", choices=("sync", "async"), default="sync")
+    parser.add_argument("--layout", choices=LAYOUTS, help="of our requests, instead of the default")
     parser.add_argument("--ragas", metavar="PYTHON", help="a Python with ragas 0.4.3, see ragas_run.py")
     parser.add_argument("--layouts", action="store_true", help="tokens of our three layouts, and nothing else")
     parser.add_argument("--bars", action="store_true", help="the contract's settings and its bars")

@@ -33,7 +33,7 @@ LOOP = asyncio.Runner()  # a single loop: ChatOpenAI objects share one async cli
 def metrics(url: str) -> list[Metric]:
     """One metric or six, with a judge that has not been asked yet."""
     model = ChatOpenAI(base_url=url, api_key="sk-test", model="m", max_retries=0, temperature=0)
-    judge = Judge(model, **({"layout": OPTIONS["layout"]} if OPTIONS.get("layout") else {}))
+    judge = Judge(model, **({"layout": OPTIONS["layout"]} if OPTIONS["layout"] else {}))
     if OPTIONS["metrics"] == "one":
         return [faithfulness(judge)]
     embeddings = OpenAIEmbeddings(
