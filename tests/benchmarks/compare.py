@@ -94,8 +94,6 @@ class Bench:
             for client in clients:
                 costs[client].append(self.run(client, trial, samples=given, requests=asked))
                 print(f"round {number + 1}, {client}: {costs[client][-1]['wall']:.1f} s", file=sys.stderr)
-            if trial.conditions.hang is None:
-                assert costs["ours"][-1]["calls"] == costs["bare"][-1]["calls"], "the same calls"
         return costs
 
     def alone(self, trial: Trial, language: str) -> Outcome:
@@ -215,6 +213,7 @@ def bars(costs: dict[str, list[Outcome]], trial: Trial) -> Iterator[Bar]:
     """The contract's bars for one setting."""
     ours, bare, ragas = costs["ours"], costs["bare"], costs.get("ragas")
     on_top = [one["cpu_per_call"] - other["cpu_per_call"] for one, other in zip(ours, bare, strict=True)]
+    yield Bar("as many calls as bare", ratio(ours, bare, "calls"), lambda value: value == 1)
     yield Bar("throughput at least 0.95 of bare", ratio(bare, ours, "wall"), lambda value: value >= 0.95)
     if trial.slots == SETTINGS[0][0]:
         yield Bar("efficiency at least 0.90", middle(ours, "efficiency"), lambda value: value >= 0.9)
@@ -294,7 +293,8 @@ def _show(bench: Bench, options: argparse.Namespace, collected: list[Outcome]) -
     for slots, latency in SETTINGS if options.bars else ((options.slots, options.latency),):
         count = max(options.samples, SAMPLES_PER_SLOT * slots) if options.bars else options.samples
         trial = _trial(options, count, slots, latency)
-        print(f"\n{trial}; medians of {options.rounds} rounds", flush=True)
+        busy = f"{os.getloadavg()[0]:.1f} of {os.cpu_count()} cores busy before"
+        print(f"\n{trial}; medians of {options.rounds} rounds; {busy}", flush=True)
         costs = bench.compare(trial, options.rounds)
         for line in table(costs):
             print(line)

@@ -22,7 +22,7 @@ def samples(count: int, languages: Sequence[str] = ("en", "ru")) -> list[Item]:
 
     A row has two or three contexts; passages of other questions fill them up. Many answers are their own reference, and
     would be worked out once for both: here an answer goes on with the first sentence of the question's passage. When
-    the rows are used up they come again. The question and the first context begin with the sample's number: two samples
+    the rows are used up they come again. Question, answer and first context begin with the sample's number: two samples
     share neither a step nor the head of a prompt, which some do in the data, where a passage serves its neighbour as a
     distractor.
     """
@@ -51,7 +51,7 @@ def _numbered(number: int, row: Item) -> Item:
     return {
         "id": f"{row['id']}-{number}",
         "question": f"({number}) {row['question']}",
-        "answer": row["answer"],
+        "answer": f"({number}) {row['answer']}",
         "contexts": [f"({number}) {first}", *others],
         "references": row["references"],
     }
