@@ -34,16 +34,17 @@ def samples(count: int, languages: Sequence[str] = ("en", "ru")) -> list[Item]:
 
 def _endless(rows: list[Item]) -> Iterator[Item]:
     passages = cycle(dict.fromkeys(context for row in rows for context in row["contexts"]))
-    for row in cycle([row for row in rows if _states(row["answer"]) and _states(row["references"][0])]):
+    longer = [{**row, "answer": f"{row['answer']} {split_sentences(row['contexts'][-2])[0]}"} for row in rows]
+    for row in cycle([row for row in longer if row["metadata"]["answer_is"] != "a refusal" and _states_facts(row)]):
         contexts = dict.fromkeys(row["contexts"])
-        sentence = split_sentences(row["contexts"][-2])[0]
         while len(contexts) < CONTEXTS:
             contexts[next(passages)] = None
-        yield {**row, "answer": f"{row['answer']} {sentence}", "contexts": list(contexts)}
+        yield {**row, "contexts": list(contexts)}
 
 
-def _states(text: str) -> bool:
-    return bool(answer_offline("Statements", "\n" + json.dumps({"text": text}))["statements"])
+def _states_facts(row: Item) -> bool:
+    texts = (row["answer"], *row["references"])
+    return all(answer_offline("Statements", "\n" + json.dumps({"text": text}))["statements"] for text in texts)
 
 
 def _numbered(number: int, row: Item) -> Item:
