@@ -83,7 +83,7 @@ class Bench:
     def compare(self, trial: Trial, rounds: int) -> dict[str, list[Outcome]]:
         """What each client cost in each round."""
         given = self._write("samples", samples(trial.samples + 1))
-        calm = replace(trial, conditions=replace(trial.conditions, latency=0.0, hang=None))
+        calm = replace(trial, slots=16, conditions=replace(trial.conditions, latency=0.0, hang=None))
         clients = ["ours", "bare", *(["ragas"] if self.ragas else [])]
         self.run("ours", calm, samples=given)
         asked = self._write("requests", map(_sent, self.server.bodies()))
