@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from functools import lru_cache
+from typing import NamedTuple
 
 _SAMPLE = 2000  # characters that are looked at
 
@@ -48,21 +49,37 @@ FUNCTION_WORDS: dict[str, frozenset[str]] = {
     }.items()
 }
 
+_LANGUAGES_OF: dict[str, list[str]] = {}  # function word to the languages that have it
+for _language, _words in FUNCTION_WORDS.items():
+    for _word in _words:
+        _LANGUAGES_OF.setdefault(_word, []).append(_language)
+
+
+class _Letters(NamedTuple):
+    """What to look for, and the lowest letter that it begins with: in a text of lower ones there is none."""
+
+    lowest: str
+    pattern: re.Pattern[str]
+
+    def found(self, sample: str, highest: str) -> list[str]:
+        return self.pattern.findall(sample) if highest >= self.lowest else []
+
+
 _MARKS = {  # letters and endings that do the work of function words
-    "uk": re.compile("[іїєґ]"),
-    "be": re.compile("[іў]|ць|дз"),
-    "kk": re.compile("[әғқңөұүһі]"),
-    "ja": re.compile("[ぁ-ゖ]"),
-    "ko": re.compile("(?:은|는|을|를|이|가|에|의|로|란|다|요|까|나|뭐|무엇|어떻게)(?![가-힣])"),
-    "zh": re.compile("[的是了在和吗呢不有与为]|什么|什麼|怎么|怎麼|哪|何|谁|誰|多少"),
+    "uk": _Letters("є", re.compile("[іїєґ]")),
+    "be": _Letters("д", re.compile("[іў]|ць|дз")),
+    "kk": _Letters("і", re.compile("[әғқңөұүһі]")),
+    "ja": _Letters("ぁ", re.compile("[ぁ-ゖ]")),
+    "ko": _Letters("가", re.compile("(?:은|는|을|를|이|가|에|의|로|란|다|요|까|나|뭐|무엇|어떻게)(?![가-힣])")),
+    "zh": _Letters("不", re.compile("[的是了在和吗呢不有与为]|什么|什麼|怎么|怎麼|哪|何|谁|誰|多少")),
 }
 
 _SCRIPTS = {  # the language that a script stands for when nothing else decides
-    "en": re.compile("[a-zà-öø-ž]"),
-    "ru": re.compile("[а-яё]"),
-    "ko": re.compile("[가-힣]"),
-    "ja": re.compile("[ァ-ヺ]"),
-    "zh": re.compile("[一-鿿㐀-䶿]"),
+    "en": _Letters("a", re.compile("[a-zà-öø-ž]+")),
+    "ru": _Letters("а", re.compile("[а-яё]+")),
+    "ko": _Letters("가", re.compile("[가-힣]+")),
+    "ja": _Letters("ァ", re.compile("[ァ-ヺ]+")),
+    "zh": _Letters("㐀", re.compile("[一-鿿㐀-䶿]+")),
 }
 _SCRIPT_OF = dict.fromkeys(("uk", "be", "bg", "kk"), "ru") | dict.fromkeys(("it", "de", "fr", "es"), "en")
 _LANGUAGES = ("en", "ru", "uk", "be", "bg", "kk", "it", "de", "fr", "es", "ko", "ja", "zh")
@@ -83,18 +100,19 @@ def detect_language(text: str) -> str:
 
 @lru_cache(maxsize=1024)  # each step and metric of a sample asks for the language of the same question
 def _detected(sample: str) -> str:
-    words = Counter(_WORD.findall(sample))
-    marks = {language: len(pattern.findall(sample)) for language, pattern in _MARKS.items()}
-    letters: dict[str, float] = {language: len(pattern.findall(sample)) for language, pattern in _SCRIPTS.items()}
+    evidence = dict.fromkeys(_LANGUAGES, 0)  # function words and marks
+    for word, times in Counter(_WORD.findall(sample)).items():
+        for language in _LANGUAGES_OF.get(word, ()):
+            evidence[language] += times
+    highest = max(set(sample), default="")
+    for language, marks in _MARKS.items():
+        evidence[language] += len(marks.found(sample, highest))
+    letters: dict[str, float] = {
+        language: sum(map(len, script.found(sample, highest))) for language, script in _SCRIPTS.items()
+    }
     letters["en"] /= 2  # every language borrows terms in Latin letters
 
-    def evidence(language: str) -> tuple[int, float, bool]:
-        known = FUNCTION_WORDS.get(language, frozenset())
-        function_words = sum(words[word] for word in known & words.keys())
-        return (
-            function_words + marks.get(language, 0),
-            letters[_SCRIPT_OF.get(language, language)],
-            language in _SCRIPTS,
-        )
+    def likelihood(language: str) -> tuple[int, float, bool]:
+        return evidence[language], letters[_SCRIPT_OF.get(language, language)], language in _SCRIPTS
 
-    return max(_LANGUAGES, key=evidence)
+    return max(_LANGUAGES, key=likelihood)

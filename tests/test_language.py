@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval.language import detect_language
+from langchain_rageval.language import _MARKS, _SCRIPTS, detect_language
 
 QUESTIONS = {
     "ru": ["Что такое RAG pipeline?", "Кто написал War and Peace?", "Столица Франции?", "Сколько стоит iPhone 15?"],
@@ -37,3 +37,10 @@ def test_every_text_has_one_of_the_known_languages(text):
 def test_only_the_beginning_of_a_text_counts(tail):
     beginning = "Что это такое и зачем? " * 100
     assert detect_language(beginning + tail) == "ru"
+
+
+@pytest.mark.parametrize("letters", [*_MARKS.values(), *_SCRIPTS.values()], ids=[*_MARKS, *_SCRIPTS])
+def test_no_pattern_finds_anything_among_letters_below_its_lowest(letters):
+    lower = "".join(map(chr, range(ord(letters.lowest))))
+    assert not letters.pattern.search(lower)
+    assert letters.pattern.search(letters.lowest + "з")  # "дз" is one of the patterns
