@@ -7,10 +7,10 @@ to the next. Source of the rules for prose: razdel 0.5, https://github.com/natas
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, lru_cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from langchain_rageval.language import FUNCTION_WORDS, detect_language
 
@@ -29,7 +29,9 @@ _COLUMN = 40  # characters; no page is set narrower, so shorter lines were not b
 _LONGEST = 4000
 _WINDOW = re.compile(rf"\s?\S{{{_LONGEST},}}|.{{1,{_LONGEST}}}(?=\s|$)", re.DOTALL)
 
-_BOUNDARY = re.compile(r"[.?!…;\"„'»”’)\]}(]\s+\S")  # razdel finds none elsewhere
+# razdel finds a boundary nowhere else: behind a mark, before a white space that no word in lower case follows
+_SPACED = r"(?=\s+\S)(?!\s[a-zа-яё]+[\s.,])"
+_BOUNDARY = re.compile(rf"[.?!…;\"„'»”’)\]}}(]{_SPACED}")
 
 _SURNAME = re.compile(
     r"[^.!?…]\s[А-ЯЁ][а-яё]+(?:[оеё]в|[иы]н|[сц]к|ко|[уюя]к|ич|ян)(?:ий|ая|ого|ой|ым|[аыуе])?\s[А-ЯЁ]\.\s?[А-ЯЁ]\.$"
@@ -98,16 +100,23 @@ _NEVER_LAST = {
     "fr": "mm mme mlle me prof art fig env",
     "es": "sr sra sres dra prof ud uds núm pág art fig",
 }
-# A sentence goes on after these; NUL stands where razdel would end it.
+# A sentence goes on where one of these matches, behind the NUL that stands where razdel would end it.
 _UNENDED = (
-    r"(?:[\dIVXLC]|\d-[а-яё]{1,2})\s?(?:гг?|вв?)\.\s*\0",  # a year or a century, and no function word after it
-    r"\bдолл\.\s*\0(?:США|Канад|Австрал|Гонконг|Сингапур)",
-    r"^[^\W\d_]+\.?\s(?:[\d.]+|[IVXLC]+)\.\s*\0",  # a label: "Статья 15.", "Fig. 2."
-    r";\s*\0",
-    r"\.\s*\0№",
-    r"[»”\"]\s*\0[(\[][a-zа-яё\d]",  # the source of a quotation
-    r"\0[\W_]*$",
+    _after(
+        *(
+            rf"{number}{space}{word}\.\0"  # a year or a century, and no function word after it
+            for number in (r"[\dIVXLC]", r"\d-[а-яё]", r"\d-[а-яё]{2}")
+            for space in ("", r"\s")
+            for word in ("[гв]", "(?:гг|вв)")
+        )
+    ),
+    r"(?<=\bдолл\.\0)(?:США|Канад|Австрал|Гонконг|Сингапур)",
+    r"(?<=;\0)",
+    r"(?<=\.\0)№",
+    r"(?<=[»”\"]\0)[(\[][a-zа-яё\d]",  # the source of a quotation
+    r"[\W_]*$",
 )
+_LABEL = re.compile(r"[^\W\d_]+\.?\s(?:[\d.]+|[IVXLC]+)\.\s*")  # "Статья 15.", "Fig. 2."
 # the quotation ends and its sentence goes on, or words on who said it interrupted it
 _SPEECH_GOES_ON = re.compile(r"[^«»“”]*[»”],?\s*[—–-]{0,2}\s*[a-zа-яё]|\s*[—–-]{1,2}\s[^«»“”]*[»”]")
 _PAIRED = re.compile(r"[«»“”()\[\]]")
@@ -205,10 +214,17 @@ def _window_sentences(window: str, rules: _Rules) -> list[str]:
 def _razdel(text: str) -> list[str]:
     if len(text) > _LONGEST + 1 or not _BOUNDARY.search(text):
         return [text]
-    from razdel import sentenize
-
-    starts = [sentence.start for sentence in sentenize(text)][1:]
+    starts = [sentence.start for sentence in _sentenize()(text)][1:]
     return [text[start:end] for start, end in pairwise([0, *starts, len(text)])]
+
+
+@cache
+def _sentenize() -> Callable[[str], Iterable[Any]]:
+    """razdel, but looking only at the marks where it could find a boundary."""
+    from razdel.segmenters.sentenize import DELIMITER, RULES, SentSegmenter, SentSplitter
+
+    splitter = SentSplitter(pattern=DELIMITER + _SPACED)
+    return SentSegmenter(splitter, [rule.function for rule in RULES])  # type: ignore[no-any-return]
 
 
 def _holds(match: re.Match[str]) -> bool:
@@ -232,7 +248,7 @@ def _mended(parts: list[str], unended: re.Pattern[str]) -> list[str]:
             sentences[quoted:] = ["".join(sentences[quoted:]) + part]
         elif bracketed is not None and len(sentences) - bracketed < 4 and _BRACKET_ENDS.match(part):
             sentences[bracketed:] = ["".join(sentences[bracketed:]) + part]
-        elif sentences and unended.search(_joint(sentences[-1], part)):
+        elif sentences and _goes_on(sentences[-1], part, unended):
             sentences[-1] += part
         else:
             sentences.append(part)
@@ -250,8 +266,11 @@ def _left_open(part: str, opening: str, closing: str, before: int | None, here: 
     return min(before, here) if before is not None and closed < 0 else None
 
 
-def _joint(left: str, right: str) -> str:
-    return f"{left if len(left) <= _TAIL else '…' + left[-_TAIL:]}\0{right[:_TAIL]}"
+def _goes_on(left: str, right: str, unended: re.Pattern[str]) -> bool:
+    """Whether the end of one sentence and the beginning of the next belong together."""
+    if len(left) <= _TAIL and _LABEL.fullmatch(left):
+        return True
+    return unended.search(f"{left[-_TAIL:].rstrip()}\0{right[:_TAIL]}") is not None
 
 
 class _Rules(NamedTuple):
@@ -259,23 +278,21 @@ class _Rules(NamedTuple):
     unended: re.Pattern[str]  # what it is found in is no whole sentence
 
 
-@cache
+@lru_cache(maxsize=64)
 def _rules(language: str) -> _Rules:
     words = {*FUNCTION_WORDS.get(language, ()), *_STARTERS.get(language, "").split()} - set(_PARTICLES.split())
     starters = "|".join(sorted(word.capitalize() for word in words))
     ambiguous = rf"{_AMBIGUOUS}(?=(?:{starters})\b(?!\.))" if starters else "(?!)"
     uncapitalised = _uncapitalised(language) if language in _SUBJECTS else "(?!)"
-    abbreviations = "|".join(map(re.escape, _NEVER_LAST.get(language, "").split()))
+    abbreviations = [rf"(?i:{re.escape(word)})\." for word in _NEVER_LAST.get(language, "").split()]
     if not abbreviations:
-        return _Rules(
-            _beginning_with_a_mark([*_CUTS, ambiguous, uncapitalised, *_DOUBTFUL]), re.compile("|".join(_UNENDED))
-        )
-    after = _after(*(rf"\s(?i:{re.escape(word)})\." for word in _NEVER_LAST[language].split()))
+        return _Rules(_beginning_with_a_mark([*_CUTS, ambiguous, uncapitalised, *_DOUBTFUL]), _behind_nul(_UNENDED))
+    after = _after(*(rf"\s{abbreviation}" for abbreviation in abbreviations))
     reference = rf"(?=\s?\d){after}\s?\d+\.\s+(?=[A-ZА-ЯЁ])"  # razdel takes "4. It" for a list item
-    abbreviated = rf"(?<![^\W\d_])(?i:{abbreviations})\.\s*\0"
+    abbreviated = _after(*(rf"(?<![^\W\d_]){abbreviation}\0" for abbreviation in abbreviations))
     return _Rules(
         _beginning_with_a_mark([*_CUTS, ambiguous, uncapitalised, reference, *_DOUBTFUL]),
-        re.compile("|".join([*_UNENDED, abbreviated])),
+        _behind_nul([*_UNENDED, abbreviated]),
     )
 
 
@@ -289,3 +306,7 @@ def _uncapitalised(language: str) -> str:
 
 def _beginning_with_a_mark(patterns: list[str]) -> re.Pattern[str]:
     return re.compile(f"{_MARK}(?:{'|'.join(patterns)})")
+
+
+def _behind_nul(patterns: Iterable[str]) -> re.Pattern[str]:
+    return re.compile(rf"\0(?:{'|'.join(patterns)})")
