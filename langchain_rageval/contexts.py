@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import groupby
+from typing import NamedTuple
 
 from langchain_rageval.run.meter import CHARACTERS_PER_TOKEN
 from langchain_rageval.schema import without_surrogates
@@ -20,11 +21,10 @@ from langchain_rageval.sentences import split_sentences
 _CITATION = re.compile(r"(?<![\w.])\d+\.\d+(?![\w.]*\d)")
 _BETWEEN = re.compile(r"[\s\[\](),;、，；]*(?:(?:and|&|и|e|和|及|과|와|및)\s*\[?)?")  # two numbers of a list
 _RANGE = re.compile(r"\d\.\d+\]?\s*(?:[-–—…~]|\.\.|to|по|до)\s*\[?\d")
-_LONGEST_KEPT = 10_000
+_LONGEST_KEPT = 10_000  # characters
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One sentence of a chunk; `sentence` is 0 for a chunk without sentences. Numbers count from 1."""
 
     chunk: int
@@ -46,13 +46,8 @@ class NumberedContexts:
     @classmethod
     def of(cls, contexts: Iterable[str]) -> NumberedContexts:
         """Number the sentences of contexts in retrieval order."""
-        return cls(
-            tuple(
-                Line(chunk, number, sentence)
-                for chunk, text in enumerate(contexts, 1)
-                for number, sentence in list(enumerate(_sentences(text), 1)) or [(0, "")]
-            )
-        )
+        chunks = tuple(contexts)
+        return _kept_numbering(chunks) if sum(map(len, chunks)) <= _LONGEST_KEPT else _numbering(chunks)
 
     @cached_property
     def sentences(self) -> dict[str, str]:
@@ -111,6 +106,16 @@ def numbered_lines(lines: Sequence[Line], name_chunk: Sequence[str] | None = Non
         yield from (f"[{name}.{line.sentence}] {line.text}" for line in sentences if line.sentence)
 
 
+def _numbering(chunks: tuple[str, ...]) -> NumberedContexts:
+    return NumberedContexts(
+        tuple(
+            Line(chunk, number, sentence)
+            for chunk, text in enumerate(chunks, 1)
+            for number, sentence in list(enumerate(_sentences(text), 1)) or [(0, "")]
+        )
+    )
+
+
 def _sentences(text: str) -> Sequence[str]:
     return _kept_sentences(text) if len(text) <= _LONGEST_KEPT else _split(text)
 
@@ -119,5 +124,6 @@ def _split(text: str) -> tuple[str, ...]:
     return tuple(" ".join(sentence.splitlines()) for sentence in split_sentences(without_surrogates(text)))
 
 
-# The metrics of one sample number the same chunks, and neighbouring samples often retrieve them again.
+# The metrics of one sample number the same chunks, and neighbouring samples often retrieve one of them again.
+_kept_numbering = lru_cache(maxsize=32)(_numbering)
 _kept_sentences = lru_cache(maxsize=512)(_split)

@@ -30,12 +30,12 @@ def without_surrogates(value: Any) -> Any:
     match value:
         case str():
             return value if value.isascii() else _LONE_SURROGATE.sub("\ufffd", value)
-        case BaseModel():
+        case None | int() | float() | BaseModel():
             return value
-        case Mapping():
-            return {without_surrogates(key): without_surrogates(item) for key, item in value.items()}
         case list() | tuple():
             return [without_surrogates(item) for item in value]
+        case dict() | Mapping():
+            return {without_surrogates(key): without_surrogates(item) for key, item in value.items()}
     return value
 
 
@@ -50,7 +50,11 @@ class Data(BaseModel):
         return without_surrogates(data)
 
 
-Text = Annotated[str, BeforeValidator(lambda value: without_surrogates(text_of(value)))]
+def _text(value: Any) -> Any:
+    return value if isinstance(value, str) else without_surrogates(text_of(value))  # `Data` has seen to a str
+
+
+Text = Annotated[str, BeforeValidator(_text)]
 
 
 class Sample(Data):

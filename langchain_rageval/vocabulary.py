@@ -83,6 +83,8 @@ def check_fields(fields: Mapping[str, str]) -> None:
 
 def text_of(value: Any) -> Any:
     """The text of a document or a message; anything else as it is."""
+    if isinstance(value, str):
+        return value
     if _is_document(value):
         return _get(value, "page_content")
     content = _get(value, "content") if _speaker(value) else value
@@ -220,6 +222,8 @@ def _joined(lists: Iterable[list[Any]]) -> list[Any] | None:
 
 def _plain(value: Any) -> Any:
     """The value in Python's own types: arrays as lists, models as dicts, whatever stands for "missing" as None."""
+    if type(value) is str:
+        return value
     if hasattr(value, "tolist"):
         value = value.tolist()
     match value:

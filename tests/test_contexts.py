@@ -124,3 +124,11 @@ def test_a_citation_is_never_invented(evidence):
 def test_chunks_of_an_example_may_be_lettered():
     lines = NumberedContexts.of(["One. Two.", "Three."]).lines
     assert list(numbered_lines(lines, "AB")) == ["[A]", "[A.1] One.", "[A.2] Two.", "[B]", "[B.1] Three."]
+
+
+def test_contexts_are_numbered_once_for_all_who_read_them_unless_they_are_long():
+    contexts = ["One. Two.", "Three."]
+    assert NumberedContexts.of(contexts) is NumberedContexts.of(tuple(contexts))
+    long = ["One. " * 10_000]
+    assert NumberedContexts.of(long) == NumberedContexts.of(long)
+    assert NumberedContexts.of(long) is not NumberedContexts.of(long)

@@ -70,7 +70,7 @@ def shared(judge: Judge, question: Question[Any], draw: int, work: Work[Any]) ->
     makers = (work, question.objection)
     made = (question.parser.pydantic_object, *(getattr(maker, "__qualname__", "") for maker in makers))
     request = question.request
-    texts = (request.prompts.fingerprint, request.prompt.model_dump_json(), repr(request.inputs))
+    texts = (request.prompts.fingerprint, request.prompt.fingerprint, repr(request.inputs))
     block = request.contexts and request.contexts.block
     return Shared((id(judge.model), repr(judge.instrument), request.step, *texts, block, draw, *made), work)
 
@@ -117,7 +117,8 @@ def _descend(
     while True:
         way = attempts.way
         try:
-            reply = yield replace(judge.call(question.request, way, tail, draw), once=once, lost=lost)
+            call = judge.call(question.request, way, tail, draw)
+            reply = yield replace(call, once=once, lost=lost) if once or lost is not None else call
         except ValidationError as error:  # a client could not read what came, such as a call with a list of arguments
             raise OutputParserException(ValueError(f"the reply is no {error.title}"), llm_output="") from error
         except Exception as error:

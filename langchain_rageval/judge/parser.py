@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from langchain_core.exceptions import OutputParserException
@@ -196,14 +197,22 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
         raise min(errors, key=_distance)
 
     def _validate(self, value: Any) -> T:
-        fields = {} if issubclass(self.pydantic_object, RootModel) else self.pydantic_object.model_fields
-        keys = {key for name, field in fields.items() for key in (name, field.validation_alias) if isinstance(key, str)}
+        keys = _keys(self.pydantic_object)
         if keys and isinstance(value, dict) and keys.isdisjoint(value):
             raise ValueError(f"the object has none of the keys {sorted(keys)}")
         try:
             return self.pydantic_object.model_validate(value)
         except ValidationError as error:
             raise _Misfit(error) from error
+
+
+@lru_cache(maxsize=256)
+def _keys(kind: type[BaseModel]) -> frozenset[str]:
+    """What an object that is meant for the class may call its fields; nothing for one that takes any."""
+    if issubclass(kind, RootModel):
+        return frozenset()
+    names = (name for field, info in kind.model_fields.items() for name in (field, info.validation_alias))
+    return frozenset(name for name in names if isinstance(name, str))
 
 
 def _replies(message: BaseMessage) -> list[tuple[str, str]]:
@@ -229,14 +238,17 @@ def _as_text(arguments: dict[str, Any] | str | None) -> str:
 
 def _check_stop(message: BaseMessage, metadata: Mapping[str, Any]) -> None:
     """Refuse a reply that the endpoint cut off or the model declined to give."""
-    raw = "\n".join(text for _, text in _replies(message))
     stops = {str(metadata.get(key)).lower() for key in ("finish_reason", "stop_reason", "done_reason")}
     if stops & _LENGTH_STOPS or metadata.get("incomplete_details"):
-        raise _unreadable("the reply was cut off at its length limit: answer in fewer words", raw)
+        raise _unreadable("the reply was cut off at its length limit: answer in fewer words", _raw(message))
     blocks = message.content if isinstance(message.content, list) else []
     declined = any(isinstance(block, dict) and block.get("type") == "refusal" for block in blocks)
     if declined or stops & _REFUSALS or message.additional_kwargs.get("refusal"):
-        raise _unreadable("the model refused to answer", raw)
+        raise _unreadable("the model refused to answer", _raw(message))
+
+
+def _raw(message: BaseMessage) -> str:
+    return "\n".join(text for _, text in _replies(message))
 
 
 def _candidates(text: str) -> list[str]:

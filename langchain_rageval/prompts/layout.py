@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from string import ascii_uppercase
 from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from langchain_rageval.contexts import NumberedContexts, numbered_lines
-from langchain_rageval.prompts.promptset import Prompt, PromptSet
+from langchain_rageval.prompts.promptset import Common, Prompt, PromptSet
 from langchain_rageval.schema import without_surrogates
 
 Layout = Literal["contexts_first", "instruction_first", "handbook"]
@@ -58,9 +59,7 @@ def lay_out(request: Request, layout: Layout, *, with_schema: bool, fold_system:
         with_schema: show the answer's schema in the human message.
         fold_system: put the system message at the head of the human one, for templates without a system role.
     """
-    system = request.prompts.common.system
-    if layout == "handbook":
-        system = "\n\n".join([system, *_handbook(request.prompts)])
+    system = _handbook(request.prompts) if layout == "handbook" else request.prompts.common.system
     human = "\n\n".join(_parts(request, layout, with_schema))
     if fold_system:
         return [HumanMessage(f"{system}\n\n{human}")]
@@ -81,24 +80,33 @@ def read_inputs(human: str) -> dict[str, Any]:
 
 
 def _parts(request: Request, layout: Layout, with_schema: bool) -> Iterator[str]:
-    labels = request.prompts.common.labels
+    common = request.prompts.common
+    labels = common.labels
     block = [f"{labels['contexts']}\n{request.contexts.block}"] if request.contexts is not None else []
     if layout == "handbook" and request.in_handbook:
-        task = [labels["named_task"].format(step=request.step)]
+        task = labels["named_task"].format(step=request.step)
     else:
-        task = [f"{labels['task']}\n{request.prompt.instruction}", *_examples(request.prompt, labels)]
-    yield from [*task, *block] if layout == "instruction_first" else [*block, *task]
+        task = _task(request.prompt, common)
+    yield from [task, *block] if layout == "instruction_first" else [*block, task]
     if with_schema:
         yield f"{labels['schema']}\n{_json(request.schema)}"
     yield f"{labels['input']}\n```json\n{_json(without_surrogates(request.inputs))}\n```"
 
 
-def _handbook(prompts: PromptSet) -> Iterator[str]:
+# What the requests of a run have in common is put together once.
+@lru_cache(maxsize=256)
+def _task(prompt: Prompt, common: Common) -> str:
+    return "\n\n".join([f"{common.labels['task']}\n{prompt.instruction}", *_examples(prompt, common.labels)])
+
+
+@lru_cache(maxsize=16)
+def _handbook(prompts: PromptSet) -> str:
     labels = prompts.common.labels
+    parts = [prompts.common.system]
     for step, prompt in sorted(prompts.prompts.items()):
         if prompt.reads_contexts:
-            yield f"{labels['rules'].format(step=step)}\n{prompt.instruction}"
-            yield from _examples(prompt, labels)
+            parts += [f"{labels['rules'].format(step=step)}\n{prompt.instruction}", *_examples(prompt, labels)]
+    return "\n\n".join(parts)
 
 
 def _examples(prompt: Prompt, labels: Mapping[str, str]) -> Iterator[str]:

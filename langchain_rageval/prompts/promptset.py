@@ -35,9 +35,24 @@ _Dumper.add_representer(str, _Dumper.text)
 
 
 class Frozen(BaseModel):
-    """Frozen, and strict about names."""
+    """Frozen, strict about names, and known by its texts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of every text in it."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
+
+    def __hash__(self) -> int:
+        """Of the fingerprint: pydantic's own fails on lists and dicts."""
+        return hash(self.fingerprint)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy, whose fingerprint is its own."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied.__dict__.pop("fingerprint", None)
+        return copied
 
 
 class Example(Frozen):
@@ -155,11 +170,6 @@ class PromptSet(Frozen):
         if step not in self.prompts:
             raise ConfigError(f"no prompt for the step {step!r}; there are {', '.join(sorted(self.prompts))}")
         return self.prompts[step]
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Hash of every text in the set."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
 
 
 @lru_cache

@@ -199,6 +199,9 @@ async def _asupply(need: Need, run: Run, config: RunnableConfig) -> Any:
 
 async def agather(jobs: Iterable[Awaitable[T]]) -> list[T]:
     """Do jobs side by side and wait for all, so that none is left running; raises what the first failing one raised."""
+    jobs = list(jobs)
+    if len(jobs) == 1:
+        return [await jobs[0]]
     results = await asyncio.gather(*jobs, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):

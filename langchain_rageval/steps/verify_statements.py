@@ -145,6 +145,8 @@ def _decided(verdicts: Sequence[Verdict]) -> Verdict:
 
 
 def _joined(verdicts: Sequence[Verdict]) -> Verdict:
+    if len(verdicts) == 1:
+        return verdicts[0]
     reasons = dict.fromkeys(verdict.reason for verdict in verdicts)
     evidence = dict.fromkeys(number for verdict in verdicts for number in verdict.evidence)
     return verdicts[0].model_copy(update={"reason": " ".join(reasons), "evidence": list(evidence)})

@@ -14,6 +14,8 @@ V = TypeVar("V", str, bool)
 
 def majority(votes: Sequence[V], tie: V) -> V:
     """The most frequent vote; `tie` when two are equally frequent."""
+    if len(votes) == 1:
+        return votes[0]
     ranked = Counter(votes).most_common(2)
     return tie if len(ranked) == 2 and ranked[0][1] == ranked[1][1] else ranked[0][0]
 

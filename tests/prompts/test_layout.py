@@ -217,3 +217,15 @@ def test_text_in_other_scripts_is_sent_as_it_is():
 def test_a_message_without_inputs_is_refused(text):
     with pytest.raises(ValueError, match=r"."):
         read_inputs(text)
+
+
+def test_prompts_that_python_holds_for_equal_are_each_shown_as_they_are():
+    yes, one = (Prompt(instruction="Judge.", examples=[{"input": {}, "output": {"polite": x}}]) for x in (True, 1))
+    assert yes == one
+    prompts = PromptSet.default("en")
+    shown = [
+        human_of(lay_out(Request("tone", prompts, prompt, {}, None, {}), "contexts_first", with_schema=False))
+        for prompt in (yes, one)
+    ]
+    assert '{"polite": true}' in shown[0]
+    assert '{"polite": 1}' in shown[1]
