@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 from weakref import WeakValueDictionary
 
 from langchain_core.globals import get_llm_cache
@@ -22,6 +22,7 @@ from langchain_rageval.judge.ladder import (
     Mode,
     Rung,
     client_of,
+    keeps_prefixes,
     ladder,
     own_options,
     refuses,
@@ -70,7 +71,10 @@ class Judge:
             the endpoint refuses it.
         attempts: most model calls for one question, the first included; a reply that cannot be read is asked again.
         draws: how often verdicts are asked for, an odd number; the majority holds.
-        layout: order of the parts of a request, "contexts_first", "instruction_first" or "handbook".
+        layout: order of the parts of a request, "contexts_first", "instruction_first" or "handbook". "auto" is
+            "handbook" for an OpenAI-compatible server of your own (plain http), since vLLM and its like keep the heads
+            of prompts and so read the rules once a run and the contexts once a sample; else "contexts_first", whose
+            requests are shorter.
         max_statements: most statements in one request; more are cut into slices.
         max_context_tokens: most tokens (characters / 4) of contexts in one request; more are cut into windows between
             sentences, and a statement whose support spans two windows is then missed.
@@ -85,7 +89,7 @@ class Judge:
     mode: Mode = field(default="auto", kw_only=True)
     attempts: int = field(default=3, kw_only=True)
     draws: int = field(default=1, kw_only=True)
-    layout: Layout = field(default="contexts_first", kw_only=True)
+    layout: Layout | Literal["auto"] = field(default="auto", kw_only=True)
     max_statements: int = field(default=10, kw_only=True)
     max_context_tokens: int | None = field(default=None, kw_only=True)
     memory: Memory = field(default_factory=Memory, init=False)
@@ -98,7 +102,7 @@ class Judge:
             known = ", ".join(["auto", *sorted(languages())])
             raise ConfigError(f"language is one of {known}, got {self.language!r}; for another, bring prompts=...")
         _one_of("mode", self.mode, get_args(Mode))
-        _one_of("layout", self.layout, get_args(Layout))
+        _one_of("layout", self.layout, ("auto", *get_args(Layout)))
         _at_least_one("attempts", self.attempts)
         _at_least_one("max_statements", self.max_statements)
         _at_least_one("draws", self.draws)
@@ -134,7 +138,15 @@ class Judge:
     @cached_property
     def instrument(self) -> dict[str, Any]:
         """All that could change an answer: the model, and how it is asked."""
-        return {"model": self.identity, **{name: getattr(self, name) for name in _OPTIONS}}
+        options = {name: getattr(self, name) for name in _OPTIONS}
+        return {"model": self.identity, **options, "layout": self.laid_out}
+
+    @cached_property
+    def laid_out(self) -> Layout:
+        """The order of the parts of a request, "auto" decided."""
+        if self.layout != "auto":
+            return self.layout
+        return "handbook" if keeps_prefixes(self.model) else "contexts_first"
 
     @property
     def members(self) -> tuple[Judge, ...]:
@@ -163,7 +175,7 @@ class Judge:
 
     def call(self, request: Request, way: Way, tail: Sequence[BaseMessage], draw: int) -> Call:
         """The model call that puts a request in one way, `tail` being what came of it before."""
-        messages = lay_out(request, self.layout, with_schema=way.rung in _TOLD_IN_WORDS, fold_system=way.fold_system)
+        messages = lay_out(request, self.laid_out, with_schema=way.rung in _TOLD_IN_WORDS, fold_system=way.fold_system)
         options = self._client.rungs[way.rung](request.schema, self._own_options) if way.rung != "prompt" else {}
         model = self._uncached if draw else self._unlimited
         return Call(

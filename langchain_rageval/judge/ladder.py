@@ -127,6 +127,15 @@ def inner_models(model: Any) -> Iterator[Any]:
         yield model
 
 
+def keeps_prefixes(model: Any) -> bool:
+    """Whether a model's server is taken to keep the heads of prompts: an OpenAI-compatible one that speaks plain http.
+
+    Those are people's own, vLLM for the most part. What a service behind https does, and charges, differs.
+    """
+    addresses = [getattr(inner, "openai_api_base", None) for inner in inner_models(model)]
+    return all(str(address or "").startswith("http://") for address in addresses)
+
+
 def own_options(model: Any) -> Options:
     """The call options that the model already has, which the ladder's must be merged with, not replace."""
     return next(_each_own_options(model))

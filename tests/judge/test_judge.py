@@ -37,7 +37,7 @@ def call(judge, rung, draw=0):
     ("options", "told"),
     [
         ({"mode": "yaml"}, "mode is one of auto, json_schema, function_calling, json_mode, prompt, got 'yaml'"),
-        ({"layout": "last"}, "layout is one of contexts_first, instruction_first, handbook, got 'last'"),
+        ({"layout": "last"}, "layout is one of auto, contexts_first, instruction_first, handbook, got 'last'"),
         ({"attempts": 0}, "attempts takes a whole number from 1 on, got 0"),
         ({"attempts": True}, "attempts takes a whole number"),
         ({"attempts": "3"}, "attempts takes a whole number"),
@@ -221,7 +221,7 @@ def test_a_judge_tells_its_model_and_settings():
 @pytest.mark.parametrize(
     "options",
     [
-        *({"language": "ru"}, {"mode": "prompt"}, {"attempts": 2}, {"draws": 3}, {"layout": "handbook"}),
+        *({"language": "ru"}, {"mode": "prompt"}, {"attempts": 2}, {"draws": 3}, {"layout": "instruction_first"}),
         *({"max_statements": 5}, {"max_context_tokens": 100}),
     ],
 )
@@ -256,3 +256,22 @@ def test_a_token_that_the_client_fetched_is_not_told_either():
 
 def test_other_texts_stay_as_they_are():
     assert redact("the model m said no", OPENAI) == "the model m said no"
+
+
+@pytest.mark.parametrize(
+    ("model", "laid_out"),
+    [
+        (ChatOpenAI(api_key="x", base_url="http://localhost:8000/v1"), "handbook"),
+        (ChatOpenAI(api_key="x", base_url="http://10.0.0.7/v1").bind(top_p=0.5).with_retry(), "handbook"),
+        (ChatOpenAI(api_key="x", base_url="https://api.example.com/v1"), "contexts_first"),
+        (ChatOpenAI(api_key="x"), "contexts_first"),
+        (scripted(), "contexts_first"),
+        (ChatOpenAI(api_key="x", base_url="http://h/v1").with_fallbacks([scripted()]), "contexts_first"),
+    ],
+    ids=["own server", "own server wrapped", "a service", "OpenAI", "another class", "with a fallback elsewhere"],
+)
+def test_the_layout_follows_the_server_unless_it_is_said(model, laid_out):
+    judge = Judge(model)
+    assert (judge.layout, judge.laid_out, judge.instrument["layout"]) == ("auto", laid_out, laid_out)
+    assert Judge(model, layout="instruction_first").laid_out == "instruction_first"
+    assert judge.instrument == Judge(model, layout=laid_out).instrument
