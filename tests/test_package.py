@@ -35,6 +35,7 @@ translation
 metrics
 report
 progress grounds finished intake engine evaluation
+integrations
 offline models planning
 cli
 __main__ __init__
@@ -192,6 +193,7 @@ HEAVY = (
     "pandas",
     "pyarrow",
     "pydantic",
+    "ray",
     "razdel",
     "rich",
     "yaml",

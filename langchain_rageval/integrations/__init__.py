@@ -1,0 +1,1 @@
+"""Integrations: one outside system per file, each loaded only when it is used."""
