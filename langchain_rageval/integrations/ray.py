@@ -56,7 +56,7 @@ def evaluate_dataset(
     timeout: float | None = 60.0,
     retry: RetryPolicy | None = None,
     journal: str | Path | None = None,
-    num_cpus: float | None = None,
+    num_cpus: float = 0.1,
     num_gpus: float | None = None,
     resources: Mapping[str, float] | None = None,
     runtime_env: Mapping[str, Any] | None = None,
@@ -91,7 +91,8 @@ def evaluate_dataset(
         retry: of calls that the transport lost.
         journal: path of an SQLite file on a disk of the worker's own machine, not on a network share, where SQLite can
             lose data. Workers on one machine share it. The same call again pays only for what it does not hold.
-        num_cpus: of each worker, also a fraction; by default Ray's own, which is 1. Workers mostly wait for the model.
+        num_cpus: that Ray keeps for each worker. Few, since workers mostly wait for the model; where they hold all that
+            there are, none is left to read the data with, and Ray waits for ever.
         num_gpus: of each worker, for models that run in it, such as a cross-encoder.
         resources: other resources of each worker, by Ray's names for them.
         runtime_env: Ray's environment for each worker, such as `{"env_vars": {...}}`.
@@ -124,7 +125,7 @@ def evaluate_dataset(
     size = _SAMPLES_PER_SLOT * max_concurrency if batch_size is None else batch_size
     if not isinstance(size, int) or size < 1:
         raise ConfigError(f"batch_size takes a whole number from 1 on, got {batch_size!r}")
-    least, most = (concurrency, concurrency) if isinstance(concurrency, int) else concurrency
+    least, most = _bounds(concurrency)
     return dataset.repartition(target_num_rows_per_block=size, strict=True).map_batches(
         EvaluationWorker,
         fn_constructor_args=(make_metrics, options, dict(fields or {}), index),
@@ -142,6 +143,15 @@ def evaluate_dataset(
         runtime_env=runtime_env and dict(runtime_env),
         udf_modifying_row_count=False,
     )
+
+
+def _bounds(concurrency: Any) -> tuple[int, int]:
+    match concurrency:
+        case int(least) if least > 0:
+            return least, least
+        case (int(least), int(most)) if 0 < least <= most:
+            return least, most
+    raise ConfigError(f"concurrency takes a number of workers, or the least and the most, got {concurrency!r}")
 
 
 def _check(dataset: Any) -> None:
@@ -222,7 +232,7 @@ class EvaluationWorker:
         try:
             return Sample.parse(record, self._fields), None
         except (SampleError, ValueError, RecursionError) as error:
-            told = repr(record)
+            told = repr({column: value for column, value in record.items() if value is not None})  # as before Arrow
             name = key_of(told)[:16] if place is None else place
             kept = Sample(id=f"row-{name}", question="", metadata={"unreadable": told[:1000]})
             return kept, error if isinstance(error, SampleError) else SampleError(str(error))
@@ -280,6 +290,8 @@ def _schema(metrics: Iterable[str]) -> pyarrow.Schema:
     for metric in metrics:
         own = dict(zip(_columns(metric), (pyarrow.float64(), text, text, text), strict=True))
         if doubled := sorted(own.keys() & (columns.keys() | {"scores", "notes"})):
-            raise ConfigError(f"{metric} would make a second column {doubled}; give it another name with name=...")
+            raise ConfigError(
+                f"{metric} would make a second column {', '.join(doubled)}; give it another name with name=..."
+            )
         columns |= own
     return pyarrow.schema(list((columns | {"scores": text, "notes": texts}).items()))
