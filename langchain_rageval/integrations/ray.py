@@ -91,7 +91,7 @@ def evaluate_dataset(
         retry: of calls that the transport lost.
         journal: path of an SQLite file on a disk of the worker's own machine, not on a network share, where SQLite can
             lose data. Workers on one machine share it. The same call again pays only for what it does not hold.
-        num_cpus: that Ray keeps for each worker. Few, since workers mostly wait for the model; where they hold all that
+        num_cpus: that Ray keeps for each worker: few, for workers mostly wait for the model. Where they hold all that
             there are, none is left to read the data with, and Ray waits for ever.
         num_gpus: of each worker, for models that run in it, such as a cross-encoder.
         resources: other resources of each worker, by Ray's names for them.
