@@ -58,7 +58,9 @@ def ray():
             logging_level="ERROR",
             log_to_driver=False,
         )
-        ray.data.DataContext.get_current().enable_progress_bars = False
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        context.read_op_min_num_blocks = 1  # by default it reads the smallest file in 200 tasks
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # a worker cannot import the tests
         yield ray
         ray.shutdown()
