@@ -33,6 +33,7 @@ from langchain_rageval.metrics.outcome import (
     names_of,
     outcome,
 )
+from langchain_rageval.rehearsal import Parts, parts_to_rehearse, rehearsal_run, rehearse
 from langchain_rageval.report.files import ReportFile
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.budget import Allowance, Budget, Cost
@@ -356,7 +357,7 @@ class Evaluation:
         if self.allowance.budget is None:
             yield pending.run
             return
-        reserved = self.allowance.admit(task.number, partial(_guessed, metric, pending.sample))
+        reserved = self.allowance.admit(task.number, partial(self._guessed, task))
         if reserved is None:
             self.left_out.extend((pending.index, name) for name in names_of(metric))
             yield None
@@ -366,6 +367,21 @@ class Evaluation:
             yield run
         finally:
             self.allowance.settle(task.number, reserved, Cost.of(run.meter.usage, run.meter.unreported))
+
+    def _guessed(self, task: Task) -> Cost:
+        """What a task costs in a rehearsal; where that fails or cannot be, a call for each judge of each step."""
+        metric, sample = self.metrics[task.number], task.pending.sample
+        scores = rehearse(self._parts[task.number], sample, rehearsal_run()).values()
+        if scores and not any(score.failure and score.failure.step != "sample" for score in scores):
+            return Cost.of(sum((score.usage for score in scores), Usage()))
+        calls = len(judges_of(metric))
+        texts = [sample.question, sample.answer or "", *(sample.contexts or []), *sample.references]
+        embeddings = sum(isinstance(model, Embeddings) for model in models_of(metric))
+        return Cost(calls, calls * (_TOKENS_OF_A_PROMPT + tokens_in(*texts)), embeddings * _TEXTS_COMPARED)
+
+    @cached_property
+    def _parts(self) -> list[Parts]:
+        return [parts_to_rehearse(metric) for metric in self.metrics]
 
     def _rows(self, result: Result) -> Iterator[Row]:
         """The row, when this was the last of its metrics and has scores; raises what a worker raised."""
@@ -389,11 +405,3 @@ class Evaluation:
         if self.finished.journal is None:
             return job()
         return await asyncio.wrap_future(self.run.threads.submit(job))
-
-
-def _guessed(metric: AnyMetric, sample: Sample) -> Cost:
-    """What a metric may cost, before anything is known of it: a call for each judge of each step."""
-    calls = len(judges_of(metric))
-    texts = [sample.question, sample.answer or "", *(sample.contexts or []), *sample.references]
-    embeddings = sum(isinstance(model, Embeddings) for model in models_of(metric))
-    return Cost(calls, calls * (_TOKENS_OF_A_PROMPT + tokens_in(*texts)), embeddings * _TEXTS_COMPARED)

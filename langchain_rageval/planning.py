@@ -7,32 +7,21 @@ asked again, nobody knows before.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from langchain_core.messages import AIMessage
-from langchain_core.runnables import RunnableSequence
-
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.finished import Finished
 from langchain_rageval.intake import AnyMetric, Samples, checked, flattened
-from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.outcome import names_of, outcome, parts_of
-from langchain_rageval.offline import HashingEmbeddings, answer_offline
-from langchain_rageval.run.embedding import Batch
-from langchain_rageval.run.meter import tokens_in
-from langchain_rageval.run.run import Run
-from langchain_rageval.run.work import Call, Lossy, Rate
+from langchain_rageval.metrics.outcome import names_of
+from langchain_rageval.rehearsal import parts_to_rehearse, rehearsal_run, rehearse
+from langchain_rageval.run.journal import Journal
 from langchain_rageval.schema import Sample, Usage
-
-_EMBEDDINGS = HashingEmbeddings()
-_SIMILARITY = 0.5
-_SHOWN_TO_THE_MODEL = ("tools", "functions")  # options that take tokens, unlike what only guides the decoding
 
 
 @dataclass(frozen=True)
@@ -148,7 +137,7 @@ def plan(
     metrics: AnyMetric | Sequence[AnyMetric],
     *,
     rehearsed: int = 200,
-    journal: str | Path | None = None,
+    journal: str | Path | Journal | None = None,
 ) -> Plan:
     """Say what `evaluate` would cost, without a call.
 
@@ -171,9 +160,11 @@ def plan(
     """
     if not isinstance(rehearsed, int) or isinstance(rehearsed, bool) or rehearsed < 1:
         raise ConfigError(f"rehearsed takes a whole number from 1 on, got {rehearsed!r}")
+    if not isinstance(journal, str | Path | Journal | None):
+        raise ConfigError(f"journal takes the path of a file, got {type(journal).__name__}")
     flat = flattened(metrics)
     drawn, count = _drawn(_listable(samples, flat), rehearsed)
-    usages, failed = _rehearsed(drawn, flat, journal if journal and Path(journal).exists() else None)
+    usages, failed = _rehearsed(drawn, flat, _existing(journal))
     share = count / max(1, len(drawn))
     planned = [
         PlannedMetric(
@@ -209,53 +200,39 @@ def _drawn(samples: Iterable[Any], most: int) -> tuple[list[Any], int]:
     return drawn, count
 
 
+def _existing(journal: str | Path | Journal | None) -> str | Path | Journal | None:
+    """The journal, unless it is yet to be made."""
+    return None if isinstance(journal, str | Path) and not Path(journal).exists() else journal
+
+
 def _rehearsed(
-    samples: Sequence[Any], metrics: Sequence[AnyMetric], journal: str | Path | None
+    samples: Sequence[Any], metrics: Sequence[AnyMetric], journal: str | Path | Journal | None
 ) -> tuple[dict[str, Usage], list[str]]:
     """What each metric would pay for these samples, and where it could not be found out."""
-    parts = [_planned(metric) for metric in metrics]
+    parts = [parts_to_rehearse(metric) for metric in metrics]
     usages = {name: Usage() for by_name in parts for name in by_name}
     failed: dict[str, str] = {}
-    whole = Run(stand_in=_answered)
-    finished = Finished(journal, metrics)
-    for item in samples:
-        if isinstance(item, Exception):  # a line of a file that is no sample
-            continue
-        sample, run = Sample.parse(item), whole.for_sample()
-        for number, by_name in enumerate(parts):
-            if finished.score(number, sample) is not None:
-                continue
-            for name, part in by_name.items():
-                score = outcome(part, sample, run, None)[name]
-                usages[name] += score.usage
-                if score.failure and score.failure.step != "sample":
-                    failed[name] = f"{name} costs more: its rehearsal ended with {score.comment}."
-    finished.close()
+    whole, finished = rehearsal_run(), Finished(journal, metrics)
+    with closing(finished):
+        for sample in _readable(samples):
+            run = whole.for_sample()
+            for number, by_name in enumerate(parts):
+                if by_name and finished.score(number, sample) is None:
+                    for name, score in rehearse(by_name, sample, run).items():
+                        usages[name] += score.usage
+                        if score.failure and score.failure.step != "sample":
+                            failed[name] = f"{name} costs more: its rehearsal ended with {score.comment}."
     return usages, list(failed.values())
 
 
-def _planned(metric: AnyMetric) -> dict[str, Metric]:
-    """The metrics to rehearse in place of one: itself, or the first of each name behind wrappers."""
-    parts = [] if isinstance(metric, RunnableSequence) else parts_of(metric)
-    return {part.name: part.forgetful() for part in reversed(parts)}
+def _readable(samples: Iterable[Any]) -> Iterator[Sample]:
+    """Those that are samples; what is none, of a file or a data set, fails without a call."""
+    for item in samples:
+        if not isinstance(item, SampleError):
+            with suppress(SampleError):
+                yield Sample.parse(item)
 
 
 def _unplanned(metrics: Sequence[AnyMetric]) -> list[str]:
-    names = [name for metric in metrics if not _planned(metric) for name in names_of(metric)]
+    names = [name for metric in metrics if not parts_to_rehearse(metric) for name in names_of(metric)]
     return [f"{', '.join(names)} cannot be planned: nothing tells what it asks for."] if names else []
-
-
-def _answered(call: Lossy) -> Any:
-    """What a call is taken to be answered."""
-    match call:
-        case Call():
-            human = next(message.text for message in call.messages if message.type == "human")
-            reply = json.dumps(answer_offline(call.schema, human), ensure_ascii=False)
-            told = [json.dumps(call.options[name], default=str) for name in _SHOWN_TO_THE_MODEL if name in call.options]
-            read, written = tokens_in(*(message.text for message in call.messages), *told), tokens_in(reply)
-            usage = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
-            return AIMessage(reply, usage_metadata=usage)
-        case Batch(texts=texts):
-            return _EMBEDDINGS.embed_documents(list(texts))
-        case Rate(pairs=pairs):
-            return [_SIMILARITY] * len(pairs)

@@ -34,9 +34,9 @@ steps
 translation
 metrics
 report
-progress grounds finished intake engine evaluation
+offline models
+progress grounds finished intake rehearsal planning engine evaluation
 integrations
-offline models planning
 cli
 __main__ __init__
 """

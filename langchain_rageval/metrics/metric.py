@@ -114,6 +114,11 @@ class Metric(Traced[Any, Score], Doors):
         """Hash of all that could change a score except the sample."""
         return self._instrument
 
+    @property
+    def asks_by_stages(self) -> bool:
+        """Whether every step is a Stage, so that all it asks for can be seen before it is sent."""
+        return all(isinstance(step, Stage) for step in self._sequence())
+
     def forgetful(self) -> Self:
         """The same metric, asking judges that have found out nothing and tell nobody what they find out."""
         stages = [step.forgetful() if isinstance(step, Stage) else step for step in self._sequence()]

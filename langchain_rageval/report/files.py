@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self, overload
+from typing import IO, Any, Self, overload
 
 import numpy as np
 from pydantic import ValidationError
@@ -28,6 +28,9 @@ from langchain_rageval.schema import Row
 
 Head = Mapping[str, Any]
 """What a report says of its run: `notes`, `complete`, `left_out`."""
+
+State = tuple[int, int]
+"""Size of a file in bytes, and when it was written last in nanoseconds."""
 
 _HEAD = "rageval_report"
 _INDEX = re.compile(rb'\{"index":(\d+),')
@@ -42,13 +45,24 @@ class RowsOnDisk(Sequence[Row]):
     Args:
         path: of the file.
         offsets: where each row begins, in bytes, in the order of the samples.
+        state: of the file for which the offsets hold.
+
+    Raises:
+        ConfigError: if the file is not there, or has changed since.
     """
 
-    def __init__(self, path: Path, offsets: Sequence[int]) -> None:
+    def __init__(self, path: Path, offsets: Sequence[int], state: State) -> None:
         self._path = path
         self._offsets = offsets
-        self._file = path.open("rb")
+        self._state = state
         self._lock = threading.Lock()
+        try:
+            self._file = path.open("rb")
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read: {error.strerror}; its rows are gone") from None
+        if _state(self._file) != state:
+            self._file.close()
+            raise ConfigError(f"{path} is not the file it was; load the report anew")
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -84,7 +98,7 @@ class RowsOnDisk(Sequence[Row]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, or one in another process, opens the file anew."""
-        return RowsOnDisk, (self._path, self._offsets)
+        return RowsOnDisk, (self._path.absolute(), self._offsets, self._state)
 
     def __del__(self) -> None:
         """Close the file."""
@@ -121,7 +135,7 @@ class ReportFile:
         self._part = self._target.with_name(f"{self._target.name}.part")
         self._indexes, self._offsets = array("q"), array("q")
         with _writing(self._target):
-            self._file: BinaryIO = self._part.open("wb")
+            self._file = self._part.open("wb", buffering=0)  # closing a full disk's file would try, and fail, again
         try:
             self._write(_head_line(_UNFINISHED))
         except BaseException:
@@ -151,10 +165,11 @@ class ReportFile:
     def finish(self, head: Head) -> RowsOnDisk:
         """Say what there is to say about the run, and put the file in its place."""
         self._write(_head_line(head))
+        state = _state(self._file)
         with _writing(self._target):
             self._file.close()
             os.replace(self._part, self._target)
-        return RowsOnDisk(self._target, _ordered(self._indexes, self._offsets))
+        return RowsOnDisk(self._target, _ordered(self._indexes, self._offsets), state)
 
     def discard(self) -> None:
         """Take the file away; what stands in its place stays."""
@@ -162,9 +177,10 @@ class ReportFile:
         self._part.unlink(missing_ok=True)
 
     def _write(self, line: str) -> None:
+        left = memoryview(line.encode())
         with _writing(self._target):
-            self._file.write(line.encode())
-            self._file.flush()
+            while left:
+                left = left[self._file.write(left) :]
 
 
 def write_report(path: str | Path, rows: Iterable[Row], head: Head) -> None:
@@ -199,18 +215,24 @@ def read_report(path: str | Path) -> tuple[RowsOnDisk, Head]:
             line = file.readline()
             head, at = _head(path, line), len(line)
             for number, line in enumerate(file, 2):
+                if not head["complete"] and not line.endswith(b"\n"):
+                    break
                 if line.startswith(b'{"rageval_report":'):
                     head = _head(path, line)
-                elif not head["complete"] and not line.endswith(b"\n"):
-                    break
                 elif line.strip():
                     found = _INDEX.match(line)
                     indexes.append(int(found[1]) if found else _row(path, line, partial(int, number)).index)
                     offsets.append(at)
                 at += len(line)
+            state = _state(file)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}; name a file that Report.to_jsonl wrote") from None
-    return RowsOnDisk(Path(path), _ordered(indexes, offsets)), head
+    return RowsOnDisk(Path(path), _ordered(indexes, offsets), state), head
+
+
+def _state(file: IO[bytes]) -> State:
+    status = os.fstat(file.fileno())
+    return status.st_size, status.st_mtime_ns
 
 
 def _ordered(indexes: array[int], offsets: array[int]) -> list[int]:

@@ -126,9 +126,9 @@ def summarise_slices(rows: Iterable[Row], by: By, cluster: By | None = None) -> 
     """
     slices = Labelled(by)
     clusters = None if cluster is None else Labelled(cluster)
-    tallies: dict[str | None, dict[str, Tally]] = {}
+    tallies: dict[str, dict[str, Tally]] = {}
     for place, row in enumerate(rows):
-        tally = tallies.setdefault(slices.of(row.sample), {})
+        tally = tallies.setdefault(slices.of(row.sample) or NONE, {})
         group: Hashable = None
         if clusters is not None:
             group = clusters.of(row.sample) or place  # one without such a value is alone in its own
@@ -137,12 +137,11 @@ def summarise_slices(rows: Iterable[Row], by: By, cluster: By | None = None) -> 
     for labelled in (slices, clusters):
         if labelled is not None:
             labelled.refuse_unknown()
-    named = {label: tally for label, tally in tallies.items() if label is not None}
-    without = {NONE: tallies[None]} if None in tallies else {}
-    clustered = clusters is not None
+    if NONE in tallies:
+        tallies[NONE] = tallies.pop(NONE)  # comes last
     return {
-        label: Summary(counted.summary(clustered) for counted in tally.values())
-        for label, tally in (named | without).items()
+        label: Summary(counted.summary(clusters is not None) for counted in tally.values())
+        for label, tally in tallies.items()
     }
 
 

@@ -75,6 +75,31 @@ class Cost:
         return Cost(*map(max, astuple(self), astuple(other)))
 
 
+class Known:
+    """What the works of one kind have cost so far, those that cost nothing left aside.
+
+    An answer without facts is free: were it to count, all that come after would be let in as if they were, too.
+    """
+
+    def __init__(self) -> None:
+        self._total = Cost()
+        self._numbers = Cost()
+
+    def add(self, cost: Cost) -> None:
+        """Take note of a work."""
+        self._total = self._total.plus(cost)
+        self._numbers = self._numbers.plus(Cost(*(bool(part) for part in astuple(cost))))
+
+    def expected(self, budget: Budget, guess: Callable[[], Cost]) -> Cost:
+        """What one costs: of each the mean; guessed, where the budget bounds what none of them has cost yet."""
+        totals, numbers = astuple(self._total), astuple(self._numbers)
+        bounds = zip(astuple(budget), numbers, strict=True)
+        unknown = any(bound is not None and not number for bound, number in bounds)
+        guessed = astuple(guess() if unknown else Cost())
+        means = zip(totals, numbers, guessed, strict=True)
+        return Cost(*(total / number if number else other for total, number, other in means))
+
+
 class Allowance:
     """A budget while it is being spent.
 
@@ -93,7 +118,7 @@ class Allowance:
         self._meter = meter
         self._settled = Cost()
         self._reserved = Cost()
-        self._kinds: dict[Hashable, tuple[Cost, int]] = {}
+        self._kinds: dict[Hashable, Known] = {}
         self._lock = threading.Lock()
 
     def admit(self, kind: Hashable, guess: Callable[[], Cost]) -> Cost | None:
@@ -101,7 +126,7 @@ class Allowance:
 
         Args:
             kind: works of one kind cost alike.
-            guess: gives what one costs, as long as none of its kind is done.
+            guess: gives what one costs, as long as none of its kind is known to cost anything.
 
         Returns:
             What is reserved for it, to be handed to `settle` when it is done; None when it must be left out.
@@ -109,8 +134,7 @@ class Allowance:
         if self.budget is None:
             return Cost()
         with self._lock:
-            total, number = self._kinds.get(kind) or (guess(), 1)
-            expected = Cost().plus(total, 1 / number)
+            expected = self._kinds.setdefault(kind, Known()).expected(self.budget, guess)
             committed = self._settled.plus(self._reserved).at_least(Cost.of(self._meter.usage, self._meter.unreported))
             fits = self.budget.allows(expected, committed)
             self.spent = self.spent or not fits
@@ -125,5 +149,4 @@ class Allowance:
             with self._lock:
                 self._reserved = self._reserved.plus(reserved, -1)
                 self._settled = self._settled.plus(cost)
-                total, number = self._kinds.get(kind, (Cost(), 0))
-                self._kinds[kind] = total.plus(cost), number + 1
+                self._kinds.setdefault(kind, Known()).add(cost)

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 from langchain_core.runnables import RunnableConfig, RunnableSerializable
 from langchain_core.runnables.config import ensure_config, get_callback_manager_for_config
 
+from langchain_rageval.run.run import Run
+
 Input = TypeVar("Input")
 Output = TypeVar("Output")
 
@@ -42,5 +44,8 @@ class Traced(RunnableSerializable[Input, Output]):
 
 
 def _heard(config: RunnableConfig) -> bool:
-    """Whether there is a callback handler: of the config, of the context around it, or LangChain's own tracing."""
-    return bool(get_callback_manager_for_config(config).handlers)
+    """Whether there is a callback handler: of the config, of the context around it, or LangChain's own tracing.
+
+    In a rehearsal nobody listens: it is no run.
+    """
+    return Run.of(config).stand_in is None and bool(get_callback_manager_for_config(config).handlers)

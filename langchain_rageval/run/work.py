@@ -8,6 +8,7 @@ ones. No loop of ours ever runs a user's async client: clients share connections
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import wait
@@ -74,6 +75,8 @@ class Rate:
     cross_encoder: BaseCrossEncoder
     pairs: Sequence[tuple[str, str]]
 
+
+_SHOWN_TO_THE_MODEL = ("tools", "functions")  # options that take tokens, unlike what only guides the decoding
 
 Lossy = Call | Batch | Rate
 """What goes to a model, and is tried again when it gets lost on the way."""
@@ -371,10 +374,22 @@ def _metered(call: Call, run: Run) -> Iterator[Any]:
         elif tokens:
             cost.update(input_tokens=tokens.get("input_tokens"), output_tokens=tokens.get("output_tokens"))
         else:
-            cost["unreported"] = tokens_in(*(asked.text for asked in call.messages), message.text)
+            cost["unreported"] = tokens_in(*shown_to(call), *_written(message))
         return message
 
     try:
         yield receipt
     finally:
         run.meter.add(seconds=time.perf_counter() - started, **cost)
+
+
+def shown_to(call: Call) -> list[str]:
+    """All the text that the model of a call reads."""
+    told = [json.dumps(call.options[name], default=str) for name in _SHOWN_TO_THE_MODEL if name in call.options]
+    return [*(message.text for message in call.messages), *told]
+
+
+def _written(message: BaseMessage) -> list[str]:
+    """All the text of a reply: words, and the arguments of functions."""
+    calls = [call for name in ("tool_calls", "invalid_tool_calls") for call in getattr(message, name, [])]
+    return [message.text, *(json.dumps(call["args"], ensure_ascii=False) for call in calls)]
