@@ -217,13 +217,21 @@ class Evaluation:
             await asyncio.gather(*workers, return_exceptions=True)
             self.finished.close()
 
-    def keeping(self, out: str | Path | None) -> AbstractContextManager[list[Row] | ReportFile]:
+    def keeping(self, out: str | Path | None, samples: Any) -> AbstractContextManager[list[Row] | ReportFile]:
         """Where rows go until there is a report: into memory, or beside the place of its file.
 
         Raises:
-            ConfigError: if there can be no file.
+            ConfigError: if there can be no file, or it would take the place of the samples or the journal.
         """
-        return nullcontext([]) if out is None else ReportFile(out)
+        if out is None:
+            return nullcontext([])
+        if not isinstance(out, str | Path):
+            raise ConfigError(f"out takes the path of a file, got {type(out).__name__}")
+        journal = self.finished.journal and self.finished.journal.path
+        for taken, what in ((samples, "the file of samples"), (journal, "the journal")):
+            if isinstance(taken, str | Path) and Path(taken).resolve() == Path(out).resolve():
+                raise ConfigError(f"out={str(out)!r} is {what}; choose another place")
+        return ReportFile(out)
 
     def report(self, kept: list[Row] | ReportFile, *, complete: bool = True) -> Report:
         """The report of the finished rows; of a run that was broken off, also of rows with some of their scores."""

@@ -73,7 +73,7 @@ def evaluate(
     """
     job = Evaluation.of(metrics, max_concurrency, on_failure, timeout, retry, callbacks, journal, budget)
     source = checked(samples, job.metrics)
-    with job.keeping(out) as kept:
+    with job.keeping(out, samples) as kept:
         try:
             with closing(_shown(job, source, progress)) as rows:
                 for row in rows:
@@ -100,7 +100,7 @@ async def aevaluate(
     """As `evaluate`, through the models' async methods on the caller's loop; samples may be an async iterator."""
     job = Evaluation.of(metrics, max_concurrency, on_failure, timeout, retry, callbacks, journal, budget)
     source = checked(samples, job.metrics)
-    with job.keeping(out) as kept:
+    with job.keeping(out, samples) as kept:
         async with aclosing(_ashown(job, source, progress)) as rows:
             async for row in rows:
                 kept.append(row)
