@@ -196,7 +196,8 @@ async def test_a_budget_of_nothing_sends_nothing(run):
 
 async def test_what_is_done_is_the_head_of_the_list(run):
     found = await run(SAMPLES, faithfulness(answering(offline_reply)), budget=Budget(calls=31), max_concurrency=4)
-    assert set(found.rows) == set(range(15))
+    assert len(found.rows) == 15
+    assert max(found.rows) < 15 + 2 * 4  # workers, of which one may be let in before another
 
 
 async def test_samples_that_cost_nothing_do_not_make_others_seem_free(run):
@@ -204,7 +205,8 @@ async def test_samples_that_cost_nothing_do_not_make_others_seem_free(run):
     given = [sample(n, answer="") for n in range(10)] + SAMPLES[10:]
     found = await run(given, faithfulness(judge), budget=Budget(calls=8), max_concurrency=8)
     assert len(judge.asked) == 8
-    assert set(found.rows) == set(range(14))
+    assert sum(row.scores["faithfulness"].usage.calls > 0 for row in found.rows.values()) == 4
+    nothing_is_lost(found, given, "faithfulness")
 
 
 async def test_samples_that_embed_nothing_do_not_make_others_seem_free(run):
@@ -376,9 +378,10 @@ async def test_an_endless_iterator_ends(run):
 
     found = await run(endless(), faithfulness(judge), budget=Budget(calls=20), max_concurrency=2)
     assert len(judge.asked) == 20
-    assert set(found.rows) == set(range(10))
+    assert len(found.rows) == 10
     assert len(read) <= 10 + 2 * 2 + 2
-    assert "left out, from sample 10 on, and what came after was not read." in found.told
+    assert max(found.rows) < len(read)
+    assert "on, and what came after was not read." in found.told
 
 
 @pytest.mark.parametrize("door", DOORS[1:])
@@ -408,7 +411,7 @@ async def test_a_file_is_read_no_further_than_the_budget_reaches(run, tmp_path):
     path.write_text("".join(json.dumps(given) + "\n" for given in SAMPLES))
     judge = answering(offline_reply)
     found = await run(path, faithfulness(judge), budget=Budget(calls=20), max_concurrency=2)
-    assert set(found.rows) == set(range(10))
+    assert len(found.rows) == 10
     assert "what came after was not read" in found.told
 
 
