@@ -112,7 +112,7 @@ def run(options: argparse.Namespace) -> int:
     from langchain_rageval.cli.tables import show_report
     from langchain_rageval.evaluation import evaluate
 
-    gates = _gates(options.fail_under, names_in(options.metrics))
+    gates, budget = _gates(options.fail_under, names_in(options.metrics)), _budget(options)
     _check_writable(options.out, options.file)
     samples, metrics = asked(options)
     if options.journal:
@@ -121,7 +121,7 @@ def run(options: argparse.Namespace) -> int:
         samples,
         metrics,
         journal=options.journal,
-        budget=_budget(options),
+        budget=budget,
         max_concurrency=options.max_concurrency,
         timeout=options.timeout,
         progress=not options.quiet,

@@ -222,10 +222,16 @@ class Report:
             BelowThreshold: naming every metric that is worse, has nothing scored, or failed too often.
             ConfigError: if the report has no such metric.
         """
-        for metric in thresholds:
-            self._known(metric)
         summary = self.summary()
-        problems = [p for name, limit in thresholds.items() for p in _problems(summary[name], limit, max_failed)]
+        wholly_left_out = {name for _, name in self.left_out} - summary.keys()
+        for metric in thresholds:
+            if metric not in wholly_left_out:
+                self._known(metric)
+        problems = [
+            f"{name} has nothing scored, all of it was left out" for name in thresholds if name in wholly_left_out
+        ]
+        known = ((summary[name], limit) for name, limit in thresholds.items() if name in summary)
+        problems += [problem for metric, limit in known for problem in _problems(metric, limit, max_failed)]
         if problems:
             raise BelowThreshold("; ".join(problems), threshold=next(iter(thresholds.values())))
 

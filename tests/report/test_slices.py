@@ -100,3 +100,13 @@ def test_a_slice_that_lacks_the_cluster_counts_each_of_its_samples_alone():
 def test_samples_of_one_document_tell_nothing_about_others():
     alone = documents(1, 20, [1.0] * 20).summary(cluster="document")["faithfulness"]
     assert (alone.low, alone.high) == (0.0, 1.0)
+
+
+def test_a_value_that_is_called_like_its_absence_loses_no_row():
+    found = tagged("(none)", "easy", None, "hard").summary(by="split")
+    assert {name: summary["faithfulness"].scored for name, summary in found.items()} == {
+        "easy": 1,
+        "hard": 1,
+        "(none)": 2,
+    }
+    assert list(found)[-1] == "(none)"

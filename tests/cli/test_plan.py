@@ -1,0 +1,198 @@
+"""What a run will cost, and no more than that: `rageval plan`, and the budget of `rageval evaluate`."""
+
+import json
+
+import pytest
+from munich import CONTEXTS
+from servers.brain import offline
+
+from langchain_rageval import Report
+
+
+@pytest.fixture
+def samples(tmp_path):
+    """A file of twenty samples that share no text."""
+    path = tmp_path / "samples.jsonl"
+    made = [
+        {
+            "id": f"q-{n}",
+            "question": f"When was town {n} founded?",
+            "answer": f"Town {n} was founded in 1158.",
+            "contexts": [*CONTEXTS, f"Town {n} was founded in 1158."],
+            "references": [f"Henry founded town {n}."],
+        }
+        for n in range(20)
+    ]
+    path.write_text("".join(json.dumps(sample) + "\n" for sample in made))
+    return path
+
+
+@pytest.fixture
+def judged(openai_server, monkeypatch):
+    """A server, and the words that name it as the judge."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    server = openai_server(offline)
+    return server, ["--judge", "openai:m", "--base-url", f"{server.url}/v1", "--mode", "json_schema"]
+
+
+# plan
+
+
+def test_a_plan_shows_what_the_run_then_costs(rageval, samples, judged, tmp_path):
+    server, judge = judged
+    words = [samples, "--metrics", "faithfulness,context_recall", *judge]
+    code, told, complaints = rageval("plan", *words)
+    assert (code, complaints, server.calls) == (0, "", 0)
+    assert "Plan for 20 samples" in told
+    lines = {line.split()[1]: line.split()[3::2] for line in told.splitlines() if line.startswith("│")}
+    assert set(lines) == {"faithfulness", "context_recall", "total"}
+    assert rageval("evaluate", *words, "--quiet", "--out", tmp_path / "out.jsonl")[0] == 0
+    summary = Report.load(tmp_path / "out.jsonl").summary()
+    for name, metric in summary.items():
+        assert lines[name][0] == str(metric.calls)
+        assert int(lines[name][1].replace(",", "")) >= metric.input_tokens
+    assert lines["total"][0] == str(server.calls)
+
+
+def test_all_metrics_are_planned_offline(rageval, samples):
+    code, told, complaints = rageval("plan", samples, "--metrics", "all")
+    assert (code, complaints) == (0, "")
+    for name in ("faithfulness", "answer_similarity", "conciseness", "texts to embed"):
+        assert name in told
+
+
+def test_what_the_journal_holds_costs_nothing(rageval, samples, judged, tmp_path):
+    _, judge = judged
+    journal = ["--journal", tmp_path / "run.db"]
+    assert rageval("evaluate", samples, *judge, *journal, "--quiet", "--budget-calls", "30")[0] == 0
+    told = rageval("plan", samples, *judge, *journal)[1]
+    (total,) = (line for line in told.splitlines() if "total" in line)
+    assert total.split()[3] == "10"
+
+
+@pytest.mark.parametrize(
+    ("options", "mend"),
+    [
+        (["--metrics", "faith"], "faith"),
+        (["--judge", "nobody:x"], "nobody"),
+        (["--draws", "2"], "draws takes an odd number"),
+        (["--language", "de"], "language is one of"),
+        (["--journal", "."], "journal"),
+    ],
+)
+def test_mistakes_are_told(rageval, samples, options, mend, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, _, complaints = rageval("plan", samples, *options)
+    assert code == 2
+    assert mend in complaints
+    assert complaints.count("\n") == 1 or "usage" in complaints
+
+
+def test_a_file_that_is_not_there_or_lacks_fields_is_told(rageval, tmp_path):
+    assert rageval("plan", tmp_path / "none.jsonl")[0] == 2
+    (tmp_path / "bare.jsonl").write_text('{"question": "Q?"}\n')
+    code, _, complaints = rageval("plan", tmp_path / "bare.jsonl")
+    assert code == 2
+    assert "lacks" in complaints
+
+
+def test_lines_that_are_no_samples_are_skipped_if_asked(rageval, samples):
+    samples.write_text(samples.read_text() + "{oops\n")
+    assert rageval("plan", samples)[0] == 2
+    code, told, _ = rageval("plan", samples, "--on-error", "skip")
+    assert code == 0
+    assert "Plan for 20 samples" in told
+
+
+# The budget
+
+
+@pytest.mark.parametrize(
+    ("option", "bound", "rows"),
+    [
+        (["--budget-calls", "11"], "11 calls", 5),
+        (["--budget-calls", "1000"], None, 20),
+        (["--budget-calls", "0"], "0 calls", 0),
+    ],
+)
+def test_a_budget_is_kept_and_what_was_left_out_is_told(rageval, samples, judged, tmp_path, option, bound, rows):
+    server, judge = judged
+    code, told, complaints = rageval("evaluate", samples, *judge, *option, "--quiet", "--out", tmp_path / "out.jsonl")
+    assert (code, complaints) == (0, "")
+    assert server.calls == 2 * rows
+    report = Report.load(tmp_path / "out.jsonl")
+    assert (len(report), len(report.left_out)) == (rows, 20 - rows)
+    assert f"{rows} samples" in told
+    assert ("is spent" in told) == (bound is not None)
+    if bound:
+        assert f"The budget of {bound} is spent: {20 - rows} scores were left out, from sample" in told
+
+
+def test_tokens_and_texts_are_bounded_too(rageval, samples, judged, tmp_path):
+    server, judge = judged
+    out = tmp_path / "out.jsonl"
+    words = ["evaluate", samples, *judge, "--quiet", "--out", out]
+    assert rageval(*words, "--budget-tokens", "12000")[0] == 0
+    assert 0 < server.tokens["total_tokens"] <= 12_000
+    assert 0 < len(Report.load(out)) < 20
+    both = ["--metrics", "answer_similarity", "--embeddings", "offline", "--budget-embeddings", "8"]
+    code, told, _ = rageval(*words, *both, "--budget-calls", "3")
+    assert code == 0
+    assert len(Report.load(out)) == 4
+    assert "The budget of 3 calls and 8 embeddings is spent" in told
+
+
+@pytest.mark.parametrize(
+    ("gate", "calls", "code", "message"),
+    [
+        ("faithfulness=0.9", "10", 0, ""),
+        ("faithfulness=1.1", "10", 1, "faithfulness is 1.000"),
+        ("faithfulness=0", "0", 1, "faithfulness has nothing scored, all of it was left out"),
+    ],
+)
+def test_a_gate_judges_what_was_scored(rageval, samples, judged, tmp_path, gate, calls, code, message):
+    _, judge = judged
+    words = ["--fail-under", gate, "--budget-calls", calls, "--quiet", "--out", tmp_path / "out.jsonl"]
+    ended, told, complaints = rageval("evaluate", samples, *judge, *words)
+    assert ended == code
+    assert message in complaints
+    assert "is spent" in told
+    assert (tmp_path / "out.jsonl").exists()
+
+
+def test_a_gate_on_one_of_two_metrics_that_was_left_out(rageval, samples, tmp_path):
+    words = ["--metrics", "faithfulness,answer_similarity", "--budget-calls", "0", "--quiet"]
+    ended, _, complaints = rageval("evaluate", samples, *words, "--fail-under", "answer_similarity=0")
+    assert (ended, complaints) == (0, "")
+    ended, _, complaints = rageval(
+        "evaluate", samples, *words, "--fail-under", "faithfulness=0", "--fail-under", "answer_similarity=2"
+    )
+    assert ended == 1
+    assert "faithfulness has nothing scored, all of it was left out; answer_similarity is " in complaints
+
+
+@pytest.mark.parametrize("name", ["calls", "tokens", "embeddings"])
+@pytest.mark.parametrize("bound", ["-1", "many", "1.5"])
+def test_what_bounds_nothing_is_refused_and_nothing_begun(rageval, samples, judged, tmp_path, name, bound):
+    server, judge = judged
+    journal = tmp_path / "run.db"
+    words = [f"--budget-{name}={bound}", "--journal", journal]
+    code, _, complaints = rageval("evaluate", samples, *judge, *words)
+    assert code == 2
+    assert bound in complaints
+    assert name in complaints
+    assert server.calls == 0
+    assert not journal.exists()
+
+
+def test_resume_goes_on_with_the_budget_anew_or_with_another(rageval, samples, judged, tmp_path):
+    server, judge = judged
+    journal, out = tmp_path / "run.db", tmp_path / "out.jsonl"
+    words = ["--journal", journal, "--out", out, "--budget-calls", "10", "--quiet"]
+    assert rageval("evaluate", samples, *judge, *words)[0] == 0
+    seen = [(server.calls, len(Report.load(out)))]
+    for more in ([], ["--budget-calls", "4"], ["--budget-calls", "1000"]):
+        assert rageval("resume", journal, *more)[0] == 0
+        seen.append((server.calls, len(Report.load(out))))
+    assert seen == [(10, 5), (20, 10), (24, 12), (40, 20)]
+    assert Report.load(out).left_out == []
