@@ -1,7 +1,7 @@
 """Budget: how much a run may spend, and which work is still let in.
 
 What is under way is never broken off. So a work is let in only if what its kind costs as a rule still fits beside what
-is spent, and beside what those under way are expected to spend yet.
+is spent, and beside what those under way are expected to spend yet. The first of a kind are guessed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Budget:
     """What a run may spend; None sets no bound.
 
     Args:
-        calls: of chat models, every one that is sent.
+        calls: of chat models, every one that is sent; what a Runnable of your own asks by itself is not seen.
         tokens: that they read and wrote; where a model reports none, characters / 4.
         embeddings: texts sent to be embedded.
 

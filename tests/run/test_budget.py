@@ -83,3 +83,26 @@ def test_each_bound_holds_by_itself(bound):
 def test_the_cost_of_a_usage_holds_what_no_model_reported():
     usage = Usage(calls=2, input_tokens=10, output_tokens=None, embedded=3)
     assert Cost.of(usage, unreported=5) == Cost(2, 15, 3)
+
+
+def test_works_that_cost_nothing_do_not_lower_what_their_kind_costs():
+    allowance = Allowance(Budget(calls=10, embeddings=10), Meter())
+    for cost in (Cost(), Cost(4), Cost(), Cost(2, embeddings=5)):
+        allowance.settle("m", Cost(), cost)
+    assert allowance.admit("m", nothing) == Cost(3, embeddings=5)
+
+
+def test_a_kind_is_guessed_until_it_has_cost_what_the_budget_bounds():
+    guesses = []
+
+    def guess():
+        guesses.append(1)
+        return Cost(1, 7, 2)
+
+    allowance = Allowance(Budget(calls=100, embeddings=100), Meter())
+    for cost, expected in ((Cost(), Cost(1, 7, 2)), (Cost(3), Cost(1, 7, 2)), (Cost(3, 0, 4), Cost(3, 7, 2))):
+        assert allowance.admit("m", guess) == expected
+        allowance.settle("m", expected, cost)
+    assert len(guesses) == 3
+    assert allowance.admit("m", guess) == Cost(3, 0, 4)  # nobody asked for tokens
+    assert len(guesses) == 3
