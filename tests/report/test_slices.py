@@ -1,9 +1,10 @@
 """Summaries by slice, and with samples that are tied together."""
 
 import pytest
-from reports import report_of, row, scored
+from reports import failed, report_of, row, scored, unscored
 
 from langchain_rageval import ConfigError, Report
+from langchain_rageval.statistics import bounded_mean_interval
 
 
 def report(*given, values=None):
@@ -95,6 +96,19 @@ def test_a_slice_that_lacks_the_cluster_counts_each_of_its_samples_alone():
     assert tied["a"]["faithfulness"].low < plain["a"]["faithfulness"].low - 0.05
     assert tied["b"]["faithfulness"].low == pytest.approx(plain["b"]["faithfulness"].low, abs=0.05)
     assert tied["b"]["faithfulness"].low < plain["b"]["faithfulness"].low  # Student's t
+
+
+def test_each_value_stays_with_its_own_cluster_also_beside_rows_without_one():
+    values, document = [1.0, 0.9, 0.8, 0.1, 0.0, 0.5, 0.6, 1.0], [1, 1, 1, 2, 2, None, None, 3]
+    rows = [
+        row(place, scored(value), metadata={} if tied is None else {"document": tied})
+        for place, (value, tied) in enumerate(zip(values, document, strict=True))
+    ]
+    rows[2:2] = [row(20, unscored(), metadata={"document": 2}), row(21, failed(), metadata={"document": 1})]
+    told = Report(rows).summary(cluster="document")["faithfulness"]
+    expected = bounded_mean_interval(values, clusters=["1", "1", "1", "2", "2", "alone", "too", "3"])
+    assert (told.low, told.high) == expected
+    assert expected != bounded_mean_interval(values[::-1], clusters=["1", "1", "1", "2", "2", "alone", "too", "3"])
 
 
 def test_samples_of_one_document_tell_nothing_about_others():

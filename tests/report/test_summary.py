@@ -59,6 +59,8 @@ def test_values_outside_0_to_1_have_a_mean_but_no_interval(values):
     [
         ([unscored(), unscored(), scored(1.0, findings=[STATEMENT])], 2),
         ([scored(1.0, findings=[STATEMENT])], 0),
+        ([scored(1.0, findings=[STATEMENT]), scored(0.5)], 0),
+        ([unscored(), scored(0.5)], 1),
         ([unscored()], 1),
         ([scored(0.5)], None),
         ([unscored("the reference states no facts")], None),
