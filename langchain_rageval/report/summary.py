@@ -133,7 +133,7 @@ def summarise_slices(rows: Iterable[Row], by: By, cluster: By | None = None) -> 
         if clusters is not None:
             group = clusters.of(row.sample) or place  # one without such a value is alone in its own
         for name, score in row.scores.items():
-            tally.setdefault(name, Tally(score)).add(score, group)
+            tally.setdefault(name, Tally(name, score)).add(score, group)
     for labelled in (slices, clusters):
         if labelled is not None:
             labelled.refuse_unknown()
@@ -153,9 +153,15 @@ def summary_line(metric: MetricSummary) -> str:
 
 
 class Tally:
-    """One metric of a run, counted score by score; of each it keeps a number and a cluster."""
+    """One metric of a run, counted score by score; of each it keeps a number and a cluster.
 
-    def __init__(self, first: Score) -> None:
+    Args:
+        name: under which the rows have its scores; a user's own metric may name them otherwise than the scores do.
+        first: of them, whose aspect and direction are those of all.
+    """
+
+    def __init__(self, name: str, first: Score) -> None:
+        self._name = name
         self._first = first
         self._values = array("d")
         self._groups: list[Hashable] = []
@@ -183,7 +189,7 @@ class Tally:
         interval = bounded_mean_interval(values, clusters=self._groups if clustered else None) if bounded else None
         low, high = interval or (None, None)
         return MetricSummary(
-            metric=self._first.metric,
+            metric=self._name,
             aspect=self._first.aspect,
             direction=self._first.direction,
             mean=fmean(values) if values else None,

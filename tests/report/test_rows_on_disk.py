@@ -314,14 +314,20 @@ def test_an_interrupt_from_within_a_metric_does_too(out):
 
 
 def test_an_interrupt_keeps_the_finished_scores_of_unfinished_samples(out):
-    def interrupted(_):
-        raise KeyboardInterrupt
+    over = threading.Event()
 
-    metrics = [own(name="first").with_config(run_name="first"), RunnableLambda(interrupted, name="second")]
-    report = evaluate(many(1), metrics, progress=False, out=out, max_concurrency=1)
+    def second(sample):
+        if sample.id == "q-1":
+            raise KeyboardInterrupt
+        over.wait(60)
+        return Score(metric="second", aspect="answer", value=1.0)
+
+    metrics = [own(name="first").with_config(run_name="first"), RunnableLambda(second, name="second")]
+    report = evaluate(many(2), metrics, progress=False, out=out, max_concurrency=1)  # two workers, of which one waits
+    over.set()
     assert not report.complete
-    if report.rows:
-        assert [list(row.scores) for row in Report.load(out).rows] == [["first"]]
+    assert [list(row.scores) for row in report.rows] == [["first"], ["first"]]
+    assert Report.load(out) == report
 
 
 def test_an_interrupt_before_anything_is_finished_leaves_the_older_report(out, tmp_path):

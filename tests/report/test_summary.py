@@ -8,6 +8,9 @@ from reports import STATEMENT, failed, paid, report_of, scored, unscored
 from langchain_rageval import (
     HashingEmbeddings,
     OfflineJudge,
+    Report,
+    Row,
+    Sample,
     answer_correctness,
     context_recall,
     evaluate,
@@ -144,3 +147,11 @@ def test_correctness_counts_a_refusal_that_has_a_value_too():
     assert summary["context_recall"].abstained is None
     refusals = evaluate([{**sample, "answer": "I do not know."}], metrics[0], progress=False).summary()
     assert refusals["answer_correctness"].abstained == 1
+
+
+def test_scores_count_under_the_name_that_the_row_has_for_them():
+    both = Row(index=0, sample=Sample(question="Q?"), scores={"one": scored(1.0), "two": scored(0.5)})
+    report = Report([both])
+    assert {name: metric.mean for name, metric in report.summary().items()} == {"one": 1.0, "two": 0.5}
+    assert [metric.metric for metric in report.summary().values()] == ["one", "two"]
+    report.check({"two": 0.4})
