@@ -16,9 +16,10 @@ from langchain_core.runnables import RunnablePassthrough
 from pydantic import TypeAdapter
 from pydantic_core import from_json, to_json
 
-from langchain_rageval.engine import AnyMetric, Evaluation
+from langchain_rageval.engine import Evaluation
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.grounds import Grounds
+from langchain_rageval.intake import AnyMetric
 from langchain_rageval.loading import Fields
 from langchain_rageval.metrics.outcome import names_of
 from langchain_rageval.report.report import Report
@@ -120,6 +121,7 @@ def evaluate_dataset(
         "retry": retry,
         "callbacks": None,
         "journal": journal and Path(journal).absolute(),
+        "budget": None,
     }
     Evaluation.of(RunnablePassthrough(), **options)  # raises here what else the workers would raise of the options
     size = _SAMPLES_PER_SLOT * max_concurrency if batch_size is None else batch_size
@@ -217,7 +219,7 @@ class EvaluationWorker:
         run = replace(self._evaluation.run, meter=Meter())
         job = replace(self._evaluation, run=run, grounds=Grounds(), begun={})
         with closing(job.rows([error or sample for sample, error in read])) as rows:
-            report = job.report(rows)
+            report = job.report(list(rows))
         mixed = set(job.grounds.notes())  # counted anew over all batches by report_of
         notes = [note for note in report.notes if note not in mixed]
         lines = [

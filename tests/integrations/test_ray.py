@@ -378,7 +378,9 @@ def test_importing_the_module_loads_neither_ray_nor_arrow():
 
 def worker(*metrics, fields=None, index=None, **options):
     given = {"max_concurrency": 4, "on_failure": "record", "timeout": None, "retry": None, "callbacks": None}
-    return EvaluationWorker(lambda: list(metrics), given | {"journal": None} | options, fields or {}, index)
+    return EvaluationWorker(
+        lambda: list(metrics), given | {"journal": None, "budget": None} | options, fields or {}, index
+    )
 
 
 def table(*rows):
