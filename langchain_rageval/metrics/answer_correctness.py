@@ -139,7 +139,7 @@ def weighted_correctness(state: State, *, weights: tuple[float, float], beta: fl
     if weights[0]:
         if not state["answer_statements"] and not state["reference_statements"]:
             return Value.without(NEITHER_FACTS)
-        best = max(state["classifications"], key=lambda found: Counts.of(found).f_score(beta, formula))
+        best = max(state["classifications"], key=partial(_rank, beta=beta, formula=formula))
         parts.append((weights[0], Counts.of(best).f_score(beta, formula)))
         told.append(_told(best, russian))
         findings += best
@@ -153,6 +153,12 @@ def weighted_correctness(state: State, *, weights: tuple[float, float], beta: fl
     return Value(number, f"{reason[:1].upper()}{reason[1:]}.", findings)
 
 
+def _rank(findings: Sequence[Finding], *, beta: float, formula: Formula) -> tuple[float, bool]:
+    """By F; a reference that states facts before one that states none."""
+    counts = Counts.of(findings)
+    return counts.f_score(beta, formula), counts.covered + counts.fn > 0
+
+
 def restored(sample: Sample, score: Score, *, weights: tuple[float, float]) -> State | None:
     """The state from the findings of a score. Of several references they hold the best by the old formula only."""
     facts = [finding for finding in score.findings if finding.kind != "criterion"]
@@ -161,9 +167,10 @@ def restored(sample: Sample, score: Score, *, weights: tuple[float, float]) -> S
     similarities = similarities_in(sample, score.findings)
     several = sum(bool(reference.strip()) for reference in sample.references) > 1
     known = all(f.verdict in ("TP", "FP", "FN") for f in facts if f.kind in ("statement", "reference_statement"))
-    if weights[0] and (several or not known or (not facts and score.value is not None)):
+    if weights[0] and (several or not known or not (facts or score.unscored)):
         return None
-    if weights[1] and similarities is None:
+    factless = bool(weights[0]) and score.unscored == NEITHER_FACTS  # then similarities are not looked at
+    if weights[1] and similarities is None and not factless:
         return None
     return {
         "sample": sample,

@@ -8,13 +8,14 @@ one call asks for all of them; the judge's `draws` give independent ones.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from statistics import fmean
 
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.embeddings import Embeddings
 
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.judge.judge import JudgeLike
+from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.language import detect_language
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.value import Value
@@ -48,7 +49,9 @@ def answer_relevance(
     """
     if not isinstance(questions, int) or isinstance(questions, bool) or questions < 1:
         raise ConfigError(f"questions takes a whole number from 1 on, got {questions!r}")
+    judge = Judge.of(judge)
     steps = regenerate_questions(judge, count=questions) | measure_similarity(embeddings, asked_and_regenerated)
+    most = questions * len(judge.members[0].ballots)
     return Metric(
         name,
         aspect="answer",
@@ -56,7 +59,7 @@ def answer_relevance(
         steps=steps,
         reduce=mean_similarity,
         options={"questions": questions},
-        restore=restored,
+        restore=partial(restored, most=most),
     )
 
 
@@ -81,9 +84,9 @@ def mean_similarity(state: State) -> Value:
     return Value(fmean(similarities), f"{told}: {asked}.", findings)
 
 
-def restored(sample: Sample, score: Score) -> State | None:
-    """The state from the findings of a score; an evasive answer has none."""
-    if any(finding.kind != "question" for finding in score.findings):
+def restored(sample: Sample, score: Score, *, most: int) -> State | None:
+    """The state from the findings of a score, unless more was asked for there; an evasive answer has none."""
+    if len(score.findings) > most or any(finding.kind != "question" for finding in score.findings):
         return None
     return {
         "sample": sample,

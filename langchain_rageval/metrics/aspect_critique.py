@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import get_args
 
 from langchain_rageval.errors import ConfigError
@@ -58,7 +59,7 @@ def aspect_critique(
         steps=critique_aspect(judge, aspect, definition=definition, tie=direction == "lower"),
         reduce=applies,
         options={"aspect": aspect, "definition": definition},
-        restore=restored,
+        restore=partial(restored, aspect=aspect),
     )
 
 
@@ -68,7 +69,7 @@ def applies(state: State) -> Value:
     return Value(float(findings[0].verdict == "yes"), findings[0].reason or findings[0].verdict, findings)
 
 
-def restored(sample: Sample, score: Score) -> State | None:
-    """The state from the findings of a score."""
-    first = next(iter(score.findings), None)
-    return {"sample": sample, "aspect_verdict": score.findings} if first and first.kind == "aspect" else None
+def restored(sample: Sample, score: Score, *, aspect: str) -> State | None:
+    """The state from the findings of a score, if it is of the same aspect."""
+    judged = [finding.text for finding in score.findings if finding.kind == "aspect"]
+    return {"sample": sample, "aspect_verdict": score.findings} if judged == [aspect] else None

@@ -84,12 +84,12 @@ def useful_share(state: State, *, weighting: Weighting, against: Against) -> Val
 
 
 def restored(sample: Sample, score: Score, *, against: Against) -> State | None:
-    """The state from the findings of a score, unless "auto" chose another ground there."""
-    chosen = [finding.verdict for finding in score.findings if finding.kind == "criterion"]
+    """The state from the findings of a score, unless its reason tells of another ground."""
     findings = [finding for finding in score.findings if finding.kind != "criterion"]
     if any(finding.kind not in ("context", "agreement") for finding in findings):
         return None
-    if chosen and chosen != [ground_of(sample, against)]:
+    useful = [finding.verdict == USEFUL for finding in findings if finding.kind == "context"]
+    if useful and score.reason != _reason(useful, ground_of(sample, against), sample.question):
         return None
     return {"sample": sample, "context_verdicts": findings}
 

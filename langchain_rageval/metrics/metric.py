@@ -150,7 +150,8 @@ class Metric(Traced[Any, Score], Doors):
         Returns:
             The score; None when the findings do not suffice.
         """
-        state = self.restore(sample, score) if self.restore else None
+        told = bool(score.findings) or not score.value  # a value above 0 that nothing decided is not one of ours
+        state = self.restore(sample, score) if self.restore and told else None
         return None if state is None else self._stamped(self.reduce(state), score.usage)
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:

@@ -2,7 +2,9 @@
 
 Goes by what the metrics at hand have found: how the answer's statements stand to the contexts (faithfulness), how the
 references' do (context_recall), and which of them the answer shares with the references (answer_correctness). With all
-three every cause can be told; with fewer, those that they show.
+three every cause can be told; with fewer, those that they show. A fact counts once, where it went wrong first: what the
+references say as well is no addition of the answer's, and what is made up where nothing needed was found is the
+retriever's doing.
 """
 
 from __future__ import annotations
@@ -13,16 +15,16 @@ from dataclasses import dataclass
 from html import escape
 from typing import Literal, get_args
 
-from langchain_rageval.metrics.value import NO_FACTS
+from langchain_rageval.metrics.value import NEITHER_FACTS, NO_FACTS, NO_REFERENCE_FACTS
 from langchain_rageval.schema import Finding, FindingKind, Row
 
 Cause = Literal[
     "wrongly refused",
     "contradicts the context",
     "reference suspect",
+    "retriever missed it",
     "unsupported addition",
     "retrieved but ignored",
-    "retriever missed it",
     "nothing wrong",
     "cannot tell",
 ]
@@ -32,9 +34,9 @@ REMEDIES: Mapping[Cause, str] = {
     "wrongly refused": "The contexts hold the answer: soften what the prompt says about refusing, or change the model.",
     "contradicts the context": "The answer misreads its contexts: look at the model, at numbers and negations in them.",
     "reference suspect": "The contexts contradict the reference: have a person look at it before blaming the system.",
+    "retriever missed it": "No context holds the fact: look at chunking, embeddings and k, and at the documents.",
     "unsupported addition": "No context says so: tell the model to keep to the contexts, lower its temperature.",
     "retrieved but ignored": "The fact was there: retrieve fewer, better chunks, the best first, or change the model.",
-    "retriever missed it": "No context holds the fact: look at chunking, embeddings and k, and at the documents.",
     "nothing wrong": "",
     "cannot tell": "Score faithfulness, context_recall and answer_correctness together.",
 }
@@ -121,32 +123,46 @@ class Facts:
 
     Attributes:
         answer: the answer's statements by their verdict against the contexts; None when nobody looked.
-        reference: the references' statements likewise.
-        shared: texts of the answer's statements that a reference shares; None when nobody looked.
-        missing: texts of the references' statements that the answer lacks; likewise.
-        refused: whether the answer states no facts.
+        reference: the references' statements likewise; where answer_correctness names the best of several references,
+            those of that one.
+        shared: texts of the answer's statements that this reference says as well; empty also when nobody looked.
+        missing: its statements that the answer lacks; None when nobody looked.
+        declined: whether the answer states no facts.
+        unanswerable: whether the references state none.
+        nothing_retrieved: whether the contexts hold no words.
     """
 
     answer: Sequence[Finding] | None
     reference: Sequence[Finding] | None
-    shared: frozenset[str] | None
-    missing: frozenset[str] | None
-    refused: bool
+    shared: frozenset[str]
+    missing: Sequence[Finding] | None
+    declined: bool
+    unanswerable: bool
+    nothing_retrieved: bool
 
     @classmethod
     def of(cls, row: Row) -> Facts:
         """Gather them, from whichever score has them first."""
         scores = [score for score in row.scores.values() if score.failure is None]
-        refused = any((score.unscored or "").startswith(NO_FACTS) for score in scores)
-        classified = _first(scores_findings := [score.findings for score in scores], "TP", "FP", "FN")
-        if classified is not None and not any(finding.kind == "statement" for finding in classified):
-            refused = True
+        unscored = {score.unscored for score in scores}
+        found = [score.findings for score in scores]
+        answer = _first(found, "supported", "contradicted", "absent", kind="statement")
+        reference = _first(found, "supported", "contradicted", "absent", kind="reference_statement")
+        classified = _first(found, "TP", "FP", "FN")
+        told = [f for f in classified or () if f.kind == "statement"]
+        best = [f for f in classified or () if f.kind == "reference_statement"]
+        if reference is not None:
+            texts = {f.text for f in best}
+            reference = [f for f in reference if f.text in texts] or reference
+        contexts = row.sample.contexts
         return cls(
-            answer=_first(scores_findings, "supported", "contradicted", "absent", kind="statement"),
-            reference=_first(scores_findings, "supported", "contradicted", "absent", kind="reference_statement"),
-            shared=None if classified is None else _texts(classified, "statement", "TP"),
-            missing=None if classified is None else _texts(classified, "reference_statement", "FN"),
-            refused=refused,
+            answer=answer,
+            reference=reference,
+            shared=frozenset(f.text for f in told if f.verdict == "TP"),
+            missing=None if classified is None else _with(best, "FN"),
+            declined=answer is None and (bool(unscored & {NO_FACTS, NEITHER_FACTS}) or (bool(best) and not told)),
+            unanswerable=bool(unscored & {NO_REFERENCE_FACTS, NEITHER_FACTS}) or (bool(told) and not best),
+            nothing_retrieved=contexts is not None and not any(text.strip() for text in contexts),
         )
 
 
@@ -161,39 +177,41 @@ def _first(
     return None
 
 
-def _texts(findings: Iterable[Finding], kind: FindingKind, verdict: str) -> frozenset[str]:
-    return frozenset(f.text for f in findings if f.kind == kind and f.verdict == verdict)
-
-
 def _diagnosed(row: Row) -> DiagnosedRow:
     facts = Facts.of(row)
-    explained = _explained(facts, nothing_retrieved=row.sample.contexts == [])
+    explained = _explained(facts)
     if explained:
-        cause = min(explained, key=lambda cause: (cause != "wrongly refused", -len(explained[cause]), _RANK[cause]))
+        cause = min(explained, key=lambda cause: (-len(explained[cause]), _RANK[cause]))
         return DiagnosedRow(row.index, row.sample.id, cause, explained[cause])
-    told = facts.answer is not None and (facts.reference is not None or facts.missing is not None)
-    fine = told and not facts.missing
+    if facts.unanswerable:
+        fine = facts.declined
+    else:
+        fine = facts.answer is not None and facts.missing is not None and not facts.missing
     return DiagnosedRow(row.index, row.sample.id, "nothing wrong" if fine else "cannot tell")
 
 
-def _explained(facts: Facts, *, nothing_retrieved: bool) -> dict[Cause, list[Finding]]:
-    """Each cause with the statements that it explains."""
-    answer, reference = facts.answer or [], facts.reference or []
-    lacking = [f for f in reference if facts.missing is None or f.text in facts.missing]
-    found: dict[Cause, list[Finding]] = {
-        "contradicts the context": _with(answer, "contradicted"),
-        "reference suspect": _with(reference, "contradicted"),
-        "unsupported addition": [f for f in _with(answer, "absent") if f.text not in (facts.shared or ())],
-        "retrieved but ignored": _with(lacking, "supported") if facts.missing is not None else [],
-        "retriever missed it": _with(lacking, "absent"),
+def _explained(facts: Facts) -> dict[Cause, Sequence[Finding]]:
+    """Each cause with the statements that it explains; "retriever missed it" may explain none when it found nothing."""
+    answer, reference, missing = facts.answer or (), facts.reference or (), facts.missing
+    shared = [f for f in answer if f.text in facts.shared]
+    own = [f for f in answer if f.text not in facts.shared]
+    if facts.nothing_retrieved and not facts.unanswerable:
+        return {"retriever missed it": missing or _with(answer, "absent")}
+    lacking = reference if missing is None else [f for f in reference if f.text in {lost.text for lost in missing}]
+    missed = [*_with(lacking, "absent"), *_with(shared, "absent")]
+    found: dict[Cause, Sequence[Finding]] = {
+        "contradicts the context": _with(own, "contradicted"),
+        "reference suspect": _with(reference, "contradicted") or _with(shared, "contradicted"),
+        "retriever missed it": missed,
     }
-    if facts.refused:
+    if facts.declined:
         found["wrongly refused"] = _with(reference, "supported")
-        found["retrieved but ignored"] = []
-    explained = {cause: findings for cause, findings in found.items() if findings}
-    if not explained and nothing_retrieved:
-        explained["retriever missed it"] = []
-    return explained
+    elif missing is not None:
+        found["retrieved but ignored"] = _with(lacking, "supported")
+    gap = missed and reference and all(f.verdict == "absent" for f in reference)
+    if not gap:
+        found["unsupported addition"] = _with(own, "absent")
+    return {cause: findings for cause, findings in found.items() if findings}
 
 
 def _with(findings: Iterable[Finding], verdict: str) -> list[Finding]:

@@ -202,11 +202,11 @@ class Report:
                 suffice.
 
         Returns:
-            A new report. Failures stay failures; a score that is replaced keeps what it cost, one that is added costs
-            nothing.
+            A new report, its rows in memory. Failures stay failures; a score that is replaced keeps what it cost, one
+            that is added costs nothing.
 
         Raises:
-            ConfigError: if the findings do not suffice.
+            ConfigError: if the findings do not suffice, or those of several metrics do.
             SampleError: if a sample lacks what the metric reads.
         """
         return replace(self, rows=list(rescored_rows(self.rows, metric)))

@@ -11,6 +11,10 @@ from langchain_rageval.schema import Row, Score, Usage
 
 def rescored_rows(rows: Sequence[Row], metric: Metric) -> Iterator[Row]:
     """The rows with a metric replaced or added; see `Report.rescore`."""
+    if not isinstance(metric, Metric):
+        raise ConfigError(
+            f"rescore takes a metric such as faithfulness(judge), got {type(metric).__name__}; of a suite, one by one"
+        )
     source = _source(rows, metric)
     for row in rows:
         if source in row.scores:
@@ -36,18 +40,18 @@ def _rescored(row: Row, metric: Metric, old: Score) -> Score:
 def _source(rows: Sequence[Row], metric: Metric) -> str:
     """The score to go by: that of the same name, else the only one whose findings suffice throughout."""
     names = dict.fromkeys(name for row in rows for name in row.scores)
-    if metric.name in names:
+    if metric.name in names or not names:
         return metric.name
     suffice = [name for name in names if _suffices(rows, name, metric)]
-    if len(suffice) != 1:
-        found = f"those of {', '.join(suffice)} all do" if suffice else "those of no score do"
-        raise ConfigError(
-            f"{metric.name} needs the findings of one score, {found}; give it the name of the one to go by"
-        )
+    if not suffice:
+        raise ConfigError(f"{metric.name} cannot be had from what {', '.join(names)} found: ask for it with evaluate")
+    if len(suffice) > 1:
+        found = " and ".join(suffice)
+        raise ConfigError(f"{metric.name} could go by what {found} found: name it as the one that it is to replace")
     return suffice[0]
 
 
 def _suffices(rows: Sequence[Row], name: str, metric: Metric) -> bool:
     given = [(row.sample, row.scores[name]) for row in rows if name in row.scores and not row.scores[name].failure]
     telling = any(score.findings for _, score in given)
-    return telling and all(metric.rescored(sample, score) is not None for sample, score in given)
+    return telling and all(metric.rescored(metric.read(sample), score) is not None for sample, score in given)

@@ -1,0 +1,447 @@
+"""Other options from what was found before: the same as evaluated anew, and nothing is asked."""
+
+from functools import partial
+
+import pytest
+from munich import offline_reply
+from scripted import (
+    PairScores,
+    Vectors,
+    answering,
+    classification,
+    contradicted,
+    human_of,
+    scripted,
+    statements,
+    supported,
+    verdicts,
+)
+from scripted import absent as not_there
+from servers.brain import RICH, rag_samples
+
+from langchain_rageval import (
+    Budget,
+    ConfigError,
+    HashingEmbeddings,
+    Judge,
+    Metric,
+    OfflineJudge,
+    Report,
+    Row,
+    Sample,
+    SampleError,
+    Score,
+    Value,
+    answer_correctness,
+    answer_relevance,
+    answer_similarity,
+    aspect_critique,
+    context_precision,
+    context_recall,
+    context_relevance,
+    evaluate,
+    faithfulness,
+    suite,
+)
+
+EMBEDDINGS = HashingEmbeddings()
+WORDS = PairScores(lambda one, other: len({*one.split()} & {*other.split()}) / len({*one.split(), *other.split()}))
+LOGITS = PairScores(lambda one, other: len(one) - len(other))
+
+FULL = RICH[1].model_dump(exclude={"id"})
+EDGES = [
+    Sample(**{**FULL, "id": name, **given})
+    for name, given in {
+        "blank answer": {"answer": " "},
+        "refusal": {"answer": "Я не знаю."},
+        "refusal that is right": {"answer": "Не знаю.", "references": ["В договоре не указано."]},
+        "nothing retrieved": {"contexts": []},
+        "blank contexts": {"contexts": ["", " \n"]},
+        "blank reference": {"references": [" "]},
+        "blank reference first": {"references": ["", *FULL["references"]]},
+        "blank reference first, nothing shared": {"references": ["", "Реки впадают в море."]},
+        "reference without facts": {"references": ["Не указано."]},
+        "all equal": {"answer": FULL["references"][0], "contexts": FULL["references"]},
+        "English": {"question": "What does it cover?", "answer": "It covers fire."},
+    }.items()
+]
+SEVERAL = [
+    Sample(**{**FULL, "id": "several", "references": ["Страховка бани покрывает кражу.", *FULL["references"]]}),
+    Sample(**{**FULL, "id": "several, one blank", "references": [" ", *FULL["references"], "Полис покрывает кражу."]}),
+]
+ONE_REFERENCE = [*RICH[1:], *EDGES, *(s for s in rag_samples(6) if len(s.references) == 1)]
+ALL = [*RICH, *EDGES, *SEVERAL, *rag_samples(6)]
+
+
+def forbidden(*_):
+    raise AssertionError("rescoring asks nobody")
+
+
+NOBODY = answering(forbidden)
+NO_VECTORS = Vectors(answer=forbidden)
+NO_PAIRS = PairScores(forbidden)
+
+
+def told(report):
+    """All that the scores say but what they cost, and by whom."""
+    return [{n: s.model_dump(exclude={"usage", "instrument"}) for n, s in row.scores.items()} for row in report.rows]
+
+
+def scores_of(samples, *metrics, **options):
+    return evaluate(samples, list(metrics), progress=False, **options)
+
+
+CHANGES = {
+    "faithfulness": (faithfulness, {}, [{}], ALL),
+    "context_recall": (context_recall, {}, [{}], ALL),
+    "context_relevance": (context_relevance, {}, [{}], ALL),
+    "context_precision": (context_precision, {}, [{"weighting": "plain"}, {"weighting": "rank"}], ALL),
+    "context_precision, one ground": (
+        partial(context_precision, against="answer"),
+        {"weighting": "plain"},
+        [{"weighting": "rank"}],
+        ALL,
+    ),
+    "conciseness": (partial(aspect_critique, aspect="conciseness"), {}, [{}], ALL),
+    "coherence": (
+        partial(aspect_critique, aspect="coherence"),
+        {},
+        [{"direction": "lower"}, {"direction": "higher"}],
+        ALL,
+    ),
+    "answer_relevance": (partial(answer_relevance, embeddings=EMBEDDINGS), {}, [{}], ALL),
+    "answer_similarity": (
+        lambda _, **options: answer_similarity(EMBEDDINGS, **options),
+        {},
+        [{"threshold": t} for t in (0, 0.3, 0.7, 1)],
+        ALL,
+    ),
+    "answer_similarity without its threshold": (
+        lambda _, **options: answer_similarity(EMBEDDINGS, **options),
+        {"threshold": 0.5},
+        [{}, {"threshold": 0.9}],
+        ALL,
+    ),
+    "answer_similarity of a cross-encoder": (
+        lambda _, **options: answer_similarity(WORDS, **options),
+        {},
+        [{"threshold": 0.2}],
+        ALL,
+    ),
+    "answer_similarity of logits": (
+        lambda _, **options: answer_similarity(LOGITS, scale="sigmoid", **options),
+        {},
+        [{"threshold": 0.5}],
+        ALL,
+    ),
+    "answer_correctness": (
+        partial(answer_correctness, embeddings=EMBEDDINGS),
+        {},
+        [
+            {"weights": (0.5, 0.5)},
+            {"weights": (1, 0)},
+            {"beta": 2.0},
+            {"beta": 0.5, "formula": "precision_recall"},
+            {"formula": "precision_recall", "weights": (3, 1)},
+        ],
+        ONE_REFERENCE,
+    ),
+    "answer_correctness of facts": (
+        answer_correctness,
+        {"weights": (1, 0)},
+        [{"weights": (1, 0), "beta": 3.0}, {"weights": (1, 0), "formula": "precision_recall"}],
+        ONE_REFERENCE,
+    ),
+    "answer_correctness of similarity": (
+        partial(answer_correctness, embeddings=WORDS),
+        {"weights": (0, 1)},
+        [{"weights": (0, 2)}],
+        ALL,
+    ),
+}
+CASES = [
+    pytest.param(build, before, after, samples, id=f"{name} {before} to {after}")
+    for name, (build, before, afters, samples) in CHANGES.items()
+    for after in afters
+]
+
+
+@pytest.mark.parametrize("draws", [1, 3])
+@pytest.mark.parametrize(("build", "before", "after", "samples"), CASES)
+def test_it_is_as_if_evaluated_anew(build, before, after, samples, draws):
+    judge = Judge(OfflineJudge(), draws=draws)
+    anew = build(judge, **after)
+    report = scores_of(samples, build(judge, **before))
+    rescored = report.rescore(anew)
+
+    assert told(rescored) == told(scores_of(samples, anew))
+    assert rescored.notes == report.notes
+    assert {score.instrument for row in rescored.rows for score in row.scores.values()} == {anew.instrument}
+    found = [finding.kind for row in rescored.rows for score in row.scores.values() for finding in score.findings]
+    asks_for_verdicts = any(judge.draws > 1 for judge in anew.judges) and anew.name != "answer_relevance"
+    assert ("agreement" in found) == asks_for_verdicts
+    assert [row.sample for row in rescored.rows] == samples
+
+
+@pytest.mark.parametrize(
+    ("build", "after"),
+    [
+        (lambda judge, _, **o: faithfulness(judge, **o), {}),
+        (lambda judge, _, **o: context_precision(judge, **o), {"weighting": "plain"}),
+        (answer_correctness, {"beta": 2.0}),
+        (answer_relevance, {}),
+        (lambda _, embeddings, **o: answer_similarity(embeddings, **o), {"threshold": 0.5}),
+    ],
+    ids=["faithfulness", "context_precision", "answer_correctness", "answer_relevance", "answer_similarity"],
+)
+def test_nobody_is_asked(build, after):
+    report = scores_of(ONE_REFERENCE, build(OfflineJudge(), EMBEDDINGS))
+    rescored = report.rescore(build(NOBODY, NO_VECTORS, **after))
+    assert told(rescored) == told(scores_of(ONE_REFERENCE, build(OfflineJudge(), EMBEDDINGS, **after)))
+    assert NOBODY.asked == [] == NO_VECTORS.asked
+
+
+def test_the_numbers_are_those_of_the_formulas():
+    reply = classification({1: [1], 2: [1]}, fp=[3], fn=[2])
+    judge = scripted(statements("a", "b", "c"), statements("r", "s"), reply)
+    sample = Sample(question="?", answer="A.", references=["R."])
+    facts = partial(answer_correctness, weights=(1, 0))
+    report = scores_of([sample], facts(judge), max_concurrency=1)
+
+    def value(**options):
+        return report.rescore(facts(NOBODY, **options)).rows[0].scores["answer_correctness"].value
+
+    assert value() == pytest.approx(4 / 6)
+    assert value(beta=2.0) == pytest.approx(10 / 15)
+    assert value(formula="precision_recall") == pytest.approx(2 * (2 / 3) * (1 / 2) / (2 / 3 + 1 / 2))
+
+
+# What is kept
+
+
+def test_what_is_replaced_keeps_its_cost_and_its_place_and_the_report_its_notes():
+    report = scores_of(ONE_REFERENCE, faithfulness(OfflineJudge()), context_precision(OfflineJudge()))
+    rescored = report.rescore(context_precision(NOBODY, weighting="plain"))
+    assert [list(row.scores) for row in rescored.rows] == [["faithfulness", "context_precision"]] * len(report)
+    for before, after in zip(report.rows, rescored.rows, strict=True):
+        assert after.scores["context_precision"].usage == before.scores["context_precision"].usage
+        assert after.scores["faithfulness"] == before.scores["faithfulness"]
+    assert report.notes
+    assert rescored.notes == report.notes
+    assert rescored.summary()["context_precision"].calls == report.summary()["context_precision"].calls > 0
+    assert report.rows[0].scores["context_precision"].aspect == "ranking"
+    assert rescored.rows[0].scores["context_precision"].aspect == "context"
+
+
+def test_what_is_added_costs_nothing_and_replaces_nothing():
+    report = scores_of(ONE_REFERENCE, context_precision(OfflineJudge()))
+    rescored = report.rescore(context_precision(NOBODY, weighting="plain", name="share"))
+    for before, after in zip(report.rows, rescored.rows, strict=True):
+        assert after.scores["context_precision"] == before.scores["context_precision"]
+        share = after.scores["share"]
+        assert (share.metric, share.usage.calls, share.usage.seconds, share.usage.embedded) == ("share", 0, 0.0, 0)
+    assert rescored.summary()["share"].calls == 0
+
+
+def test_the_report_itself_is_left_as_it_was():
+    report = scores_of(RICH[1:], context_precision(OfflineJudge()))
+    before = report.rows[0].model_dump_json()
+    report.rescore(context_precision(NOBODY, weighting="plain"))
+    assert report.rows[0].model_dump_json() == before
+
+
+@pytest.mark.parametrize("name", ["faithfulness", "again"])
+def test_a_failure_stays_one_under_the_new_name_and_instrument(name):
+    judge = answering(lambda messages: "prose" if "Munich" in human_of(messages) else offline_reply(messages))
+    report = scores_of(RICH, faithfulness(judge))
+    assert [row.scores["faithfulness"].failure is None for row in report.rows] == [False, True]
+    metric = faithfulness(NOBODY, name=name)
+    before, after = (r.rows[0].scores[n] for r, n in ((report, "faithfulness"), (report.rescore(metric), name)))
+    assert after.failure == before.failure
+    assert (after.metric, after.instrument, after.value) == (name, metric.instrument, None)
+    assert after.usage.calls == (before.usage.calls if name == "faithfulness" else 0)
+
+
+def test_what_the_budget_left_out_stays_out():
+    samples = rag_samples(6)
+    report = scores_of(samples, context_precision(OfflineJudge()), budget=Budget(calls=2), max_concurrency=1)
+    both = scores_of(
+        samples,
+        context_relevance(OfflineJudge()),
+        context_precision(OfflineJudge()),
+        budget=Budget(calls=5),
+        max_concurrency=1,
+    )
+    for given in (report, both):
+        rescored = given.rescore(context_precision(NOBODY, weighting="plain"))
+        assert given.left_out
+        assert (rescored.left_out, rescored.complete) == (given.left_out, given.complete)
+        assert [list(row.scores) for row in rescored.rows] == [list(row.scores) for row in given.rows]
+
+
+def test_a_report_on_disk_is_rescored_as_one_in_memory(tmp_path):
+    metric = context_precision(OfflineJudge())
+    lazy = scores_of(ONE_REFERENCE, metric, out=tmp_path / "report.jsonl")
+    plain = context_precision(NOBODY, weighting="plain")
+    rescored = lazy.rescore(plain)
+    assert told(rescored) == told(scores_of(ONE_REFERENCE, metric).rescore(plain))
+    rescored.to_jsonl(tmp_path / "report.jsonl")  # over the file that the lazy one reads
+    assert Report.load(tmp_path / "report.jsonl") == rescored
+    assert lazy.rows[0].scores["context_precision"].aspect == "ranking"
+
+
+def test_both_sides_of_a_comparison_can_be_rescored():
+    samples = rag_samples(12)
+    baseline = scores_of(samples, context_precision(OfflineJudge()))
+    worse = [s.model_copy(update={"contexts": ["Bread is good.", *s.contexts]}) for s in samples]
+    candidate = scores_of(worse, context_precision(OfflineJudge()))
+    plain = context_precision(OfflineJudge(), weighting="plain")
+    with pytest.raises(ConfigError, match="instruments"):
+        candidate.rescore(plain).compare(baseline)
+    found = candidate.rescore(plain).compare(baseline.rescore(plain))["context_precision"]
+    anew = scores_of(worse, plain).compare(scores_of(samples, plain))["context_precision"]
+    assert (found.difference, found.p_value, found.verdict) == (anew.difference, anew.p_value, anew.verdict)
+    assert found.difference < 0
+
+
+def test_rescored_twice_is_rescored_once():
+    report = scores_of(ONE_REFERENCE, answer_correctness(OfflineJudge(), EMBEDDINGS))
+    there = report.rescore(answer_correctness(NOBODY, NO_VECTORS, beta=2.0))
+    back = there.rescore(answer_correctness(OfflineJudge(), EMBEDDINGS))
+    assert back == report
+
+
+def test_an_empty_report_stays_empty():
+    report = scores_of([], faithfulness(OfflineJudge()))
+    assert report.rescore(context_precision(NOBODY)) == report
+
+
+# By whose findings
+
+
+def test_similarity_can_be_had_from_correctness():
+    report = scores_of(ONE_REFERENCE[:1], answer_correctness(OfflineJudge(), EMBEDDINGS))
+    rescored = report.rescore(answer_similarity(EMBEDDINGS, threshold=0.2))
+    found = rescored.rows[0].scores["answer_similarity"]
+    assert found.value == 1.0
+    assert (
+        told(rescored)[0]["answer_similarity"]
+        == (told(scores_of(ONE_REFERENCE[:1], answer_similarity(EMBEDDINGS, threshold=0.2)))[0]["answer_similarity"])
+    )
+
+
+def test_of_two_that_would_do_neither_is_taken():
+    report = scores_of(
+        RICH[1:], answer_similarity(EMBEDDINGS), answer_similarity(WORDS, name="by_words"), context_relevance(NOBODY_OK)
+    )
+    with pytest.raises(ConfigError, match=r"passed could go by what answer_similarity and by_words found: name it"):
+        report.rescore(answer_similarity(NO_PAIRS, threshold=0.5, name="passed"))
+    passed = report.rescore(answer_similarity(NO_PAIRS, threshold=0.5, name="by_words"))
+    assert passed.rows[0].scores["by_words"].value in (0.0, 1.0)
+
+
+NOBODY_OK = OfflineJudge()
+
+
+def refused(report, metric):
+    with pytest.raises(ConfigError, match=r"cannot be had from what .*: ask for it with evaluate"):
+        report.rescore(metric)
+
+
+@pytest.mark.parametrize(
+    ("made", "asked"),
+    [
+        (faithfulness(OfflineJudge()), context_recall(NOBODY)),
+        (context_recall(OfflineJudge()), faithfulness(NOBODY)),
+        (faithfulness(OfflineJudge()), answer_correctness(NOBODY, weights=(1, 0))),
+        (answer_correctness(OfflineJudge(), weights=(1, 0)), answer_correctness(NOBODY, NO_VECTORS)),
+        (answer_correctness(None, EMBEDDINGS, weights=(0, 1)), answer_correctness(NOBODY, NO_VECTORS)),
+        (answer_correctness(OfflineJudge(), weights=(1, 0)), answer_similarity(NO_VECTORS)),
+        (answer_correctness(OfflineJudge(), weights=(1, 0)), faithfulness(NOBODY)),
+        (aspect_critique(OfflineJudge(), "conciseness"), aspect_critique(NOBODY, "coherence")),
+        (aspect_critique(OfflineJudge(), "conciseness"), aspect_critique(NOBODY, "coherence", name="conciseness")),
+        (context_precision(OfflineJudge()), context_precision(NOBODY, against="question")),
+        (context_precision(OfflineJudge(), against="question"), context_precision(NOBODY)),
+        (context_precision(OfflineJudge(), against="reference"), context_precision(NOBODY, against="answer")),
+        (answer_relevance(OfflineJudge(), EMBEDDINGS), answer_relevance(NOBODY, NO_VECTORS, questions=1)),
+        (context_relevance(OfflineJudge()), context_precision(NOBODY)),
+        (context_precision(OfflineJudge()), context_relevance(NOBODY)),
+        (answer_relevance(OfflineJudge(), EMBEDDINGS), answer_similarity(NO_VECTORS)),
+    ],
+    ids=lambda metric: f"{metric.name} {metric.options}",
+)
+def test_what_was_never_found_is_refused(made, asked):
+    refused(scores_of(RICH[1:], made), asked)
+
+
+def test_several_references_are_refused_because_only_the_best_is_kept():
+    refused(scores_of(RICH[:1], answer_correctness(OfflineJudge(), EMBEDDINGS)), answer_correctness(NOBODY, NO_VECTORS))
+
+
+def stated(value, **more):
+    return Report(
+        [Row(index=0, sample=RICH[1], scores={"own": Score(metric="own", aspect="answer", value=value, **more)})]
+    )
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        faithfulness,
+        context_recall,
+        context_relevance,
+        context_precision,
+        lambda judge, **o: answer_relevance(judge, EMBEDDINGS, **o),
+    ],
+)
+def test_a_number_that_nothing_decided_is_not_turned_into_another(build):
+    refused(stated(0.7), build(NOBODY, name="own"))
+
+
+def test_a_metric_of_ones_own_is_rescored_if_it_says_how():
+    def reduce(state):
+        return Value(1.0, "reason")
+
+    own = Metric("own", aspect="answer", reads={"question"}, steps=faithfulness(NOBODY).steps, reduce=reduce)
+    refused(stated(0.7), own)
+    able = own.model_copy(update={"restore": lambda sample, score: {"sample": sample}})
+    assert stated(0.0).rescore(able).rows[0].scores["own"].value == 1.0
+
+
+def test_a_sample_that_lacks_what_the_metric_reads_is_named():
+    bare = [
+        Sample(id=f"q-{place}", question="Why?", answer=text) for place, text in ((7, "I do not know."), (8, "So."))
+    ]
+    report = scores_of(bare, answer_relevance(OfflineJudge(), EMBEDDINGS))
+    with pytest.raises(SampleError, match="q-7"):
+        report.rescore(context_recall(NOBODY))
+
+
+@pytest.mark.parametrize("given", [faithfulness, suite(faithfulness(NOBODY)), "faithfulness", None])
+def test_what_is_no_metric_is_refused(given):
+    report = scores_of(RICH[1:], faithfulness(OfflineJudge()))
+    with pytest.raises(ConfigError, match="rescore takes a metric"):
+        report.rescore(given)
+
+
+def test_a_factless_pair_stays_unscored_though_its_similarity_was_not_measured():
+    sample = next(s for s in EDGES if s.id == "refusal that is right")
+    report = scores_of([sample, *RICH[1:]], answer_correctness(OfflineJudge(), EMBEDDINGS))
+    assert report.rows[0].scores["answer_correctness"].unscored == "the answer states no facts, nor does the reference"
+    rescored = report.rescore(answer_correctness(NOBODY, NO_VECTORS, beta=2.0))
+    assert rescored.rows[0].scores["answer_correctness"].unscored
+    refused(report, answer_correctness(None, NO_VECTORS, weights=(0, 1)))
+
+
+def test_draws_that_disagree_are_kept():
+    replies = [statements("a", "b"), verdicts(supported(1), supported(2))]
+    replies += [verdicts(supported(1), not_there(2)), verdicts(contradicted(1), not_there(2))]
+    report = scores_of(RICH[:1], faithfulness(Judge(scripted(*replies), draws=3)), max_concurrency=1)
+    rescored = report.rescore(faithfulness(Judge(NOBODY, draws=3)))
+    assert told(rescored) == told(report)
+    assert [f.verdict for f in rescored.rows[0].scores["faithfulness"].findings] == [
+        "supported",
+        "absent",
+        "0.67",
+        "0.67",
+    ]
