@@ -198,7 +198,8 @@ def _explained(facts: Facts) -> dict[Cause, Sequence[Finding]]:
     if facts.nothing_retrieved and not facts.unanswerable:
         return {"retriever missed it": missing or _with(answer, "absent")}
     lacking = reference if missing is None else [f for f in reference if f.text in {lost.text for lost in missing}]
-    missed = [*_with(lacking, "absent"), *_with(shared, "absent")]
+    sought = reference if facts.answer is None else lacking  # what the answer says as well, its own statement shows
+    missed = [*_with(sought, "absent"), *_with(shared, "absent")]
     found: dict[Cause, Sequence[Finding]] = {
         "contradicts the context": _with(own, "contradicted"),
         "reference suspect": _with(reference, "contradicted") or _with(shared, "contradicted"),

@@ -1,0 +1,369 @@
+"""What went wrong with an answer: each cause planted, in Russian and in English, and found by the real metrics."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from html.parser import HTMLParser
+
+import pytest
+from reports import failed, row
+from scripted import answering, classification, human_of, statements, verdict, verdicts
+
+from langchain_rageval import (
+    Diagnosis,
+    Finding,
+    Judge,
+    Report,
+    Sample,
+    Score,
+    answer_correctness,
+    context_recall,
+    evaluate,
+    faithfulness,
+)
+from langchain_rageval.prompts.layout import read_inputs
+from langchain_rageval.report.diagnosis import REMEDIES, DiagnosedRow
+
+SUPPORTED, CONTRADICTED, ABSENT = "supported", "contradicted", "absent"
+
+WORDS = {
+    "en": {
+        "question": "When was Munich founded, and by whom?",
+        "context": "Munich was founded in 1158 by Henry the Lion. It lies on the Isar.",
+        "decline": "I do not know.",
+        "year": "Munich was founded in 1158.",
+        "this year": "The town was founded in 1158.",
+        "other year": "Munich was founded in 1258.",
+        "third year": "Munich was founded in 1358.",
+        "founder": "Henry the Lion founded Munich.",
+        "river": "Munich lies on the Isar.",
+        "elephants": "A million elephants live in Munich.",
+        "tigers": "Tigers guard its gates.",
+    },
+    "ru": {
+        "question": "Что покрывает страховка бани и от какой суммы?",
+        "context": "Полис бани покрывает пожар от 5000 рублей. Заявление подают в течение трёх дней.",
+        "decline": "Я не знаю.",
+        "year": "Страховка бани покрывает ущерб от 5000 рублей.",
+        "this year": "Ущерб возмещают, если он не меньше 5000 рублей.",
+        "other year": "Страховка бани покрывает ущерб от 7000 рублей.",
+        "third year": "Страховка бани покрывает ущерб от 9000 рублей.",
+        "founder": "Страховка бани покрывает пожар.",
+        "river": "Заявление подают в течение трёх дней.",
+        "elephants": "Страховка бани покрывает падение метеорита.",
+        "tigers": "Деньги выплачивают в день обращения.",
+    },
+}
+
+Verdicts = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the judge finds: the verdict of each statement, and which of the answer's say which of the references'."""
+
+    answer: Verdicts = field(default_factory=dict)
+    reference: Verdicts = field(default_factory=dict)
+    shares: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    contexts: Sequence[str] = ("context",)
+    others: Sequence[Verdicts] = ()
+
+    def sample(self, language: str) -> Sample:
+        words = WORDS[language]
+
+        def text(given: Verdicts) -> str:
+            return "\n".join(words[name] for name in given) or words["decline"]
+
+        references = [text(given) for given in (self.reference, *self.others)]
+        contexts = [words.get(name, name) for name in self.contexts]
+        return Sample(question=words["question"], answer=text(self.answer), contexts=contexts, references=references)
+
+    def judge(self, language: str):
+        words, names = WORDS[language], {text: name for name, text in WORDS[language].items()}
+        known = {**self.answer, **self.reference}
+        for other in self.others:
+            known |= other
+
+        def reply(messages):
+            inputs = read_inputs(human_of(messages))
+            if "text" in inputs:
+                return statements(*(line for line in inputs["text"].split("\n") if line != words["decline"]))
+            if "statements" in inputs:
+                asked = [(item["statement"], known[names[item["text"]]]) for item in inputs["statements"]]
+                return verdicts(*(verdict(n, label, *([] if label == ABSENT else ["1.1"])) for n, label in asked))
+            said = {names[item["text"]]: item["reference"] for item in inputs["reference_statements"]}
+            right, wrong = {}, []
+            for item in inputs["answer_statements"]:
+                same = [said[name] for name in self.shares.get(names[item["text"]], ()) if name in said]
+                right |= {item["answer"]: same} if same else {}
+                wrong += [] if same else [item["answer"]]
+            told = {number for same in right.values() for number in same}
+            return classification(right, fp=wrong, fn=[number for number in said.values() if number not in told])
+
+        return answering(reply)
+
+    def report(self, language: str = "en", metrics: str = "FRC", draws: int = 1) -> Report:
+        judge = Judge(self.judge(language), draws=draws)
+        return evaluate([self.sample(language)], [METRICS[name](judge) for name in metrics], progress=False)
+
+    def cause(self, language: str = "en", metrics: str = "FRC") -> str:
+        report = self.report(language, metrics)
+        assert report.failures() == []
+        (found,) = report.diagnose()
+        return found.cause
+
+
+METRICS = {"F": faithfulness, "R": context_recall, "C": partial(answer_correctness, weights=(1, 0))}
+SUBSETS = ("F", "R", "C", "FR", "FC", "RC", "FRC")
+
+CONTRADICTS, SUSPECT, REFUSED = "contradicts the context", "reference suspect", "wrongly refused"
+MISSED, ADDED, IGNORED = "retriever missed it", "unsupported addition", "retrieved but ignored"
+FINE, UNKNOWN = "nothing wrong", "cannot tell"
+
+YEAR = {"year": SUPPORTED}
+
+# What each subset of faithfulness, context_recall and answer_correctness shows: F, R, C, FR, FC, RC, FRC.
+PLANTED = {
+    "another number than in the contexts": (
+        Case({"other year": CONTRADICTED}, YEAR),
+        (CONTRADICTS, UNKNOWN, UNKNOWN, CONTRADICTS, CONTRADICTS, IGNORED, CONTRADICTS),
+    ),
+    "a refusal though it was there": (
+        Case({}, YEAR),
+        (UNKNOWN, UNKNOWN, UNKNOWN, REFUSED, UNKNOWN, REFUSED, REFUSED),
+    ),
+    "a refusal because it was not there": (
+        Case({}, {"year": ABSENT}),
+        (UNKNOWN, MISSED, UNKNOWN, MISSED, UNKNOWN, MISSED, MISSED),
+    ),
+    "made up because it was not there": (
+        Case({"elephants": ABSENT, "tigers": ABSENT}, {"year": ABSENT}),
+        (ADDED, MISSED, UNKNOWN, MISSED, ADDED, MISSED, MISSED),
+    ),
+    "made up beside what was there": (
+        Case({"this year": SUPPORTED, "elephants": ABSENT}, YEAR, {"this year": ["year"]}),
+        (ADDED, UNKNOWN, UNKNOWN, ADDED, ADDED, UNKNOWN, ADDED),
+    ),
+    "something else than what was there": (
+        Case({"river": SUPPORTED}, YEAR),
+        (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, IGNORED, IGNORED),
+    ),
+    "a reference that the contexts contradict": (
+        Case(YEAR, {"third year": CONTRADICTED}),
+        (UNKNOWN, SUSPECT, UNKNOWN, SUSPECT, UNKNOWN, SUSPECT, SUSPECT),
+    ),
+    "contexts that contradict answer and reference alike": (
+        Case({"this year": CONTRADICTED}, {"year": CONTRADICTED}, {"this year": ["year"]}),
+        (CONTRADICTS, SUSPECT, UNKNOWN, CONTRADICTS, SUSPECT, SUSPECT, SUSPECT),
+    ),
+    "right, and grounded": (
+        Case({"this year": SUPPORTED}, YEAR, {"this year": ["year"]}),
+        (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, FINE, UNKNOWN, FINE),
+    ),
+    "right, with more from the contexts": (
+        Case({"this year": SUPPORTED, "river": SUPPORTED}, YEAR, {"this year": ["year"]}),
+        (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, FINE, UNKNOWN, FINE),
+    ),
+    "right, but known by heart": (
+        Case({"this year": ABSENT}, {"year": ABSENT}, {"this year": ["year"]}),
+        (ADDED, MISSED, UNKNOWN, MISSED, MISSED, MISSED, MISSED),
+    ),
+    "nothing was retrieved, and it is made up": (
+        Case({"elephants": ABSENT}, {"year": ABSENT}, contexts=()),
+        (MISSED,) * 7,
+    ),
+    "only blank chunks were retrieved, and it declines": (
+        Case({}, {"year": ABSENT}, contexts=("", " ")),
+        (MISSED,) * 7,
+    ),
+    "no answer exists, and it declines": (
+        Case({}, {}),
+        (UNKNOWN, UNKNOWN, FINE, FINE, FINE, FINE, FINE),
+    ),
+    "no answer exists, nothing was retrieved, and it declines": (
+        Case({}, {}, contexts=()),
+        (MISSED, MISSED, FINE, MISSED, FINE, FINE, FINE),
+    ),
+    "no answer exists, and it is made up": (
+        Case({"elephants": ABSENT}, {}),
+        (ADDED, UNKNOWN, UNKNOWN, ADDED, ADDED, UNKNOWN, ADDED),
+    ),
+    "no answer exists, says the reference, but the contexts have one": (
+        Case(YEAR, {}),
+        (UNKNOWN,) * 7,
+    ),
+}
+
+
+@pytest.mark.parametrize("language", WORDS)
+@pytest.mark.parametrize(("case", "causes"), PLANTED.values(), ids=PLANTED)
+def test_a_planted_cause_is_found_as_far_as_the_metrics_show_it(case, causes, language):
+    assert {metrics: case.cause(language, metrics) for metrics in SUBSETS} == dict(zip(SUBSETS, causes, strict=True))
+
+
+def test_every_cause_is_planted():
+    assert {causes[-1] for _, causes in PLANTED.values()} == {*REMEDIES}
+
+
+# Several things wrong at once
+
+
+@pytest.mark.parametrize(
+    ("case", "cause", "texts"),
+    [
+        (
+            Case({"other year": CONTRADICTED}, {"year": SUPPORTED, "founder": SUPPORTED}),
+            IGNORED,
+            ["year", "founder"],
+        ),
+        (
+            Case(
+                {"other year": CONTRADICTED, "river": CONTRADICTED},
+                {"year": SUPPORTED, "founder": SUPPORTED},
+            ),
+            CONTRADICTS,
+            ["other year", "river"],
+        ),
+        (Case({"other year": CONTRADICTED}, {"third year": CONTRADICTED}), CONTRADICTS, ["other year"]),
+        (Case({}, {"year": SUPPORTED, "founder": ABSENT}), REFUSED, ["year"]),
+        (Case({}, {"year": SUPPORTED, "founder": ABSENT, "river": ABSENT}), MISSED, ["founder", "river"]),
+        (
+            Case(
+                {"this year": SUPPORTED, "elephants": ABSENT},
+                {"year": SUPPORTED, "founder": ABSENT},
+                {"this year": ["year"]},
+            ),
+            MISSED,
+            ["founder"],
+        ),
+        (
+            Case(
+                {"this year": SUPPORTED, "elephants": ABSENT, "tigers": ABSENT},
+                {"year": SUPPORTED, "founder": ABSENT},
+                {"this year": ["year"]},
+            ),
+            ADDED,
+            ["elephants", "tigers"],
+        ),
+        (Case({"river": SUPPORTED}, {"year": SUPPORTED, "founder": ABSENT}), MISSED, ["founder"]),
+        (Case({"elephants": ABSENT}, {"year": SUPPORTED}), ADDED, ["elephants"]),
+        (Case({"river": SUPPORTED}, {"year": SUPPORTED, "third year": CONTRADICTED}), SUSPECT, ["third year"]),
+        (Case({"elephants": ABSENT, "other year": CONTRADICTED}, {"year": ABSENT}), CONTRADICTS, ["other year"]),
+    ],
+)
+def test_the_cause_that_explains_most_statements_holds_and_of_equals_the_first(case, cause, texts):
+    (found,) = case.report().diagnose()
+    assert (found.cause, [finding.text for finding in found.findings]) == (cause, [WORDS["en"][name] for name in texts])
+
+
+def test_of_several_references_the_one_that_the_answer_is_nearest_to_counts():
+    case = Case({"this year": SUPPORTED}, {"founder": ABSENT}, {"this year": ["year"]}, others=[YEAR])
+    assert case.cause() == FINE
+    nearest = {"year": SUPPORTED, "river": SUPPORTED}
+    case = Case({"this year": SUPPORTED}, {"founder": ABSENT}, {"this year": ["year"]}, others=[nearest])
+    (found,) = case.report().diagnose()
+    assert (found.cause, [f.text for f in found.findings]) == (IGNORED, [WORDS["en"]["river"]])
+
+
+@pytest.mark.parametrize("name", ["another number than in the contexts", "right, and grounded"])
+def test_the_agreement_of_draws_is_no_statement(name):
+    case, causes = PLANTED[name]
+    report = case.report(draws=3)
+    assert any(f.kind == "agreement" for s in report.rows[0].scores.values() for f in s.findings)
+    assert report.diagnose()[0].cause == causes[-1]
+
+
+def test_the_order_of_the_metrics_does_not_matter():
+    for case, causes in PLANTED.values():
+        assert {case.cause(metrics=order) for order in ("FRC", "CFR", "RCF")} == {causes[-1]}
+
+
+@pytest.mark.parametrize(
+    ("lost", "shown"), [("faithfulness", "RC"), ("context_recall", "FC"), ("answer_correctness", "FR")]
+)
+def test_a_failure_shows_nothing(lost, shown):
+    for case, causes in PLANTED.values():
+        (whole,) = case.report().rows
+        spoilt = whole.model_copy(update={"scores": {**whole.scores, lost: failed(lost)}})
+        assert Report([spoilt]).diagnose()[0].cause == causes[SUBSETS.index(shown)]
+
+
+def test_metrics_that_look_at_something_else_show_nothing():
+    other = Finding(kind="context", number=1, text="Munich", verdict="useful")
+    score = Score(metric="context_precision", aspect="ranking", value=1.0, findings=[other])
+    assert Report([row(0, score, contexts=["Munich"])]).diagnose()[0].cause == UNKNOWN
+
+
+def test_statements_of_two_judges_that_do_not_match_are_not_taken_for_each_other():
+    """A statement that one judge found and another called otherwise: nothing ties the two."""
+    case = Case({"river": SUPPORTED}, YEAR)
+    report = case.report(metrics="FR")
+    other = Case({"river": SUPPORTED}, {"this year": SUPPORTED}).report(metrics="C")
+    scores = {**report.rows[0].scores, **other.rows[0].scores}
+    assert Report([report.rows[0].model_copy(update={"scores": scores})]).diagnose()[0].cause == UNKNOWN
+
+
+# What is shown
+
+HOSTILE = "<script>alert('1')</script> & \"quotes\""
+
+
+def of(*causes: str) -> Diagnosis:
+    finding = Finding(kind="statement", number=1, text=HOSTILE, verdict="absent")
+    return Diagnosis(DiagnosedRow(place, f"q-{place}", cause, [finding]) for place, cause in enumerate(causes))
+
+
+def test_the_most_frequent_cause_comes_first_and_what_is_none_last():
+    diagnosis = of(UNKNOWN, UNKNOWN, FINE, FINE, FINE, IGNORED, MISSED, ADDED, MISSED)
+    assert list(diagnosis.counts.items()) == [(MISSED, 2), (ADDED, 1), (IGNORED, 1), (FINE, 3), (UNKNOWN, 2)]
+    assert list(diagnosis.remedies) == [MISSED, ADDED, IGNORED, UNKNOWN]
+    assert all(diagnosis.remedies[cause] == REMEDIES[cause] for cause in diagnosis.remedies)
+
+
+def test_rows_come_in_order_and_by_cause():
+    diagnosis = of(MISSED, FINE, MISSED)
+    assert (len(diagnosis), diagnosis[1].cause, [r.index for r in diagnosis]) == (3, FINE, [0, 1, 2])
+    assert [r.id for r in diagnosis.of(MISSED)] == ["q-0", "q-2"]
+    assert [r.id for r in diagnosis[1:]] == ["q-1", "q-2"]
+    assert str(diagnosis[0]) == f"q-0: retriever missed it ({HOSTILE})"
+
+
+def test_the_diagnosis_shows_a_line_for_each_cause():
+    lines = repr(of(MISSED, FINE, MISSED)).splitlines()
+    assert lines == ["Diagnosis of 3 samples", f"2 {MISSED}: {REMEDIES[MISSED]}", f"1 {FINE}"]
+    assert repr(of(FINE)).startswith("Diagnosis of 1 sample\n")
+    assert repr(of()) == "Diagnosis of 0 samples"
+
+
+class Tags(HTMLParser):
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.texts = set(), []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        assert not attrs
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def test_the_table_in_a_notebook_holds_counts_causes_and_remedies_and_no_tag_of_others(monkeypatch):
+    monkeypatch.setattr("langchain_rageval.report.diagnosis.REMEDIES", {**REMEDIES, MISSED: HOSTILE})
+    shown = Tags(of(MISSED, FINE)._repr_html_())
+    assert shown.tags == {"table", "tr", "th", "td"}
+    assert shown.texts == ["samples", "cause", "remedy", "1", MISSED, HOSTILE, "1", FINE]
+
+
+def test_a_report_of_nothing_has_no_causes():
+    assert (dict(Report([]).diagnose().counts), list(Report([]).diagnose())) == ({}, [])
+
+
+def test_a_report_on_disk_has_the_same_diagnosis(tmp_path):
+    case, _ = PLANTED["made up beside what was there"]
+    path = tmp_path / "report.jsonl"
+    report = case.report()
+    report.to_jsonl(path)
+    assert list(Report.load(path, lazy=True).diagnose()) == list(report.diagnose())
