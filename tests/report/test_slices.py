@@ -69,6 +69,12 @@ def test_a_path_that_no_sample_has_is_refused(named):
         tagged(None).summary(**named)
 
 
+def test_what_the_samples_do_have_is_named_whichever_has_it():
+    told = report({"metadata": {"split": "a"}}, {"metadata": {"level": 1}}, {})
+    with pytest.raises(ConfigError, match=r"the metadata are metadata\.level, metadata\.split"):
+        told.summary(by="splt")
+
+
 def test_an_empty_report_has_no_slices():
     assert report_of().summary(by="metadata.split") == {}
     assert dict(report_of().summary(cluster="metadata.split")) == {}

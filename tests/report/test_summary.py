@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from reports import STATEMENT, failed, paid, report_of, scored, unscored
 
 from langchain_rageval import (
+    Finding,
     HashingEmbeddings,
     OfflineJudge,
     Report,
@@ -18,6 +19,7 @@ from langchain_rageval import (
 )
 from langchain_rageval.statistics import bounded_mean_interval
 
+MISSED = Finding(kind="reference_statement", number=1, text="Henry did it.", verdict="FN")
 outcomes = st.lists(
     st.one_of(st.floats(0, 1).map(scored), st.just(unscored()), st.just(unscored("other")), st.just(failed())),
     min_size=1,
@@ -64,6 +66,9 @@ def test_values_outside_0_to_1_have_a_mean_but_no_interval(values):
         ([scored(1.0, findings=[STATEMENT])], 0),
         ([scored(1.0, findings=[STATEMENT]), scored(0.5)], 0),
         ([unscored(), scored(0.5)], 1),
+        ([unscored("the answer states no facts, and neither does the reference")], 1),
+        ([scored(0.0, findings=[MISSED])], 1),
+        ([scored(0.5, findings=[STATEMENT, MISSED])], 0),
         ([unscored()], 1),
         ([scored(0.5)], None),
         ([unscored("the reference states no facts")], None),
