@@ -50,6 +50,7 @@ OnFailure = Literal["record", "raise"]
 _WORKERS_PER_SLOT = 2  # those that wait for another's answer, or between two tries, hold no slot
 _TOKENS_OF_A_PROMPT = 800  # instruction, examples, and what the judge writes
 _TEXTS_COMPARED = 2
+_LONGEST_SHOWN = 1000
 
 
 @dataclass
@@ -320,7 +321,7 @@ class Evaluation:
             if self.on_failure == "raise":
                 raise
             unreadable = error
-            sample = Sample(id=f"row-{index}", question="", metadata={"unreadable": repr(item)[:1000]})
+            sample = Sample(id=f"row-{index}", question="", metadata={"unreadable": _shown(item)})
         pending = self.begun[index] = Pending(index, sample, self.run.for_sample(), left=len(self.metrics))
         return (Task(pending, number, unreadable) for number in range(len(self.metrics)))
 
@@ -413,3 +414,11 @@ class Evaluation:
         if self.finished.journal is None:
             return job()
         return await asyncio.wrap_future(self.run.threads.submit(job))
+
+
+def _shown(item: Any) -> str:
+    """What could not be read, as far as it can be shown."""
+    try:
+        return repr(item)[:_LONGEST_SHOWN]
+    except Exception:  # nested too deep, or an object whose own repr fails
+        return f"a {type(item).__name__} that cannot be shown"

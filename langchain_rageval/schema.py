@@ -23,19 +23,31 @@ FindingKind = Literal[
 ]
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_DEEPEST = 100  # no encoder follows a nested value for ever
 
 
-def without_surrogates(value: Any) -> Any:
-    """Replace lone surrogates by U+FFFD in every string of a nested value: no encoder takes them."""
+def without_surrogates(value: Any, depth: int = 0) -> Any:
+    """Replace lone surrogates by U+FFFD in every string of a nested value: no encoder takes them.
+
+    Raises:
+        ValueError: if the value is nested deeper than 100 levels, as one that holds itself is.
+    """
+    if depth > _DEEPEST:
+        raise ValueError(f"is nested deeper than {_DEEPEST} levels")
     match value:
         case str():
             return value if value.isascii() else _LONE_SURROGATE.sub("\ufffd", value)
         case None | int() | float() | BaseModel():
             return value
         case list() | tuple():
-            return [without_surrogates(item) for item in value]
+            return [without_surrogates(item, depth + 1) for item in value]
         case dict() | Mapping():
-            return {without_surrogates(key): without_surrogates(item) for key, item in value.items()}
+            return {
+                without_surrogates(key) if isinstance(key, str) else key: without_surrogates(item, depth + 1)
+                for key, item in value.items()
+            }
+        case set() | frozenset():
+            return {without_surrogates(item) if isinstance(item, str) else item for item in value}
     return value
 
 
@@ -105,7 +117,10 @@ class Sample(Data):
         """
         if isinstance(obj, cls) and not fields:
             return obj
-        found = read_fields(obj, fields)
+        try:
+            found = read_fields(obj, fields)
+        except RecursionError:
+            raise SampleError(f"the sample is nested deeper than {_DEEPEST} levels, or holds itself: mend it") from None
         try:
             return cls(**found)
         except ValidationError as error:
@@ -122,7 +137,8 @@ def _sample_error(found: Mapping[str, Any], error: ValidationError) -> SampleErr
         message = f"{name} lacks a {where}, it holds {sorted(map(str, held))}: name the right one in fields={{...}}"
     else:
         came = type(problem["input"]).__name__
-        message = f"{name}: {where}: {problem['msg']}, got {came}: mend it, or name the right one in fields={{...}}"
+        place = f"{name}: {where}" if where else name
+        message = f"{place}: {problem['msg']}, got {came}: mend it, or name the right one in fields={{...}}"
     return SampleError(message, str(problem["loc"][0]) if problem["loc"] else None)
 
 

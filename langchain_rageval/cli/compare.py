@@ -81,4 +81,4 @@ def _show(comparison: Comparison) -> None:
         table.add_row(name, f"[{colour}]{verdict}[/{colour}]", *numbers)
     out = console()
     out.print(table)
-    show_notes(map(printable, comparison.notes), out)
+    show_notes(comparison.notes, out)

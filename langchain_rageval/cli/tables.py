@@ -78,7 +78,7 @@ def show_plan(plan: Plan) -> None:
 def show_notes(notes: Iterable[str], out: Console) -> None:
     """Print what a reader of the numbers should know."""
     for note in notes:
-        out.print(f"\n[italic]{escape(note)}[/italic]", soft_wrap=True)
+        out.print(f"\n[italic]{escape(printable(note))}[/italic]", soft_wrap=True)
 
 
 def summary_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
@@ -91,7 +91,8 @@ def summary_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
         table.add_column(heading, justify="right")
     for name, rows in slices.items():
         for metric in summarise(rows).values():
-            table.add_row(*([escape(name)] if named else []), escape(metric.metric), *_cells(metric))
+            told = [name, metric.metric] if named else [metric.metric]
+            table.add_row(*(escape(printable(cell)) for cell in told), *_cells(metric))
     return table
 
 

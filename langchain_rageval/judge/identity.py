@@ -50,11 +50,11 @@ def without_userinfo(text: str) -> str:
 
 
 def redact(text: str, model: Any) -> str:
-    """The text with the model's keys and passwords, should it quote them, blotted out."""
+    """The text with the model's keys and passwords, should it quote them, blotted out; also those in addresses."""
     for inner in inner_models(model):
         for secret in _secrets(inner):
             text = text.replace(secret, "***")
-    return _AUTHORIZATION.sub(r"\1 ***", text)
+    return _AUTHORIZATION.sub(r"\1 ***", without_userinfo(text))
 
 
 def _told(model: Any) -> str:

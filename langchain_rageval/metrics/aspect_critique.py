@@ -13,7 +13,7 @@ from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.metrics import ASPECTS
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.value import Value
-from langchain_rageval.schema import Direction, Finding, Sample, Score
+from langchain_rageval.schema import Direction, Finding, Sample, Score, without_surrogates
 from langchain_rageval.steps.critique_aspect import critique_aspect
 from langchain_rageval.steps.stage import State
 
@@ -44,6 +44,7 @@ def aspect_critique(
     Raises:
         ConfigError: if an aspect of your own has no definition, or `direction` is neither.
     """
+    aspect, definition = without_surrogates(aspect), without_surrogates(definition)
     if not aspect or (definition is None and aspect not in ASPECTS):
         raise ConfigError(f"{aspect!r} is none of {', '.join(ASPECTS)}; for your own aspect say definition=...")
     if definition is not None and not definition.strip():

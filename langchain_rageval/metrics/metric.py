@@ -21,7 +21,7 @@ from langchain_rageval.metrics.threshold import Missing, fork, gate
 from langchain_rageval.metrics.value import Value
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced
-from langchain_rageval.schema import Aspect, Direction, Sample, Score, Usage
+from langchain_rageval.schema import Aspect, Direction, Sample, Score, Usage, without_surrogates
 from langchain_rageval.steps.stage import Stage, State
 
 
@@ -71,6 +71,7 @@ class Metric(Traced[Any, Score], Doors):
         options: Mapping[str, Any] | None = None,
         restore: Callable[[Sample, Score], State | None] | None = None,
     ) -> None:
+        name = without_surrogates(name)
         if not name:
             raise ConfigError("a metric needs a name; it is the key of its score")
         unknown = sorted(reads - Sample.model_fields.keys())

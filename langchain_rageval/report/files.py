@@ -21,10 +21,11 @@ from typing import IO, Any, Self, overload
 
 import numpy as np
 from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from langchain_rageval._version import __version__
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.schema import Row
+from langchain_rageval.schema import Row, without_surrogates
 
 Head = Mapping[str, Any]
 """What a report says of its run: `notes`, `complete`, `left_out`."""
@@ -256,7 +257,26 @@ def _head_line(head: Head) -> str:
 
 
 def _row_line(row: Row) -> str:
-    return row.model_dump_json(fallback=str) + "\n"
+    try:
+        return row.model_dump_json(fallback=_text) + "\n"
+    except PydanticSerializationError:
+        sample = row.sample.model_copy(update={"metadata": _writable(row.sample.metadata)})
+        return row.model_copy(update={"sample": sample}).model_dump_json(fallback=_text) + "\n"
+
+
+def _writable(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The metadata, with what JSON cannot hold as text: a report is not lost for what is no part of it."""
+    written = {}
+    for name, value in metadata.items():
+        try:
+            written[name] = from_json(to_json(value, fallback=_text))
+        except ValueError:
+            written[name] = _text(value)
+    return written
+
+
+def _text(value: Any) -> str:
+    return str(without_surrogates(str(value)))
 
 
 def _head(path: str | Path, line: bytes) -> Head:

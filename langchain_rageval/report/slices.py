@@ -77,4 +77,7 @@ def _inside(value: Any, path: str) -> Any:
 def _text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return (value or "").strip() or None
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+    try:
+        return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+    except TypeError:  # keys that JSON does not know, or of several kinds
+        return str(value)

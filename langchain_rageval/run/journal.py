@@ -99,7 +99,9 @@ def key_of(*parts: Any) -> str:
     Args:
         parts: JSON values.
     """
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(parts, sort_keys=True, ensure_ascii=False).encode(errors="backslashreplace")
+    ).hexdigest()
 
 
 def _told(error: sqlite3.Error) -> str:

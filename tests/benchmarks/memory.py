@@ -76,8 +76,10 @@ def told(place: str, what: str) -> None:
 
 async def streamed(count: int, judge: Any) -> int:
     """Rows one by one, none of them kept."""
-    rows = astream_evaluate(watched(samples(count), count), faithfulness(judge))
-    return len([row.index async for row in rows])
+    rows = 0
+    async for _ in astream_evaluate(watched(samples(count), count), faithfulness(judge)):
+        rows += 1
+    return rows
 
 
 def kept(count: int, judge: Any, folder: str) -> int:
