@@ -98,6 +98,70 @@ class AspectVerdict(BaseModel):
     verdict: bool
 
 
+class Keyphrases(BaseModel):
+    """Three to five phrases that name what a passage is about."""
+
+    keyphrases: list[str]
+
+
+class PassageGrades(BaseModel):
+    """How good a passage is as the ground of a question, each from 1 to 3."""
+
+    reason: str
+    clarity: int
+    depth: int
+    structure: int
+    relevance: int
+
+
+class Question(BaseModel):
+    """A question that somebody could ask."""
+
+    question: str
+
+
+class QuestionReview(BaseModel):
+    """Whether a question is understood without its passages, and answered by them."""
+
+    feedback: str
+    standalone: bool
+    answerable: bool
+
+
+class QuestionComparison(BaseModel):
+    """Whether a question asks for more than the one it was made from."""
+
+    reason: str
+    deeper: bool
+    broader: bool
+
+
+class NeededPassages(BaseModel):
+    """Numbers of the passages that are needed to answer a question."""
+
+    reason: str
+    passages: list[int]
+
+
+class ReferenceAnswer(BaseModel):
+    """The answer to a question from its passages alone."""
+
+    answerable: bool
+    answer: str
+
+
+class DegradedAnswer(BaseModel):
+    """An answer that is worse than the one there is."""
+
+    answer: str
+
+
+class PaddedContext(BaseModel):
+    """Sentences that fit a context and do not help to answer the question."""
+
+    sentences: list[str]
+
+
 ANSWERS: dict[str, type[BaseModel]] = {
     "extract_statements": Statements,
     "verify_statements": Verdicts,
@@ -106,5 +170,22 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "select_sentences": NeededSentences,
     "regenerate_questions": RegeneratedQuestions,
     "critique_aspect": AspectVerdict,
+    "extract_keyphrases": Keyphrases,
+    "grade_passage": PassageGrades,
+    "write_question": Question,
+    "rewrite_question": Question,
+    "evolve_reasoning": Question,
+    "evolve_conditional": Question,
+    "evolve_multi_context": Question,
+    "evolve_conversational": Question,
+    "evolve_unanswerable": Question,
+    "compress_question": Question,
+    "review_question": QuestionReview,
+    "compare_questions": QuestionComparison,
+    "find_passages": NeededPassages,
+    "write_answer": ReferenceAnswer,
+    "answer_unaided": DegradedAnswer,
+    "degrade_answer": DegradedAnswer,
+    "pad_context": PaddedContext,
 }
 """Name of each step to the class of its answer."""

@@ -51,6 +51,18 @@ def test_every_text_is_translated_and_nothing_else_is_touched():
     assert all(MARK in v["reason"] for v in verdicts)
 
 
+def test_grades_numbers_of_passages_and_an_empty_answer_are_no_texts_to_translate():
+    prompts, english = translate_prompts(translating(), "de"), PromptSet.default("en")
+
+    def shown(drafts, step):
+        return [example.output for example in drafts.get(step).examples]
+
+    for step in ("grade_passage", "review_question", "compare_questions", "find_passages", "write_answer"):
+        for draft, original in zip(shown(prompts, step), shown(english, step), strict=True):
+            changed = {name for name, value in draft.items() if value != original[name]}
+            assert changed == {name for name in ("reason", "feedback", "answer") if original.get(name)}
+
+
 def test_the_model_is_asked_once_for_each_step_and_once_for_what_they_share():
     judge = translating()
     translate_prompts(judge, "de")

@@ -105,7 +105,12 @@ class PromptSet(Frozen):
 
     @classmethod
     def default(cls, language: str) -> PromptSet:
-        """The prompts that come with the package; English where there are none in the language."""
+        """The prompts that come with the package.
+
+        A language that has none is asked in English. Chinese, Korean and Italian have prompts for the steps that judge;
+        the steps that write test sets take the English ones there, with the labels and the system message of the
+        language. What such a step writes is in the language of the passages all the same.
+        """
         return _default(language if language in languages() else "en")
 
     @classmethod
@@ -206,10 +211,9 @@ def _default(language: str) -> PromptSet:
     folder = _packaged().joinpath(language)
     texts = {entry.name: entry for entry in folder.iterdir() if entry.name.endswith(".yaml")}
     common = _parsed(Common, texts.pop(_COMMON))
-    return PromptSet(
-        common=common,
-        prompts={name.removesuffix(".yaml"): _parsed(Prompt, entry) for name, entry in sorted(texts.items())},
-    )
+    own = {name.removesuffix(".yaml"): _parsed(Prompt, entry) for name, entry in texts.items()}
+    lacking = {} if language == "en" or own.keys() == ANSWERS.keys() else _default("en").prompts
+    return PromptSet(common=common, prompts=dict(sorted({**lacking, **own}.items())))
 
 
 def _parsed(kind: type[Part], file: Traversable | Path) -> Part:

@@ -5,23 +5,44 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 
 import pytest
+from packaged import OWN
 
 from langchain_rageval import PromptSet
-from langchain_rageval.answers import ANSWERS
+from langchain_rageval.answers import ANSWERS, Question
 from langchain_rageval.contexts import NumberedContexts
+from langchain_rageval.language import detect_language
 from langchain_rageval.metrics import ASPECTS
+from langchain_rageval.sentences import split_sentences
 
-LANGUAGES = ["en", "it", "ko", "ru", "zh"]
 READS = {  # keys of the JSON block
+    "answer_unaided": ["question"],
     "classify_statements": ["question", "answer_statements", "reference_statements"],
+    "compare_questions": ["parent", "question"],
+    "compress_question": ["question"],
     "critique_aspect": ["question", "answer", "aspect", "definition"],
+    "degrade_answer": ["question", "answer"],
+    "evolve_conditional": ["question", "passages"],
+    "evolve_conversational": ["question", "passages"],
+    "evolve_multi_context": ["question", "passages"],
+    "evolve_reasoning": ["question", "passages"],
+    "evolve_unanswerable": ["question", "passages"],
+    "extract_keyphrases": ["passage"],
     "extract_statements": ["question", "text"],
+    "find_passages": ["question", "passages"],
     "grade_contexts": ["question", "answer"],
+    "grade_passage": ["passage"],
+    "pad_context": ["question", "context"],
     "regenerate_questions": ["answer", "count"],
+    "review_question": ["question", "passages"],
+    "rewrite_question": ["question", "feedback", "passages"],
     "select_sentences": ["question"],
     "verify_statements": ["question", "statements"],
+    "write_answer": ["question", "passages"],
+    "write_question": ["passage", "keyphrase"],
 }
-STEPS = [(language, step) for language in LANGUAGES for step in READS]
+STEPS = [(language, step) for language in OWN for step in READS if step in OWN[language]]
+GRADES = ["clarity", "depth", "structure", "relevance"]
+QUESTIONS = [step for step, answer in ANSWERS.items() if answer is Question]
 CITATION = re.compile(r"(?<![A-Za-z])[A-Z]\.\d+")
 NEGATION = {
     "en": r"\b(?:not|cannot|No|nothing|Nothing|nobody)\b|n't\b",
@@ -31,11 +52,15 @@ NEGATION = {
     "zh": "[不没]",
 }
 ORDER = {
-    "en": "Judge,|Ignore your",
+    "en": "Judge,|Ignore (?:your|the)",
     "it": "Giudice,|Ignora le|Dimentica il",
     "ko": "심사자님,|무시하고|잊고",
     "ru": "Судья,|Забудь",
     "zh": "评审，|无视|忘掉",
+}
+UNCLEAR = {  # what nobody understands who sees no passage
+    "en": r"\b(?:text|passage|context|this|these|here)\b",
+    "ru": r"\b(?:текст\w*|отрыв\w*|контекст\w*|эт(?:от|а|о|ого|ой|их)|здесь)\b",
 }
 
 
@@ -74,6 +99,32 @@ class Shown:
         return [item[kind] for item in self.output[name]]
 
     @property
+    def passages(self):
+        """Number to text."""
+        return {item["passage"]: item["text"] for item in self.input["passages"]}
+
+    @property
+    def given(self):
+        """Every text of the input."""
+        return " ".join(strings(self.input))
+
+    @property
+    def told(self):
+        """Every text of the output."""
+        return " ".join(strings(self.output))
+
+    def values(self, *names):
+        return [self.output[name] for name in names]
+
+    @property
+    def obeys_nothing(self):
+        """An order is given, and the reply is not about it."""
+        return self.order(self.given) and not self.order(self.told)
+
+    def unclear(self, question):
+        return bool(re.search(UNCLEAR[self.language], question))
+
+    @property
     def useful(self):
         return [verdict["context"] for verdict in self.output["verdicts"] if verdict["useful"]]
 
@@ -83,7 +134,146 @@ def figures(*texts):
     return set(re.findall(r"\d+", " ".join(texts)))
 
 
+def words(*texts):
+    """In lower case."""
+    return re.findall(r"\w+", " ".join(texts).lower())
+
+
+def stems(*texts):
+    """Beginnings of the longer words, short enough to outlast an ending."""
+    return {word[:4] for word in words(*texts) if len(word) > 3}
+
+
 TEACHES = {  # step to case: place of the example that teaches it, and what then holds in every language
+    "answer_unaided": {
+        "a case that nobody can know": (0, lambda e: re.search("usually|[Оо]бычно", e.told)),
+        "an order": (1, lambda e: e.obeys_nothing),
+    },
+    "compare_questions": {
+        "deeper": (0, lambda e: e.values("deeper", "broader") == [True, False]),
+        "broader": (1, lambda e: e.values("deeper", "broader") == [False, True]),
+        "both": (2, lambda e: e.values("deeper", "broader") == [True, True]),
+        "more words": (
+            3,
+            lambda e: (
+                e.values("deeper", "broader") == [False, False]
+                and len(words(e.input["question"])) > 2 * len(words(e.input["parent"]))
+            ),
+        ),
+        "an order": (3, lambda e: e.order(e.input["question"])),
+    },
+    "compress_question": {
+        "courtesy": (0, lambda e: len(words(e.told)) < len(words(e.given)) / 2),
+        "a number": (1, lambda e: figures(e.told) == figures(e.given) > set()),
+        "a negation": (1, lambda e: e.no(e.given)),
+        "an order": (1, lambda e: e.obeys_nothing),
+        "a short question": (2, lambda e: e.told == e.given),
+    },
+    "degrade_answer": {
+        "one of two things": (0, lambda e: len(split_sentences(e.told)) < len(split_sentences(e.input["answer"]))),
+        "a negation": (1, lambda e: e.no(e.input["answer"]) and e.no(e.told)),
+        "an order": (1, lambda e: e.obeys_nothing),
+        "the only thing": (2, lambda e: figures(e.input["answer"]) and not figures(e.told)),
+    },
+    "evolve_conditional": {
+        "a case": (0, lambda e: len(words(e.told)) > len(words(e.input["question"]))),
+        "an order": (1, lambda e: e.obeys_nothing),
+    },
+    "evolve_conversational": {
+        "everyday writing": (0, lambda e: e.told.islower() and not e.told.endswith("?")),
+        "a slip": (0, lambda e: {"libary", "скока"} & {*words(e.told)}),
+        "a condition": (1, lambda e: len(stems(e.told) & stems(e.input["question"])) > 1),
+        "an order": (1, lambda e: e.obeys_nothing),
+    },
+    "evolve_multi_context": {
+        "a fact that leads to another": (
+            0,
+            lambda e: (
+                {word for word in words(e.passages[1]) if len(word) > 3 and word in words(e.passages[2])}
+                - {*words(e.told)}
+            ),
+        ),
+        "an order": (1, lambda e: e.obeys_nothing),
+    },
+    "evolve_reasoning": {
+        "two numbers to calculate with": (
+            0,
+            lambda e: len(figures(e.passages[1], e.told)) == 2 > len(figures(e.passages[1]) & figures(e.told)),
+        ),
+        "an order": (1, lambda e: e.obeys_nothing),
+    },
+    "evolve_unanswerable": {
+        "a detail left open": (
+            0,
+            lambda e: stems(e.told) & stems(e.passages[1]) and len(stems(e.told) - stems(e.passages[1])) > 2,
+        ),
+        "an order": (1, lambda e: e.obeys_nothing),
+    },
+    "extract_keyphrases": {
+        "what is particular": (0, lambda e: all(stems(e.given) & stems(phrase) for phrase in strings(e.output))),
+        "a menu": (1, lambda e: ">" in e.given and ">" not in e.told),
+        "an order": (1, lambda e: e.obeys_nothing),
+    },
+    "find_passages": {
+        "needed passages that are two": (0, lambda e: e.output["passages"] == [1, 3]),
+        "the same topic": (
+            0,
+            lambda e: stems(e.passages[1]) & stems(e.passages[2]) and 2 not in e.output["passages"],
+        ),
+        "two that say the same": (0, lambda e: stems(e.passages[3]) & stems(e.passages[4])),
+        "an order": (0, lambda e: e.order(e.passages[5]) and not e.order(e.told)),
+        "no answer": (1, lambda e: e.output["passages"] == [] and e.no(e.told)),
+    },
+    "grade_passage": {
+        "a good passage": (0, lambda e: e.values(*GRADES) == [3, 3, 3, 3]),
+        "scraps": (1, lambda e: e.values(*GRADES) == [1, 1, 1, 1]),
+        "an order": (1, lambda e: e.order(e.given) and "3" in e.given),
+        "the middle": (2, lambda e: e.values(*GRADES) == [2, 2, 2, 2] and e.given[0].islower()),
+        "praise of itself": (3, lambda e: e.values(*GRADES) == [3, 1, 3, 3] and e.no(e.told)),
+    },
+    "pad_context": {
+        "other matters": (0, lambda e: not {word for word in words(e.told) if len(word) > 7 and word in e.given}),
+        "an order": (1, lambda e: e.obeys_nothing),
+    },
+    "review_question": {
+        "a law without its name": (
+            0,
+            lambda e: e.values("standalone", "answerable") == [False, True] and e.unclear(e.input["question"]),
+        ),
+        "the topic without the answer": (
+            1,
+            lambda e: e.values("standalone", "answerable") == [True, False] and e.no(e.output["feedback"]),
+        ),
+        "a negation": (
+            2,
+            lambda e: e.values("standalone", "answerable") == [True, True] and e.no(e.passages[2]),
+        ),
+        "an order in a passage": (2, lambda e: e.order(e.passages[1])),
+        "neither": (
+            3,
+            lambda e: e.values("standalone", "answerable") == [False, False] and e.unclear(e.input["question"]),
+        ),
+        "an order in the question": (3, lambda e: e.order(e.input["question"])),
+    },
+    "rewrite_question": {
+        "a law without its name": (0, lambda e: e.unclear(e.input["question"]) and not e.unclear(e.told)),
+        "a passage that was added": (1, lambda e: stems(e.told) & stems(e.passages[2]) - stems(e.passages[1])),
+        "an order": (1, lambda e: e.obeys_nothing),
+    },
+    "write_answer": {
+        "an exception in another passage": (
+            0,
+            lambda e: stems(e.told) & stems(e.passages[2]) - stems(e.passages[1]),
+        ),
+        "what one may know": (1, lambda e: e.values("answerable", "answer") == [False, ""]),
+        "an order": (1, lambda e: e.obeys_nothing),
+        "another language": (2, lambda e: e.language != detect_language(e.told) == detect_language(e.passages[1])),
+    },
+    "write_question": {
+        "the key phrase": (0, lambda e: stems(e.input["keyphrase"]) & stems(e.told)),
+        "an order": (1, lambda e: e.obeys_nothing),
+        "another language": (2, lambda e: e.language != detect_language(e.told) == detect_language(e.input["passage"])),
+    },
     "extract_statements": {
         "a negation": (0, lambda e: e.no(e.input["text"]) and any(map(e.no, e.output["statements"]))),
         "numbers and a date": (0, lambda e: figures(e.input["text"]) == figures(*e.output["statements"]) > {"2024"}),
@@ -297,18 +487,77 @@ def test_as_many_questions_as_asked_for_or_none_for_an_evasive_answer(step, exam
     assert all(question.endswith(("?", "？")) for question in questions)
 
 
-@pytest.mark.parametrize("case", [(step, case) for step in TEACHES for case in TEACHES[step]], ids=": ".join)
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_a_hard_case_is_taught(language, case):
-    step, name = case
-    number, holds = TEACHES[step][name]
+@pytest.mark.parametrize(("step", "example"), of("extract_keyphrases"))
+def test_there_are_three_to_five_key_phrases_and_none_is_a_sentence(step, example):
+    phrases = example.output["keyphrases"]
+    assert 3 <= len(set(phrases)) == len(phrases) <= 5
+    assert all(len(words(phrase)) <= 6 and phrase[-1].isalnum() for phrase in phrases)
+
+
+@pytest.mark.parametrize("language", ["en", "ru"])
+def test_each_grade_of_each_kind_is_shown(language):
+    examples = shown(language, "grade_passage")
+    for name in GRADES:
+        assert {example.output[name] for example in examples} == {1, 2, 3}
+
+
+@pytest.mark.parametrize(("step", "example"), of(*QUESTIONS))
+def test_a_written_question_is_understood_without_its_passages(step, example):
+    question = example.output["question"]
+    assert not example.unclear(question)
+    assert split_sentences(question) == [question]
+    assert len(words(question)) <= 30
+    assert question.endswith("?") or step == "evolve_conversational"
+
+
+@pytest.mark.parametrize(("step", "example"), [case for case in EXAMPLES if "passages" in case.values[1].input])
+def test_passages_are_numbered_from_one(step, example):
+    assert list(example.passages) == list(range(1, len(example.passages) + 1))
+
+
+@pytest.mark.parametrize(("step", "example"), of("find_passages"))
+def test_needed_passages_are_named_in_order_and_the_reason_speaks_of_every_passage(step, example):
+    named = example.output["passages"]
+    assert named == [number for number in example.passages if number in named]
+    assert figures(example.output["reason"]) == set(map(str, example.passages))
+
+
+@pytest.mark.parametrize(("step", "example"), of("write_answer"))
+def test_an_answer_is_written_when_there_is_one_and_its_numbers_are_in_the_passages(step, example):
+    assert bool(example.output["answer"]) is example.output["answerable"]
+    assert figures(example.told) <= figures(*example.passages.values())
+
+
+@pytest.mark.parametrize(("step", "example"), of("degrade_answer"))
+def test_an_incomplete_answer_holds_words_of_the_whole_one_and_no_other(step, example):
+    assert {*words(example.told)} < {*words(example.input["answer"])}
+
+
+@pytest.mark.parametrize(("step", "example"), of("pad_context"))
+def test_padding_is_three_sentences_with_none_of_the_facts(step, example):
+    sentences = example.output["sentences"]
+    assert [split_sentences(sentence) for sentence in sentences] == [[sentence] for sentence in sentences]
+    assert len(set(sentences)) == 3
+    assert not figures(example.told) & figures(example.input["context"])
+
+
+@pytest.mark.parametrize(
+    ("language", "step", "case"),
+    [
+        pytest.param(language, step, case, id=f"{language}/{step}: {case}")
+        for language, step in STEPS
+        for case in TEACHES[step]
+    ],
+)
+def test_a_hard_case_is_taught(language, step, case):
+    number, holds = TEACHES[step][case]
     assert holds(shown(language, step)[number])
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_every_example_teaches_some_case(language):
-    for step, cases in TEACHES.items():
-        assert {number for number, _ in cases.values()} == set(range(len(shown(language, step))))
+@pytest.mark.parametrize(("language", "step"), STEPS)
+def test_every_example_teaches_some_case(language, step):
+    taught = {number for number, _ in TEACHES[step].values()}
+    assert taught == set(range(len(shown(language, step))))
 
 
 @pytest.mark.parametrize(("language", "step"), STEPS)

@@ -1,6 +1,7 @@
 """The packaged prompts as texts, each in its own language; and loading, saving and replacing prompts."""
 
 import re
+import shutil
 from importlib.resources import files
 from string import Formatter
 
@@ -8,6 +9,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from packaged import JUDGING, LANGUAGES, OWN
 from scripted import human_of, scripted
 
 from langchain_rageval import ConfigError, Judge, Prompt, PromptSet
@@ -15,11 +17,11 @@ from langchain_rageval.answers import ANSWERS
 from langchain_rageval.contexts import CHARACTERS_PER_TOKEN
 from langchain_rageval.language import FUNCTION_WORDS, detect_language
 from langchain_rageval.metrics.aspect_critique import ASPECTS
+from langchain_rageval.prompts import promptset
 from langchain_rageval.prompts.layout import Request, lay_out
-from langchain_rageval.prompts.promptset import languages
+from langchain_rageval.prompts.promptset import languages, packaged_fingerprint
 
-LANGUAGES = ["en", "it", "ko", "ru", "zh"]
-STEPS = [(language, step) for language in LANGUAGES for step in sorted(ANSWERS)]
+STEPS = [(language, step) for language in LANGUAGES for step in OWN[language]]
 NOT_YET_TRIED = "# Not yet tried with a live judge."
 LATIN_ALLOWED = {"supported", "contradicted", "absent", "json", "true", "false", "tp", "fp", "fn", "kg", *ASPECTS}
 ENGLISH_ONLY = FUNCTION_WORDS["en"] - FUNCTION_WORDS["it"] - {"a", "do", "no", "so"}
@@ -35,7 +37,10 @@ OTHER_SCRIPTS = {
 LIFE = {
     "it": ["euro", "codice civile", "polizza", "bonifico", "multa", "anagrafe", "biglietteria", "farmaco"],
     "ko": ["원", "민법", "여행자보험", "전세보증금", "과태료", "주민센터", "은행", "알약"],
-    "ru": ["руб.", "ГК РФ", "полис", "вклад", "МФЦ", "госпошлина", "ипотек", "аблетк"],
+    "ru": [
+        *("руб.", "ГК РФ", "полис", "вклад", "МФЦ", "госпошлина", "ипотек", "аблетк"),
+        *("баню", "ЕГРН", "ОСАГО", "Госуслуги", "поликлиник", "пени", "управляющая компания"),
+    ],
     "zh": ["元", "《民法典》", "大额存单", "押金", "护照", "政务服务中心", "列车", "家财险"],
 }
 GOOD = {"input": {"question": "?", "text": "A."}, "output": {"statements": ["A."]}}
@@ -86,6 +91,38 @@ def test_every_language_has_every_step(language):
     assert PromptSet.default(language).prompts.keys() == ANSWERS.keys()
 
 
+@pytest.mark.parametrize("language", ["it", "ko", "zh"])
+def test_steps_without_prompts_in_a_language_are_asked_in_english_under_its_own_labels(language):
+    prompts, english = PromptSet.default(language), PromptSet.default("en")
+    assert {step for step in ANSWERS if prompts.get(step) == english.get(step)} == ANSWERS.keys() - JUDGING
+    lacking = Request("write_question", prompts, prompts.get("write_question"), {"passage": "?"}, None, {})
+    system, human = lay_out(lacking, "contexts_first", with_schema=False)
+    assert system.text == prompts.common.system != english.common.system
+    assert human.text.startswith(f"{prompts.common.labels['task']}\n{english.get('write_question').instruction}\n")
+
+
+def test_a_change_to_the_english_prompt_of_a_step_is_seen_wherever_it_is_asked(tmp_path, monkeypatch):
+    shutil.copytree(str(files("langchain_rageval.prompts")), tmp_path / "prompts")
+    monkeypatch.setattr(promptset, "_packaged", lambda: tmp_path / "prompts")
+
+    def fingerprints():
+        promptset._default.cache_clear()
+        sets = {language: PromptSet.default(language).fingerprint for language in LANGUAGES}
+        return sets, packaged_fingerprint("write_question"), packaged_fingerprint("verify_statements")
+
+    try:
+        before = fingerprints()
+        file = tmp_path / "prompts/en/write_question.yaml"
+        file.write_text(file.read_text(encoding="utf-8").replace("Write one", "Write just one"), encoding="utf-8")
+        after = fingerprints()
+    finally:
+        promptset._default.cache_clear()
+    changed = {language for language in LANGUAGES if before[0][language] != after[0][language]}
+    assert changed == {"en", "it", "ko", "zh"}
+    assert before[1] != after[1]
+    assert before[2] == after[2]
+
+
 @pytest.mark.parametrize(
     ("question", "language"),
     [
@@ -122,7 +159,7 @@ def test_every_built_in_aspect_is_defined_in_every_language(language):
 def test_prompts_that_no_live_judge_has_seen_say_so(language):
     folder = files("langchain_rageval.prompts").joinpath(language)
     texts = [entry.read_text(encoding="utf-8") for entry in folder.iterdir() if entry.name.endswith(".yaml")]
-    assert len(texts) == len(ANSWERS) + 1
+    assert len(texts) == len(OWN[language]) + 1
     if language in ("en", "ru"):
         assert not any("not yet tried" in text.lower() for text in texts)
     else:
@@ -161,7 +198,7 @@ def test_chinese_is_simplified_and_has_no_space_between_its_characters(language,
 
 @pytest.mark.parametrize("language", LIFE)
 def test_the_examples_are_from_the_life_of_the_country(language):
-    told = " ".join(text for step in sorted(ANSWERS) for text in step_texts(language, step)[1:])
+    told = " ".join(text for step in OWN[language] for text in step_texts(language, step)[1:])
     assert [word for word in LIFE[language] if word not in told] == []
 
 
@@ -253,11 +290,12 @@ def test_a_copy_with_other_texts_has_another_fingerprint():
 
 
 @pytest.mark.parametrize("step", sorted(ANSWERS))
-def test_the_examples_of_one_language_fit_the_step_of_another_and_no_other_step(step):
-    english, korean = PromptSet.default("en"), PromptSet.default("ko")
-    given = [example.model_dump() for example in korean.get(step).examples]
-    assert english.replace(step, examples=given).get(step).examples == korean.get(step).examples
-    for other in ANSWERS.keys() - {step}:
+def test_the_examples_of_one_language_fit_the_step_of_another_and_no_step_that_answers_with_other_fields(step):
+    english, russian = PromptSet.default("en"), PromptSet.default("ru")
+    given = [example.model_dump() for example in russian.get(step).examples]
+    assert english.replace(step, examples=given).get(step).examples == russian.get(step).examples
+    fields = ANSWERS[step].model_fields.keys()
+    for other in {name for name, answer in ANSWERS.items() if not answer.model_fields.keys() <= fields}:
         with pytest.raises(ConfigError, match=f"{other}, output of example 1"):
             english.replace(other, examples=given)
 
@@ -267,11 +305,11 @@ def test_the_examples_of_one_language_fit_the_step_of_another_and_no_other_step(
     [
         (
             lambda prompts: prompts.replace("verify", instruction="x"),
-            "there are classify_statements, critique_aspect, extract_statements, grade_contexts",
+            "there are answer_unaided, classify_statements, compare_questions, compress_question",
         ),
         (
             lambda prompts: prompts.get("verify"),
-            "there are classify_statements, critique_aspect, extract_statements, grade_contexts",
+            "there are answer_unaided, classify_statements, compare_questions, compress_question",
         ),
         (
             lambda prompts: prompts.replace("extract_statements", examples=[{**GOOD, "output": {"statements": "A."}}]),
@@ -300,7 +338,7 @@ def test_a_wrong_step_or_example_is_refused(wrong, told):
         (
             "extract_statments.yaml",
             "instruction: x",
-            "no step 'extract_statments'; there are classify_statements, critique_aspect",
+            "no step 'extract_statments'; there are answer_unaided, classify_statements",
         ),
         (
             "verify_statements.yaml",
