@@ -19,16 +19,18 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
+from langchain_rageval import offline_writing
+from langchain_rageval.answers import ANSWERS
 from langchain_rageval.language import detect_language
 from langchain_rageval.prompts.layout import read_inputs
+from langchain_rageval.prompts.promptset import PromptSet, languages
 from langchain_rageval.run.meter import tokens_in
 from langchain_rageval.sentences import split_sentences
+from langchain_rageval.stems import numbers_of, stem_of, stems_of, words_of
 
 Inputs = Mapping[str, Any]
 Sentences = Mapping[str, str]
 
-_WORD = re.compile(r"[^\W_]+")
-_NUMBER = re.compile(r"\d+")
 _SENTENCE = re.compile(r"^\[(\d+\.\d+)\] (.*)$", re.MULTILINE)
 _TITLE = re.compile(r'^\{.*"title": "(\w+)"', re.MULTILINE)
 _EVASION = re.compile(
@@ -37,9 +39,6 @@ _EVASION = re.compile(
     r"|not (?:specified|mentioned))\b",
     re.IGNORECASE,
 )
-_STRESS = "\u0301"  # as encyclopedias mark it
-_STEM = 5
-_SHORTEST_WORD = 3
 _ENOUGH = 0.6
 _SOME = 0.4
 _MOST_SENTENCES = 3
@@ -56,6 +55,13 @@ class OfflineJudge(BaseChatModel):
     own sentences with a question mark. Of the aspects it knows conciseness (at most three sentences for one of the
     question's), correctness (no other numbers than in the contexts) and coherence (no sentence said twice); no other
     applies.
+
+    As a writer it asks what is known about a phrase of the passage; how that is connected with, changed by or like
+    another phrase (reasoning, conditional, multi_context); what becomes of it in a year that no passage names
+    (unanswerable). It answers with the one or two sentences that share most with the question, and knows nothing
+    without them. As a critic it takes a question to be standalone when nothing in it points ("this", "in the text"),
+    answerable when 60% of its stems and all its numbers stand in the passages, broader than another when it has other
+    stems, deeper when it newly asks why or how as well. It writes Russian about Russian passages, else English.
     """
 
     @property
@@ -66,6 +72,11 @@ class OfflineJudge(BaseChatModel):
     def report_note(self) -> str:
         """What every report made with this judge says."""
         return "Judged offline by word overlap: a smoke test and a baseline to beat, not a measure of quality."
+
+    @property
+    def testset_note(self) -> str:
+        """What every test set made with this writer or critic says."""
+        return "Written offline by word overlap: a smoke test, no questions that anybody would ask."
 
     def _generate(
         self,
@@ -135,33 +146,51 @@ def answer_offline(title: str, human: str) -> dict[str, Any]:
     Raises:
         ValueError: if there is no step with such an answer.
     """
-    if title not in _ANSWERS:
-        raise ValueError(f"OfflineJudge answers {', '.join(_ANSWERS)}, not {title}")
-    return _ANSWERS[title](read_inputs(human), dict(_SENTENCE.findall(human)))
+    inputs = read_inputs(human)
+    step = _step(title, inputs, human)
+    if step in _WRITTEN:
+        return _WRITTEN[step](inputs)
+    return _JUDGED[step](inputs, dict(_SENTENCE.findall(human)))
+
+
+def _step(title: str, inputs: Inputs, human: str) -> str:
+    """The step that asks: by its answer, else by what it reads, else by the package's own instruction.
+
+    With instructions of somebody else's, the first of those that read the same.
+    """
+    steps = [step for step, answer in ANSWERS.items() if answer.__name__ == title]
+    if not steps:
+        raise ValueError(f"OfflineJudge answers {', '.join(_TITLES)}, not {title}")
+    reading = [step for step in steps if _READS.get(step, inputs.keys()) == inputs.keys()]
+    if len(reading) < 2:
+        return (reading or steps)[0]
+    sets = (PromptSet.default(language) for language in ("ru", "en", *sorted(languages())))
+    named = (step for prompts in sets for step in reading if prompts.get(step).instruction in human)
+    return next(named, reading[0])
 
 
 def _statements(inputs: Inputs, _contexts: Sentences) -> dict[str, Any]:
     sentences = split_sentences(str(inputs["text"]))
-    stated = [s for s in sentences if _WORD.search(s) and not s.endswith(("?", "？")) and not _EVASION.search(s)]
+    stated = [s for s in sentences if words_of(s) and not s.endswith(("?", "？")) and not _EVASION.search(s)]
     return {"statements": stated}
 
 
 def _verdicts(inputs: Inputs, contexts: Sentences) -> dict[str, Any]:
-    stems = {number: _stems(sentence) for number, sentence in contexts.items()}
+    stems = {number: stems_of(sentence) for number, sentence in contexts.items()}
     return {
         "verdicts": [_verdict(item["statement"], str(item["text"]), stems, contexts) for item in inputs["statements"]]
     }
 
 
 def _verdict(number: int, text: str, stems: Mapping[str, set[str]], contexts: Sentences) -> dict[str, Any]:
-    wanted = _stems(text)
+    wanted = stems_of(text)
     first = _nearest(wanted, stems)
     second = _nearest(wanted - stems.get(first, set()), {n: s for n, s in stems.items() if n != first})
     cited = [n for n in (first, second) if n]
     shared = wanted & set().union(*(stems[n] for n in cited))
     share = len(shared) / len(wanted) if wanted else 0.0
-    numbers = set(_NUMBER.findall(text))
-    there = set(_NUMBER.findall(" ".join(contexts[n] for n in cited)))
+    numbers = numbers_of(text)
+    there = numbers_of(" ".join(contexts[n] for n in cited))
     verdict = "absent" if share < _ENOUGH else "supported" if numbers <= there else "contradicted"
     return {
         "statement": number,
@@ -187,9 +216,9 @@ def _classification(inputs: Inputs, _contexts: Sentences) -> dict[str, Any]:
 
 def _same(one: str, other: str) -> bool:
     """Whether two statements share enough stems of the shorter one, and their numbers."""
-    stems, others = _stems(one), _stems(other)
+    stems, others = stems_of(one), stems_of(other)
     shorter = min(len(stems), len(others))
-    numbers = [set(_NUMBER.findall(text)) for text in (one, other)]
+    numbers = [numbers_of(text) for text in (one, other)]
     enough = bool(shorter) and len(stems & others) / shorter >= _ENOUGH
     return enough and (numbers[0] <= numbers[1] or numbers[1] <= numbers[0])
 
@@ -197,8 +226,8 @@ def _same(one: str, other: str) -> bool:
 def _chunk_verdicts(inputs: Inputs, contexts: Sentences) -> dict[str, Any]:
     chunks: dict[int, set[str]] = {}
     for number, sentence in contexts.items():
-        chunks.setdefault(int(number.partition(".")[0]), set()).update(_stems(sentence))
-    wanted = _stems(str(inputs["answer"])) or _stems(str(inputs["question"]))
+        chunks.setdefault(int(number.partition(".")[0]), set()).update(stems_of(sentence))
+    wanted = stems_of(str(inputs["answer"])) or stems_of(str(inputs["question"]))
     shared = {chunk: len(wanted & stems) for chunk, stems in chunks.items()}
     return {
         "verdicts": [
@@ -209,8 +238,8 @@ def _chunk_verdicts(inputs: Inputs, contexts: Sentences) -> dict[str, Any]:
 
 
 def _needed_sentences(inputs: Inputs, contexts: Sentences) -> dict[str, Any]:
-    wanted = _stems(str(inputs["question"]))
-    needed = [n for n, text in contexts.items() if wanted and len(wanted & _stems(text)) >= _SOME * len(wanted)]
+    wanted = stems_of(str(inputs["question"]))
+    needed = [n for n, text in contexts.items() if wanted and len(wanted & stems_of(text)) >= _SOME * len(wanted)]
     return {"reason": f"at least {_SOME:.0%} of the question's words", "sentences": needed}
 
 
@@ -229,7 +258,7 @@ def _aspect(inputs: Inputs, contexts: Sentences) -> dict[str, Any]:
         asked = max(1, len(split_sentences(str(inputs["question"]))))
         return {"reason": length, "verdict": len(sentences) <= _MOST_SENTENCES * asked}
     if aspect == "correctness":
-        others = set(_NUMBER.findall(answer)) - set(_NUMBER.findall(" ".join(contexts.values())))
+        others = numbers_of(answer) - numbers_of(" ".join(contexts.values()))
         told = f"других чисел: {len(others)}" if russian else f"{len(others)} other numbers"
         return {"reason": told, "verdict": not (contexts and others)}
     if aspect == "coherence":
@@ -244,25 +273,46 @@ def _nearest(wanted: set[str], stems: Mapping[str, set[str]]) -> str:
     return best if best and wanted & stems[best] else ""
 
 
-def _stems(text: str) -> set[str]:
-    return {word[:_STEM] for word in _words(text) if len(word) >= _SHORTEST_WORD or word.isdigit()}
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.lower().replace("ё", "е").replace(_STRESS, ""))
-
-
 def _features(text: str) -> set[str]:
     """What a vector is made of: the stems of the words, of any length; the characters when there is no word."""
-    return {word[:_STEM] for word in _words(text)} or set(text.split())
+    return {stem_of(word) for word in words_of(text)} or set(text.split())
 
 
-_ANSWERS: Mapping[str, Callable[[Inputs, Sentences], dict[str, Any]]] = {
-    "Statements": _statements,
-    "Verdicts": _verdicts,
-    "Classification": _classification,
-    "ContextVerdicts": _chunk_verdicts,
-    "NeededSentences": _needed_sentences,
-    "RegeneratedQuestions": _questions,
-    "AspectVerdict": _aspect,
+_JUDGED: Mapping[str, Callable[[Inputs, Sentences], dict[str, Any]]] = {
+    "extract_statements": _statements,
+    "verify_statements": _verdicts,
+    "classify_statements": _classification,
+    "grade_contexts": _chunk_verdicts,
+    "select_sentences": _needed_sentences,
+    "regenerate_questions": _questions,
+    "critique_aspect": _aspect,
 }
+_WRITTEN: Mapping[str, Callable[[Inputs], dict[str, Any]]] = {
+    "extract_keyphrases": offline_writing.keyphrases,
+    "grade_passage": offline_writing.grades,
+    "write_question": offline_writing.first_question,
+    "rewrite_question": offline_writing.rewritten,
+    "evolve_reasoning": offline_writing.evolved("reasoning"),
+    "evolve_conditional": offline_writing.evolved("conditional"),
+    "evolve_multi_context": offline_writing.evolved_over_passages,
+    "evolve_conversational": offline_writing.typed,
+    "evolve_unanswerable": offline_writing.unanswerable,
+    "compress_question": offline_writing.compressed,
+    "review_question": offline_writing.review,
+    "compare_questions": offline_writing.comparison,
+    "find_passages": offline_writing.needed,
+    "write_answer": offline_writing.reference_answer,
+    "answer_unaided": offline_writing.unaided,
+    "degrade_answer": offline_writing.degraded,
+    "pad_context": offline_writing.padding,
+}
+_TITLES = list(dict.fromkeys(answer.__name__ for answer in ANSWERS.values()))
+_READS: Mapping[str, set[str]] = {
+    "write_question": {"passage", "keyphrase"},
+    "rewrite_question": {"question", "feedback", "passages"},
+    **{step: {"question", "passages"} for step in ANSWERS if step.startswith("evolve_")},
+    "compress_question": {"question"},
+    "answer_unaided": {"question"},
+    "degrade_answer": {"question", "answer"},
+}
+"""What steps read whose answers are of one class."""
