@@ -114,7 +114,7 @@ class Batches:
             if len(vectors) != len(texts):
                 raise ModelOutputError(f"the embeddings gave {len(vectors)} vectors for {len(texts)} texts")
         except Exception as error:
-            if len(texts) == 1 or passing(error) or status_of(error) not in _PERHAPS_ONE_TEXT:
+            if len(texts) == 1 or not of_one_text(error):
                 raise
             for half in (texts[: len(texts) // 2], texts[len(texts) // 2 :]):
                 part = {text: batch[text] for text in half}
@@ -159,6 +159,11 @@ class Batches:
         for future in batch.values():
             if not future.done():
                 future.set_exception(error)
+
+
+def of_one_text(error: Exception) -> bool:
+    """Whether a single one of the texts may have caused an error, so that the others can be embedded without it."""
+    return not passing(error) and status_of(error) in _PERHAPS_ONE_TEXT
 
 
 def _uncancellable() -> Future[Vector]:

@@ -1,0 +1,521 @@
+"""Passages of documents, with their neighbours in the text and in meaning."""
+
+import asyncio
+import logging
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+from corpus import corpus
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
+from langchain_text_splitters import CharacterTextSplitter, RecursiveCharacterTextSplitter, TextSplitter
+from scripted import Vectors
+
+from langchain_rageval import HashingEmbeddings
+from langchain_rageval.errors import ConfigError, ModelOutputError
+from langchain_rageval.run.retry import RetryPolicy
+from langchain_rageval.run.run import Run
+from langchain_rageval.run.work import Together, adrive, drive
+from langchain_rageval.testset.docstore import Docstore
+from langchain_rageval.testset.passage import Passage
+
+WIKI, FASTAPI = corpus("ru_wiki"), corpus("fastapi")
+
+
+def pieces(*texts, **metadata):
+    """Passages of one document, as they are."""
+    return [Document(text, metadata={"source": "a", **metadata}) for text in texts]
+
+
+def texts(passages):
+    return [passage.text for passage in passages]
+
+
+# Splitting
+
+
+@pytest.mark.parametrize("documents", [WIKI, FASTAPI], ids=["wiki", "markdown"])
+def test_real_documents_are_split_whole_into_pieces_of_at_most_about_1000_tokens(documents):
+    store = Docstore(documents)
+    for document in documents:
+        source, text = document.metadata["source"], document.page_content
+        own = [passage for passage in store.passages if passage.source == source]
+        assert all(passage.text == text[passage.start : passage.end] for passage in own)
+        assert "".join("".join(texts(own)).split()) == "".join(text.split())
+        assert max(len(passage.text) for passage in own) <= 4000
+    assert list(dict.fromkeys(passage.source for passage in store.passages)) == [
+        d.metadata["source"] for d in documents
+    ]
+    assert repr(store) == f"Docstore({len(store)} passages of {len(documents)} documents)"
+
+
+def test_pieces_begin_with_a_heading_where_there_is_one_and_never_within_a_sentence():
+    store = Docstore(WIKI)
+    begun = [p for p in store.passages if store.previous(p)]
+    assert len(begun) > 5
+    assert sum(passage.text.startswith("==") for passage in begun) >= len(begun) / 2
+    sections = [
+        f"## {title}\n" + "\n\n".join(["Полис действует год. " * 50] * n)
+        for title, n in zip("АБВ", (3, 2, 3), strict=True)
+    ]
+    assert [p.text.split("\n")[0] for p in Docstore("\n".join(sections)).passages] == [
+        s.split("\n")[0] for s in sections
+    ]
+    sentences = "Полис действует год. " * 1000
+    assert all(p.text.startswith("Полис") and p.text.endswith(".") for p in Docstore(sentences).passages)
+
+
+LINES = st.lists(
+    st.sampled_from(["# Баня", "", "Полис действует год.", "да", "x" * 700, "保险。" * 90, "\u2028", "a b"]),
+    max_size=60,
+)
+
+
+@settings(max_examples=50)
+@given(st.one_of(st.text(max_size=300), LINES.map("\n".join), LINES.map("".join)), st.integers(1, 4))
+@example("слово" * 3000, 1)
+@example("а " * 6000, 1)
+def test_every_character_but_white_space_is_in_some_passage_and_spans_hold(text, times):
+    text *= times
+    store = Docstore([Document(text, metadata={"source": "a"})])
+    left_out = text
+    for passage in store.passages:
+        assert passage.text == text[passage.start : passage.end]
+        left_out = left_out[: passage.start] + " " * len(passage.text) + left_out[passage.end :]
+    for passage in sorted(texts(store.passages), key=len, reverse=True):  # the same text is kept once
+        left_out = left_out.replace(passage, "")
+    assert not left_out.strip()
+
+
+@settings(max_examples=50)
+@given(
+    LINES.map("\n".join),
+    st.sampled_from(
+        [
+            RecursiveCharacterTextSplitter(chunk_size=50, chunk_overlap=20),
+            RecursiveCharacterTextSplitter(chunk_size=40, chunk_overlap=0, strip_whitespace=False),
+            RecursiveCharacterTextSplitter(chunk_size=10, chunk_overlap=4, length_function=lambda t: len(t) // 4),
+            CharacterTextSplitter(separator=" ", chunk_size=30, chunk_overlap=10),
+        ]
+    ),
+)
+def test_spans_hold_with_any_splitter_that_keeps_the_text(text, splitter):
+    for passage in Docstore(text, splitter=splitter).passages:
+        assert passage.text == text[passage.start : passage.end]
+
+
+class Own(TextSplitter):
+    """Pieces made by a function."""
+
+    def __init__(self, split):
+        super().__init__()
+        self.split_text = split
+
+    def split_text(self, text):
+        raise AssertionError("the function is asked")
+
+
+@pytest.mark.parametrize(
+    ("split", "spans"),
+    [
+        (lambda text: ["ab ab", "ab ab"], [(0, 5)]),
+        (lambda text: ["ab ab", "ab ab ab"], [(0, 5), (6, 14)]),
+        (lambda text: ["ab\nab", "ab  cd"], [(0, 5), (12, 17)]),
+        (lambda text: ["ab", "cd\ufffd"], [(0, 2), (15, 17)]),
+        (lambda text: ["Summary."], [(0, 20)]),
+        (lambda text: ["cd ef", "ab ab"], [(15, 20), (0, 5)]),
+    ],
+    ids=["equal", "straight on", "white space", "cut character", "rewritten", "another order"],
+)
+def test_a_span_is_where_the_words_stand_or_the_whole_document(split, spans):
+    store = Docstore("ab ab ab ab ab cd ef", splitter=Own(split))
+    assert [(passage.start, passage.end) for passage in store.passages] == spans
+
+
+def test_a_document_that_cannot_be_split_stops_no_other(caplog):
+    def split(text):
+        if text == "bad":
+            raise RecursionError("too deep")
+        return [text]
+
+    store = Docstore([*pieces("bad"), *pieces("good")], splitter=Own(split))
+    assert texts(store.passages) == ["good"]
+    assert caplog.messages == ["a: cannot be split: too deep; skipped"]
+
+
+def test_long_texts_without_white_space_are_split_in_order():
+    text = "".join(chr(0x4E00 + place) for place in range(20_000))
+    store = Docstore(text)
+    assert "".join(texts(store.passages)) == text
+    assert max(len(passage.text) for passage in store.passages) <= 4000
+
+
+def test_what_the_splitter_adds_to_the_metadata_is_kept_and_nothing_of_ours_is_added():
+    splitter = RecursiveCharacterTextSplitter(chunk_size=10, chunk_overlap=0, add_start_index=True)
+    document = Document("Баня стоит. Полис есть.", metadata={"source": "a", "page": 3})
+    assert [passage.metadata for passage in Docstore(document).passages] == [{"source": "a", "page": 3}]
+    theirs = Docstore(document, splitter=splitter).passages
+    assert [p.metadata for p in theirs] == [{"source": "a", "page": 3, "start_index": p.start} for p in theirs]
+
+
+# Passages
+
+
+def test_blank_passages_are_dropped_and_of_equal_texts_the_first_is_kept():
+    store = Docstore(
+        [*pieces("a", " \n", "b", "a"), Document("b", metadata={"source": "c"}), *pieces("d")], splitter=False
+    )
+    assert texts(store.passages) == ["a", "b", "d"]
+    assert {passage.source for passage in store.passages} == {"a"}
+
+
+def test_the_users_own_passages_are_as_they_are():
+    given = [
+        Document("  да \n", metadata={"source": "a", "start_index": 7}),
+        Document("x" * 9000, metadata={"file": "b"}),
+    ]
+    first, second = Docstore(given, splitter=False).passages
+    assert (first.text, first.source, first.start, first.end) == ("  да \n", "a", 7, 13)
+    assert (second.text, second.source, second.start, second.end) == ("x" * 9000, "documents", 0, 9000)
+
+
+def test_ids_are_of_source_place_and_text_and_the_same_in_every_process():
+    ids = [passage.id for passage in Docstore(WIKI).passages]
+    assert len(set(ids)) == len(ids)
+    script = (
+        "from corpus import corpus; from langchain_rageval.testset.docstore import Docstore;"
+        "store = Docstore(corpus('ru_wiki')); print(*[p.id for p in store.passages], *[p.id for p in store.order(3)])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=_environment()
+    )
+    assert done.stdout.split() == [*ids, *(passage.id for passage in Docstore(WIKI).order(3))]
+    one = Passage(text="a", source="b", start=0, end=1)
+    others = [
+        one.model_copy(update={"id": "", name: value})
+        for name, value in {"text": "b", "source": "c", "start": 1}.items()
+    ]
+    assert len({one.id, *(Passage(**other.model_dump()).id for other in others)}) == 4
+    assert Passage(**one.model_dump()) == one
+
+
+def _environment():
+    return {"PYTHONHASHSEED": "11", "PYTHONPATH": ":".join(path for path in sys.path if path)}
+
+
+@pytest.mark.parametrize("documents", [[], "", [" "], [Document("\n")]])
+def test_documents_without_text_give_an_empty_store(documents):
+    store = Docstore(documents, embeddings=Vectors({}))
+    assert (store.passages, len(store), store.order(1)) == ([], 0, [])
+    drive(store.embedded(), Run(), {})
+
+
+# Neighbours in the text
+
+
+def test_neighbours_stand_next_to_each_other_in_one_document():
+    store = Docstore([*pieces("a", "b"), Document("x", metadata={"source": "z"}), *pieces("c")], splitter=False)
+    a, b, x, c = store.passages
+    assert [store.previous(passage) for passage in (a, b, c, x)] == [None, a, b, None]
+    assert [store.next(passage) for passage in (a, b, c, x)] == [b, c, None, None]
+
+
+@pytest.mark.parametrize("key", ["source", "filename", "file_path", "url", None])
+def test_documents_have_neighbours_whatever_names_them_or_if_nothing_does(key):
+    document = Document("Полис действует год. " * 500, metadata={key: "a.txt"} if key else {})
+    store = Docstore(
+        [document, Document("Взнос платят раз. " * 500)], splitter=RecursiveCharacterTextSplitter(chunk_size=400)
+    )
+    assert len({passage.source for passage in store.passages}) == 2
+    assert (store.passages[0].source == "a.txt") == bool(key)
+    own = Docstore([Document("a"), Document("b")], splitter=False)
+    assert store.next(store.passages[0]) == store.passages[1]
+    assert own.next(own.passages[0]) == own.passages[1]
+
+
+def test_a_text_that_stands_elsewhere_parts_its_neighbours_and_a_blank_one_does_not():
+    store = Docstore(pieces("a", "b", "a", "c", " ", "d"), splitter=False)
+    a, b, c, d = store.passages
+    assert [store.next(passage) for passage in (a, b, c, d)] == [b, None, d, None]
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["", "x", "y", "z", "u", "v", "w"])), max_size=20))
+def test_neighbours_are_symmetric(given_pieces):
+    store = Docstore([Document(text, metadata={"source": source}) for source, text in given_pieces], splitter=False)
+    for passage in store.passages:
+        for there, back in ((store.next, store.previous), (store.previous, store.next)):
+            neighbour = there(passage)
+            assert neighbour is None or (back(neighbour) is passage and neighbour.source == passage.source)
+
+
+# Order
+
+
+@settings(max_examples=50)
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=8), st.integers())
+def test_every_beginning_of_the_order_holds_each_source_in_proportion(sizes, seed):
+    documents = [Document(f"{s} {n}", metadata={"source": str(s)}) for s, size in enumerate(sizes) for n in range(size)]
+    store = Docstore(documents, splitter=False)
+    order = store.order(seed)
+    assert sorted(texts(order)) == sorted(texts(store.passages))
+    seen = Counter()
+    for place, passage in enumerate(order, start=1):
+        seen[passage.source] += 1
+        for source, size in enumerate(sizes):
+            share = size / len(order)
+            assert abs(seen[str(source)] - place * share) < 1 + len(sizes) * share
+
+
+def test_the_order_depends_on_the_seed_and_not_on_the_order_of_the_documents():
+    store, turned = Docstore(WIKI), Docstore(WIKI[::-1])
+    assert texts(store.order(7)) == texts(store.order(7)) == texts(turned.order(7)) != texts(store.order(8))
+    assert texts(store.passages) != texts(turned.passages)
+    firsts = {Docstore(pieces(*"abcdefgh"), splitter=False).order(seed)[0].text for seed in range(100)}
+    assert firsts == set("abcdefgh")
+
+
+# Neighbours in meaning
+
+ANGLES = {
+    "a": [1, 0],
+    "b": [0.9, 0.4359],
+    "c": [0.6, 0.8],
+    "d": [1e-300, 1e-301],
+    "e": [-1, 0],
+    "near": [0.999, 0.0447],
+}
+
+
+def similar(store, text, **options):
+    passage = next(passage for passage in store.passages if passage.text == text)
+    return texts(store.similar(passage, **options))
+
+
+def test_similar_passages_are_nearest_first_between_the_floor_and_the_ceiling():
+    store = Docstore(pieces(*ANGLES), splitter=False, embeddings=Vectors(ANGLES))
+    assert similar(store, "a") == ["b"]
+    assert similar(store, "a", k=9) == ["b", "c"]
+    assert similar(store, "a", k=9, ceiling=1.1) == ["near", "d", "b", "c"]
+    assert similar(store, "a", k=9, floor=0.7) == ["b"]
+    assert similar(store, "a", k=9, floor=-1) == ["b", "c", "e"]
+    assert similar(store, "e", floor=0) == []
+
+
+def test_the_floor_counts_and_the_ceiling_does_not():
+    vectors = {"a": [1, 0], "b": [0.5, 0.75**0.5], "c": [1, 0]}
+    store = Docstore(pieces(*vectors), splitter=False, embeddings=Vectors(vectors))
+    assert similar(store, "a", k=9) == ["b"]
+    assert similar(store, "a", k=9, ceiling=1.0) == ["b"]
+    assert similar(store, "a", k=9, floor=0.51, ceiling=1.0) == []
+
+
+def test_passages_are_embedded_once_when_the_first_is_looked_for_in_batches_of_64():
+    embeddings = Vectors(answer=lambda text: [float(text), 1.0])
+    store = Docstore(pieces(*map(str, range(150))), splitter=False, embeddings=embeddings)
+    assert embeddings.asked == []
+    assert similar(store, "1", k=2, ceiling=1.1) == ["2", "3"]
+    similar(store, "2")
+    assert [len(batch) for batch in embeddings.asked] == [64, 64, 22]
+    assert [text for batch in embeddings.asked for text in batch] == [str(n) for n in range(150)]
+
+
+async def test_within_a_run_embedding_is_a_work_that_is_done_once_and_counted(caplog):
+    embeddings, run = Vectors(answer=lambda text: [float(text), 1.0] if text != "7" else [0.0]), Run()
+    store = Docstore(pieces(*map(str, range(1000))), splitter=False, embeddings=embeddings)
+    await asyncio.gather(*(adrive(store.embedded(), run, {}) for _ in range(3)))
+    assert sum(map(len, embeddings.asked)) == run.meter.usage.embedded == 1000
+    assert len(embeddings.asked) == 16
+    assert all(len(batch) <= 64 for batch in embeddings.asked)
+    assert caplog.messages == ["'7' has no similar passages: the embeddings gave a zero vector"]
+    drive(store.embedded(), run, {})
+    similar(store, "1")
+    assert len(embeddings.asked) == 16
+
+
+class Refused(Exception):
+    status_code = 400
+
+
+@pytest.mark.parametrize(
+    "made", [[0.0, 0.0], [float("nan"), 1.0], [float("inf"), 1.0], [], [1.0, 0.0, 0.0], None, Refused("long")]
+)
+@pytest.mark.parametrize("place", [0, 70])
+def test_a_passage_without_a_usable_vector_has_no_similar_ones_and_the_others_have(made, place, caplog):
+    def answer(text):
+        if text == str(place) and isinstance(made, Exception):
+            raise made
+        return made if text == str(place) else [1.0, 0.3 * int(text)]
+
+    store = Docstore(pieces(*map(str, range(100))), splitter=False, embeddings=Vectors(answer=answer))
+    with caplog.at_level(logging.WARNING, "langchain_rageval"):
+        assert similar(store, str(place), floor=-1, ceiling=2) == []
+    assert len(similar(store, "1", k=200, floor=-1, ceiling=2)) == 98
+    assert len(caplog.messages) == 1
+    assert f"'{place}' has no similar passages" in caplog.messages[0]
+
+
+@pytest.mark.parametrize("error", [ConnectionError("nobody there"), ModelOutputError("2 vectors for 64 texts")])
+def test_embeddings_that_are_no_use_at_all_end_the_search(error):
+    def answer(_):
+        raise error
+
+    embeddings = Vectors(answer=answer)
+    store = Docstore(pieces(*map(str, range(300))), splitter=False, embeddings=embeddings)
+    if isinstance(error, ConnectionError):
+        with pytest.raises(ConnectionError):
+            similar(store, "1")
+        assert len(embeddings.asked) <= 5
+    else:
+        assert similar(store, "1") == []
+
+
+def test_a_lost_request_is_sent_again_as_the_run_allows():
+    lost = [ConnectionError("reset")]
+
+    def answer(text):
+        if lost:
+            raise lost.pop()
+        return [float(text), 1.0]
+
+    store = Docstore(pieces(*"123"), splitter=False, embeddings=Vectors(answer=answer))
+    drive(store.embedded(), Run(retry=RetryPolicy(attempts=3, initial=0.01)), {})
+    assert similar(store, "1", ceiling=1.1) == ["2"]
+
+
+def test_real_passages_are_similar_to_passages_on_the_same_matter():
+    store = Docstore(FASTAPI, embeddings=HashingEmbeddings())
+    (passage,) = [p for p in store.passages if p.source == "en/tutorial/static-files.md"]
+    others = store.similar(passage, floor=0.1, k=3)
+    assert len(others) == 3
+    assert passage not in others
+    assert others[0].source.split("/")[0] == "en"
+
+
+def test_without_anything_to_look_with_the_mend_is_named():
+    store = Docstore("a")
+    with pytest.raises(ConfigError, match=r"give the Docstore embeddings=... or vectorstore=..."):
+        store.similar(store.passages[0])
+    store = Docstore("a", embeddings=Vectors({"a": [1.0]}))
+    with pytest.raises(ConfigError, match="is not of this Docstore"):
+        store.similar(Passage(text="b", source="c", start=0, end=1))
+    with pytest.raises(ConfigError, match="k takes a whole number from 1 on, got 0"):
+        store.similar(store.passages[0], k=0)
+    assert store.previous(Passage(text="b", source="c", start=0, end=1)) is None
+
+
+# A vector store of the user's own
+
+
+class Counted(Vectors):
+    def embed_query(self, text):
+        return self.embed_documents([text])[0]
+
+
+def filled(vectors, *documents):
+    """A vector store that holds these documents and has embedded nothing since."""
+    store = InMemoryVectorStore(Counted(vectors))
+    store.add_documents(list(documents))
+    store.embedding.asked.clear()
+    return store
+
+
+def test_a_vector_store_is_asked_instead_and_nothing_is_embedded_again():
+    vectors = {name: angle for name, angle in ANGLES.items() if name != "d"}
+    theirs, own = filled(vectors, *pieces(*vectors)), Vectors({})
+    store = Docstore(pieces(*vectors), splitter=False, vectorstore=theirs, embeddings=own)
+    assert similar(store, "a", k=9) == ["b", "c"]
+    assert similar(store, "a") == ["b"]
+    assert similar(store, "a", k=9, floor=-1, ceiling=1.1) == ["near", "b", "c", "e"]
+    assert store.similar(store.passages[0])[0] is store.passages[1]
+    assert own.asked == []
+    assert theirs.embedding.asked == [["a"]] * 4
+    drive(store.embedded(), Run(), {})
+    assert own.asked == []
+
+
+def test_what_only_the_vector_store_knows_is_a_passage_of_its_own():
+    vectors = {"a": [1, 0], "b": [0.8, 0.6], "c": [0.9, 0.4359]}
+    theirs = filled(vectors, *pieces("a", "b"), Document("c", metadata={"source": "z", "start_index": 5}))
+    store = Docstore(pieces("a", "b"), splitter=False, vectorstore=theirs)
+    found, known = store.similar(store.passages[0], k=2)
+    assert (found.text, found.source, found.start, found.end) == ("c", "z", 5, 6)
+    assert known is store.passages[1]
+    assert store.next(found) is None
+    assert len(store) == 2
+    assert texts(store.similar(found, k=1, ceiling=1.0)) == ["b"]
+
+
+class Ranked(VectorStore):
+    """Finds all texts in their order, with scores if it has some."""
+
+    def __init__(self, found, scores=None):
+        self.found, self.scores = found, scores
+
+    def similarity_search(self, query, k=4, **kwargs):
+        return pieces(*self.found)[:k]
+
+    def similarity_search_with_score(self, query, k=4, **kwargs):
+        if self.scores is None:
+            raise NotImplementedError
+        return list(zip(pieces(*self.found), self.scores, strict=True))[:k]
+
+    @classmethod
+    def from_texts(cls, texts, embedding, metadatas=None, **kwargs):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("scores", "found"),
+    [
+        (None, ["b", "c", "d"]),
+        ([1.0, 0.97, 0.6, 0.2], ["c"]),
+        ([0.0, 0.01, 0.3, 0.7], ["b", "c", "d"]),
+        ([0.0, 3.0, 17.5, 20.0], ["b", "c", "d"]),
+        ([20.0, 17.0, 3.0, 0.9], ["b", "c", "d"]),
+        ([float("nan")] * 4, ["b", "c", "d"]),
+    ],
+    ids=["none", "cosines", "cosine distances", "distances", "dot products", "nan"],
+)
+def test_scores_that_are_no_cosines_are_not_compared_with_any(scores, found):
+    store = Docstore(pieces(*"abcd"), splitter=False, vectorstore=Ranked("abcd", scores))
+    assert similar(store, "a", k=9) == found
+    assert similar(store, "a") == found[:1]
+
+
+def test_a_vector_store_of_many_equal_texts_is_searched_far_enough():
+    theirs = Ranked([*"aaaaaa", "b", "b", "c"])
+    assert similar(Docstore(pieces(*"abc"), splitter=False, vectorstore=theirs), "a", k=2) == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"splitter": "none"}, "splitter takes a LangChain TextSplitter, or False .* got str"),
+        ({"splitter": True}, "got bool"),
+        (
+            {"embeddings": InMemoryVectorStore(Vectors({}))},
+            "embeddings takes LangChain Embeddings, got InMemoryVectorStore",
+        ),
+        ({"vectorstore": Vectors({})}, "vectorstore takes a LangChain VectorStore, got Vectors"),
+    ],
+)
+def test_arguments_that_cannot_be_used_are_refused(options, words):
+    with pytest.raises(ConfigError, match=words):
+        Docstore("a", **options)
+
+
+def test_several_stores_are_embedded_side_by_side():
+    embeddings, run = Vectors(answer=lambda text: [float(text), 1.0]), Run()
+    stores = [Docstore(pieces(*texts), splitter=False, embeddings=embeddings) for texts in ("123", "456")]
+
+    def both():
+        yield Together([store.embedded() for store in stores])
+
+    drive(both(), run, {})
+    assert [similar(store, store.passages[0].text, ceiling=1.1) for store in stores] == [["2"], ["5"]]
+    assert embeddings.asked == [[*"123"], [*"456"]]

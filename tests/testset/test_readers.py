@@ -1,0 +1,258 @@
+"""Documents from files, folders, and whatever else holds texts."""
+
+import json
+import logging
+import subprocess
+import sys
+import types
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from langchain_core.documents import Document
+
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.testset import readers
+from langchain_rageval.testset.readers import documents_of, load_documents
+
+
+@pytest.fixture
+def folder(tmp_path):
+    def fill(files):
+        for name, content in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return tmp_path
+
+    return fill
+
+
+@pytest.fixture
+def warned(caplog):
+    caplog.set_level(logging.WARNING, "langchain_rageval")
+    return lambda: caplog.messages
+
+
+def read(path):
+    return [(document.metadata["source"], document.page_content) for document in load_documents(path)]
+
+
+# Files and folders
+
+
+def test_a_folder_is_read_with_its_folders_in_the_order_of_the_paths(folder, warned):
+    root = folder({"b.md": "# Баня", "a/z.txt": "полис", "a/b/c.txt": "взнос", "c.TXT": "банк"})
+    assert read(root) == [("a/b/c.txt", "взнос"), ("a/z.txt", "полис"), ("b.md", "# Баня"), ("c.TXT", "банк")]
+    assert read(str(root)) == read(root)
+    assert warned() == []
+
+
+def test_a_single_file_goes_by_its_name(folder):
+    assert read(folder({".a/b.txt": "полис"}) / ".a" / "b.txt") == [("b.txt", "полис")]
+
+
+def test_hidden_empty_and_blank_files_are_passed_over_in_silence(folder, warned):
+    root = folder({".git/a.md": "x", "a/.b/c.md": "x", ".d.md": "x", "e.md": b"", "f.md": " \n", "g.md": "да"})
+    assert read(root) == [("g.md", "да")]
+    assert warned() == []
+
+
+def test_a_byte_order_mark_and_line_ends_of_windows_are_no_text(folder):
+    assert read(folder({"a.txt": b"\xef\xbb\xbf\xd0\xb4\xd0\xb0\r\n\xd0\xbd\xd0\xb5\xd1\x82"})) == [
+        ("a.txt", "да\nнет")
+    ]
+
+
+def test_a_file_in_another_encoding_is_named_and_the_others_are_read(folder, warned):
+    root = folder({"a.txt": "Баня".encode("cp1251"), "b.txt": "да", "c.md": "нет".encode("utf-16")})
+    assert read(root) == [("b.txt", "да")]
+    assert warned() == [f"{name}: not UTF-8: save the file as UTF-8; skipped" for name in ("a.txt", "c.md")]
+
+
+def test_each_kind_of_file_that_nothing_reads_is_named_once(folder, warned):
+    root = folder(
+        {"a.png": "x", "b/c.png": "x", "d.png": "x", "e.PNG": "x", "f.zip": "x", "Makefile": "x", "g.md": "да"}
+    )
+    assert read(root) == [("g.md", "да")]
+    assert sorted(warned()) == [
+        "Makefile: nothing here reads such files; skipped",
+        "a.png, b/c.png, d.png and 1 more: nothing here reads '.png' files; skipped",
+        "f.zip: nothing here reads '.zip' files; skipped",
+    ]
+
+
+def test_a_file_is_read_when_it_is_asked_for(folder):
+    root = folder({"a.txt": "да", "b.txt": "нет"})
+    documents = load_documents(root)
+    assert next(documents).page_content == "да"
+    (root / "b.txt").write_text("позже", encoding="utf-8")
+    assert next(documents).page_content == "позже"
+
+
+@pytest.mark.parametrize("noun", ["text", "page_content", "content"])
+def test_each_line_of_a_jsonl_file_is_a_document(folder, noun):
+    lines = [{noun: "да", "page": 1}, {noun: "нет", "source": "устав", "metadata": {"year": 2020}}]
+    root = folder({"a.jsonl": "\n\n".join(map(json.dumps, lines))})
+    first, second = load_documents(root)
+    assert (first.page_content, first.metadata) == ("да", {"page": 1, "source": "a.jsonl:1"})
+    assert (second.page_content, second.metadata) == ("нет", {"source": "устав", "year": 2020})
+
+
+def test_a_line_that_is_no_document_is_named_and_the_others_are_read(folder, warned):
+    lines = [b'{"text": "a"}', b"{", b"[1]", b'{"body": "b"}', b'{"text": "\xff"}', b'{"text": 3}', b'{"text": "c"}']
+    deep = b'{"text":' + b"[" * 100_000
+    assert [text for _, text in read(folder({"a.jsonl": b"\n".join([*lines, deep])}))] == ["a", "c"]
+    assert [message.split(":")[0] for message in warned()] == [f"a.jsonl, line {n}" for n in (2, 3, 4, 5, 6, 8)]
+    assert warned()[0].endswith(": not JSON: Expecting property name enclosed in double quotes at column 2; skipped")
+    assert warned()[1].endswith(": expected a JSON object; skipped")
+    assert warned()[2].endswith(": expected a text under one of text, page_content, content, got ['body']; skipped")
+    assert "not UTF-8" in warned()[3]
+
+
+def test_rows_of_a_table_are_documents_by_langchains_loader_which_is_not_heard_to_be_winding_down(folder):
+    root = folder({"a.csv": b"\xef\xbb\xbfq,a\n\xd0\xb4\xd0\xb0,1\nno,2\n"})
+    script = (
+        "import json; from langchain_rageval.testset.readers import load_documents;"
+        f"print(json.dumps([[doc.page_content, doc.metadata] for doc in load_documents({str(root)!r})]))"
+    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == [
+        ["q: да\na: 1", {"source": "a.csv", "row": 0}],
+        ["q: no\na: 2", {"source": "a.csv", "row": 1}],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "package"),
+    [("pdf", "pypdf"), ("html", "beautifulsoup4"), ("htm", "beautifulsoup4"), ("docx", "docx2txt")],
+)
+def test_a_package_that_is_missing_is_named_before_anything_is_read(folder, monkeypatch, suffix, package):
+    monkeypatch.setattr(readers, "find_spec", lambda module: None if module in ("pypdf", "bs4", "docx2txt") else True)
+    root = folder({"a.txt": "да", f"b/c.{suffix}": "x"})
+    with pytest.raises(ConfigError, match=rf"b/c.{suffix} is read by {package}: pip install {package}"):
+        load_documents(root)
+
+
+def test_a_document_that_its_loader_cannot_read_stops_no_other(folder, monkeypatch, warned):
+    """Whatever package reads PDF: here, one that finds the file broken on its second page."""
+
+    class Broken:
+        def __init__(self, path):
+            self.path = path
+
+        def load(self):
+            raise RuntimeError("EOF marker not found")
+
+    loaders = types.SimpleNamespace(PyPDFLoader=Broken)
+    monkeypatch.setattr(readers, "import_module", lambda name: loaders)
+    monkeypatch.setattr(readers, "find_spec", lambda module: True)
+    assert read(folder({"a.pdf": "%PDF", "b.txt": "да"})) == [("b.txt", "да")]
+    assert warned() == ["a.pdf: EOF marker not found; skipped"]
+
+
+def test_a_page_in_html_is_read_as_its_text(folder):
+    pytest.importorskip("bs4", reason="beautifulsoup4 is no requirement of ours")
+    page = "<html><head><title>Баня</title></head><body><h1>Полис</h1><p>Взнос <b>раз</b> в год.</p></body></html>"
+    (document,) = load_documents(folder({"a.html": page}))
+    assert document.page_content.split() == ["Баня", "Полис", "Взнос", "раз", "в", "год."]
+    assert document.metadata == {"source": "a.html", "title": "Баня"}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("b.txt", "b.txt is not there"), ("a.png", r"a.png: expected one of .txt")]
+)
+def test_a_path_that_cannot_be_read_is_refused_at_the_call(folder, name, words):
+    with pytest.raises(ConfigError, match=words):
+        load_documents(folder({"a.png": "x"}) / name)
+
+
+# Whatever holds texts
+
+
+@dataclass
+class Node:
+    """As in other libraries."""
+
+    text: object
+    metadata: dict = field(default_factory=dict)
+
+
+@pytest.mark.parametrize(
+    ("given", "texts", "metadata"),
+    [
+        (Document("да", metadata={"page": 1}), ["да"], {"page": 1}),
+        ("да", ["да"], {}),
+        ("", [""], {}),
+        ("длинно " * 5000, ["длинно " * 5000], {}),
+        ("a\0b", ["a\0b"], {}),
+        ({"text": "да", "page": 1}, ["да"], {"page": 1}),
+        ({"page_content": "да", "metadata": {"page": 1}}, ["да"], {"page": 1}),
+        ({"content": "да"}, ["да"], {}),
+        (Node("да", {"page": 1}), ["да"], {"page": 1}),
+        ([Document("да"), "нет", {"text": "ну"}], ["да", "нет", "ну"], {}),
+        ((text for text in ("да", "нет")), ["да", "нет"], {}),
+        ([], [], None),
+        (["a\ud800"], ["a\ufffd"], {}),
+        (Document("a\ud800", metadata={"b": "\ud800"}), ["a\ufffd"], {"b": "\ufffd"}),
+    ],
+    ids=lambda given: type(given).__name__,
+)
+def test_a_text_is_found_in_whatever_holds_it(given, texts, metadata):
+    found = documents_of(given)
+    assert [document.page_content for document in found] == texts
+    assert [document.metadata for document in found[:1]] == ([] if metadata is None else [metadata])
+
+
+def test_a_text_that_names_a_file_is_read_from_it(folder, monkeypatch):
+    root = folder({"docs/a.txt": "да", "docs/b.txt": "нет"})
+    monkeypatch.chdir(root)
+    for given in ("docs", Path("docs"), ["docs/a.txt", Path("docs/b.txt")]):
+        assert [document.page_content for document in documents_of(given)] == ["да", "нет"]
+    assert documents_of("docs and more")[0].page_content == "docs and more"
+
+
+def test_the_misspelt_name_of_a_file_is_no_text():
+    for given in ("handbok.pdf", ["docs/handbok.md"]):
+        with pytest.raises(ConfigError, match=r"handbok.\w+ is not there"):
+            documents_of(given)
+    with pytest.raises(ConfigError, match="handbok is not there"):
+        documents_of(Path("handbok"))
+    assert documents_of("Read the file handbook.pdf")[0].page_content == "Read the file handbook.pdf"
+
+
+@pytest.mark.parametrize("dtype", [object, "string"])
+def test_rows_of_a_dataframe_with_a_text_are_documents(dtype):
+    table = pd.DataFrame({"text": ["да", None, "нет"], "body": ["x", "y", None], "page": [1.0, None, 3.0]})
+    table = table.astype({"text": dtype, "body": dtype})
+    assert [(doc.page_content, doc.metadata) for doc in documents_of(table)] == [
+        ("да", {"body": "x", "page": 1.0}),
+        ("нет", {"page": 3.0}),
+    ]
+    assert [document.page_content for document in documents_of(table, column="body")] == ["x", "y"]
+    with pytest.raises(ConfigError, match=r"no column 'texts', but \['text', 'body', 'page'\]"):
+        documents_of(table, column="texts")
+
+
+def test_a_key_of_mappings_is_named_as_a_column_is():
+    (document,) = documents_of([{"body": "да", "text": "нет"}], column="body")
+    assert (document.page_content, document.metadata) == ("да", {"text": "нет"})
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (3, "documents: expected Documents, texts, a path, a DataFrame or a list of these, got int"),
+        (None, "got NoneType"),
+        (["да", 3], r"documents\[1\]: expected .*, got int"),
+        ([["да"]], r"documents\[0\]: expected .*, got list"),
+        (Node(3), "documents: expected .*, got Node"),
+        ({"body": "да"}, r"documents: expected a text under one of text, page_content, content, got \['body'\]"),
+        (["да", {"text": 3}], r"documents\[1\]: expected a text under"),
+    ],
+)
+def test_what_holds_no_text_is_refused_with_its_place(given, words):
+    with pytest.raises(ConfigError, match=words):
+        documents_of(given)
