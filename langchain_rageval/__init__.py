@@ -60,7 +60,15 @@ if TYPE_CHECKING:
     from langchain_rageval.schema import Usage as Usage
     from langchain_rageval.sentences import split_sentences as split_sentences
     from langchain_rageval.steps.step import Step as Step
+    from langchain_rageval.testset.candidate import Candidate as Candidate
+    from langchain_rageval.testset.candidate import Trial as Trial
+    from langchain_rageval.testset.docstore import Docstore as Docstore
+    from langchain_rageval.testset.generator import TestsetGenerator as TestsetGenerator
+    from langchain_rageval.testset.readers import load_documents as load_documents
+    from langchain_rageval.testset.rows import Testset as Testset
+    from langchain_rageval.testset.rows import TestsetRow as TestsetRow
     from langchain_rageval.translation import translate_prompts as translate_prompts
+    from langchain_rageval.trust.degrading import degrade as degrade
 
 _HOMES = {
     "errors": (
@@ -102,7 +110,13 @@ _HOMES = {
     "schema": ("Failure", "Finding", "Row", "Sample", "Score", "Usage"),
     "sentences": ("split_sentences",),
     "steps.step": ("Step",),
+    "testset.docstore": ("Docstore",),
+    "testset.candidate": ("Candidate", "Trial"),
+    "testset.generator": ("TestsetGenerator",),
+    "testset.readers": ("load_documents",),
+    "testset.rows": ("Testset", "TestsetRow"),
     "translation": ("translate_prompts",),
+    "trust.degrading": ("degrade",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

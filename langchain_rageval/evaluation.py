@@ -135,7 +135,7 @@ async def astream_evaluate(
 def _shown(job: Evaluation, source: Any, progress: bool) -> Generator[Row]:
     with showing(size_of(source), job.run.meter, show=progress) as shown, closing(job.rows(source)) as rows:
         for row in rows:
-            shown.advance(row)
+            shown.advance(sum(score.failure is not None for score in row.scores.values()))
             yield row
 
 
@@ -143,5 +143,5 @@ async def _ashown(job: Evaluation, source: Any, progress: bool) -> AsyncGenerato
     with showing(size_of(source), job.run.meter, show=progress) as shown:
         async with aclosing(job.arows(source)) as rows:
             async for row in rows:
-                shown.advance(row)
+                shown.advance(sum(score.failure is not None for score in row.scores.values()))
                 yield row

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from langchain_rageval.run.meter import Meter
-from langchain_rageval.schema import Row
 
 _SECONDS_BETWEEN_LINES = 5.0
 
@@ -16,17 +15,18 @@ _SECONDS_BETWEEN_LINES = 5.0
 class Progress:
     """Counts finished rows; shows nothing by itself."""
 
-    def __init__(self, total: int | None, meter: Meter) -> None:
+    def __init__(self, total: int | None, meter: Meter, what: str) -> None:
         self.total = total
+        self._what = what
         self._meter = meter
         self._started = time.monotonic()
         self.rows = 0
         self.failed = 0
 
-    def advance(self, row: Row) -> None:
-        """Count a row."""
+    def advance(self, failed: int = 0) -> None:
+        """Count a row, and how many of its scores failed."""
         self.rows += 1
-        self.failed += sum(score.failure is not None for score in row.scores.values())
+        self.failed += failed
 
     def finish(self) -> None:
         """Nothing more comes."""
@@ -36,7 +36,7 @@ class Progress:
         usage = self._meter.usage
         tokens = (usage.input_tokens or 0) + (usage.output_tokens or 0)
         rows = f"{self.rows}/{self.total}" if self.total is not None else str(self.rows)
-        return f"{rows} samples, {usage.calls} calls, {tokens:,} tokens, {self.failed} failed{self._left()}"
+        return f"{rows} {self._what}, {usage.calls} calls, {tokens:,} tokens, {self.failed} failed{self._left()}"
 
     def _left(self) -> str:
         if not self.rows or self.total is None or self.rows >= self.total:
@@ -51,9 +51,9 @@ class PlainProgress(Progress):
     _last = 0.0
     _said = False
 
-    def advance(self, row: Row) -> None:
+    def advance(self, failed: int = 0) -> None:
         """Count a row, and say so if nothing was said for a while."""
-        super().advance(row)
+        super().advance(failed)
         now = time.monotonic()
         self._last = self._last or self._started
         if now - self._last >= _SECONDS_BETWEEN_LINES:
@@ -74,20 +74,20 @@ class PlainProgress(Progress):
 class LiveProgress(Progress):
     """One line that is drawn anew."""
 
-    def __init__(self, total: int | None, meter: Meter) -> None:
+    def __init__(self, total: int | None, meter: Meter, what: str) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, SpinnerColumn, TextColumn
         from rich.progress import Progress as Bar
 
-        super().__init__(total, meter)
+        super().__init__(total, meter, what)
         columns = (SpinnerColumn(), BarColumn(bar_width=30), TextColumn("{task.description}"))
         self._bar = Bar(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
         self._task = self._bar.add_task(self.line(), total=total)
         self._bar.start()
 
-    def advance(self, row: Row) -> None:
+    def advance(self, failed: int = 0) -> None:
         """Count a row and draw it."""
-        super().advance(row)
+        super().advance(failed)
         self._bar.update(self._task, completed=self.rows, description=self.line())
 
     def finish(self) -> None:
@@ -96,10 +96,10 @@ class LiveProgress(Progress):
 
 
 @contextmanager
-def showing(total: int | None, meter: Meter, *, show: bool) -> Iterator[Progress]:
+def showing(total: int | None, meter: Meter, *, show: bool, what: str = "samples") -> Iterator[Progress]:
     """The progress of a run, shown in the way that fits where stderr goes."""
     kind = Progress if not show else LiveProgress if _live() else PlainProgress
-    progress = kind(total, meter)
+    progress = kind(total, meter, what)
     try:
         yield progress
     finally:

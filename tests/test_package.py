@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 from hatchling.builders.wheel import WheelBuilder
+from packaged import OWN
 
 import langchain_rageval
 from langchain_rageval import language, metrics
-from langchain_rageval.answers import ANSWERS
 
 PACKAGE = Path(langchain_rageval.__file__).parent
 ROOT = PACKAGE.parent
@@ -25,17 +25,17 @@ NAME = "langchain_rageval"
 # Lowest first. A module imports from lower lines, and on its own line from what stands before it (a package also from
 # itself). Under TYPE_CHECKING it may look along its whole line, both ways, but not up.
 LAYERS = """
-_version errors language sentences vocabulary schema
+_version errors language sentences stems vocabulary schema
 answers loading statistics
 run
-contexts prompts
+contexts prompts progress
 judge
 steps
 translation
-metrics
+metrics testset
 report
-offline models
-progress grounds finished intake rehearsal planning engine evaluation
+offline_writing offline models
+grounds finished intake rehearsal planning engine evaluation trust
 integrations
 cli
 __main__ __init__
@@ -261,8 +261,7 @@ def test_the_wheel_holds_types_prompts_and_the_demo(shipped):
         path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("*") if path.suffix in (".py", ".yaml", ".jsonl")
     ]
     assert set(own) <= shipped
-    languages = ("en", "ru", "zh", "ko", "it")
-    prompts = {f"{NAME}/prompts/{language}/{step}.yaml" for language in languages for step in ("common", *ANSWERS)}
+    prompts = {f"{NAME}/prompts/{language}/{step}.yaml" for language in OWN for step in ("common", *OWN[language])}
     demo = {f"{NAME}/demo_data/samples.jsonl", f"{NAME}/demo_data/README.md"}
     assert prompts | demo | {f"{NAME}/py.typed"} <= shipped
 

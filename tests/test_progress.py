@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 from munich import SAMPLE, broken_judge
-from reports import failed, row, scored
 
 from langchain_rageval import OfflineJudge, aevaluate, evaluate, faithfulness, progress
 from langchain_rageval.run.meter import Meter
@@ -69,7 +68,7 @@ def test_a_plain_line_comes_at_most_every_five_seconds_and_once_at_the_end(capsy
     with progress.showing(100, Meter(), show=True) as shown:
         for _ in range(100):
             clock.now += 0.2
-            shown.advance(row(0, scored(1.0)))
+            shown.advance()
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(" samples")[0] for line in lines] == [
         "rageval: 25/100",
@@ -85,17 +84,17 @@ def test_it_tells_the_time_left_and_counts_calls_tokens_and_failures(capsys, clo
     with progress.showing(400, meter, show=True) as shown:
         meter.add(calls=7, input_tokens=1500, output_tokens=34)
         clock.now += 10
-        shown.advance(row(0, scored(1.0), failed("other")))
+        shown.advance(1)
         assert shown.line() == "1/400 samples, 7 calls, 1,534 tokens, 1 failed, about 66 min left"
         clock.now += 10
         for _ in range(398):
-            shown.advance(row(0, scored(1.0)))
+            shown.advance()
         assert shown.line().endswith(", about 0 s left")
 
 
 def test_of_an_iterator_the_total_is_not_known(clock):
     with progress.showing(None, Meter(), show=False) as shown:
-        shown.advance(row(0, scored(1.0)))
+        shown.advance()
         assert shown.line() == "1 samples, 0 calls, 0 tokens, 0 failed"
 
 
@@ -103,7 +102,7 @@ def test_the_last_line_comes_even_when_the_run_breaks_off(capsys, clock):
     def broken_off():
         with progress.showing(9, Meter(), show=True) as shown:
             clock.now += 6
-            shown.advance(row(0, scored(1.0)))
+            shown.advance()
             raise LookupError
 
     with pytest.raises(LookupError):

@@ -63,6 +63,7 @@ def ran(monkeypatch, tmp_path):
 def test_every_block_is_tried_below():
     titles = ["In Python", "In a chain", "The metrics", "With GigaChat", "With vLLM", "Your own function as a judge"]
     elsewhere = ["On more machines"]  # integrations/test_ray.py
+    titles.append("Questions from your documents")
     assert sorted(PYTHON) == sorted([*titles, *elsewhere, "What it costs, and no more than that"])
     assert len(PYTHON) == len(blocks("python"))
 
@@ -147,6 +148,12 @@ def test_what_it_costs_and_no_more_than_that(ran, capsys):
     assert Report.load("report.jsonl") == left["report"]
 
 
+def test_questions_from_your_documents(ran, capsys):
+    left = ran("Questions from your documents")
+    assert left["testset"].counts == {"simple": 1, "reasoning+conditional": 1}
+    assert "Test set of 2 questions" in capsys.readouterr().out
+
+
 def test_in_a_chain(ran):
     left = ran("In a chain")
     answered = (left["rag_chain"] | left["suite"](left["metric"])).invoke("?")
@@ -220,12 +227,12 @@ def test_every_rageval_line_parses(words):
 
 
 def test_there_are_such_lines():
-    assert {words[0] for words in RAGEVAL} == {"demo", "evaluate"}
+    assert {words[0] for words in RAGEVAL} == {"demo", "evaluate", "generate"}
 
 
 @pytest.mark.parametrize("option", sorted(set(re.findall(r"`?(--[a-z][a-z-]*)", README))))
 def test_every_option_in_the_text_exists(option, capsys):
-    for command in ("evaluate", "compare"):
+    for command in ("evaluate", "compare", "generate"):
         with pytest.raises(SystemExit):
             main.run([command, "--help"])
     assert option in capsys.readouterr().out

@@ -61,12 +61,17 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--journal", help="keep finished scores in this SQLite file; `rageval resume` goes on after a crash or Ctrl-C"
     )
+    add_budget_options(parser)
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+
+
+def add_budget_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how much may be spent."""
     parser.add_argument(
         "--budget-calls", type=int, metavar="N", help="most model calls; what no longer fits is left out"
     )
     parser.add_argument("--budget-tokens", type=int, metavar="N", help="most tokens read and written")
     parser.add_argument("--budget-embeddings", type=int, metavar="N", help="most texts to embed")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
 
 
 def add_input_options(parser: argparse.ArgumentParser) -> None:
@@ -112,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
     from langchain_rageval.cli.tables import show_report
     from langchain_rageval.evaluation import evaluate
 
-    gates, budget = _gates(options.fail_under, names_in(options.metrics)), _budget(options)
+    gates, budget = _gates(options.fail_under, names_in(options.metrics)), budget_of(options)
     _check_writable(options.out, options.file)
     samples, metrics = asked(options)
     if options.journal:
@@ -149,7 +154,8 @@ def asked(options: argparse.Namespace) -> tuple[Sequence[Sample], list[Metric]]:
     return samples, scorable(metrics, samples) if options.metrics.strip() == ALL else metrics
 
 
-def _budget(options: argparse.Namespace) -> Budget | None:
+def budget_of(options: argparse.Namespace) -> Budget | None:
+    """The budget that the options describe, if they do."""
     bounds = (options.budget_calls, options.budget_tokens, options.budget_embeddings)
     if bounds == (None, None, None):
         return None
@@ -170,7 +176,7 @@ def _samples(options: argparse.Namespace) -> Sequence[Sample]:
     from langchain_rageval.loading import load_samples
 
     samples = list(
-        load_samples(options.file, fields=_pairs(options.fields.split(","), "--fields"), on_error=options.on_error)
+        load_samples(options.file, fields=pairs_in(options.fields.split(","), "--fields"), on_error=options.on_error)
     )
     if not samples:
         raise ConfigError(f"{options.file} holds no samples")
@@ -213,7 +219,7 @@ def _embeddings(options: argparse.Namespace, *, unnamed: bool) -> Embeddings:
 
 def _gates(given: Sequence[str], metrics: Sequence[str]) -> dict[str, float]:
     gates: dict[str, float] = {}
-    for metric, number in _pairs(given, "--fail-under").items():
+    for metric, number in pairs_in(given, "--fail-under").items():
         if metric not in metrics:
             raise ConfigError(f"--fail-under {metric}: not among --metrics {','.join(metrics)}")
         try:
@@ -225,7 +231,12 @@ def _gates(given: Sequence[str], metrics: Sequence[str]) -> dict[str, float]:
     return gates
 
 
-def _pairs(given: Sequence[str], option: str) -> Mapping[str, str]:
+def pairs_in(given: Sequence[str], option: str) -> Mapping[str, str]:
+    """The values by name of options such as `a=1`.
+
+    Raises:
+        ConfigError: if one has no name or no value.
+    """
     pairs = [item.partition("=") for item in given if item.strip()]
     for name, sign, value in pairs:
         if not (name and sign and value):

@@ -14,6 +14,7 @@ from langchain_rageval.planning import HEADINGS, Plan, cells
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import MetricSummary, summarise
 from langchain_rageval.schema import Finding, Row, Score
+from langchain_rageval.testset.rows import Testset
 
 _COLOURS = {
     "supported": "green",
@@ -73,6 +74,24 @@ def show_plan(plan: Plan) -> None:
     out = console()
     out.print(table)
     show_notes(plan.notes, out)
+
+
+def show_testset(testset: Testset, *, written: str) -> None:
+    """Print how many rows of each evolution came, some of them, what was rejected and why, and the notes."""
+    out = console()
+    table = Table(title=f"{len(testset)} questions", title_justify="left", title_style="bold")
+    table.add_column("evolution")
+    table.add_column("rows", justify="right")
+    table.add_column("for example")
+    for name, count in testset.counts.items():
+        first = next(row for row in testset.rows if row.evolution == name)
+        table.add_row(escape(name), str(count), escape(_short(first.question)))
+    out.print(table)
+    out.print(f"{testset.yields['attempts']} attempts")
+    for reason, count in testset.yields["rejected"].items():
+        out.print(f"  {count} {escape(printable(reason))}")
+    show_notes(testset.notes, out)
+    out.print(f"\nTest set written to {escape(written)}", soft_wrap=True)
 
 
 def show_notes(notes: Iterable[str], out: Console) -> None:

@@ -163,6 +163,14 @@ class Judge:
         """The ways of asking this model, best first."""
         return [Way(rung) for rung in ladder(self._client, self.mode)]
 
+    def speaking(self, language: str) -> Judge:
+        """The same judge, with all that it knows, and prompts in a language, unless the user chose its prompts."""
+        if self.prompts is not None or self.language == language:
+            return self
+        made = replace(self, language=language)
+        object.__setattr__(made, "memory", self.memory)
+        return made
+
     def forgetful(self) -> Judge:
         """The same judge, having found out nothing about its endpoint, and whose findings are its own."""
         return replace(self)

@@ -72,7 +72,7 @@ def answer_correctness(
         raise ConfigError(f"beta takes a number above 0, got {beta!r}")
     if formula not in get_args(Formula):
         raise ConfigError(f'formula is "counts" or "precision_recall", got {formula!r}')
-    stages: list[Stage] = []
+    stages: list[Stage[State]] = []
     if facts:
         if judge is None:
             raise ConfigError("answer_correctness needs a judge for the facts; or say weights=(0, 1)")

@@ -214,7 +214,7 @@ class Metric(Traced[Any, Score], Doors):
         """The steps one after the other: straight children of the metric's run in a trace."""
         return self.steps.steps if isinstance(self.steps, RunnableSequence) else [self.steps]
 
-    def _stages(self) -> Iterator[Stage]:
+    def _stages(self) -> Iterator[Stage[State]]:
         return (step for step in self._sequence() if isinstance(step, Stage))
 
     def _fingerprint(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from contextvars import copy_context
@@ -44,6 +45,29 @@ class DaemonThreads:
         futures = [self.submit(job) for job in jobs]
         wait(futures)
         return [future.result() for future in futures]
+
+    def spread(self, jobs: Sequence[Callable[[], T]], at_once: int) -> list[T]:
+        """Do jobs, so many side by side, and wait for all; raises what the first failing one raised.
+
+        Whoever waits may be interrupted: jobs that have not begun are then not begun.
+        """
+        futures: list[Future[T]] = [Future() for _ in jobs]
+        waiting = deque(zip(jobs, futures, strict=True))
+
+        def work() -> None:
+            while True:
+                try:
+                    job, future = waiting.popleft()
+                except IndexError:
+                    return
+                _done(job, future)()
+
+        try:
+            for _ in range(min(at_once, len(jobs))):
+                self.submit(work)
+            return [future.result() for future in futures]
+        finally:
+            waiting.clear()
 
     def _work(self, inbox: SimpleQueue[Job]) -> None:
         while True:

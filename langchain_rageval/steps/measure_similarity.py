@@ -22,7 +22,7 @@ Pairs = Callable[[State], tuple[str, Sequence[str]]]
 Similarity = Embeddings | BaseCrossEncoder
 
 
-class MeasureSimilarity(Stage):
+class MeasureSimilarity(Stage[State]):
     """Adds `similarities`, a list of float from 0 to 1: of one text with each of some others.
 
     Embeddings are asked by `embed_documents` for all texts alike, since both sides are of one kind; equal texts of a
@@ -70,7 +70,7 @@ class MeasureSimilarity(Stage):
         return score
 
 
-def measure_similarity(model: Similarity | None, pairs: Pairs, *, scale: Scale | None = None) -> Stage:
+def measure_similarity(model: Similarity | None, pairs: Pairs, *, scale: Scale | None = None) -> Stage[State]:
     """The stage that compares texts.
 
     Args:

@@ -1,10 +1,10 @@
-"""Stage: a Runnable from state to state, whose work is a generator without I/O."""
+"""Stage: a Runnable from a state to a state of the same kind, whose work is a generator without I/O."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict
@@ -19,7 +19,10 @@ State = dict[str, Any]
 """What the stages of a metric pass on: `sample`, and the answers so far by name."""
 
 
-class Stage(Traced[State, State]):
+S = TypeVar("S")
+
+
+class Stage(Traced[S, S]):
     """Adds something to the state; `invoke` and `ainvoke` run the same work."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
@@ -31,7 +34,7 @@ class Stage(Traced[State, State]):
     __str__ = __repr__
 
     @abstractmethod
-    def work(self, state: State) -> Work[State]:
+    def work(self, state: S) -> Work[S]:
         """What the stage does, without I/O."""
 
     @property
@@ -53,14 +56,14 @@ class Stage(Traced[State, State]):
     def instrument(self) -> Mapping[str, Any]:
         """All that could change what it adds, except the state."""
 
-    def _do(self, state: State, config: RunnableConfig) -> State:
+    def _do(self, state: S, config: RunnableConfig) -> S:
         try:
             return drive(self.work(state), Run.of(config), config)
         except Exception as error:
             blame(error, self.get_name())
             raise
 
-    async def _ado(self, state: State, config: RunnableConfig) -> State:
+    async def _ado(self, state: S, config: RunnableConfig) -> S:
         try:
             return await adrive(self.work(state), Run.of(config), config)
         except Exception as error:

@@ -20,7 +20,7 @@ from langchain_rageval.steps.stage import Stage, State
 __all__ = ["Stage", "State", "Step", "slices"]
 
 
-class Step(Stage):
+class Step(Stage[State]):
     """Asks one question and adds its typed answer to the state.
 
     As it is, a step sends its whole input: `contexts` as the numbered block, the rest as the JSON object, and adds the

@@ -1,0 +1,77 @@
+"""Branch: one evolution with the filters after it, and a second try for what did not evolve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.run.work import Work
+from langchain_rageval.testset.candidate import NOT_EVOLVED, Candidate
+from langchain_rageval.testset.compare_questions import evolution_filter
+from langchain_rageval.testset.compress_question import compress
+from langchain_rageval.testset.docstore import Docstore
+from langchain_rageval.testset.evolutions import Kind, evolve
+from langchain_rageval.testset.review_question import question_filter
+from langchain_rageval.testset.step import CandidateStep
+
+_TRIES = 2
+
+
+class Branch(CandidateStep):
+    """Evolves a question until it is deeper or broader than its parent, each time from where it stands.
+
+    To ask the same again would give the same: a second try starts from the first one's question, and is compared with
+    the same parent.
+    """
+
+    parts: tuple[CandidateStep, ...]
+
+    @property
+    def judges(self) -> Sequence[Judge]:
+        """Who is asked."""
+        return [judge for part in self.parts for judge in part.judges]
+
+    @property
+    def instrument(self) -> Mapping[str, Any]:
+        """Of its parts."""
+        return {"step": self.get_name(), "parts": [part.instrument for part in self.parts]}
+
+    def forgetful(self) -> Self:
+        """The same branch of forgetful steps."""
+        return self.model_copy(update={"parts": tuple(part.forgetful() for part in self.parts)})
+
+    def work(self, state: Candidate) -> Work[Candidate]:
+        """Four calls when all goes well: evolve, compress, review, compare; two when it is only put in other words."""
+        parent = state
+        evolves, *filters = self.parts
+        for _ in range(_TRIES):
+            state = yield from evolves.work(state)
+            state = yield from through(filters, state.but(parent=parent.question))
+            if state.rejected != NOT_EVOLVED:
+                return state
+            state = state.but(rejected=None, evolution=parent.evolution)
+        return state.reject(NOT_EVOLVED)
+
+
+def branch(
+    kind: Kind, writer: JudgeLike, critic: JudgeLike, docstore: Docstore | None = None, *, max_rewrites: int = 2
+) -> CandidateStep:
+    """One evolution, then `compress`, `question_filter` and `evolution_filter`.
+
+    A question that is only put in other words is not compressed, and need not ask for more than before.
+    """
+    reviews = question_filter(critic, writer, docstore, max_rewrites=max_rewrites)
+    parts = [evolve(kind, writer, docstore), reviews]
+    if kind.asks_more:
+        parts = [parts[0], compress(writer), reviews, evolution_filter(critic)]
+    return Branch(name=kind.name, parts=tuple(parts))
+
+
+def through(steps: Iterable[CandidateStep], state: Candidate) -> Work[Candidate]:
+    """A candidate after several steps, or after the one that rejected it."""
+    for step in steps:
+        if state.rejected:
+            break
+        state = yield from step.work(state)
+    return state

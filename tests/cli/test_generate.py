@@ -1,0 +1,88 @@
+"""`rageval generate`: from a folder of documents to a file of questions."""
+
+import json
+
+import pytest
+from corpus import corpus
+
+from langchain_rageval.testset import Testset
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three Russian documents."""
+    place = tmp_path / "docs"
+    place.mkdir()
+    for number, document in enumerate(corpus("ru_wiki")[:3]):
+        (place / f"{number}.txt").write_text(document.page_content, encoding="utf-8")
+    return place
+
+
+def test_it_writes_a_test_set_and_shows_what_came(rageval, folder, tmp_path):
+    out = tmp_path / "t.jsonl"
+    words = ["generate", folder, "--size", 4, "--distribution", "simple=0.5,reasoning=0.5", "--seed", 7, "--quiet"]
+    code, told, complaints = rageval(*words, "--out", out)
+    assert (code, complaints) == (0, "")
+    testset = Testset.load(out)
+    assert testset.counts == {"simple": 2, "reasoning": 2}
+    assert "4 questions" in told
+    assert "Written offline by word overlap" in told
+    assert f"Test set written to {out}" in told
+    again = tmp_path / "again.jsonl"
+    rageval(*words, "--out", again)
+    assert again.read_bytes() == out.read_bytes()
+
+
+def test_the_test_set_is_what_evaluate_reads(rageval, folder, tmp_path):
+    out = tmp_path / "t.jsonl"
+    rageval("generate", folder, "--size", 2, "--distribution", "simple=1", "--out", out, "--quiet")
+    rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()[1:]]
+    samples = tmp_path / "s.jsonl"
+    answered = [{**row, "answer": row["reference"], "references": [row["reference"]]} for row in rows]
+    samples.write_text("\n".join(json.dumps(sample) for sample in answered), encoding="utf-8")
+    code, _, _ = rageval("evaluate", samples, "--metrics", "answer_similarity", "--fields", "answer=answer", "--quiet")
+    assert code == 0
+
+
+def test_a_journal_and_a_budget(rageval, folder, tmp_path):
+    words = ["generate", folder, "--size", 4, "--distribution", "simple=1", "--quiet", "--journal", tmp_path / "j.db"]
+    code, told, _ = rageval(*words, "--out", tmp_path / "a.jsonl", "--budget-calls", 12)
+    assert code == 0
+    assert "2 of 4 rows came: the budget is spent." in told
+    code, told, _ = rageval(*words, "--out", tmp_path / "b.jsonl", "--budget-calls", 12)
+    assert Testset.load(tmp_path / "b.jsonl").complete
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--distribution", "clever=1"], "there is no evolution 'clever'"),
+        (["--distribution", "simple"], "--distribution takes NAME=VALUE"),
+        (["--distribution", "simple=much"], "--distribution takes NAME=SHARE"),
+        (["--size", "0"], "size takes a whole number"),
+        (["--out", "/nowhere/at/all/t.jsonl"], "there is no such folder"),
+        (["--writer", "vllm:m"], "vllm needs the address"),
+        (["--language", "tlh"], "language is one of"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(rageval, folder, words, told):
+    code, shown, complaints = rageval("generate", folder, "--quiet", *words)
+    assert (code, shown) == (2, "")
+    assert told in complaints
+
+
+def test_documents_that_are_not_there(rageval, tmp_path):
+    assert rageval("generate", tmp_path / "nowhere")[0] == 2
+    (tmp_path / "empty").mkdir()
+    code, _, complaints = rageval("generate", tmp_path / "empty", "--out", tmp_path / "t.jsonl")
+    assert code == 2
+    assert complaints.count("\n") == 1
+
+
+def test_a_server_that_is_not_there_is_told_in_one_line(rageval, folder, tmp_path):
+    words = ["--writer", "vllm:m", "--base-url", "http://127.0.0.1:9/v1", "--embeddings", "offline", "--quiet"]
+    code, _, complaints = rageval("generate", folder, "--size", 2, "--out", tmp_path / "t.jsonl", *words)
+    assert code == 2
+    assert "no question could be had from 2 attempts" in complaints
+    assert "Connection" in complaints
+    assert not (tmp_path / "t.jsonl").exists()

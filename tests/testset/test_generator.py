@@ -1,0 +1,483 @@
+"""The generator: exact counts and calls, every branch driven, failures that stop nothing, the same set twice."""
+
+import asyncio
+import json
+import random
+import threading
+import time
+from collections import Counter
+
+import pytest
+from corpus import corpus
+from langchain_core.documents import Document
+from langchain_core.runnables import RunnableLambda
+from testset.writers import Ring, Writer, documents
+
+from langchain_rageval import Budget, ConfigError, HashingEmbeddings, JournalError, OfflineJudge, RetryPolicy
+from langchain_rageval.testset import (
+    Docstore,
+    Testset,
+    TestsetGenerator,
+    conditional,
+    conversational,
+    evolution,
+    multi_context,
+    reasoning,
+    simple,
+    unanswerable,
+)
+
+NO = {"feedback": "нет", "standalone": False, "answerable": True}
+
+
+def generator(writer, distribution=None, **options):
+    embeddings = options.pop("embeddings", None) or Ring()
+    options = {"splitter": False, "progress": False, **options}
+    return TestsetGenerator(writer.model, writer.model, embeddings, distribution or {"simple": 1}, **options)
+
+
+@pytest.fixture(params=["generate", "agenerate"])
+def made(request):
+    """Generate by either door."""
+
+    async def make(given, docs, **options):
+        if request.param == "generate":
+            return await asyncio.to_thread(given.generate, docs, **options)
+        return await given.agenerate(docs, **options)
+
+    return make
+
+
+# Counts and calls
+
+
+@pytest.mark.parametrize("size", [1, 7, 20])
+async def test_a_simple_row_takes_six_calls(made, size):
+    writer = Writer()
+    testset = await made(generator(writer), documents(30), size=size)
+    assert (len(testset), testset.complete, testset.counts) == (size, True, {"simple": size})
+    assert writer.total == 6 * size
+    assert testset.yields == {"attempts": size, "rejected": {}}
+
+
+@pytest.mark.parametrize(
+    ("branch", "calls"),
+    [(reasoning, 10), (conditional, 10), (multi_context, 10), (reasoning | conditional, 14), (conversational, 8)],
+)
+async def test_an_evolution_takes_four_more_at_most(made, branch, calls):
+    writer = Writer()
+    testset = await made(generator(writer, {branch: 1}), documents(9), size=3)
+    assert testset.counts == {branch.name: 3}
+    assert writer.total == 3 * calls
+
+
+async def test_an_unanswerable_row_has_no_reference_in_its_sample(made):
+    def review(inputs, _):
+        return {"feedback": "", "standalone": True, "answerable": "при чём" not in inputs["question"]}
+
+    def answered(inputs, _):
+        return {"answerable": "при чём" not in inputs["question"], "answer": "Да."}
+
+    writer = Writer(QuestionReview=review, ReferenceAnswer=answered)
+    testset = await made(generator(writer, {unanswerable: 1}), documents(9), size=2)
+    assert [row.reference for row in testset] == ["В документах этого нет."] * 2
+    assert [sample.references for sample in testset.to_samples()] == [[], []]
+    assert writer.total == 2 * 7
+
+
+async def test_the_closed_book_takes_one_more(made):
+    writer = Writer()
+    await made(generator(writer, closed_book=writer.model), documents(9), size=2)
+    assert writer.calls["DegradedAnswer"] == 2
+    assert writer.total == 14
+
+
+@pytest.mark.parametrize("count", [20, 2_000])
+async def test_the_cost_does_not_depend_on_the_size_of_the_corpus(made, count):
+    writer, embeddings = Writer(), Ring()
+    await made(generator(writer, {"simple": 1, "reasoning": 1}, embeddings=embeddings), documents(count), size=10)
+    assert writer.total == 5 * 6 + 5 * 10
+    assert sum(embeddings.batches) == 10  # the questions, to find duplicates
+
+
+async def test_passages_are_embedded_for_multi_context_only_and_in_batches(made):
+    writer, embeddings = Writer(), Ring()
+    await made(generator(writer, {"multi_context": 1}, embeddings=embeddings), documents(200), size=3)
+    assert sum(embeddings.batches) == 203
+    assert max(embeddings.batches) <= 64
+    assert len(embeddings.batches) <= 6
+
+
+def test_shares_need_not_add_up_to_one_and_names_may_be_composed():
+    writer = Writer()
+    given = generator(writer, {"simple": 2, "reasoning+conditional": 1, reasoning | conditional: 1})
+    assert given.distribution == {simple: 0.5, reasoning | conditional: 0.5}
+    assert given.generate(documents(9), size=4).counts == {"simple": 2, "reasoning+conditional": 2}
+
+
+def test_an_evolution_of_ones_own_is_one_like_the_others():
+    tale = evolution("fairy_tale", "Перепиши `question` как сказку.", asks_more=False)
+    assert generator(Writer(), {tale: 1}).generate(documents(9), size=2).counts == {"fairy_tale": 2}
+
+
+# What is rejected
+
+
+async def test_a_passage_that_is_no_good_gives_way_to_another(made):
+    def grades(inputs, _):
+        good = 3 if "номер 1" in inputs["passage"] else 1
+        return {"reason": "", "clarity": good, "depth": good, "structure": good, "relevance": good}
+
+    writer = Writer(PassageGrades=grades)
+    testset = await made(generator(writer), documents(10), size=1)
+    assert len(testset) == 1
+    assert "номер 1:" in testset[0].contexts[0]
+    assert testset.yields["attempts"] == 1 + testset.yields["rejected"].get("passage rejected", 0)
+
+
+async def test_a_corpus_of_which_nothing_is_good_ends_with_the_reasons(made):
+    writer = Writer(PassageGrades=lambda *_: {"reason": "", "clarity": 1, "depth": 1, "structure": 1, "relevance": 1})
+    testset = await made(generator(writer), documents(5), size=3)
+    assert (len(testset), testset.complete) == (0, False)
+    assert testset.yields["rejected"] == {"passage rejected": testset.yields["attempts"]}
+    assert testset.notes == ["0 of 3 rows came: see yields."]
+    assert writer.total == 5
+
+
+async def test_a_critic_that_rejects_every_question_ends(made):
+    writer = Writer(QuestionReview=lambda *_: NO)
+    testset = await made(generator(writer, max_rewrites=1), documents(20), size=2)
+    assert testset.yields == {"attempts": 16, "rejected": {"question rejected": 16}}
+
+
+async def test_what_does_not_evolve_is_tried_from_another_question_and_then_from_another_passage(made):
+    writer = Writer(QuestionComparison=lambda *_: {"reason": "", "deeper": False, "broader": False})
+    testset = await made(generator(writer, {"reasoning": 1}), documents(20), size=1)
+    assert testset.yields["rejected"] == {"not evolved": 8}
+    assert writer.calls["PassageGrades"] == 4  # each passage twice, with another key phrase
+
+
+async def test_a_writer_that_repeats_itself_gives_each_question_once(made):
+    writer = Writer(Question=lambda inputs, _: {"question": "Что это?"} if "keyphrase" in inputs else None)
+    testset = await made(generator(writer), documents(20), size=3)
+    assert [row.question for row in testset] == ["Что это?"]
+    assert testset.yields["rejected"]["near-duplicate"] == testset.yields["attempts"] - 1
+
+
+async def test_near_duplicates_are_found_by_their_embeddings(made):
+    same = Ring(same=lambda text: text if text[-1] != "?" else "all questions are one")
+    testset = await made(generator(Writer(), embeddings=same), documents(20), size=3)
+    assert len(testset) == 1
+    every = await made(generator(Writer(), embeddings=same, dedupe=None), documents(20), size=3)
+    assert len(every) == 3
+
+
+async def test_with_fewer_passages_than_rows_each_is_asked_about_again(made):
+    testset = await made(generator(Writer()), documents(2), size=5)
+    assert len(testset) == 5
+    assert len({row.question for row in testset}) == 5
+    assert Counter(row.passage_ids[0] for row in testset).most_common()[0][1] == 3
+
+
+async def test_more_rows_than_there_are_key_phrases_end_with_the_reason(made):
+    testset = await made(generator(Writer()), documents(1), size=5)
+    assert len(testset) == 3
+    assert testset.yields["rejected"]["no key phrase left"] > 0
+
+
+async def test_multi_context_over_a_single_passage_falls_back(made):
+    testset = await made(generator(Writer(), {"multi_context": 1}), documents(1), size=1)
+    assert testset.counts == {"simple": 1}
+    assert testset.yields["rejected"] == {"no passage is near enough": 1}
+
+
+# What fails
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_garbage_in_three_replies_of_ten_costs_calls_and_no_rows(made, seed):
+    chance = random.Random(seed)
+    garbage = {title: lambda *_: "{" if chance.random() < 0.3 else None for title in ("Question", "QuestionReview")}
+    writer = Writer(**garbage)
+    testset = await made(generator(writer, {"simple": 1, "reasoning": 1}), documents(40), size=10)
+    assert testset.counts == {"simple": 5, "reasoning": 5}
+
+
+async def test_a_step_that_fails_rejects_its_candidate_alone(made, caplog):
+    def keyphrases(inputs, _):
+        return RuntimeError("lost") if "номер 1:" in inputs["passage"] or "номер 2:" in inputs["passage"] else None
+
+    testset = await made(generator(Writer(Keyphrases=keyphrases)), documents(6), size=4)
+    assert len(testset) == 4
+    lost = testset.yields["rejected"].get("failed: RuntimeError", 0)
+    assert testset.yields["attempts"] == 4 + lost
+    assert sum("extract_keyphrases: RuntimeError: lost" in record.message for record in caplog.records) == lost
+
+
+async def test_a_model_that_never_answers_ends_the_run_after_a_round(made):
+    writer = Writer(PassageGrades=lambda *_: RuntimeError("no such model"))
+    testset = await made(generator(writer), documents(40), size=5)
+    assert testset.yields == {"attempts": 5, "rejected": {"failed: RuntimeError": 5}}
+    assert testset.notes == [
+        "The first failure: RuntimeError: no such model",
+        "0 of 5 rows came: every attempt of a round failed.",
+    ]
+
+
+async def test_a_passage_that_always_fails_stops_nobody_else(made):
+    writer = Writer(PassageGrades=lambda inputs, _: "no JSON" if "номер 0:" in inputs["passage"] else None)
+    testset = await made(generator(writer), documents(4), size=4)
+    assert len(testset) == 4
+
+
+# The same set
+
+
+def ordered(testset):
+    return [(row.question, row.reference, row.evolution, row.passage_ids, row.history) for row in testset]
+
+
+MIXED = {"simple": 0.4, "reasoning": 0.3, "multi_context": 0.3}
+
+
+def whimsical():
+    """Rejects here and there: a question for good, or its first wording."""
+
+    def fickle(inputs, _):
+        number = sum(map(ord, inputs["passages"][0]["text"]))
+        return NO if number % 3 == 0 or (number % 3 == 1 and "точнее" not in inputs["question"]) else None
+
+    return Writer(QuestionReview=fickle)
+
+
+async def test_the_same_seed_gives_the_same_set_and_another_one_another(made):
+    one = await made(generator(whimsical(), MIXED), documents(40), size=20, seed=7)
+    other = await made(generator(whimsical(), MIXED), documents(40), size=20, seed=7)
+    assert one == other
+    assert sum(one.yields["rejected"].values()) > 0
+    assert ordered(one) != ordered(await made(generator(whimsical(), MIXED), documents(40), size=20, seed=8))
+
+
+async def test_the_order_in_which_answers_come_changes_nothing(made):
+    def slow(writer, seed):
+        chance, lock = random.Random(seed), threading.Lock()
+
+        def ask(messages):
+            with lock:
+                wait = chance.random() / 100
+            time.sleep(wait)
+            return writer.model.invoke(messages)
+
+        writer.model, inner = RunnableLambda(ask), writer.model
+        writer.model = RunnableLambda(lambda messages: _late(inner, messages, chance, lock))
+        return writer
+
+    sets = [
+        await made(generator(slow(whimsical(), seed), MIXED, max_concurrency=at_once), documents(40), size=15)
+        for seed, at_once in ((1, 1), (2, 5), (3, 16))
+    ]
+    assert ordered(sets[0]) == ordered(sets[1]) == ordered(sets[2])
+    assert sets[0].yields == sets[1].yields == sets[2].yields
+
+
+def _late(model, messages, chance, lock):
+    with lock:
+        wait = chance.random() / 100
+    time.sleep(wait)
+    return model.invoke(messages)
+
+
+async def test_both_doors_give_the_same_set():
+    given = generator(whimsical(), MIXED)
+    docs = documents(40)
+    sync = await asyncio.to_thread(given.generate, docs, size=12)
+    assert sync == await given.agenerate(docs, size=12)
+    assert await given.ainvoke(docs) == given.invoke(docs)
+
+
+async def test_the_generator_is_a_runnable():
+    given = generator(Writer(), size=3)
+    docs = documents(9)
+    assert given.invoke(docs) == await given.ainvoke(docs) == given.generate(docs)
+    assert (RunnableLambda(lambda docs: docs[:5]) | given).invoke(docs).complete
+
+
+async def test_rows_are_streamed_as_they_are_accepted():
+    given = generator(whimsical(), size=8)
+    docs = documents(40)
+    whole = given.generate(docs)
+    assert sorted(given.stream_generate(docs), key=whole.rows.index) == whole.rows
+    assert sorted([row async for row in given.astream_generate(docs)], key=whole.rows.index) == whole.rows
+    stream = given.stream_generate(docs)
+    assert next(stream) in whole.rows
+    stream.close()
+
+
+async def test_two_generators_with_different_models_do_not_meet():
+    one, other = Writer(), Writer(Question=lambda *_: None)
+    docs = documents(20)
+    sets = await asyncio.gather(generator(one).agenerate(docs, size=5), generator(other).agenerate(docs, size=6))
+    assert [len(made) for made in sets] == [5, 6]
+    assert (one.total, other.total) == (30, 36)
+
+
+def test_the_critic_may_be_another_model():
+    writer, critic = Writer(), Writer()
+    given = TestsetGenerator(writer.model, critic.model, Ring(), {"reasoning": 1}, splitter=False, progress=False)
+    given.generate(documents(5), size=2)
+    assert writer.calls.keys() == {"Keyphrases", "Question", "ReferenceAnswer"}
+    assert critic.calls.keys() == {"PassageGrades", "QuestionReview", "QuestionComparison", "NeededPassages"}
+
+
+# Journal and budget
+
+
+async def test_what_a_journal_holds_is_not_paid_for_again(made, tmp_path):
+    path = tmp_path / "run.db"
+    clean = await made(generator(whimsical(), MIXED), documents(40), size=12)
+    undisturbed = whimsical()
+    await made(generator(undisturbed, MIXED), documents(40), size=12)
+
+    class Killed(BaseException):
+        pass
+
+    writer = whimsical()
+    stop, rule = 40, writer.answer
+
+    def dies(messages):
+        if writer.total >= stop:
+            raise Killed
+        return rule(messages)
+
+    writer.model.answer = dies
+    with pytest.raises((Killed, BaseExceptionGroup, asyncio.CancelledError)):
+        await made(generator(writer, MIXED, journal=path, max_concurrency=2), documents(40), size=12)
+    spent = writer.total
+    rest = whimsical()
+    assert await made(generator(rest, MIXED, journal=path), documents(40), size=12) == clean
+    assert spent + rest.total <= undisturbed.total + 4  # those that were under way
+    again = whimsical()
+    assert await made(generator(again, MIXED, journal=path), documents(40), size=12) == clean
+    assert again.total == 0
+
+
+async def test_another_seed_document_or_model_is_not_taken_from_the_journal(made, tmp_path):
+    path = tmp_path / "run.db"
+    await made(generator(Writer(), journal=path), documents(9), size=3)
+    writer = Writer()
+    await made(generator(writer, journal=path, max_rewrites=1), documents(9), size=3)
+    assert writer.total > 0
+
+
+async def test_a_journal_that_cannot_be_used_is_an_error(made, tmp_path):
+    (tmp_path / "text.db").write_text("no database" * 100)
+    with pytest.raises(JournalError, match="damaged or no journal"):
+        await made(generator(Writer(), journal=tmp_path / "text.db"), documents(9), size=3)
+
+
+async def test_a_budget_ends_the_run_with_what_there_is(made):
+    writer = Writer()
+    testset = await made(generator(writer, budget=Budget(calls=20)), documents(30), size=10)
+    assert len(testset) == 3
+    assert writer.total == 18
+    assert testset.yields["rejected"] == {"the budget is spent": 7}
+    assert testset.notes == ["3 of 10 rows came: the budget is spent."]
+
+
+def test_an_interrupted_run_gives_what_there_is():
+    rounds = Counter()
+
+    def review(inputs, before):
+        rounds["asked"] += 1
+        if rounds["asked"] > 6:
+            raise KeyboardInterrupt
+        return NO if "номер 3" in inputs["question"] else None
+
+    testset = generator(Writer(QuestionReview=review), max_rewrites=0).generate(documents(6), size=6)
+    assert testset.broken_off or testset.complete
+
+
+# Options
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"distribution": {}}, "at least one evolution"),
+        ({"distribution": {"clever": 1}}, "there is no evolution 'clever'; there are simple, reasoning"),
+        ({"distribution": {"simple": 0}}, "the share of simple takes a number above 0"),
+        ({"distribution": {"simple": float("nan")}}, "above 0"),
+        ({"size": 0}, "size takes a whole number from 1 on"),
+        ({"seed": 1.5}, "seed takes a whole number"),
+        ({"dedupe": 2}, "dedupe takes a cosine"),
+        ({"max_rewrites": -1}, "max_rewrites"),
+        ({"passage_threshold": 9}, "a number from 1 to 3"),
+        ({"language": "tlh"}, "language is one of auto"),
+        ({"max_concurrency": 0}, "max_concurrency"),
+        ({"journal": 5}, "journal takes the path"),
+        ({"embeddings": "openai"}, "embeddings takes LangChain Embeddings, got str"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_a_call(options, told):
+    given = {"embeddings": Ring(), **options}
+    with pytest.raises(ConfigError, match=told):
+        TestsetGenerator(Writer().model, **given)
+
+
+@pytest.mark.parametrize("nothing", [[], [Document(" ")]])
+def test_documents_without_text_are_refused(nothing):
+    with pytest.raises(ConfigError):
+        generator(Writer()).generate(nothing)
+
+
+def test_a_docstore_is_taken_as_it_is():
+    store = Docstore(documents(5), splitter=False, embeddings=Ring())
+    assert len(generator(Writer()).generate(store, size=2)) == 2
+
+
+def test_the_repr_tells_models_and_shares_without_secrets():
+    told = repr(TestsetGenerator(OfflineJudge(), embeddings=HashingEmbeddings()))
+    assert "OfflineJudge" in told
+    assert "simple=0.5, reasoning=0.25, conditional=0.15, multi_context=0.1" in told
+
+
+# Real documents
+
+
+@pytest.mark.parametrize(("name", "language"), [("ru_wiki", "ru"), ("fastapi", None)])
+def test_a_set_over_real_documents_offline(name, language, tmp_path):
+    docs = corpus(name)
+    given = TestsetGenerator(OfflineJudge(), embeddings=HashingEmbeddings(), size=20, progress=False)
+    testset = given.generate(docs, seed=7)
+    assert len(testset) >= 15
+    assert given.generate(list(reversed(docs)), seed=7).yields["attempts"] > 0
+    for name in ("a", "b"):
+        given.generate(docs, seed=7).to_jsonl(tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert Testset.load(tmp_path / "a") == testset
+    texts = {doc.metadata.get("source"): doc.page_content for doc in docs}
+    for row in testset:
+        for context, (source, start, end) in zip(row.contexts, row.spans, strict=True):
+            if source in texts:
+                assert context.strip() in texts[source][start:end] or texts[source][start:end] in context
+    assert json.loads((tmp_path / "a").read_text().splitlines()[0])["rageval_testset"]["complete"] == testset.complete
+
+
+async def test_real_clients_over_http(endpoint):
+    def brain(request):
+        from langchain_rageval.offline import answer_offline
+
+        return answer_offline(request.schema_title, request.messages[-1]["content"])
+
+    server = endpoint.server(brain)
+    model = endpoint.model(server)
+    given = TestsetGenerator(
+        model, embeddings=HashingEmbeddings(), distribution={"simple": 1}, progress=False, retry=RetryPolicy(attempts=2)
+    )
+    offline = TestsetGenerator(
+        OfflineJudge(), embeddings=HashingEmbeddings(), distribution={"simple": 1}, progress=False
+    )
+    docs = corpus("ru_wiki")[:3]
+    sync = await asyncio.to_thread(given.generate, docs, size=3)
+    assert [row.question for row in sync] == [row.question for row in offline.generate(docs, size=3)]
+    assert [row.question for row in await given.agenerate(docs, size=3)] == [row.question for row in sync]

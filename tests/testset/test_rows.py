@@ -1,0 +1,164 @@
+"""A test set: what it gives, how it is kept, and how a chain is asked its questions."""
+
+import json
+from uuid import UUID
+
+import pytest
+import requests
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langsmith import Client
+
+from langchain_rageval import ConfigError, Sample
+from langchain_rageval.testset import Testset, TestsetRow, Trial
+
+ROW = TestsetRow(
+    id="q1",
+    question="Как застраховать баню?",
+    contexts=["Баню страхуют вместе с домом."],
+    reference="Вместе с домом.",
+    evolution="reasoning",
+    history=[
+        Trial(kind="seed", question="Что с баней?", accepted=False, feedback="Неясно <b>."),
+        Trial(kind="rewrite", question="Как застраховать баню?"),
+    ],
+    passage_ids=["p1"],
+    spans=[("страхование.txt", 10, 39)],
+    metadata={"page": 3},
+)
+OPEN = ROW.model_copy(update={"id": "q2", "question": "Кто победит в 2099 году?", "answerable": False})
+TESTSET = Testset([ROW, OPEN], {"attempts": 5, "rejected": {"near-duplicate": 3}}, ["Offline."])
+
+
+def test_it_is_read_like_a_list():
+    assert len(TESTSET) == 2
+    assert list(TESTSET) == TESTSET.rows
+    assert TESTSET[0] == ROW
+
+
+def test_the_repr_tells_the_yield():
+    assert repr(TESTSET).splitlines() == [
+        "Test set of 2 questions: 2 reasoning",
+        "5 attempts; rejected: 3 near-duplicate",
+        "Note: Offline.",
+    ]
+
+
+def test_a_notebook_shows_the_tree_with_everything_escaped():
+    html = TESTSET._repr_html_()
+    assert "✗ <b>seed</b> Что с баней? <em>Неясно &lt;b&gt;.</em>" in html
+    assert "✓ <b>rewrite</b> Как застраховать баню?" in html
+
+
+def test_it_comes_back_equal_from_its_file(tmp_path):
+    TESTSET.to_jsonl(tmp_path / "t.jsonl")
+    assert Testset.load(tmp_path / "t.jsonl") == TESTSET
+    head, first, _ = map(json.loads, (tmp_path / "t.jsonl").read_text(encoding="utf-8").splitlines())
+    assert head["rageval_testset"]["yields"]["attempts"] == 5
+    assert first["question"] == "Как застраховать баню?"
+
+
+@pytest.mark.parametrize("content", ["", "no JSON", '{"rageval_report": {}}', '{"rageval_testset": {"yields": 1}}\n{}'])
+def test_what_is_no_test_set_is_refused(tmp_path, content):
+    (tmp_path / "t.jsonl").write_text(content)
+    with pytest.raises(ConfigError, match=r"t\.jsonl"):
+        Testset.load(tmp_path / "t.jsonl")
+
+
+def test_places_that_cannot_be_used_are_named(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read"):
+        Testset.load(tmp_path / "nowhere")
+    with pytest.raises(ConfigError, match="cannot be written"):
+        TESTSET.to_jsonl(tmp_path)
+
+
+def test_a_data_frame_has_a_line_for_each_row():
+    frame = TESTSET.to_pandas()
+    assert list(frame.columns) == list(TestsetRow.model_fields)
+    assert list(frame.question) == [ROW.question, OPEN.question]
+    assert list(Testset([]).to_pandas().columns) == list(frame.columns)
+
+
+def test_samples_hold_the_reference_and_where_it_comes_from():
+    sample, unanswered = TESTSET.to_samples()
+    assert sample == Sample(
+        id="q1",
+        question=ROW.question,
+        references=["Вместе с домом."],
+        reference_contexts=ROW.contexts,
+        reference_context_ids=["p1"],
+        metadata={"page": 3, "evolution": "reasoning", "answerable": True},
+    )
+    assert (unanswered.references, unanswered.metadata["answerable"]) == ([], False)
+
+
+RETRIEVED = [Document("Баню страхуют вместе с домом.", id="p1")]
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        RunnableLambda(lambda given: f"ответ на {given['question']}"),
+        RunnableLambda(lambda given: AIMessage(f"ответ на {given['input']}")),
+        RunnablePassthrough.assign(context=lambda _: RETRIEVED, answer=lambda g: f"ответ на {g['question']}"),
+    ],
+    ids=["text", "message", "retrieval chain"],
+)
+def test_a_chain_is_asked_every_question(chain):
+    samples = TESTSET.run(chain)
+    assert [sample.answer for sample in samples] == [f"ответ на {row.question}" for row in TESTSET]
+    assert [sample.references for sample in samples] == [["Вместе с домом."], []]
+    if "context" in str(chain):
+        assert samples[0].contexts == ["Баню страхуют вместе с домом."]
+
+
+def test_a_chain_that_takes_a_text_gets_one():
+    def ask(question: str) -> str:
+        return question.upper()
+
+    assert TESTSET.run(RunnableLambda(ask))[0].answer == "КАК ЗАСТРАХОВАТЬ БАНЮ?"
+
+
+def test_a_chain_that_fails_on_one_question_leaves_the_others():
+    def ask(given):
+        if "2099" in given["question"]:
+            raise RuntimeError("lost")
+        return "да"
+
+    answered, lost = TESTSET.run(RunnableLambda(ask))
+    assert answered.answer == "да"
+    assert (lost.answer, lost.metadata["error"]) == (None, "RuntimeError: lost")
+    (odd, _) = TESTSET.run(RunnableLambda(lambda _: {"answer": 5, "contexts": "a text"}))
+    assert odd.metadata["error"].startswith("SampleError")
+
+
+class Session(requests.Session):
+    """LangSmith's server, as far as making a data set goes; keeps what came."""
+
+    def __init__(self):
+        super().__init__()
+        self.bodies = {}
+
+    def request(self, method, url, *args, **options):
+        path, data = url.split(":9", 1)[1], options.get("data") or b""
+        self.bodies[path] = (data.read() if hasattr(data, "read") else bytes(data)).decode()
+        response = requests.Response()
+        response.status_code, response.url = 200, url
+        dataset = {"id": str(UUID(int=1)), "name": "бани", "created_at": "2026-01-01T00:00:00Z"}
+        answer = dataset if path == "/datasets" else [{"id": str(UUID(int=n))} for n in (2, 3)]
+        response._content = json.dumps(answer).encode()
+        return response
+
+
+def test_a_langsmith_data_set_has_an_example_for_each_row():
+    with Session() as session:
+        client = Client(api_url="http://127.0.0.1:9", api_key="x", session=session, auto_batch_tracing=False, info={})
+        assert TESTSET.to_langsmith(client, "бани").id == UUID(int=1)
+        made = json.loads(session.bodies["/datasets"])
+        (examples,) = [body for path, body in session.bodies.items() if "examples" in path]
+    assert made["name"] == "бани"
+    for row in TESTSET:
+        assert json.dumps({"question": row.question}, ensure_ascii=False, separators=(",", ":")) in examples
+    assert examples.count('{"answer":"Вместе с домом."}') == 2
+    assert '"evolution":"reasoning"' in examples

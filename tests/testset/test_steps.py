@@ -1,0 +1,406 @@
+"""The steps of a candidate, one by one: what they ask, what they make of the answer, and what passes untouched."""
+
+import pytest
+from scripted import scripted
+from testset.writers import Ring, Writer, passage
+
+from langchain_rageval import ConfigError, JudgeOutputError
+from langchain_rageval.steps import (
+    DegradedAnswer,
+    Keyphrases,
+    NeededPassages,
+    PassageGrades,
+    Question,
+    QuestionComparison,
+    QuestionReview,
+    ReferenceAnswer,
+)
+from langchain_rageval.testset import (
+    Candidate,
+    Docstore,
+    answer,
+    closed_book_filter,
+    compress,
+    conditional,
+    conversational,
+    evolution,
+    evolution_filter,
+    find_passages,
+    keyphrases,
+    multi_context,
+    passage_filter,
+    question_filter,
+    reasoning,
+    seed_question,
+    simple,
+    unanswerable,
+)
+from langchain_rageval.testset.branch import branch
+from langchain_rageval.testset.evolutions import EVOLUTIONS
+
+FRESH = Candidate(passages=[passage(0)])
+ASKED = FRESH.but(keyphrase="поле").asking("Что такое поле?", "seed")
+FINE, UNCLEAR = QuestionReview(feedback="", standalone=True, answerable=True), "Назови закон."
+GRADED = {"clarity": 2, "depth": 2, "structure": 2}
+
+
+def kinds(candidate):
+    return [(trial.kind, trial.accepted) for trial in candidate.history]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        passage_filter,
+        keyphrases,
+        seed_question,
+        question_filter,
+        compress,
+        evolution_filter,
+        find_passages,
+        answer,
+        closed_book_filter,
+        reasoning,
+        conditional,
+        conversational,
+        unanswerable,
+    ],
+)
+async def test_what_was_rejected_passes_through_without_a_call(build):
+    judge = scripted()
+    lost = ASKED.reject("question rejected")
+    assert build(judge).invoke(lost) == await build(judge).ainvoke(lost) == lost
+    assert judge.asked == []
+
+
+# The passage
+
+
+@pytest.mark.parametrize(("relevance", "rejected"), [(2, None), (1, "passage rejected")])
+def test_a_passage_passes_whose_mean_grade_reaches_the_threshold(relevance, rejected):
+    made = passage_filter(scripted(PassageGrades(reason="ясно", relevance=relevance, **GRADED))).invoke(FRESH)
+    assert (made.rejected, made.grade) == (rejected, 2 - (2 - relevance) / 4)
+    assert kinds(made) == [("passage", rejected is None)]
+    assert made.history[0].feedback == "ясно"
+
+
+def test_the_threshold_is_the_callers():
+    grades = PassageGrades(reason="", clarity=3, depth=3, structure=3, relevance=2)
+    assert passage_filter(scripted(grades), threshold=3).invoke(FRESH).rejected == "passage rejected"
+    assert passage_filter(scripted(grades), threshold=2.75).invoke(FRESH).rejected is None
+    for wrong in (0.9, 3.1, "2", float("nan")):
+        with pytest.raises(ConfigError, match="a number from 1 to 3"):
+            passage_filter(scripted(), threshold=wrong)
+
+
+def test_a_grade_off_the_scale_is_asked_again():
+    judge = scripted(PassageGrades(reason="", relevance=4, **GRADED), PassageGrades(reason="", relevance=3, **GRADED))
+    assert passage_filter(judge).invoke(FRESH).grade == 2.25
+    assert "relevance: each grade is 1, 2 or 3" in judge.asked[1][-1].text
+
+
+def test_a_passage_is_graded_once():
+    judge = scripted()
+    assert passage_filter(judge).invoke(FRESH.but(grade=2.5)).rejected is None
+    assert passage_filter(judge).invoke(FRESH.but(grade=1.5)).rejected == "passage rejected"
+    assert judge.asked == []
+
+
+def test_each_draw_of_a_passage_takes_another_key_phrase_until_there_is_none():
+    phrases = ["а", "б", "в"]
+    judge = scripted(Keyphrases(keyphrases=[" а ", "б", "", "в", "а"]))
+    first = keyphrases(judge).invoke(FRESH)
+    assert first.keyphrases == phrases
+    drawn = [keyphrases(scripted()).invoke(first.but(draw=draw)) for draw in range(4)]
+    assert sorted(candidate.keyphrase for candidate in drawn[:3]) == phrases
+    assert drawn[3].rejected == "no key phrase left"
+    assert len(judge.asked) == 1
+
+
+def test_the_seed_decides_which_key_phrase_is_first():
+    judge = [Keyphrases(keyphrases=list("абвгд")) for _ in range(8)]
+    firsts = {keyphrases(scripted(judge[seed])).invoke(FRESH.but(seed=seed)).keyphrase for seed in range(8)}
+    assert len(firsts) > 2
+    again = [keyphrases(scripted(judge[0])).invoke(FRESH.but(seed=3)).keyphrase for _ in range(2)]
+    assert again[0] == again[1]
+
+
+def test_at_most_five_key_phrases_are_kept_and_none_is_asked_again():
+    judge = scripted(Keyphrases(keyphrases=[" "]), Keyphrases(keyphrases=list("абвгдеж")))
+    assert keyphrases(judge).invoke(FRESH).keyphrases == list("абвгд")
+    assert "there is no key phrase" in judge.asked[1][-1].text
+
+
+# The question
+
+
+def test_the_seed_question_is_about_the_key_phrase_of_the_passage():
+    judge = scripted(Question(question=" Что такое поле? "))
+    made = seed_question(judge).invoke(FRESH.but(keyphrase="поле"))
+    assert made.question == "Что такое поле?"
+    assert kinds(made) == [("seed", True)]
+    assert judge.inputs == [{"passage": FRESH.passages[0].text, "keyphrase": "поле"}]
+
+
+def test_a_blank_question_is_asked_again_and_then_a_failure():
+    with pytest.raises(JudgeOutputError, match="the question is blank") as caught:
+        seed_question(scripted(*[Question(question=" ")] * 3)).invoke(FRESH.but(keyphrase="поле"))
+    assert caught.value.step == "write_question"
+
+
+def test_a_good_question_passes_with_one_call():
+    judge = scripted(FINE)
+    made = question_filter(judge, scripted()).invoke(ASKED)
+    assert (made.rejected, made.question, kinds(made)) == (None, ASKED.question, [("seed", True)])
+    assert judge.inputs == [{"question": ASKED.question, "passages": [{"passage": 1, "text": FRESH.passages[0].text}]}]
+
+
+def test_without_a_writer_what_the_critic_rejects_is_rejected_at_once():
+    made = question_filter(scripted(QuestionReview(feedback=UNCLEAR, standalone=False, answerable=True))).invoke(ASKED)
+    assert (made.rejected, kinds(made)) == ("question rejected", [("seed", False)])
+    assert made.history[0].feedback == UNCLEAR
+
+
+def test_a_question_is_mended_by_the_feedback_and_reviewed_again():
+    critic = scripted(QuestionReview(feedback=UNCLEAR, standalone=False, answerable=True), FINE)
+    writer = scripted(Question(question="Что такое поле по закону?"))
+    made = question_filter(critic, writer, Docstore(["a", "b"])).invoke(ASKED)
+    assert (made.rejected, made.question) == (None, "Что такое поле по закону?")
+    assert kinds(made) == [("seed", False), ("rewrite", True)]
+    assert writer.inputs[0]["feedback"] == UNCLEAR
+    assert len(writer.inputs[0]["passages"]) == 1  # it was answered: no neighbour helps
+
+
+@pytest.mark.parametrize("rewrites", [0, 1, 3])
+def test_a_question_is_mended_so_often_and_then_rejected(rewrites):
+    writer = Writer(QuestionReview=lambda *_: {"feedback": UNCLEAR, "standalone": False, "answerable": True})
+    made = question_filter(writer.model, writer.model, max_rewrites=rewrites).invoke(ASKED)
+    assert made.rejected == "question rejected"
+    assert writer.calls == {"QuestionReview": rewrites + 1} | ({"Question": rewrites} if rewrites else {})
+    assert kinds(made) == [("seed", False), *[("rewrite", False)] * rewrites]
+
+
+def test_the_neighbouring_passage_is_added_when_the_passages_do_not_answer():
+    store = Docstore(["Первый.", "Второй.", "Третий."], splitter=False)
+    asked = Candidate(passages=[store.passages[1]]).asking("Что первое?", "seed")
+    unanswered = QuestionReview(feedback="Не сказано.", standalone=True, answerable=False)
+    critic, writer = scripted(unanswered, unanswered, FINE), scripted(*[Question(question="Что?")] * 2)
+    made = question_filter(critic, writer, store).invoke(asked)
+    assert [p.text for p in made.passages] == ["Второй.", "Первый.", "Третий."]
+    assert [len(inputs["passages"]) for inputs in critic.inputs] == [1, 2, 3]
+
+
+def test_a_question_that_is_not_to_be_answered_passes_when_it_is_not():
+    asked = ASKED.but(answerable=False)
+    fine = QuestionReview(feedback="", standalone=True, answerable=False)
+    assert question_filter(scripted(fine)).invoke(asked).rejected is None
+    writer = scripted()
+    assert question_filter(scripted(FINE), writer).invoke(asked).rejected == "the documents answer it"
+    assert writer.asked == []
+
+
+@pytest.mark.parametrize("wrong", [-1, 1.5, True])
+def test_the_number_of_rewrites_is_whole(wrong):
+    with pytest.raises(ConfigError, match="whole number from 0 on"):
+        question_filter(scripted(), max_rewrites=wrong)
+
+
+# Evolutions
+
+
+def test_evolutions_are_composed_to_branches_by_name():
+    both = reasoning | conditional
+    assert (both.name, simple.name) == ("reasoning+conditional", "simple")
+    assert (simple | reasoning) == reasoning
+    assert {both: 1}[reasoning | conditional] == 1
+    assert list(EVOLUTIONS) == [
+        "simple",
+        "reasoning",
+        "conditional",
+        "multi_context",
+        "conversational",
+        "unanswerable",
+    ]
+
+
+def test_an_evolved_question_has_the_old_one_for_its_parent():
+    writer = scripted(Question(question="Почему поле?"), Question(question="Почему, если дождь?"))
+    made = (reasoning | conditional)(writer).invoke(ASKED)
+    assert (made.question, made.parent, made.evolution) == (
+        "Почему, если дождь?",
+        "Почему поле?",
+        "reasoning+conditional",
+    )
+    assert kinds(made) == [("seed", True), ("reasoning", True), ("conditional", True)]
+    assert writer.inputs[0] == {
+        "question": ASKED.question,
+        "passages": [{"passage": 1, "text": FRESH.passages[0].text}],
+    }
+
+
+def test_simple_is_no_step():
+    with pytest.raises(ConfigError, match="simple is no step"):
+        simple(scripted())
+
+
+def test_an_evolution_of_ones_own_tells_the_writer_its_instruction():
+    writer = scripted(Question(question="А в сказке?"))
+    made = evolution("fairy_tale", "Перепиши `question` как сказку.")(writer).invoke(ASKED)
+    assert (made.question, made.evolution) == ("А в сказке?", "fairy_tale")
+    assert "как сказку" in writer.asked[0][-1].text
+
+
+@pytest.mark.parametrize(
+    ("name", "instruction"), [("", "x"), ("x", " "), ("a+b", "x"), ("reasoning", "x"), ("simple", "x")]
+)
+def test_an_evolution_of_ones_own_has_a_name_of_its_own_and_an_instruction(name, instruction):
+    with pytest.raises(ConfigError):
+        evolution(name, instruction)
+
+
+def test_multi_context_adds_the_nearest_passage_and_needs_a_store():
+    store = Docstore(["Поле.", "Щавель.", "Кирпич."], splitter=False, embeddings=Ring())
+    asked = Candidate(passages=[store.passages[1]]).asking("Что?", "seed")
+    writer = scripted(Question(question="Что общего?"))
+    made = multi_context(writer, store).invoke(asked)
+    assert len(made.passages) == 2
+    assert made.passages[0].text == "Щавель."
+    assert len(writer.inputs[0]["passages"]) == 2
+    with pytest.raises(ConfigError, match="needs a docstore"):
+        multi_context(writer)
+
+
+def test_multi_context_without_a_near_passage_is_rejected_without_a_call():
+    store = Docstore(["Поле.", "Щавель."], splitter=False, embeddings=Ring(near=0.1))
+    writer = scripted()
+    made = multi_context(writer, store).invoke(Candidate(passages=[store.passages[0]]).asking("Что?", "seed"))
+    assert made.rejected == "no passage is near enough"
+    assert kinds(made) == [("seed", True), ("multi_context", False)]
+
+
+def test_unanswerable_is_from_then_on_not_to_be_answered():
+    made = unanswerable(scripted(Question(question="Кто победит в 2099 году?"))).invoke(ASKED)
+    assert not made.answerable
+
+
+def test_a_compressed_question_takes_the_place_of_the_long_one():
+    writer = scripted(Question(question="Поле?"))
+    made = compress(writer).invoke(ASKED)
+    assert (made.question, kinds(made)) == ("Поле?", [("seed", True), ("compress", True)])
+    assert writer.inputs == [{"question": ASKED.question}]
+
+
+@pytest.mark.parametrize(("deeper", "broader"), [(True, False), (False, True), (True, True), (False, False)])
+def test_a_question_evolved_that_is_deeper_or_broader(deeper, broader):
+    evolved = ASKED.but(parent="Поле?")
+    critic = scripted(QuestionComparison(reason="Столько же.", deeper=deeper, broader=broader))
+    made = evolution_filter(critic).invoke(evolved)
+    assert critic.inputs == [{"parent": "Поле?", "question": ASKED.question}]
+    if deeper or broader:
+        assert made == evolved
+    else:
+        assert (made.rejected, made.history[-1].feedback) == ("not evolved", "Столько же.")
+
+
+def test_a_question_without_a_parent_is_not_compared():
+    assert evolution_filter(scripted()).invoke(ASKED) == ASKED
+
+
+def test_a_branch_takes_four_calls_and_a_second_try_starts_from_the_first_and_has_the_same_parent():
+    writer = Writer(QuestionComparison=lambda _, before: {"reason": "", "deeper": before == 1, "broader": False})
+    (kind,) = reasoning.kinds
+    made = branch(kind, writer.model, writer.model).invoke(ASKED)
+    assert made.rejected is None
+    assert made.evolution == "reasoning"
+    assert writer.calls == {"Question": 4, "QuestionReview": 2, "QuestionComparison": 2}
+    assert made.question.count("при чём тут") == 2
+    assert kinds(made) == [
+        ("seed", True),
+        ("reasoning", True),
+        ("compress", False),
+        ("reasoning", True),
+        ("compress", True),
+    ]
+
+
+def test_what_does_not_evolve_twice_is_rejected():
+    writer = Writer(QuestionComparison=lambda *_: {"reason": "нет", "deeper": False, "broader": False})
+    made = branch(reasoning.kinds[0], writer.model, writer.model).invoke(ASKED)
+    assert made.rejected == "not evolved"
+    assert writer.calls["QuestionComparison"] == 2
+
+
+@pytest.mark.parametrize("kind", [conversational, unanswerable])
+def test_what_is_put_in_other_words_only_is_not_compressed_and_not_compared(kind):
+    writer = Writer(QuestionReview=lambda *_: {"feedback": "", "standalone": True, "answerable": kind != unanswerable})
+    made = branch(kind.kinds[0], writer.model, writer.model).invoke(ASKED)
+    assert made.rejected is None
+    assert writer.calls == {"Question": 1, "QuestionReview": 1}
+
+
+# The answer
+
+
+TWO = ASKED.but(passages=[passage(0), passage(1)])
+
+
+@pytest.mark.parametrize(
+    ("named", "kept", "rejected"),
+    [([1, 2], [0, 1], None), ([2], [1], None), ([2, 7, 1], [0, 1], None), ([], [0, 1], "no passage answers it")],
+)
+def test_the_passages_that_are_needed_are_kept_in_order(named, kept, rejected):
+    made = find_passages(scripted(NeededPassages(reason="нет", passages=named))).invoke(TWO)
+    assert made.rejected == rejected
+    assert made.passages == [TWO.passages[place] for place in kept]
+
+
+def test_a_question_over_several_passages_must_need_more_than_one():
+    evolved = TWO.but(evolution="multi_context+reasoning")
+    one = NeededPassages(reason="Хватит второго.", passages=[2])
+    assert find_passages(scripted(one)).invoke(evolved).rejected == "not all passages are needed"
+    both = NeededPassages(reason="", passages=[1, 2])
+    assert find_passages(scripted(both)).invoke(evolved).rejected is None
+
+
+def test_the_reference_answer_comes_from_the_passages_alone():
+    writer = scripted(ReferenceAnswer(answerable=True, answer=" Пашня. "))
+    assert answer(writer).invoke(TWO).reference == "Пашня."
+    assert [item["passage"] for item in writer.inputs[0]["passages"]] == [1, 2]
+
+
+def test_what_its_passages_do_not_answer_is_rejected():
+    unsaid = ReferenceAnswer(answerable=False, answer="")
+    assert answer(scripted(unsaid)).invoke(TWO).rejected == "not answerable from its passages"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("Отрывок о поле.", "В документах этого нет."), ("All of it.", "The documents do not say.")]
+)
+def test_a_question_that_is_not_answered_has_the_sentence_that_says_so(text, told):
+    open_question = FRESH.but(passages=[passage(0, text)], answerable=False).asking("Что?", "seed")
+    assert answer(scripted(ReferenceAnswer(answerable=False, answer=""))).invoke(open_question).reference == told
+    said = ReferenceAnswer(answerable=True, answer="Вот.")
+    assert answer(scripted(said)).invoke(open_question).rejected == "the documents answer it"
+    assert find_passages(scripted()).invoke(open_question) == open_question
+
+
+def test_a_blank_answer_that_is_called_one_is_asked_again():
+    judge = scripted(ReferenceAnswer(answerable=True, answer=" "), ReferenceAnswer(answerable=True, answer="Да."))
+    assert answer(judge).invoke(TWO).reference == "Да."
+
+
+@pytest.mark.parametrize(
+    ("memory", "rejected"),
+    [
+        ("Мюнхен основал Генрих Лев в 1158 году.", "known without the documents"),
+        ("Основал Генрих, в 1058.", None),
+        ("Не знаю.", None),
+    ],
+)
+def test_what_a_model_knows_without_the_documents_is_dropped(memory, rejected):
+    known = FRESH.asking("Кто основал Мюнхен?", "seed").but(reference="Генрих Лев, в 1158 году.")
+    made = closed_book_filter(scripted(DegradedAnswer(answer=memory))).invoke(known)
+    assert made.rejected == rejected
+    assert closed_book_filter(scripted()).invoke(known.but(answerable=False)).rejected is None
+    with pytest.raises(ConfigError, match="above 0 and at most 1"):
+        closed_book_filter(scripted(), threshold=0)
