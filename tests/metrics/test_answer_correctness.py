@@ -214,6 +214,12 @@ def test_an_empty_list_of_references_is_missing():
         scored(sample={"question": "?", "answer": "A.", "references": []})
 
 
+def test_when_nothing_is_shared_the_findings_are_of_a_reference_that_states_facts():
+    sample = SAMPLE.model_copy(update={"references": [" ", "R."]})
+    score = scored(statements("a"), statements("c"), classification(fp=[1], fn=[1]), sample=sample, **FACTS_ONLY)
+    assert (score.value, [(f.text, f.verdict) for f in score.findings]) == (0.0, [("a", "FP"), ("c", "FN")])
+
+
 def test_of_several_references_the_best_f_and_the_best_similarity_count():
     sample = SAMPLE.model_copy(update={"references": ["R.", "S."]})
     replies = [
