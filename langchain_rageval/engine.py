@@ -113,8 +113,8 @@ class Evaluation:
         timeout: float | None,
         retry: RetryPolicy | None,
         callbacks: list[BaseCallbackHandler] | None,
-        journal: str | Path | Journal | None,
-        budget: Budget | None,
+        journal: str | Path | Journal | None = None,
+        budget: Budget | None = None,
     ) -> Evaluation:
         """Check the options and make the run.
 

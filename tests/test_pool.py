@@ -14,6 +14,7 @@ from servers.openai_server import OpenAIServer
 
 from langchain_rageval import Judge, RetryPolicy, Sample, aevaluate, evaluate, faithfulness
 from langchain_rageval.engine import Evaluation
+from langchain_rageval.intake import checked
 
 BOTH = pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
 
@@ -48,7 +49,7 @@ async def slots_after(door, samples, metric, **options):
     """Score samples as one door or the other does, 16 calls at a time; every score must be there. Gives the slots."""
     settings = {"on_failure": "record", "timeout": 60.0, "retry": None, "callbacks": None, **options}
     job = Evaluation.of(metric, 16, **settings)
-    source = job.checked(samples)
+    source = checked(samples, job.metrics)
     rows = list(job.rows(source)) if door == "evaluate" else [row async for row in job.arows(source)]
     assert len(rows) == len(samples)
     assert all(says_the_same(score, row.sample) for row in rows for score in row.scores.values())

@@ -382,7 +382,8 @@ def test_a_command_that_is_none_shows_the_usage(rageval, words):
 def test_a_server_that_is_not_there(rageval, written, tmp_path, command, url, mend):
     words = [written(SAMPLE), "--out", tmp_path / "out.jsonl", "--quiet"] if command == "evaluate" else []
     code, told, complaints = rageval(command, *words, "--judge", "vllm:m", "--base-url", url, "--embeddings", "offline")
-    assert (code, told, complaints.count("\n")) == (2, "", 1)
+    said = [line for line in complaints.splitlines() if " samples, " not in line]  # progress of a busy machine
+    assert (code, told, len(said)) == (2, "", 1)
     assert "no score could be had from" in complaints
     assert mend in complaints
     assert not (tmp_path / "out.jsonl").exists()
