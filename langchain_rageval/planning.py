@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,6 +19,7 @@ from langchain_rageval.finished import Finished
 from langchain_rageval.intake import AnyMetric, Samples, checked, flattened
 from langchain_rageval.metrics.outcome import names_of
 from langchain_rageval.rehearsal import parts_to_rehearse, rehearsal_run, rehearse
+from langchain_rageval.report.notebook import html_table
 from langchain_rageval.run.journal import Journal
 from langchain_rageval.schema import Sample, Usage
 
@@ -114,13 +114,7 @@ class Plan(Mapping[str, PlannedMetric]):
 
     def _repr_html_(self) -> str:
         """A table, for notebooks."""
-        rows = [HEADINGS, *map(cells, (*self.values(), self.total))]
-        table = "".join(
-            "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) + "</tr>"
-            for row, tag in zip(rows, ["th", *["td"] * len(rows)], strict=False)
-        )
-        notes = "".join(f"<p><em>{escape(note)}</em></p>" for note in self.notes)
-        return f"<p>{escape(self.title)}</p><table>{table}</table>{notes}"
+        return html_table(self.title, HEADINGS, map(cells, (*self.values(), self.total)), self.notes)
 
 
 HEADINGS = ("metric", "calls", "tokens read", "tokens written", "texts to embed")

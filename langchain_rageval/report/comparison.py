@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from math import isfinite
 from statistics import fmean
 from typing import Literal
 
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.report.notebook import html_table
 from langchain_rageval.report.slices import By, clusters
 from langchain_rageval.schema import Direction, Row, Score
 from langchain_rageval.statistics import holm, mean_difference_interval, sign_flip_p
@@ -118,13 +118,7 @@ class Comparison(Mapping[str, MetricComparison]):
 
     def _repr_html_(self) -> str:
         """A table, for notebooks."""
-        rows = [HEADINGS, *map(cells, self.values())]
-        table = "".join(
-            "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) + "</tr>"
-            for row, tag in zip(rows, ["th", *["td"] * len(rows)], strict=False)
-        )
-        notes = "".join(f"<p><em>{escape(note)}</em></p>" for note in self.notes)
-        return f"<p>{escape(self.title)}</p><table>{table}</table>{notes}"
+        return html_table(self.title, HEADINGS, map(cells, self.values()), self.notes)
 
     @property
     def title(self) -> str:

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Literal, get_args
 
 from langchain_rageval.metrics.value import NEITHER_FACTS, NO_FACTS, NO_REFERENCE_FACTS
+from langchain_rageval.report.notebook import html_table
 from langchain_rageval.schema import Finding, FindingKind, Row
 
 Cause = Literal[
@@ -99,13 +99,15 @@ class Diagnosis(Sequence[DiagnosedRow]):
         """A line for each cause: how many rows have it, and what to look at."""
         told = {cause: f": {remedy}" for cause, remedy in self.remedies.items()}
         lines = [f"{count} {cause}{told.get(cause, '')}" for cause, count in self.counts.items()]
-        return "\n".join([f"Diagnosis of {len(self)} sample{'' if len(self) == 1 else 's'}", *lines])
+        return "\n".join([self._title(), *lines])
 
     def _repr_html_(self) -> str:
         """A table, for notebooks."""
-        cells = [(str(count), cause, self.remedies.get(cause, "")) for cause, count in self.counts.items()]
-        rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in cells)
-        return f"<table><tr><th>samples</th><th>cause</th><th>remedy</th></tr>{rows}</table>"
+        rows = [(str(count), cause, self.remedies.get(cause, "")) for cause, count in self.counts.items()]
+        return html_table(self._title(), ("samples", "cause", "remedy"), rows)
+
+    def _title(self) -> str:
+        return f"Diagnosis of {len(self)} sample{'' if len(self) == 1 else 's'}"
 
 
 def diagnose_rows(rows: Iterable[Row]) -> Diagnosis:

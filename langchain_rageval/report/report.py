@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
-from html import escape
 from math import isclose, sqrt
 from pathlib import Path
 from statistics import stdev
@@ -16,6 +15,7 @@ from langchain_rageval.metrics.threshold import reaches
 from langchain_rageval.report.comparison import Comparison, compare_rows, values_of_pairs
 from langchain_rageval.report.diagnosis import Diagnosis, diagnose_rows
 from langchain_rageval.report.files import read_report, write_report
+from langchain_rageval.report.notebook import html_table
 from langchain_rageval.report.rescoring import rescored_rows
 from langchain_rageval.report.slices import By
 from langchain_rageval.report.summary import MetricSummary, Summary, summarise, summarise_slices, summary_line
@@ -56,13 +56,7 @@ class Report:
     def _repr_html_(self) -> str:
         """The summary as a table, for notebooks."""
         head = ("metric", "mean", "95% interval", "scored", "unscored", "failed", "abstained", "calls", "tokens")
-        rows = [head, *map(_cells, self.summary().values())]
-        table = "".join(
-            "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) + "</tr>"
-            for row, tag in zip(rows, ["th", *["td"] * len(rows)], strict=False)
-        )
-        notes = "".join(f"<p><em>{escape(note)}</em></p>" for note in self.notes)
-        return f"<p>{self._title()}</p><table>{table}</table>{notes}"
+        return html_table(self._title(), head, map(_cells, self.summary().values()), self.notes)
 
     @overload
     def summary(self, by: None = None, *, cluster: By | None = None) -> Summary: ...

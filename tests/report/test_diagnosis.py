@@ -353,8 +353,10 @@ class Tags(HTMLParser):
 def test_the_table_in_a_notebook_holds_counts_causes_and_remedies_and_no_tag_of_others(monkeypatch):
     monkeypatch.setattr("langchain_rageval.report.diagnosis.REMEDIES", {**REMEDIES, MISSED: HOSTILE})
     shown = Tags(of(MISSED, FINE)._repr_html_())
-    assert shown.tags == {"table", "tr", "th", "td"}
-    assert shown.texts == ["samples", "cause", "remedy", "1", MISSED, HOSTILE, "1", FINE]
+    assert shown.tags == {"p", "table", "tr", "th", "td"}
+    title, *texts = shown.texts
+    assert title == "Diagnosis of 2 samples"
+    assert texts == ["samples", "cause", "remedy", "1", MISSED, HOSTILE, "1", FINE]
 
 
 def test_a_report_of_nothing_has_no_causes():
