@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 from pathlib import Path
@@ -185,6 +186,7 @@ def test_a_wrapped_metric_is_journalled(journal):
 
 SCRIPT = """
 import sys
+import textwrap
 sys.path.insert(0, sys.argv[1])
 from langchain_openai import ChatOpenAI
 from langchain_rageval import HashingEmbeddings, evaluate, faithfulness, context_recall, context_relevance
@@ -393,3 +395,21 @@ def test_passwords_in_an_address_are_not_kept(tmp_path, monkeypatch):
     told = Journal("run.db").get("command")
     assert told is not None
     assert "secret" not in told
+
+
+def test_processes_that_make_a_journal_at_the_same_moment_do_not_get_in_each_others_way(tmp_path):
+    program = """
+        import sys, time
+        from langchain_rageval.run.journal import Journal
+        while time.time() < float(sys.argv[2]):
+            pass
+        journal = Journal(sys.argv[1])
+        journal.put(sys.argv[3], "value")
+        assert journal.get(sys.argv[3]) == "value"
+    """
+    for attempt in range(8):
+        moment = str(time.time() + 0.7)
+        words = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path / f"{attempt}.db"), moment]
+        processes = [subprocess.Popen([*words, str(number)], stderr=subprocess.PIPE) for number in range(6)]
+        complaints = [process.communicate()[1] for process in processes]
+        assert complaints == [b""] * 6

@@ -12,6 +12,7 @@ import json
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from langchain_rageval.errors import JournalError
 
 _APPLICATION = 0x52414745  # SQLite's mark of whose file it is
 _BUSY_SECONDS = 60.0  # another process may hold the file for a moment
+_BETWEEN_TRIES = 0.02  # seconds
 
 
 class Journal:
@@ -77,20 +79,35 @@ class Journal:
                 raise JournalError(f"the journal {self.path} {_told(error)}") from error
 
     def _connected(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-        try:
-            (owner,) = connection.execute("PRAGMA application_id").fetchone()
-            (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            if owner != _APPLICATION and tables:
-                raise JournalError(f"{self.path} is a database, but no journal of ours; choose another place")
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-            connection.execute("CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID")
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+        """A connection to the journal, which is made if it is not there.
+
+        Where several processes make it at once, SQLite does not wait for the one that turns WAL on, so this does.
+        """
+        deadline = time.monotonic() + _BUSY_SECONDS
+        while True:
+            connection = sqlite3.connect(
+                self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            try:
+                self._prepare(connection)
+                return connection
+            except BaseException as error:
+                connection.close()
+                locked = isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
+                if not locked or time.monotonic() > deadline:
+                    raise
+            time.sleep(_BETWEEN_TRIES)
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        # In this order: another process may be making the journal, and it marks the file before it makes the table.
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        (owner,) = connection.execute("PRAGMA application_id").fetchone()
+        if owner != _APPLICATION and tables:
+            raise JournalError(f"{self.path} is a database, but no journal of ours; choose another place")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+        connection.execute("CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID")
 
 
 def key_of(*parts: Any) -> str:
