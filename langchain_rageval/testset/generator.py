@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
-from contextlib import aclosing, closing, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import aclosing, closing
 from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 from langchain_core.embeddings import Embeddings
-from langchain_core.runnables import RunnableConfig, RunnableSequence
+from langchain_core.runnables import RunnableConfig
 from langchain_core.vectorstores import VectorStore
 from pydantic import ConfigDict, InstanceOf
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.progress import Progress, showing
 from langchain_rageval.prompts.promptset import languages
-from langchain_rageval.run.budget import Allowance, Budget, Cost
+from langchain_rageval.run.budget import Budget
 from langchain_rageval.run.journal import Journal
-from langchain_rageval.run.meter import tokens_in
 from langchain_rageval.run.retry import RetryPolicy
-from langchain_rageval.run.run import Run
-from langchain_rageval.run.slots import Slots
 from langchain_rageval.run.traced import Traced
-from langchain_rageval.run.work import Embed, Work, adrive, drive
+from langchain_rageval.run.work import adrive, agather, drive
 from langchain_rageval.testset.answer_unaided import closed_book_filter
 from langchain_rageval.testset.branch import branch
-from langchain_rageval.testset.candidate import DUPLICATE, Candidate
 from langchain_rageval.testset.docstore import Docstore
-from langchain_rageval.testset.draft import Draft, dealt
 from langchain_rageval.testset.evolutions import EVOLUTIONS, Evolution
 from langchain_rageval.testset.extract_keyphrases import keyphrases
+from langchain_rageval.testset.generation import Generation
 from langchain_rageval.testset.grade_passage import passage_filter
-from langchain_rageval.testset.kept import FAILED, Kept
 from langchain_rageval.testset.needed_passages import find_passages
 from langchain_rageval.testset.review_question import question_filter
 from langchain_rageval.testset.rows import Testset, TestsetRow
@@ -54,11 +44,7 @@ DISTRIBUTION: Mapping[str | Evolution, float] = {
     "multi_context": 0.1,
 }
 
-_BUDGET = "the budget is spent"
-_LOST = "the run was broken off"
 _WORKERS_PER_SLOT = 2
-_TOKENS_OF_A_PROMPT = 800
-_LOG = logging.getLogger("langchain_rageval")
 
 
 class TestsetGenerator(Traced[Any, Testset]):
@@ -184,7 +170,6 @@ class TestsetGenerator(Traced[Any, Testset]):
 
     def steps(self, evolution: Evolution, docstore: Docstore | None = None) -> list[CandidateStep]:
         """What a candidate goes through after its passage is drawn, for one evolution."""
-        filters = partial(question_filter, self.critic, self.writer, docstore, max_rewrites=self.max_rewrites)
         kinds = [
             branch(kind, self.writer, self.critic, docstore, max_rewrites=self.max_rewrites) for kind in evolution.kinds
         ]
@@ -195,7 +180,7 @@ class TestsetGenerator(Traced[Any, Testset]):
             passage_filter(self.critic, threshold=self.passage_threshold),
             keyphrases(self.writer),
             seed_question(self.writer),
-            filters(),
+            question_filter(self.critic, self.writer, docstore, max_rewrites=self.max_rewrites),
             *kinds,
             *last,
         ]
@@ -278,7 +263,7 @@ class TestsetGenerator(Traced[Any, Testset]):
             while starts := job.round():
                 run = job.run.for_sample()
                 attempts = [job.aattempt(number, start, run, config) for number, start in starts.items()]
-                made = await asyncio.gather(*attempts)
+                made = await agather(attempts)
                 settled = await adrive(job.settled(dict(zip(starts, made, strict=True))), run, config)
                 for row in _advanced(settled, shown):
                     yield row
@@ -293,152 +278,6 @@ class TestsetGenerator(Traced[Any, Testset]):
 
     def _store(self, documents: Any) -> Docstore:
         return Docstore(documents, splitter=self.splitter, embeddings=self.embeddings, vectorstore=self.vectorstore)
-
-
-@dataclass
-class Generation:
-    """One call of `generate` or its kin."""
-
-    generator: TestsetGenerator
-    store: Docstore
-    size: int
-    seed: int
-    over: str = ""
-    failure: str = ""
-    _near: dict[str, bool] = field(default_factory=dict)
-    _chains: dict[Evolution, RunnableSequence[Candidate, Candidate]] = field(default_factory=dict)
-    _questions: dict[int, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Deal the rows out."""
-        given = self.generator
-        self.run = Run(slots=Slots(given.max_concurrency), retry=given.retry, timeout=given.timeout)
-        self.allowance = Allowance(given.budget, self.run.meter)
-        self._own_journal = isinstance(given.journal, str | Path)
-        self.journal = Journal(given.journal) if isinstance(given.journal, str | Path) else given.journal
-        branches = dealt(given.distribution, self.size, self.seed)
-        self.draft = Draft(self.store.order(self.seed), branches, self.seed, self._has_near)
-
-    def __enter__(self) -> Generation:
-        """Use the journal while the block lasts."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the journal, unless it is the user's."""
-        if self._own_journal and self.journal is not None:
-            self.journal.close()
-
-    def prepared(self) -> Work[None]:
-        """Embed the passages, if an evolution looks for near ones."""
-        if any(kind.adds_passage for slot in self.draft.slots for kind in slot.branch.kinds):
-            yield from self.store.embedded()
-
-    def round(self) -> dict[int, Candidate]:
-        """A candidate for each row that is worth another try; none when the run is over."""
-        return {} if self.over else self.draft.round()
-
-    def attempt(self, number: int, start: Candidate, run: Run, config: RunnableConfig) -> Candidate:
-        """Take a candidate through all steps of its row."""
-        with self._affordable(number, start, run) as own:
-            return self._chain(number).invoke(start, own.into(config)) if own else start.reject(_BUDGET)
-
-    async def aattempt(self, number: int, start: Candidate, run: Run, config: RunnableConfig) -> Candidate:
-        """As `attempt`, on the caller's loop."""
-        with self._affordable(number, start, run) as own:
-            return await self._chain(number).ainvoke(start, own.into(config)) if own else start.reject(_BUDGET)
-
-    def settled(self, made: Mapping[int, Candidate]) -> Work[list[TestsetRow]]:
-        """Fill rows with what was accepted and asks what no row asks yet; the rows that are new."""
-        fresh = {number: candidate for number, candidate in made.items() if candidate.rejected is None}
-        vectors = yield from self._vectors([candidate.question for candidate in fresh.values()])
-        for (number, candidate), vector in zip(list(fresh.items()), vectors, strict=True):
-            if self._asked_already(candidate.question, vector):
-                fresh[number] = candidate.reject(DUPLICATE)
-            else:
-                self._questions[number] = (candidate.question.casefold(), vector)
-        for number, candidate in made.items():
-            self.draft.settle(number, fresh.get(number, candidate))
-            if candidate.rejected and candidate.rejected.startswith(FAILED):
-                self.failure = self.failure or candidate.history[-1].feedback
-        reasons = {candidate.rejected for candidate in made.values()}
-        if _BUDGET in reasons:
-            self.over = _BUDGET
-        elif all(reason and reason.startswith(FAILED) for reason in reasons):
-            self.over = "every attempt of a round failed"
-        return [TestsetRow.of(candidate) for candidate in fresh.values() if candidate.rejected is None]
-
-    def testset(self, *, broken_off: bool = False) -> Testset:
-        """What there is."""
-        filled = [slot.filled for slot in self.draft.slots if slot.filled is not None]
-        yields = {"attempts": self.draft.attempts, "rejected": dict(self.draft.rejected.most_common())}
-        notes = list(self._notes(len(filled), broken_off))
-        return Testset(
-            [TestsetRow.of(candidate) for candidate in filled], yields, notes, len(filled) == self.size, broken_off
-        )
-
-    def _notes(self, count: int, broken_off: bool) -> Generator[str]:
-        given = self.generator
-        judges = [judge for judge in (given.writer, given.critic, given.closed_book) if judge is not None]
-        models = [inner for judge in judges for inner in inner_models(judge.model)]
-        told = [getattr(model, "testset_note", None) for model in models]
-        yield from dict.fromkeys(note for note in told if note)
-        if self.failure:
-            yield f"The first failure: {self.failure}"
-        if count < self.size:
-            why = _LOST if broken_off else self.over
-            yield f"{count} of {self.size} rows came" + (f": {why}." if why else ": see yields.")
-
-    @contextmanager
-    def _affordable(self, number: int, start: Candidate, run: Run) -> Iterator[Run | None]:
-        """The run for an attempt, or None when the budget has no room for it; one that was begun before is let in."""
-        branch = self.draft.slots[number].branch
-        begun = isinstance(first := self._chain(number).first, Kept) and first.holds(start)
-        calls = 0 if begun else 6 + 4 * len(branch.kinds) + (self.generator.closed_book is not None)
-        tokens = calls * (_TOKENS_OF_A_PROMPT + tokens_in(start.passages[0].text))
-        kind = (branch.name, begun)
-        reserved = self.allowance.admit(kind, lambda: Cost(calls, tokens, 0))
-        if reserved is None:
-            yield None
-            return
-        own = run.metered()
-        try:
-            yield own
-        finally:
-            self.allowance.settle(kind, reserved, Cost.of(own.meter.usage, own.meter.unreported))
-
-    def _chain(self, number: int) -> RunnableSequence[Candidate, Candidate]:
-        evolution = self.draft.slots[number].branch
-        with self.run.lock:
-            if evolution not in self._chains:
-                steps = self.generator.steps(evolution, self.store)
-                self._chains[evolution] = RunnableSequence(*(Kept.of(step, self.journal) for step in steps))
-            return self._chains[evolution]
-
-    def _has_near(self, passage: Any) -> bool:
-        if passage.id not in self._near:
-            self._near[passage.id] = bool(self.store.similar(passage))
-        return self._near[passage.id]
-
-    def _vectors(self, questions: Sequence[str]) -> Work[list[Any]]:
-        """Unit vectors of questions; None for all when nobody compares them, or for one without a direction."""
-        if self.generator.dedupe is None or not questions:
-            return [None] * len(questions)
-        vectors = yield Embed(self.generator.embeddings, list(questions))
-        return [_unit(vector) for vector in vectors]
-
-    def _asked_already(self, question: str, vector: Any) -> bool:
-        known = self._questions.values()
-        if any(text == question.casefold() for text, _ in known):
-            return True
-        threshold = self.generator.dedupe
-        if vector is None or threshold is None:
-            return False
-        return any(other is not None and float(vector @ other) >= threshold for _, other in known)
-
-
-def _unit(vector: Any) -> Any:
-    length = float(np.linalg.norm(vector))
-    return vector / length if isfinite(length) and length > 0 else None
 
 
 def _advanced(rows: Sequence[TestsetRow], shown: Progress) -> Generator[TestsetRow]:

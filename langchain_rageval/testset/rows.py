@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from html import escape
 from pathlib import Path
@@ -16,6 +17,7 @@ from pydantic import Field, ValidationError
 
 from langchain_rageval._version import __version__
 from langchain_rageval.errors import ConfigError, SampleError
+from langchain_rageval.run.threads import DaemonThreads
 from langchain_rageval.schema import Data, Sample
 from langchain_rageval.testset.candidate import Candidate, Trial
 
@@ -197,7 +199,8 @@ class Testset:
         """
         plain = _takes_text(chain)
         given = [row.question if plain else {"question": row.question, "input": row.question} for row in self.rows]
-        outputs = chain.batch(given, {"max_concurrency": max_concurrency}, return_exceptions=True)
+        # Not by `batch`: behind `with_retry` it hands out one question's answer for another's.
+        outputs = DaemonThreads().spread([partial(_asked, chain, question) for question in given], max_concurrency)
         return [_answered(row.to_sample(), output) for row, output in zip(self.rows, outputs, strict=True)]
 
     def to_langsmith(self, client: Client, name: str) -> Dataset:
@@ -228,6 +231,14 @@ def _takes_text(chain: Runnable[Any, Any]) -> bool:
         return bool(chain.get_input_jsonschema().get("type") == "string")
     except Exception:  # a schema that pydantic cannot describe tells nothing
         return False
+
+
+def _asked(chain: Runnable[Any, Any], question: Any) -> Any:
+    """What the chain gives, or what it raised."""
+    try:
+        return chain.invoke(question)
+    except Exception as error:
+        return error
 
 
 def _answered(sample: Sample, output: Any) -> Sample:

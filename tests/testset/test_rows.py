@@ -1,6 +1,7 @@
 """A test set: what it gives, how it is kept, and how a chain is asked its questions."""
 
 import json
+from collections import Counter
 from uuid import UUID
 
 import pytest
@@ -149,6 +150,30 @@ class Session(requests.Session):
         answer = dataset if path == "/datasets" else [{"id": str(UUID(int=n))} for n in (2, 3)]
         response._content = json.dumps(answer).encode()
         return response
+
+
+def test_each_question_has_its_own_answer_also_behind_with_retry():
+    """LangChain's batch of a Runnable with retries gives another item's result in the place of a failed one."""
+    asked = Counter()
+
+    def ask(given):
+        question = given["question"]
+        asked[question] += 1
+        if question == "Никогда?" or (question == "Потом?" and asked[question] <= 2):
+            raise ConnectionError(question)
+        return f"ответ на {question}"
+
+    chain = RunnableLambda(ask).with_retry(wait_exponential_jitter=False, stop_after_attempt=3)
+    rows = [ROW.model_copy(update={"question": text}) for text in ("Сразу?", "Потом?", "Никогда?", "Тоже сразу?")]
+    samples = Testset(rows).run(chain)
+    assert [sample.answer for sample in samples] == [
+        "ответ на Сразу?",
+        "ответ на Потом?",
+        None,
+        "ответ на Тоже сразу?",
+    ]
+    assert samples[2].metadata["error"] == "ConnectionError: Никогда?"
+    assert asked["Никогда?"] == 3
 
 
 def test_a_langsmith_data_set_has_an_example_for_each_row():
