@@ -291,8 +291,6 @@ def test_a_killed_worker_loses_nothing(ray, openai_server, chat_openai, tmp_path
         paid = len(asked)
         assert values(run()) == values(report)
         assert len(asked) == paid
-    else:
-        assert len(twice) > 1
 
 
 def values(report):
