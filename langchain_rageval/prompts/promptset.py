@@ -48,6 +48,10 @@ class Frozen(BaseModel):
         """Of the fingerprint: pydantic's own fails on lists and dicts."""
         return hash(self.fingerprint)
 
+    def __eq__(self, other: object) -> bool:
+        """By the fingerprint too: what is kept by a prompt is looked up in every call."""
+        return self is other or (type(self) is type(other) and self.fingerprint == other.fingerprint)  # type: ignore[attr-defined]
+
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy, whose fingerprint is its own."""
         copied = super().model_copy(update=update, deep=deep)
