@@ -164,8 +164,7 @@ class Evaluation:
                         task = next(tasks, None)
                     if task is None:
                         break
-                    if task.pending.take(task.number, self._done(task)):
-                        results.put(task.pending)
+                    self._finish(task, results)
             except BaseException as error:
                 results.put(error)
             results.put(None)
@@ -198,8 +197,7 @@ class Evaluation:
                         task = await anext(tasks, None)
                     if task is None:
                         break
-                    if task.pending.take(task.number, await self._adone(task)):
-                        await results.put(task.pending)
+                    await self._afinish(task, results)
             except asyncio.CancelledError as error:
                 if stopping.is_set():
                     raise
@@ -330,6 +328,15 @@ class Evaluation:
             sample = Sample(id=f"row-{index}", question="", metadata={"unreadable": _shown(item)})
         pending = self.begun[index] = Pending(index, sample, self.run.for_sample(), left=len(self.metrics))
         return (Task(pending, number, unreadable) for number in range(len(self.metrics)))
+
+    def _finish(self, task: Task, results: SimpleQueue[Result]) -> None:
+        """Do a task, and hand over its sample if that was the last."""
+        if task.pending.take(task.number, self._done(task)):
+            results.put(task.pending)
+
+    async def _afinish(self, task: Task, results: asyncio.Queue[Result]) -> None:
+        if task.pending.take(task.number, await self._adone(task)):
+            await results.put(task.pending)
 
     def _done(self, task: Task) -> dict[str, Score]:
         metric, pending = self.metrics[task.number], task.pending

@@ -249,9 +249,11 @@ async def test_a_judge_that_fails_raises_from_invoke_and_is_a_failure_elsewhere(
         (await aevaluate([FULL], metric, progress=False)).rows[0].scores[metric.name],
         metric.as_node().invoke(FULL)[metric.name],
     ]
+    at_once = 2 if metric.name == "answer_correctness" else 1  # the answer's and the reference's statements
     for score in scores:
         assert (score.value, score.unscored, score.failure.error) == (None, None, "JudgeOutputError")
-        assert (score.failure.raw_output, score.usage.calls) == ("I would rather not.", 2)
+        assert score.failure.raw_output == "I would rather not."
+        assert score.usage.calls in (2, 2 * at_once)
     feedback = metric(inputs={"question": QUESTION}, outputs=ANSWER, reference_outputs=REFERENCE, context=DOCUMENTS)
     assert feedback["score"] is None
     assert feedback["comment"].startswith("JudgeOutputError: ")
