@@ -41,8 +41,8 @@ class Batch:
 class Batches:
     """The texts that the samples of a run want embedded by one object.
 
-    Usable from threads and from a loop: `enlist` gives futures, and whoever is told to sees to the `work`; whoever
-    enlisted leaves in the end.
+    Usable from threads and from a loop: `enlist` gives futures, and whoever is told to starts `work`; whoever enlisted
+    leaves in the end.
     """
 
     def __init__(self, embeddings: Embeddings) -> None:
@@ -58,7 +58,7 @@ class Batches:
         """Ask for vectors.
 
         Returns:
-            A future for each text; how many texts nobody had asked for; whether the caller must see to the `work`.
+            A future for each text; how many texts nobody had asked for; whether the caller must start `work`.
         """
         with self._lock:
             self._waiters += 1
@@ -70,7 +70,7 @@ class Batches:
         return futures, len(fresh), start
 
     def late(self, texts: Sequence[str]) -> bool:
-        """Whether one of these texts still waits to be sent, so that the caller must see to more `work`."""
+        """Whether one of these texts still waits to be sent, so that the caller must start `work` once more."""
         with self._lock:
             late = any(text in self._waiting for text in texts)
             self._workers += late
@@ -97,25 +97,17 @@ class Batches:
 
     def work(self) -> Generator[Batch, Any, None]:
         """Send batches until no text waits; what fails is handed to those who asked."""
-        while (yield from self.turn()):
-            pass
-
-    def turn(self) -> Generator[Batch, Any, bool]:
-        """Send one batch; gives whether texts still wait, which are then `work` for somebody."""
-        batch = self._taken()
-        try:
-            yield from self._sent(batch)
-        except Exception as error:
-            self._failed(batch, error)
-        except BaseException:
-            self._failed(batch | self._orphans(), CancelledError("the embeddings were broken off"))
-            raise
-        return self._goes_on()
+        while batch := self._taken():
+            try:
+                yield from self._sent(batch)
+            except Exception as error:
+                self._failed(batch, error)
+            except BaseException:
+                self._failed(batch | self._orphans(), CancelledError("the embeddings were broken off"))
+                raise
 
     def _sent(self, batch: dict[str, Future[Vector]]) -> Generator[Batch, Any, None]:
         """Send a batch; one that is refused is halved until the text at fault stands alone."""
-        if not batch:  # another worker was faster
-            return
         texts = list(batch)
         try:
             vectors = yield Batch(self.embeddings, texts)
@@ -149,13 +141,8 @@ class Batches:
             self._known |= batch
             while len(self._known) > max(_KEPT, len(batch)):
                 self._known.popitem(last=False)
+            self._workers -= not batch
             return batch
-
-    def _goes_on(self) -> bool:
-        """Whether texts wait; a worker ends when none do."""
-        with self._lock:
-            self._workers -= not self._waiting
-            return bool(self._waiting)
 
     def _orphans(self) -> dict[str, Future[Vector]]:
         """End a worker; gives the texts that nobody is left to send."""

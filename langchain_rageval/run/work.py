@@ -276,18 +276,16 @@ async def _asked(call: Call, run: Run, config: RunnableConfig) -> Any:
 def _embedded(embeddings: Embeddings, texts: Sequence[str], run: Run, config: RunnableConfig) -> list[Vector]:
     batches = run.batches_for(embeddings)
 
-    def send() -> None:
-        """In this thread one batch, in another what came meanwhile: this one has its own texts to go on with."""
-        if drive(batches.turn(), run, config):
-            run.threads.submit(lambda: drive(batches.work(), run, config))
+    def start() -> None:
+        run.threads.submit(lambda: drive(batches.work(), run, config))
 
     vectors, fresh, due = batches.enlist(texts)
     try:
         run.meter.add(embedded=fresh)
         if due:
-            send()
+            start()
         if wait(vectors, PATIENCE).not_done and batches.late(texts):
-            send()
+            start()
         return [vector.result() for vector in vectors]
     finally:
         run.leave(batches)

@@ -155,27 +155,6 @@ def test_what_is_asked_for_while_a_batch_is_out_goes_out_together():
     assert sorted(map(len, own.batches)) == [1, 40]
 
 
-def test_who_asks_first_sends_in_its_own_thread_and_leaves_to_another_what_came_meanwhile(patient):
-    run, threads, hold = Run(), [], threading.Event()
-
-    def before(texts):
-        threads.append(threading.get_ident())
-        if texts == ["first"]:
-            hold.wait(20)
-
-    own = Own(before)
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(lambda: [threading.get_ident(), *told(embedded(run, own, "first"))])
-        until(lambda: own.batches)
-        second = pool.submit(embedded, run, own, "second")
-        until(lambda: run.batches_for(own)._waiting)
-        hold.set()
-        sender, *vectors = first.result(20)
-        assert [vectors, told(second.result(20))] == [[vector("first")], [vector("second")]]
-    assert threads[0] == sender != threads[1]
-    assert own.batches == [["first"], ["second"]]
-
-
 def test_a_full_batch_does_not_wait_for_the_one_that_is_out(patient):
     go_on = threading.Event()
     own, run = Own(lambda texts: texts == ["slow"] and go_on.wait(5)), Run()
