@@ -29,11 +29,13 @@ if TYPE_CHECKING:
     from langchain_rageval.metrics.answer_relevance import answer_relevance as answer_relevance
     from langchain_rageval.metrics.answer_similarity import answer_similarity as answer_similarity
     from langchain_rageval.metrics.aspect_critique import aspect_critique as aspect_critique
+    from langchain_rageval.metrics.claim_metrics import claim_metrics as claim_metrics
     from langchain_rageval.metrics.context_precision import context_precision as context_precision
     from langchain_rageval.metrics.context_recall import context_recall as context_recall
     from langchain_rageval.metrics.context_relevance import context_relevance as context_relevance
     from langchain_rageval.metrics.faithfulness import faithfulness as faithfulness
     from langchain_rageval.metrics.metric import Metric as Metric
+    from langchain_rageval.metrics.noise_sensitivity import noise_sensitivity as noise_sensitivity
     from langchain_rageval.metrics.suite import suite as suite
     from langchain_rageval.metrics.value import Value as Value
     from langchain_rageval.models import load_embeddings as load_embeddings
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from langchain_rageval.schema import Usage as Usage
     from langchain_rageval.sentences import split_sentences as split_sentences
     from langchain_rageval.steps.step import Step as Step
+    from langchain_rageval.steps.verify_by_nli import NliVerifier as NliVerifier
     from langchain_rageval.testset.candidate import Candidate as Candidate
     from langchain_rageval.testset.candidate import Trial as Trial
     from langchain_rageval.testset.docstore import Docstore as Docstore
@@ -90,11 +93,13 @@ _HOMES = {
     "metrics.answer_relevance": ("answer_relevance",),
     "metrics.answer_similarity": ("answer_similarity",),
     "metrics.aspect_critique": ("aspect_critique",),
+    "metrics.claim_metrics": ("claim_metrics",),
     "metrics.context_precision": ("context_precision",),
     "metrics.context_recall": ("context_recall",),
     "metrics.context_relevance": ("context_relevance",),
     "metrics.faithfulness": ("faithfulness",),
     "metrics.metric": ("Metric",),
+    "metrics.noise_sensitivity": ("noise_sensitivity",),
     "metrics.suite": ("suite",),
     "metrics.value": ("Value",),
     "models": ("load_embeddings", "load_judge"),
@@ -110,6 +115,7 @@ _HOMES = {
     "schema": ("Failure", "Finding", "Row", "Sample", "Score", "Usage"),
     "sentences": ("split_sentences",),
     "steps.step": ("Step",),
+    "steps.verify_by_nli": ("NliVerifier",),
     "testset.docstore": ("Docstore",),
     "testset.candidate": ("Candidate", "Trial"),
     "testset.generator": ("TestsetGenerator",),

@@ -14,6 +14,8 @@ BUILDERS: Mapping[str, str] = {
         "answer_similarity",
         "answer_correctness",
         "aspect_critique",
+        "claim_metrics",
+        "noise_sensitivity",
     )
 }
 """Name of each builder to the module that holds it; read by the command line."""
