@@ -9,14 +9,15 @@ from typing import Any, Literal, get_args
 
 from langchain_rageval.answers import VerdictLabel
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.judge.judge import JudgeLike
+from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.language import detect_language
 from langchain_rageval.metrics.claim_graph import FORMULAS, Claim, ClaimGraph, Formula, Need
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.value import Value
 from langchain_rageval.schema import Finding, FindingKind, Sample, Score
 from langchain_rageval.steps.classify_statements import classify_statements
-from langchain_rageval.steps.extract_statements import Side, extract_statements
+from langchain_rageval.steps.extract_statements import extract_statements
+from langchain_rageval.steps.once import Once
 from langchain_rageval.steps.stage import Stage, State
 from langchain_rageval.steps.verify import Verifier, verify
 
@@ -99,14 +100,25 @@ def restored(sample: Sample, score: Score, *, formula: str) -> State | None:
 
 
 def _stages(formula: Formula, judge: JudgeLike, verifier: Verifier | None, by_chunk: bool) -> Iterator[Stage[State]]:
-    for side in get_args(Side):
-        if f"{side}_verdicts" in formula.needs or "classifications" in formula.needs:
-            yield extract_statements(judge, of=side)
-    for side in get_args(Side):
-        if f"{side}_verdicts" in formula.needs:
-            yield verify(judge, of=side, verifier=verifier, by_chunk=by_chunk)
-    if "classifications" in formula.needs:
-        yield classify_statements(judge)
+    """Twelve metrics go through the same stages: each need is gone through once for a sample."""
+    judge = Judge.of(judge)
+    stages: Mapping[Need, Sequence[Stage[State]]] = {
+        "answer_verdicts": [
+            extract_statements(judge, of="answer"),
+            verify(judge, of="answer", verifier=verifier, by_chunk=by_chunk),
+        ],
+        "reference_verdicts": [
+            extract_statements(judge, of="reference"),
+            verify(judge, of="reference", verifier=verifier, by_chunk=by_chunk),
+        ],
+        "classifications": [
+            extract_statements(judge, of="answer"),
+            extract_statements(judge, of="reference"),
+            classify_statements(judge),
+        ],
+    }
+    for need in formula.needs:
+        yield Once(stages[need], name=need, key=(id(judge), id(verifier), by_chunk))
 
 
 def _found(state: State) -> dict[Need, list[Finding]]:
