@@ -10,13 +10,14 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from langchain_rageval.errors import ConfigError, SampleError
-from langchain_rageval.metrics import ASPECTS, BUILDERS
+from langchain_rageval.metrics import ASPECTS, BUILDERS, SCORES
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
 
     from langchain_rageval.judge.judge import Judge
     from langchain_rageval.metrics.metric import Metric
+    from langchain_rageval.metrics.suite import Suite
     from langchain_rageval.schema import Sample
 
 ALL = "all"
@@ -46,7 +47,12 @@ def build(names: Sequence[str], judge: Judge, embeddings: Callable[[], Embedding
         "embeddings": (loaded := cache(embeddings)),
         "model": loaded,
     }
-    return [_built(name, given) for name in names]
+    return [metric for name in names for metric in _built(name, given).parts]
+
+
+def scores_of(names: Sequence[str]) -> list[str]:
+    """Names of the scores that the metrics of these names give."""
+    return [score for name in names for score in SCORES.get(name, [name])]
 
 
 def scorable(metrics: Sequence[Metric], samples: Sequence[Sample]) -> list[Metric]:
@@ -56,12 +62,16 @@ def scorable(metrics: Sequence[Metric], samples: Sequence[Sample]) -> list[Metri
         ConfigError: if there are none.
     """
     chosen = []
+    left_out: dict[Any, list[str]] = {}
     for metric in metrics:
         lacking = [field for sample in samples if (field := _lacking(metric, sample))]
         if not lacking:
             chosen.append(metric)
         else:
-            leave_out(metric.name, f"{len(lacking)} of {len(samples)} samples lack {', '.join(sorted({*lacking}))}")
+            reason = f"{len(lacking)} of {len(samples)} samples lack {', '.join(sorted({*lacking}))}"
+            left_out.setdefault((metric.kin or metric.name, reason), []).append(metric.name)
+    for (_, reason), names in left_out.items():
+        leave_out(", ".join(names), reason)
     if not chosen:
         raise ConfigError("no metric can score these samples; fill in answer, contexts or references")
     return chosen
@@ -80,7 +90,7 @@ def leave_out(name: str, reason: str) -> None:
     sys.stderr.write(f"rageval: {name} left out: {reason}\n")
 
 
-def _built(name: str, given: Mapping[str, Callable[[], Any]]) -> Metric:
+def _built(name: str, given: Mapping[str, Callable[[], Any]]) -> Metric | Suite:
     if name in ASPECTS:
         return _builder("aspect_critique")(given["judge"](), name)
     return _builder(name)(**{option: given[option]() for option in given.keys() & _takes(name)})
@@ -90,8 +100,8 @@ def _takes(name: str) -> set[str]:
     return {*signature(_builder(name)).parameters}
 
 
-def _builder(name: str) -> Callable[..., Metric]:
-    builder: Callable[..., Metric] = getattr(import_module(BUILDERS[name]), name)
+def _builder(name: str) -> Callable[..., Metric | Suite]:
+    builder: Callable[..., Metric | Suite] = getattr(import_module(BUILDERS[name]), name)
     return builder
 
 

@@ -12,7 +12,7 @@ from math import isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from langchain_rageval.cli.choice import ALL, build, names_in, scorable, without_embeddings
+from langchain_rageval.cli.choice import ALL, build, names_in, scorable, scores_of, without_embeddings
 from langchain_rageval.cli.text import printable
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.budget import Budget
@@ -117,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
     from langchain_rageval.cli.tables import show_report
     from langchain_rageval.evaluation import evaluate
 
-    gates, budget = _gates(options.fail_under, names_in(options.metrics)), budget_of(options)
+    gates, budget = _gates(options.fail_under, scores_of(names_in(options.metrics))), budget_of(options)
     _check_writable(options.out, options.file)
     samples, metrics = asked(options)
     if options.journal:

@@ -176,8 +176,9 @@ class Report:
     def diagnose(self) -> Diagnosis:
         """Give each row one cause of what is wrong with its answer, as far as the metrics at hand show it.
 
-        With faithfulness, context_recall and answer_correctness every cause can be told apart. A row in which nothing
-        wrong was found is "nothing wrong"; one whose metrics do not show whether there is, "cannot tell".
+        With faithfulness, context_recall and answer_correctness, or with claim_metrics, every cause can be told apart.
+        A row in which nothing wrong was found is "nothing wrong"; one whose metrics do not show whether there is,
+        "cannot tell".
 
         Returns:
             The rows in order, with counts of the causes and what to look at for each.
