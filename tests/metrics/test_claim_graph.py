@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ragchecker import ragchecker
 
 from langchain_rageval.metrics.claim_graph import FORMULAS, Claim, ClaimGraph
 
@@ -13,64 +14,6 @@ UNCITED = "a verdict cites no context sentence"
 NOTHING_RECALLED = "the contexts support nothing of the reference"
 BY_CHUNK = {"context_precision", "context_utilization", "noise_relevant", "noise_irrelevant"}
 LOWER = {"noise_relevant", "noise_irrelevant", "hallucination", "contradiction"}
-
-
-def ragchecker(answer_by_chunk, reference_by_chunk, correct, covered, chunks):
-    """What RAGChecker computes, table by table: e(claim, chunk), e(answer claim, reference), e(reference claim, answer).
-
-    Where it has nothing to divide by, None.
-    """
-    relevant = []
-    for chunk in range(chunks):
-        relevant.append(any(row[chunk] for row in reference_by_chunk))
-    faithful = wrong_relevant = wrong_irrelevant = made_up = known = right = 0
-    for row, is_correct in zip(answer_by_chunk, correct, strict=True):
-        by_any = by_relevant = by_irrelevant = False
-        for chunk in range(chunks):
-            if row[chunk]:
-                by_any = True
-                if relevant[chunk]:
-                    by_relevant = True
-                else:
-                    by_irrelevant = True
-        faithful += by_any
-        right += is_correct
-        if by_relevant and not is_correct:
-            wrong_relevant += 1
-        if by_irrelevant and not by_relevant and not is_correct:
-            wrong_irrelevant += 1
-        if not by_any and not is_correct:
-            made_up += 1
-        if not by_any and is_correct:
-            known += 1
-    recalled = used = said = 0
-    for row, is_covered in zip(reference_by_chunk, covered, strict=True):
-        said += is_covered
-        if any(row):
-            recalled += 1
-            used += is_covered
-
-    def mean(count, total):
-        return count / total if total else None
-
-    answers, references = len(answer_by_chunk), len(reference_by_chunk)
-    precision, recall = mean(right, answers), mean(said, references)
-    f1 = None
-    if precision is not None and recall is not None:
-        f1 = 2 * precision * recall / (precision + recall) if precision and recall else 0.0
-    return {
-        "precision": precision,
-        "recall": recall,
-        "f1": f1,
-        "context_recall": mean(recalled, references),
-        "context_precision": mean(sum(relevant), chunks),
-        "context_utilization": mean(used, recalled),
-        "noise_relevant": mean(wrong_relevant, answers),
-        "noise_irrelevant": mean(wrong_irrelevant, answers),
-        "hallucination": mean(made_up, answers),
-        "self_knowledge": mean(known, answers),
-        "faithfulness": mean(faithful, answers),
-    }
 
 
 def claims(rows, shared):
