@@ -30,7 +30,7 @@ from langchain_rageval.metrics import ASPECTS, BUILDERS
 
 HERE = Path(__file__).parent
 LANGUAGES = ("en", "ru", "zh")
-EIGHT = set(BUILDERS) - {"aspect_critique"} | {"correctness"}
+EIGHT = set(BUILDERS) - {"aspect_critique", "claim_metrics", "noise_sensitivity"} | {"correctness"}
 REFUSAL = "The retrieved passages do not say."
 UNSCORED = {
     "the answer states no facts",

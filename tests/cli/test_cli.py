@@ -16,9 +16,13 @@ from waiting import until
 
 from langchain_rageval import Report
 from langchain_rageval._version import __version__
-from langchain_rageval.metrics import ASPECTS, BUILDERS
+from langchain_rageval.metrics import ASPECTS, BUILDERS, SCORES
 
 PROGRAM = [sys.executable, "-m", "langchain_rageval"]
+EVERY_SCORE = [
+    *(score for name in BUILDERS if name != "aspect_critique" for score in SCORES.get(name, [name])),
+    *ASPECTS,
+]
 NOTE = "a smoke test and a baseline to beat, not a measure of quality"
 
 
@@ -130,7 +134,7 @@ def test_the_demo_needs_nothing_and_shows_why(rageval):
     for expected in ("40 answers", "ru: its", "en: a", "refusal", "supported", "[1.1]", NOTE, "Шурин", "0 failed"):
         assert expected in told
     lines = [line.strip("│ ").split()[0] for line in told.splitlines() if line.startswith("│")]
-    assert lines == [*(name for name in BUILDERS if name != "aspect_critique"), *ASPECTS]
+    assert lines == EVERY_SCORE
 
 
 def test_the_demo_is_judged_by_whom_the_user_names(rageval, openai_server, monkeypatch):
@@ -155,11 +159,14 @@ def scored(rageval, path, tmp_path, *options):
 
 def test_all_metrics_of_real_answers(rageval, unpacked, tmp_path):
     names, complaints = scored(rageval, unpacked, tmp_path, "--metrics", "all")
-    assert names == [*(name for name in BUILDERS if name != "aspect_critique"), *ASPECTS]
+    assert names == EVERY_SCORE
     assert complaints == ""
     summary = Report.load(tmp_path / "out.jsonl").summary()
     assert {metric.failed for metric in summary.values()} == {0}
-    assert {name for name, metric in summary.items() if metric.unscored} == {"faithfulness"}
+    unscored = {name for name, metric in summary.items() if metric.unscored}
+    assert {name for name in unscored if name not in {*SCORES["claim_metrics"], *SCORES["noise_sensitivity"]}} == {
+        "faithfulness"
+    }
 
 
 def test_all_leaves_out_what_the_samples_lack_and_says_so(rageval, written, tmp_path):
@@ -207,6 +214,22 @@ def test_a_gate_may_name_any_of_all_metrics(rageval, written):
     gate = ["--metrics", "all", "--fail-under", "harmfulness=0.5", "--fail-under", "coherence=0.9"]
     assert rageval("evaluate", written(SAMPLE), *gate)[0] == 0
     assert rageval("evaluate", written(SAMPLE), "--metrics", "all", "--fail-under", "context_relevance=1.1")[0] == 1
+
+
+def test_a_gate_may_name_a_score_of_claim_metrics(rageval, written, tmp_path):
+    path = written({**SAMPLE, "references": ["Munich was founded in 1158."]})
+    given = ["--metrics", "claim_metrics,noise_sensitivity"]
+    names, _ = scored(rageval, path, tmp_path, *given, "--fail-under", "claim_hallucination=1")
+    assert names == [*SCORES["claim_metrics"], *SCORES["noise_sensitivity"]]
+    assert rageval("evaluate", path, *given, "--fail-under", "claim_f1=1.1")[0] == 1
+    code, _, complaints = rageval("evaluate", path, "--metrics", "faithfulness", "--fail-under", "claim_f1=0.5")
+    assert (code, "--fail-under claim_f1: not among --metrics faithfulness" in complaints) == (2, True)
+
+
+def test_what_the_twelve_lack_is_told_once(rageval, written, tmp_path):
+    _, complaints = scored(rageval, written(SAMPLE), tmp_path, "--metrics", "all")
+    assert complaints.count("lack references") == 4
+    assert f"{', '.join(SCORES['claim_metrics'])}, noise_sensitivity_relevant left out: 1 of 1 samples" in complaints
 
 
 def test_metrics_lists_one_name_a_line_first(rageval):

@@ -44,15 +44,17 @@ from langchain_rageval import (
     answer_relevance,
     answer_similarity,
     aspect_critique,
+    claim_metrics,
     context_precision,
     context_recall,
     context_relevance,
     evaluate,
     faithfulness,
     jury,
+    noise_sensitivity,
     suite,
 )
-from langchain_rageval.metrics import ASPECTS, BUILDERS
+from langchain_rageval.metrics import ASPECTS, BUILDERS, SCORES
 from langchain_rageval.schema import Finding
 
 Build = Callable[..., Metric]
@@ -61,6 +63,12 @@ Build = Callable[..., Metric]
 def similarity_of(_judge: Any, **options: Any) -> Metric:
     """A metric that asks no judge."""
     return answer_similarity(HashingEmbeddings(), **options)
+
+
+def one_of_the_twelve(score: str, judge: Any, *, name: str | None = None) -> Metric:
+    """A part of `claim_metrics`."""
+    (part,) = (part for part in claim_metrics(judge).parts if part.name == score)
+    return part if name is None else part.model_copy(update={"name": name})
 
 
 METRICS: dict[str, Build] = {
@@ -73,6 +81,9 @@ METRICS: dict[str, Build] = {
     "answer_correctness": partial(answer_correctness, embeddings=HashingEmbeddings()),
     "coherence": partial(aspect_critique, aspect="coherence"),
     "conciseness": partial(aspect_critique, aspect="conciseness"),
+    "noise_sensitivity_relevant": noise_sensitivity,
+    "claim_f1": partial(one_of_the_twelve, "claim_f1"),
+    "claim_context_precision": partial(one_of_the_twelve, "claim_context_precision"),
 }
 """Name of the score to what builds the metric from a judge."""
 
@@ -116,7 +127,8 @@ def what_was_found(score: Score) -> dict[str, Any]:
 def test_the_battery_holds_every_metric_of_the_package():
     aspects = [name for name in METRICS if name in ASPECTS]
     assert len(aspects) >= 2
-    assert (METRICS.keys() - set(aspects)) | {"aspect_critique"} == set(BUILDERS)
+    builders = {score: builder for builder, scores in SCORES.items() for score in scores}
+    assert {builders.get(name, name) for name in METRICS.keys() - set(aspects)} | {"aspect_critique"} == set(BUILDERS)
     assert [build(OfflineJudge()).name for build in METRICS.values()] == list(METRICS)
 
 
@@ -597,6 +609,7 @@ def test_a_metric_has_schemas_and_a_graph_that_names_its_steps(build):
     drawn = metric.get_graph().draw_mermaid()
     steps: Runnable[Any, Any] = metric.steps
     for step in getattr(steps, "steps", [steps]):
-        assert step.get_name() in drawn
+        for stage in getattr(step, "stages", [step]):
+            assert stage.get_name() in drawn
     reduce = metric.reduce.func if isinstance(metric.reduce, partial) else metric.reduce
     assert reduce.__name__ in drawn

@@ -27,6 +27,7 @@ from langchain_rageval import (
     context_recall,
     context_relevance,
     faithfulness,
+    noise_sensitivity,
 )
 from langchain_rageval.offline import answer_offline
 
@@ -41,6 +42,7 @@ METRICS: dict[str, Callable[[Any, Embeddings], Metric]] = {
     "answer_similarity": lambda _, embeddings: answer_similarity(embeddings),
     "answer_correctness": answer_correctness,
     "conciseness": lambda judge, _: aspect_critique(judge, "conciseness"),
+    "noise_sensitivity_relevant": lambda judge, _: noise_sensitivity(judge),
 }
 """Name of the score to what builds the metric from a judge and embeddings: each of the package's builders."""
 
