@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -473,7 +474,7 @@ def test_a_pipe_gets_no_escape_codes_and_the_whole_table():
     done = finished("demo", TERM="xterm-256color")
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"\x1b" not in done.stdout
-    assert "│ answer_correctness │" in done.stdout.decode()
+    assert re.search("│ answer_correctness +│", done.stdout.decode())
 
 
 def test_a_pipe_whose_encoding_lacks_the_letters_gets_the_rest():
