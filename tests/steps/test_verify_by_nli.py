@@ -236,7 +236,8 @@ def test_what_reads_the_scores_is_part_of_the_instrument():
 def test_a_plan_asks_nobody(options):
     nli = Nli(lambda *_: pytest.fail("a plan scores nothing"))
     metrics = claim_metrics(World().judge(), verifier=NliVerifier(nli, **options))
-    assert plan([SAMPLE], metrics).calls == 3
+    planned = plan([SAMPLE], metrics)
+    assert (planned.calls, planned.notes) == (3, [])
 
 
 def test_a_model_that_fails_is_a_failure_of_that_step():
