@@ -1,6 +1,7 @@
 """Claim metrics through every door: what they cost, what they share, and what they make of one sample."""
 
 import asyncio
+import threading
 
 import pytest
 from claim_world import CONTEXTS, FIRE, FLOOD, METEOR, QUESTION, SAMPLE, THEFT, WAR, World
@@ -285,6 +286,19 @@ def test_both_attributions_stand_side_by_side_under_two_names():
     scores = suite(*both).invoke(SAMPLE)
     assert scores["claim_f1"].instrument != scores["chunkwise_f1"].instrument
     assert len(judge.asked) == 5 + 2 * len(CONTEXTS)
+
+
+def test_one_worker_takes_all_twelve_so_that_the_others_ask_for_the_next_samples():
+    together = threading.Barrier(2)  # broken when only the first sample is asked about
+
+    def reply(messages):
+        if read_inputs(messages[1].text).get("text") in (FIRE, WAR):
+            together.wait(timeout=20)
+        return World().reply(messages)
+
+    samples = [Sample(**{**SAMPLE.model_dump(exclude={"id"}), "answer": text}) for text in (FIRE, WAR)]
+    report = evaluate(samples, claim_metrics(answering(reply)), progress=False, max_concurrency=2)
+    assert report.failures() == []
 
 
 # When a judge fails

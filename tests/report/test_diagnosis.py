@@ -215,6 +215,11 @@ def test_claim_metrics_find_every_planted_cause_alone_and_beside_others(case, ca
     assert found == dict.fromkeys(WITH_THE_GRAPH, causes[-1])
 
 
+def test_of_several_references_the_best_one_counts_where_answer_correctness_names_it():
+    case = Case({"this year": SUPPORTED}, YEAR, {"this year": ["year"]}, others=[{"founder": SUPPORTED}])
+    assert (case.cause(metrics="G"), case.cause(metrics="GFRC"), case.cause(metrics="FRC")) == (IGNORED, FINE, FINE)
+
+
 def test_every_cause_is_planted():
     assert {causes[-1] for _, causes in PLANTED.values()} == {*REMEDIES}
 
