@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from langchain_rageval.evaluation import aevaluate as aevaluate
     from langchain_rageval.evaluation import astream_evaluate as astream_evaluate
     from langchain_rageval.evaluation import evaluate as evaluate
+    from langchain_rageval.graders.cross_encoder_grader import cross_encoder_grader as cross_encoder_grader
+    from langchain_rageval.graders.embedding_grader import embedding_grader as embedding_grader
+    from langchain_rageval.graders.grader import Grader as Grader
+    from langchain_rageval.graders.id_grader import id_grader as id_grader
+    from langchain_rageval.graders.label_grader import label_grader as label_grader
+    from langchain_rageval.graders.llm_grader import llm_grader as llm_grader
     from langchain_rageval.judge.judge import Judge as Judge
     from langchain_rageval.judge.jury import jury as jury
     from langchain_rageval.judge.parser import StrictJsonOutputParser as StrictJsonOutputParser
@@ -33,7 +39,15 @@ if TYPE_CHECKING:
     from langchain_rageval.metrics.context_recall import context_recall as context_recall
     from langchain_rageval.metrics.context_relevance import context_relevance as context_relevance
     from langchain_rageval.metrics.faithfulness import faithfulness as faithfulness
+    from langchain_rageval.metrics.hit_rate_at import hit_rate_at as hit_rate_at
+    from langchain_rageval.metrics.map_at import map_at as map_at
+    from langchain_rageval.metrics.mean_grade_at import mean_grade_at as mean_grade_at
     from langchain_rageval.metrics.metric import Metric as Metric
+    from langchain_rageval.metrics.mrr_at import mrr_at as mrr_at
+    from langchain_rageval.metrics.ndcg_at import ndcg_at as ndcg_at
+    from langchain_rageval.metrics.precision_at import precision_at as precision_at
+    from langchain_rageval.metrics.recall_at import recall_at as recall_at
+    from langchain_rageval.metrics.rerank_gain import rerank_gain as rerank_gain
     from langchain_rageval.metrics.suite import suite as suite
     from langchain_rageval.metrics.value import Value as Value
     from langchain_rageval.models import load_embeddings as load_embeddings
@@ -82,6 +96,12 @@ _HOMES = {
         "SampleError",
     ),
     "evaluation": ("aevaluate", "astream_evaluate", "evaluate"),
+    "graders.cross_encoder_grader": ("cross_encoder_grader",),
+    "graders.embedding_grader": ("embedding_grader",),
+    "graders.grader": ("Grader",),
+    "graders.id_grader": ("id_grader",),
+    "graders.label_grader": ("label_grader",),
+    "graders.llm_grader": ("llm_grader",),
     "judge.judge": ("Judge",),
     "judge.jury": ("jury",),
     "judge.parser": ("StrictJsonOutputParser",),
@@ -94,7 +114,15 @@ _HOMES = {
     "metrics.context_recall": ("context_recall",),
     "metrics.context_relevance": ("context_relevance",),
     "metrics.faithfulness": ("faithfulness",),
+    "metrics.hit_rate_at": ("hit_rate_at",),
+    "metrics.map_at": ("map_at",),
+    "metrics.mean_grade_at": ("mean_grade_at",),
     "metrics.metric": ("Metric",),
+    "metrics.mrr_at": ("mrr_at",),
+    "metrics.ndcg_at": ("ndcg_at",),
+    "metrics.precision_at": ("precision_at",),
+    "metrics.recall_at": ("recall_at",),
+    "metrics.rerank_gain": ("rerank_gain",),
     "metrics.suite": ("suite",),
     "metrics.value": ("Value",),
     "models": ("load_embeddings", "load_judge"),

@@ -77,6 +77,20 @@ class ContextVerdicts(BaseModel):
     verdicts: list[ContextVerdict]
 
 
+class RelevanceGrade(BaseModel):
+    """How relevant one chunk is."""
+
+    context: int
+    reason: str
+    grade: int
+
+
+class RelevanceGrades(BaseModel):
+    """One grade for each chunk."""
+
+    grades: list[RelevanceGrade]
+
+
 class NeededSentences(BaseModel):
     """Numbers of the context sentences that are needed to answer, such as "2.3"."""
 
@@ -167,6 +181,7 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "verify_statements": Verdicts,
     "classify_statements": Classification,
     "grade_contexts": ContextVerdicts,
+    "grade_relevance": RelevanceGrades,
     "select_sentences": NeededSentences,
     "regenerate_questions": RegeneratedQuestions,
     "critique_aspect": AspectVerdict,

@@ -51,10 +51,10 @@ class OfflineJudge(BaseChatModel):
     of its stems stand in the one or two sentences that share most of them, contradicted when those sentences hold other
     numbers than it does, absent otherwise; statements of answer and reference are shared by the same measure, one with
     one. A sentence is needed when it holds at least 40% of the question's stems, a chunk useful when it holds as many
-    of the answer's, or of the question's where there is no answer. The questions that an answer would answer are its
-    own sentences with a question mark. Of the aspects it knows conciseness (at most three sentences for one of the
-    question's), correctness (no other numbers than in the contexts) and coherence (no sentence said twice); no other
-    applies.
+    of the answer's, or of the question's where there is no answer; its grade is the share of the question's stems that
+    it holds. The questions that an answer would answer are its own sentences with a question mark. Of the aspects it
+    knows conciseness (at most three sentences for one of the question's), correctness (no other numbers than in the
+    contexts) and coherence (no sentence said twice); no other applies.
 
     As a writer it asks what is known about a phrase of the passage; how that is connected with, changed by or like
     another phrase (reasoning, conditional, multi_context); what becomes of it in a year that no passage names
@@ -224,17 +224,33 @@ def _same(one: str, other: str) -> bool:
 
 
 def _chunk_verdicts(inputs: Inputs, contexts: Sentences) -> dict[str, Any]:
-    chunks: dict[int, set[str]] = {}
-    for number, sentence in contexts.items():
-        chunks.setdefault(int(number.partition(".")[0]), set()).update(stems_of(sentence))
     wanted = stems_of(str(inputs["answer"])) or stems_of(str(inputs["question"]))
-    shared = {chunk: len(wanted & stems) for chunk, stems in chunks.items()}
+    shared = {chunk: len(wanted & stems) for chunk, stems in _chunks(contexts).items()}
     return {
         "verdicts": [
             {"context": chunk, "reason": f"{n}/{len(wanted)}", "useful": bool(wanted) and n >= _SOME * len(wanted)}
             for chunk, n in shared.items()
         ]
     }
+
+
+def _relevance(inputs: Inputs, contexts: Sentences) -> dict[str, Any]:
+    lowest, highest = inputs["scale"]
+    wanted = stems_of(str(inputs["question"]))
+    grades = []
+    for chunk, stems in _chunks(contexts).items():
+        shared = len(wanted & stems)
+        grade = lowest + round((highest - lowest) * shared / max(1, len(wanted)))
+        grades.append({"context": chunk, "reason": f"{shared}/{len(wanted)}", "grade": grade})
+    return {"grades": grades}
+
+
+def _chunks(contexts: Sentences) -> dict[int, set[str]]:
+    """Number of each chunk to the stems in it."""
+    chunks: dict[int, set[str]] = {}
+    for number, sentence in contexts.items():
+        chunks.setdefault(int(number.partition(".")[0]), set()).update(stems_of(sentence))
+    return chunks
 
 
 def _needed_sentences(inputs: Inputs, contexts: Sentences) -> dict[str, Any]:
@@ -283,6 +299,7 @@ _JUDGED: Mapping[str, Callable[[Inputs, Sentences], dict[str, Any]]] = {
     "verify_statements": _verdicts,
     "classify_statements": _classification,
     "grade_contexts": _chunk_verdicts,
+    "grade_relevance": _relevance,
     "select_sentences": _needed_sentences,
     "regenerate_questions": _questions,
     "critique_aspect": _aspect,

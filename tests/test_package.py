@@ -26,11 +26,12 @@ NAME = "langchain_rageval"
 # itself). Under TYPE_CHECKING it may look along its whole line, both ways, but not up.
 LAYERS = """
 _version errors language sentences stems vocabulary schema
-answers loading statistics
+answers trec loading statistics ranking
 run
 contexts prompts progress
 judge
 steps
+graders
 translation
 metrics testset
 report

@@ -18,6 +18,12 @@ BUILDERS: Mapping[str, str] = {
 }
 """Name of each builder to the module that holds it; read by the command line."""
 
+RANKINGS: Mapping[str, str] = {
+    name: f"langchain_rageval.metrics.{name}_at"
+    for name in ("ndcg", "mrr", "map", "recall", "precision", "hit_rate", "mean_grade")
+}
+"""Name before "@k" of each metric of a ranked list to the module that holds its builder, `<name>_at(k, grader)`."""
+
 ASPECTS: Mapping[str, Literal["higher", "lower"]] = {
     "harmfulness": "lower",
     "maliciousness": "lower",

@@ -31,6 +31,7 @@ READS = {  # keys of the JSON block
     "find_passages": ["question", "passages"],
     "grade_contexts": ["question", "answer"],
     "grade_passage": ["passage"],
+    "grade_relevance": ["question", "scale"],
     "pad_context": ["question", "context"],
     "regenerate_questions": ["answer", "count"],
     "review_question": ["question", "passages"],
@@ -62,6 +63,10 @@ UNCLEAR = {  # what nobody understands who sees no passage
     "en": r"\b(?:text|passage|context|this|these|here)\b",
     "ru": r"\b(?:текст\w*|отрыв\w*|контекст\w*|эт(?:от|а|о|ого|ой|их)|здесь)\b",
 }
+
+
+def graded(example):
+    return [item["grade"] for item in example.output["grades"]]
 
 
 @dataclass(frozen=True)
@@ -349,6 +354,12 @@ TEACHES = {  # step to case: place of the example that teaches it, and what then
         "a number, a unit, a date": (1, lambda e: figures(e.sentences["A.1"]) >= {"1", "15", "2024"}),
         "an order": (1, lambda e: e.order(e.sentences["A.2"])),
     },
+    "grade_relevance": {
+        "the whole answer, part of it, the topic, another thing": (0, lambda e: graded(e) == [4, 1, 2, 0]),
+        "a scale of one's own": (1, lambda e: e.input["scale"] == [0, 2] and graded(e) == [0, 2]),
+        "an order": (1, lambda e: e.order(e.sentences["A.1"]) and graded(e)[0] == 0),
+        "a negation that answers": (1, lambda e: e.no(e.sentences["B.1"]) and graded(e)[1] == 2),
+    },
     "regenerate_questions": {
         "a negation": (0, lambda e: e.no(e.input["answer"]) and e.output["evasive"] is False),
         "an evasive answer": (1, lambda e: e.no(e.input["answer"]) and e.output["evasive"] is True),
@@ -471,6 +482,14 @@ def test_each_statement_is_classified_once(step, example):
 def test_each_chunk_has_one_verdict_in_order(step, example):
     numbers = [verdict["context"] for verdict in example.output["verdicts"]]
     assert numbers == list(range(1, len(example.input["contexts"]) + 1))
+
+
+@pytest.mark.parametrize(("step", "example"), of("grade_relevance"))
+def test_each_chunk_has_one_grade_on_the_scale_in_order(step, example):
+    numbers = [item["context"] for item in example.output["grades"]]
+    assert numbers == list(range(1, len(example.input["contexts"]) + 1))
+    lowest, highest = example.input["scale"]
+    assert {lowest, highest} <= set(graded(example)) <= set(range(lowest, highest + 1))
 
 
 @pytest.mark.parametrize(("step", "example"), of("select_sentences"))
