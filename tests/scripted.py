@@ -20,6 +20,8 @@ from langchain_rageval.answers import (
     FalsePositive,
     NeededSentences,
     RegeneratedQuestions,
+    RelevanceGrade,
+    RelevanceGrades,
     Statements,
     TruePositive,
     Verdict,
@@ -129,6 +131,11 @@ def classification(
 def grades(useful: Mapping[int, bool]) -> ContextVerdicts:
     """The answer of grade_contexts."""
     return ContextVerdicts(verdicts=[ContextVerdict(context=n, reason=f"r{n}", useful=u) for n, u in useful.items()])
+
+
+def relevance(given: Mapping[int, int]) -> RelevanceGrades:
+    """The answer of grade_relevance."""
+    return RelevanceGrades(grades=[RelevanceGrade(context=n, reason=f"r{n}", grade=g) for n, g in given.items()])
 
 
 def needed(*numbers: str, reason: str = "because") -> NeededSentences:

@@ -16,7 +16,7 @@ from waiting import until
 
 from langchain_rageval import Report
 from langchain_rageval._version import __version__
-from langchain_rageval.metrics import ASPECTS, BUILDERS
+from langchain_rageval.metrics import ASPECTS, BUILDERS, RANKINGS
 
 PROGRAM = [sys.executable, "-m", "langchain_rageval"]
 NOTE = "a smoke test and a baseline to beat, not a measure of quality"
@@ -212,7 +212,11 @@ def test_a_gate_may_name_any_of_all_metrics(rageval, written):
 def test_metrics_lists_one_name_a_line_first(rageval):
     code, told, complaints = rageval("metrics")
     assert (code, complaints) == (0, "")
-    assert [line.split()[0] for line in told.splitlines()] == [*BUILDERS, *ASPECTS]
+    assert [line.split()[0] for line in told.splitlines()] == [
+        *BUILDERS,
+        *ASPECTS,
+        *(f"{name}@K" for name in RANKINGS),
+    ]
     assert "the share of the answer's statements that the contexts support" in told
 
 

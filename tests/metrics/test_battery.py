@@ -50,6 +50,8 @@ from langchain_rageval import (
     evaluate,
     faithfulness,
     jury,
+    llm_grader,
+    ndcg_at,
     suite,
 )
 from langchain_rageval.metrics import ASPECTS, BUILDERS
@@ -63,6 +65,11 @@ def similarity_of(_judge: Any, **options: Any) -> Metric:
     return answer_similarity(HashingEmbeddings(), **options)
 
 
+def ndcg_by_judge(judge: Any, **options: Any) -> Metric:
+    """A metric of the ranked list."""
+    return ndcg_at(5, llm_grader(judge), **options)
+
+
 METRICS: dict[str, Build] = {
     "faithfulness": faithfulness,
     "answer_relevance": partial(answer_relevance, embeddings=HashingEmbeddings()),
@@ -73,6 +80,7 @@ METRICS: dict[str, Build] = {
     "answer_correctness": partial(answer_correctness, embeddings=HashingEmbeddings()),
     "coherence": partial(aspect_critique, aspect="coherence"),
     "conciseness": partial(aspect_critique, aspect="conciseness"),
+    "ndcg@5": ndcg_by_judge,
 }
 """Name of the score to what builds the metric from a judge."""
 
@@ -85,7 +93,7 @@ def metrics_of(names: Any) -> pytest.MarkDecorator:
 every_metric = metrics_of(METRICS)
 every_judged_metric = metrics_of([name for name in METRICS if name != "answer_similarity"])
 every_metric_that_shows_contexts = metrics_of(
-    ["faithfulness", "context_precision", "context_recall", "context_relevance", "coherence", "conciseness"]
+    ["faithfulness", "context_precision", "context_recall", "context_relevance", "coherence", "conciseness", "ndcg@5"]
 )
 every_metric_with_embeddings = pytest.mark.parametrize(
     "embed",
@@ -116,7 +124,7 @@ def what_was_found(score: Score) -> dict[str, Any]:
 def test_the_battery_holds_every_metric_of_the_package():
     aspects = [name for name in METRICS if name in ASPECTS]
     assert len(aspects) >= 2
-    assert (METRICS.keys() - set(aspects)) | {"aspect_critique"} == set(BUILDERS)
+    assert (METRICS.keys() - {*aspects, "ndcg@5"}) | {"aspect_critique"} == set(BUILDERS)
     assert [build(OfflineJudge()).name for build in METRICS.values()] == list(METRICS)
 
 

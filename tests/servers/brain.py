@@ -27,6 +27,8 @@ from langchain_rageval import (
     context_recall,
     context_relevance,
     faithfulness,
+    llm_grader,
+    ndcg_at,
 )
 from langchain_rageval.offline import answer_offline
 
@@ -41,8 +43,9 @@ METRICS: dict[str, Callable[[Any, Embeddings], Metric]] = {
     "answer_similarity": lambda _, embeddings: answer_similarity(embeddings),
     "answer_correctness": answer_correctness,
     "conciseness": lambda judge, _: aspect_critique(judge, "conciseness"),
+    "ndcg@5": lambda judge, _: ndcg_at(5, llm_grader(judge)),
 }
-"""Name of the score to what builds the metric from a judge and embeddings: each of the package's builders."""
+"""Name of the score to what builds the metric from a judge and embeddings: each of the package's builders, one ranking."""
 
 EMBEDDED = ["answer_relevance", "answer_similarity", "answer_correctness"]
 """Those that embed texts."""
