@@ -97,7 +97,10 @@ def test_a_grade_is_the_cosine_with_the_question_and_none_is_negative():
     [
         (lambda: embedding_grader(OfflineJudge()), "embedding_grader takes LangChain Embeddings, got OfflineJudge"),
         (lambda: embedding_grader(scoring({})), "embedding_grader takes LangChain Embeddings, got PairScores"),
-        (lambda: cross_encoder_grader(HashingEmbeddings()), "takes a LangChain BaseCrossEncoder, got HashingEmbeddings"),
+        (
+            lambda: cross_encoder_grader(HashingEmbeddings()),
+            "takes a LangChain BaseCrossEncoder, got HashingEmbeddings",
+        ),
     ],
 )
 def test_a_model_of_another_kind_is_refused_when_the_grader_is_built(build, message):

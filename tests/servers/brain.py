@@ -45,7 +45,7 @@ METRICS: dict[str, Callable[[Any, Embeddings], Metric]] = {
     "conciseness": lambda judge, _: aspect_critique(judge, "conciseness"),
     "ndcg@5": lambda judge, _: ndcg_at(5, llm_grader(judge)),
 }
-"""Name of the score to what builds the metric from a judge and embeddings: each of the package's builders, one ranking."""
+"""Name of the score to what builds the metric from a judge and embeddings: each of the builders, and a ranking."""
 
 EMBEDDED = ["answer_relevance", "answer_similarity", "answer_correctness"]
 """Those that embed texts."""

@@ -134,7 +134,9 @@ def test_grades_that_contradict_each_other_are_asked_for_again_and_agreeing_ones
 
 def test_after_the_last_attempt_the_step_fails_and_names_the_chunks():
     judge = Judge(scripted(*[relevance({1: 3, 2: 9})] * 2), attempts=2)
-    with pytest.raises(JudgeOutputError, match=r"grade_relevance: no single grade from 0 to 4 for the chunks \[2, 3, 4"):
+    with pytest.raises(
+        JudgeOutputError, match=r"grade_relevance: no single grade from 0 to 4 for the chunks \[2, 3, 4"
+    ):
         found(judge)
 
 
