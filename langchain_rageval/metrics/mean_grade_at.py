@@ -21,6 +21,7 @@ def mean_grade_at(k: int, grader: Grader | None = None, *, name: str | None = No
     Returns:
         A metric reading what the grader reads; on the grader's scale, and 0 without a call when nothing was retrieved.
         Findings are the chunks in retrieval order with their grades, then the best and the mean grade of the first k.
+        Unscored when labels or ids are there and name no chunk at all.
 
     Raises:
         ConfigError: if an option is out of range.

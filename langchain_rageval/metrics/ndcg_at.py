@@ -30,7 +30,7 @@ def ndcg_at(k: int, grader: Grader | None = None, *, gain: Gain = "exp2", name: 
     Returns:
         A metric reading what the grader reads; 0 when no chunk is relevant, and without a call when nothing was
         retrieved. Findings are the chunks in retrieval order with their grades, then the best and the mean grade of the
-        first k.
+        first k. Unscored when labels or ids are there and name no chunk at all.
 
     Raises:
         ConfigError: if an option is out of range.

@@ -24,8 +24,9 @@ def precision_at(
         name: key of the score; "precision@k" by default.
 
     Returns:
-        A metric reading what the grader reads; 0 without a call when nothing was retrieved. Findings are the
-        chunks in retrieval order with their grades, then the best and the mean grade of the first k.
+        A metric reading what the grader reads; 0 without a call when nothing was retrieved. Findings are the chunks in
+        retrieval order with their grades, then the best and the mean grade of the first k. Unscored when labels or ids
+        are there and name no chunk at all.
 
     Raises:
         ConfigError: if an option is out of range.

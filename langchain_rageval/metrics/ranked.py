@@ -21,6 +21,9 @@ from langchain_rageval.steps.stage import State
 Basis = Literal["ideal", "relevant", "threshold", "none"]
 """What the reason tells of: the ideal order, all relevant chunks, from which grade on they are, or nothing."""
 
+NONE_KNOWN = "no chunk is known to be relevant"
+"""Why a sample whose labels or ids are there and empty is unscored: no retriever could do well."""
+
 BEST, MEAN = "best grade", "mean grade"
 """Texts of the findings that tell of the first k chunks."""
 
@@ -109,6 +112,8 @@ def measured(state: State, *, grader: Grader, measure: Measure, k: int, threshol
     """The measure of the chunks in retrieval order."""
     sample: Sample = state["sample"]
     findings: list[Finding] = state["grades"]
+    if grader.known(sample) == []:
+        return Value.without(NONE_KNOWN, findings)
     ranked = ranked_list(sample, graded_chunks(findings), grader, k, threshold)
     if not ranked.grades:
         return nothing_retrieved(sample.question)

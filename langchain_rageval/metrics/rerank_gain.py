@@ -13,6 +13,7 @@ from langchain_rageval.graders.grader import Grader
 from langchain_rageval.language import detect_language
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.ranked import (
+    NONE_KNOWN,
     Ranked,
     anything,
     at_cutoff,
@@ -91,10 +92,11 @@ def rerank_gain(
 def ndcg_of_the_reranker(state: State, *, grader: Grader, k: int, gain: Gain) -> Value:
     """NDCG of what the reranker kept, in its order."""
     sample: Sample = state["sample"]
-    question = sample.question
+    question, (kept, findings) = sample.question, _reordered(state)
+    if grader.known(sample) == []:
+        return Value.without(NONE_KNOWN, findings)
     if not graded_chunks(state["grades"]):
         return nothing_retrieved(question)
-    kept, findings = _reordered(state)
     if not kept:
         none = "Реранжировщик ничего не оставил." if detect_language(question) == "ru" else "The reranker kept nothing."
         return Value(0.0, none, findings)
@@ -104,10 +106,13 @@ def ndcg_of_the_reranker(state: State, *, grader: Grader, k: int, gain: Gain) ->
 
 def ndcg_gained(state: State, *, grader: Grader, k: int, gain: Gain) -> Value:
     """NDCG of the reranker's order less that of the retriever's."""
-    chunks, question = graded_chunks(state["grades"]), state["sample"].question
+    sample: Sample = state["sample"]
+    question, chunks = sample.question, graded_chunks(state["grades"])
+    kept, findings = _reordered(state)
+    if grader.known(sample) == []:
+        return Value.without(NONE_KNOWN, findings)
     if not chunks:
         return nothing_retrieved(question)
-    kept, findings = _reordered(state)
     orders = [_against_all(state, order, grader, k) for order in (chunks, kept)]
     before, after = (gained(order, gain=gain) for order in orders)
     dropped = len(chunks) - len(kept)

@@ -66,7 +66,9 @@ def of_labels(kind, k, *grades, unretrieved=(), **options):
 
 
 @settings(max_examples=40)
-@given(st.lists(st.integers(-1, 4), max_size=8), st.lists(st.integers(0, 4), max_size=4), st.integers(1, 10))
+@given(
+    st.lists(st.integers(-1, 4), max_size=8), st.lists(st.integers(0, 4), min_size=1, max_size=4), st.integers(1, 10)
+)
 def test_every_value_is_that_of_the_pure_measure(grades, others, k):
     everything = grades + others
     relevant = sum(grade >= 1 for grade in everything)
@@ -235,8 +237,19 @@ def test_missing_labels_raise_before_any_call(kind):
 
 def test_labels_that_say_nothing_is_relevant_are_zero_for_what_was_retrieved():
     for kind in BUILDERS:
-        score = BUILDERS[kind](3).invoke(Sample(question="q", context_ids=["a"], reference_context_ids=[]))
+        score = BUILDERS[kind](3, label_grader()).invoke(labelled(0, unretrieved=[0]))
         assert (score.value, score.reason.split(":")[0]) == (0.0, "Nothing relevant was retrieved")
+
+
+@pytest.mark.parametrize("ids", [["a"], []])
+def test_a_question_that_no_chunk_answers_is_unscored(ids):
+    sample = Sample(question="q", context_ids=ids, reference_context_ids=[], relevance={})
+    for grader in (id_grader(), label_grader()):
+        for kind in BUILDERS:
+            metric = BUILDERS[kind](3, grader)
+            score = metric.invoke(sample)
+            assert (score.value, score.unscored) == (None, "no chunk is known to be relevant")
+            assert metric.rescored(sample, score).unscored == score.unscored
 
 
 def test_a_judge_that_fails_is_a_failure_of_the_step():

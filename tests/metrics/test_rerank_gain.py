@@ -143,6 +143,12 @@ def test_nothing_retrieved_is_zero_without_a_call():
     assert compressor.calls == []
 
 
+def test_a_question_that_no_chunk_answers_is_unscored():
+    sample = LABELLED.model_copy(update={"reference_context_ids": []})
+    scores = rerank_gain(id_grader(), BY_LENGTH).invoke(sample)
+    assert {score.unscored for score in scores.values()} == {"no chunk is known to be relevant"}
+
+
 def test_the_chunks_themselves_are_needed_to_rerank_them():
     sample = {"question": "q", "context_ids": ["a"], "relevance": {"a": 1}}
     with pytest.raises(SampleError, match=r"lacks \['contexts'\]"):
