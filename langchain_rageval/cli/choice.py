@@ -36,10 +36,11 @@ def names_in(given: str) -> list[str]:
     known = [*(name for name in BUILDERS if name != "aspect_critique"), *ASPECTS]
     groups = {ALL: known, "aspect_critique": list(ASPECTS)}
     for name in asked:
-        if name in RANKINGS or (name.partition("@")[0] in RANKINGS and not _is_ranking(name)):
-            kind = name.partition("@")[0]
+        if _is_ranking(name):
+            continue
+        if (kind := name.partition("@")[0]) in RANKINGS:
             raise ConfigError(f"{name!r} takes a cutoff, a whole number from 1 on, as in {kind}@5")
-        if name not in known and name not in groups and not _is_ranking(name):
+        if name not in known and name not in groups:
             ranked = [f"{kind}@K" for kind in RANKINGS]
             raise ConfigError(
                 f"there is no metric {name!r}; there are {', '.join([*BUILDERS, *ASPECTS, *ranked, ALL])}"

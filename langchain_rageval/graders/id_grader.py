@@ -22,6 +22,7 @@ def id_grader() -> Grader:
 
     Returns:
         A grader reading `context_ids` and `reference_context_ids`, the grader that ranking metrics have by default. An
-        id that was in the list before gets 0 the second time.
+        id that was in the list before gets 0 the second time. Where `reference_context_ids` is empty, no retriever could
+        do well, and the metrics are unscored.
     """
     return IdGrader(name="compare_ids", reads=frozenset({"context_ids", "reference_context_ids"}), means="id")

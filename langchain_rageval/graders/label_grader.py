@@ -30,7 +30,7 @@ class LabelGrader(Grader):
     def grade(self, sample: Sample) -> Work[Sequence[Finding]]:
         """Look each id up; one without a label, or that was in the list before, gets 0."""
         ids = sample.context_ids or []
-        texts = sample.contexts or ids
+        texts = ids if sample.contexts is None else sample.contexts
         if len(texts) != len(ids):
             raise SampleError(
                 f"sample {sample.id!r} has {len(texts)} contexts and {len(ids)} context_ids: give each context its id",

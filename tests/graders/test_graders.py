@@ -143,6 +143,8 @@ def test_findings_hold_the_texts_or_where_there_are_none_the_ids():
 def test_ids_that_do_not_match_the_contexts_are_refused(grader):
     with pytest.raises(SampleError, match="has 1 contexts and 3 context_ids: give each context its id"):
         grades(grader, contexts=["one"], reference_context_ids=["x"], **LABELLED)
+    with pytest.raises(SampleError, match="has 0 contexts and 3 context_ids"):
+        grades(grader, contexts=[], reference_context_ids=["x"], **LABELLED)
 
 
 # What grades mean
