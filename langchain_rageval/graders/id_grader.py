@@ -21,8 +21,8 @@ def id_grader() -> Grader:
     """Grade a chunk 1 when its id is among `Sample.reference_context_ids`, else 0.
 
     Returns:
-        A grader reading `context_ids` and `reference_context_ids`, the grader that ranking metrics have by default. An
-        id that was in the list before gets 0 the second time. Where `reference_context_ids` is empty, no retriever could
+        A grader reading `context_ids` and `reference_context_ids`, the one that ranking metrics have by default. An id
+        that was in the list before gets 0 the second time. Where `reference_context_ids` is empty, no retriever could
         do well, and the metrics are unscored.
     """
     return IdGrader(name="compare_ids", reads=frozenset({"context_ids", "reference_context_ids"}), means="id")
