@@ -432,8 +432,10 @@ def test_what_another_grader_or_metric_found_does_not_do():
 
 def test_mean_grades_have_the_graders_own_scale_in_a_summary():
     samples = [labelled(4, 2), labelled(0, 1)]
-    summary = evaluate(samples, mean_grade_at(5, label_grader()), progress=False).summary()
+    metrics = [mean_grade_at(5, label_grader()), mrr_at(5, label_grader())]
+    summary = evaluate(samples, metrics, progress=False).summary()
     assert (summary["mean_grade@5"].mean, summary["mean_grade@5"].interval) == (1.75, "")
+    assert (summary.aspects["ranking"].mean, summary.aspects["ranking"].metrics) == (0.75, ["mrr@5"])
 
 
 async def test_every_builder_takes_a_misspelt_option_for_a_mistake():
