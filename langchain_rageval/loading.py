@@ -80,6 +80,8 @@ def read_samples(
     if suffix in _FORMATS and (judgments or topics is not None):
         raise ConfigError(f"{path}: qrels and topics go with a TREC run; put relevance and question into the samples")
     if suffix in SUFFIXES or judgments:
+        if fields:
+            raise ConfigError(f"{path}: fields are for other files; a TREC run has columns of its own")
         return read_trec(path, judgments, topics, _lines)
     if suffix not in _FORMATS:
         known = ", ".join([*_FORMATS, *SUFFIXES])

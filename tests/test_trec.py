@@ -139,6 +139,8 @@ def test_files_that_do_not_go_together_are_refused_at_the_call(written, tmp_path
         load_samples(samples, qrels=run)
     with pytest.raises(ConfigError, match="qrels and topics go with a TREC run"):
         load_samples(samples, topics={"q": "?"})
+    with pytest.raises(ConfigError, match="a TREC run has columns of its own"):
+        load_samples(run, {"question": "q"})
     with pytest.raises(ConfigError, match="nowhere is not there"):
         load_samples(run, qrels=tmp_path / "nowhere")
     with pytest.raises(ConfigError, match="is a directory"):
