@@ -14,7 +14,7 @@ class Grader(Stage[State]):
     """Adds `grades`, a list of Finding: for each chunk in retrieval order one of the kind "context".
 
     Its verdict is the grade, higher for the more relevant; what else was found comes after. For a grader of your own,
-    subclass this and give `grade` and `instrument`.
+    subclass this and give `grade`, a generator that yields what it needs and returns the findings, and `instrument`.
     """
 
     reads: frozenset[str] = frozenset({"question", "contexts"})

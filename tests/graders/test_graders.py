@@ -6,6 +6,8 @@ from scripted import PairScores, Vectors, relevance, scripted
 
 from langchain_rageval import (
     ConfigError,
+    Finding,
+    Grader,
     HashingEmbeddings,
     ModelOutputError,
     OfflineJudge,
@@ -16,6 +18,9 @@ from langchain_rageval import (
     id_grader,
     label_grader,
     llm_grader,
+    mean_grade_at,
+    mrr_at,
+    ndcg_at,
 )
 
 
@@ -183,6 +188,31 @@ async def test_every_grader_is_a_stage_that_gives_the_same_sync_and_async():
         assert [f.number for f in findings] == [1, 2]
         assert (await grader.ainvoke(state))["grades"] == findings
         assert all(grader.gave(finding) for finding in findings)
+
+
+class Lengths(Grader):
+    """A grader of one's own: half the length of a chunk."""
+
+    lowest: float = 1.0
+    threshold: float = 1.5
+
+    @property
+    def instrument(self):
+        return {"step": "lengths"}
+
+    def grade(self, sample):
+        return [
+            Finding(kind="context", number=number, text=text, verdict=str(len(text) / 2))
+            for number, text in enumerate(sample.contexts, 1)
+        ]
+        yield
+
+
+async def test_a_grader_of_ones_own_serves_every_metric():
+    sample = Sample(question="q", contexts=["ab", "abcd"])
+    assert ndcg_at(5, Lengths(), gain="linear").invoke(sample).value == pytest.approx(1 / math.log2(3))
+    assert (await mrr_at(5, Lengths()).ainvoke(sample)).value == 0.5
+    assert mean_grade_at(5, Lengths()).invoke(sample).value == 1.5
 
 
 def test_a_judges_finding_is_no_cosine_and_a_cosine_no_judges():
