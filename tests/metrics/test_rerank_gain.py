@@ -109,6 +109,13 @@ def test_a_chunk_that_is_dropped_stays_in_the_ideal_and_is_told_of():
     assert (chunks, kept) == ([1, 2, 3], ["2"])
 
 
+def test_dropping_the_best_chunk_costs_also_where_only_the_retrieved_ones_are_known():
+    worst = Compressor(order=lambda documents: by_length(documents)[1:])
+    scores = rerank_gain(cross_encoder_grader(BY_LENGTH), worst).invoke(LABELLED)
+    best = 7 + 3 / math.log2(3) + 1 / 2
+    assert scores["reranker"].value == pytest.approx((3 + 1 / math.log2(3)) / best)
+
+
 def test_a_reranker_that_keeps_nothing_has_zero():
     scores = rerank_gain(label_grader(), Compressor(order=lambda documents: [])).invoke(LABELLED)
     assert (scores["reranker"].value, scores["reranker"].reason) == (0.0, "The reranker kept nothing.")
