@@ -21,6 +21,7 @@ from langchain_rageval import language, metrics
 PACKAGE = Path(langchain_rageval.__file__).parent
 ROOT = PACKAGE.parent
 NAME = "langchain_rageval"
+PAGE = (".html", ".css", ".js")
 
 # Lowest first. A module imports from lower lines, and on its own line from what stands before it (a package also from
 # itself). Under TYPE_CHECKING it may look along its whole line, both ways, but not up.
@@ -258,7 +259,9 @@ def shipped() -> set[str]:
 
 def test_the_wheel_holds_types_prompts_and_the_demo(shipped):
     own = [
-        path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("*") if path.suffix in (".py", ".yaml", ".jsonl")
+        path.relative_to(ROOT).as_posix()
+        for path in PACKAGE.rglob("*")
+        if path.suffix in (".py", ".yaml", ".jsonl", *PAGE)
     ]
     assert set(own) <= shipped
     prompts = {f"{NAME}/prompts/{language}/{step}.yaml" for language in OWN for step in ("common", *OWN[language])}
@@ -268,7 +271,7 @@ def test_the_wheel_holds_types_prompts_and_the_demo(shipped):
 
 def test_the_wheel_holds_nothing_else(shipped):
     assert {path for path in shipped if not path.startswith(f"{NAME}/")} == set()
-    assert {Path(path).suffix for path in shipped} == {".py", ".yaml", ".jsonl", ".md", ".typed"}
+    assert {Path(path).suffix for path in shipped} == {".py", ".yaml", ".jsonl", ".md", ".typed", *PAGE}
 
 
 def repository() -> list[Path]:

@@ -16,6 +16,7 @@ from langchain_rageval.report.comparison import Comparison, compare_rows, values
 from langchain_rageval.report.diagnosis import Diagnosis, diagnose_rows
 from langchain_rageval.report.files import read_report, write_report
 from langchain_rageval.report.notebook import html_table
+from langchain_rageval.report.page import PageLanguage, write_page
 from langchain_rageval.report.rescoring import rescored_rows
 from langchain_rageval.report.slices import By
 from langchain_rageval.report.summary import MetricSummary, Summary, summarise, summarise_slices, summary_line
@@ -241,6 +242,32 @@ class Report:
     def to_jsonl(self, path: str | Path) -> None:
         """Write the report; `Report.load` gives an equal one."""
         write_report(path, self.rows, {"notes": self.notes, "complete": self.complete, "left_out": self.left_out})
+
+    def to_html(
+        self,
+        path: str | Path,
+        *,
+        baseline: Report | None = None,
+        margin: float = 0.0,
+        allow_different_instruments: bool = False,
+        language: PageLanguage = "auto",
+    ) -> None:
+        """Write the report as one HTML page that needs no network: the summary, and every sample with its evidence.
+
+        Args:
+            path: of the file.
+            baseline: a run over the same samples to compare with; the samples that moved are shown.
+            margin: of the comparison; see `compare`.
+            allow_different_instruments: of the comparison.
+            language: of the page itself, "en" or "ru"; by default that of most questions.
+
+        Raises:
+            ConfigError: if jinja2 is not there, or the reports cannot be compared.
+        """
+        comparison = None
+        if baseline is not None:
+            comparison = self.compare(baseline, margin, allow_different_instruments=allow_different_instruments)
+        write_page(self, path, baseline=baseline, comparison=comparison, language=language)
 
     @classmethod
     def load(cls, path: str | Path, *, lazy: bool = False) -> Report:

@@ -359,7 +359,7 @@ def test_the_report_does_not_replace_the_samples(rageval, written):
     path = written(SAMPLE)
     code, _, complaints = rageval("evaluate", path, "--out", path)
     assert code == 2
-    assert "is the file of samples; choose another place" in complaints
+    assert "is the file that is read; choose another place" in complaints
     assert json.loads(path.read_text(encoding="utf-8")) == SAMPLE
 
 
