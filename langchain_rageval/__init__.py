@@ -25,15 +25,22 @@ if TYPE_CHECKING:
     from langchain_rageval.judge.jury import jury as jury
     from langchain_rageval.judge.parser import StrictJsonOutputParser as StrictJsonOutputParser
     from langchain_rageval.loading import load_samples as load_samples
+    from langchain_rageval.metrics.abstention import abstention as abstention
     from langchain_rageval.metrics.answer_correctness import answer_correctness as answer_correctness
     from langchain_rageval.metrics.answer_relevance import answer_relevance as answer_relevance
     from langchain_rageval.metrics.answer_similarity import answer_similarity as answer_similarity
     from langchain_rageval.metrics.aspect_critique import aspect_critique as aspect_critique
+    from langchain_rageval.metrics.bleu import bleu as bleu
+    from langchain_rageval.metrics.chrf import chrf as chrf
+    from langchain_rageval.metrics.context_entity_recall import context_entity_recall as context_entity_recall
     from langchain_rageval.metrics.context_precision import context_precision as context_precision
     from langchain_rageval.metrics.context_recall import context_recall as context_recall
     from langchain_rageval.metrics.context_relevance import context_relevance as context_relevance
+    from langchain_rageval.metrics.exact_match import exact_match as exact_match
     from langchain_rageval.metrics.faithfulness import faithfulness as faithfulness
     from langchain_rageval.metrics.metric import Metric as Metric
+    from langchain_rageval.metrics.rouge import rouge as rouge
+    from langchain_rageval.metrics.string_presence import string_presence as string_presence
     from langchain_rageval.metrics.suite import suite as suite
     from langchain_rageval.metrics.value import Value as Value
     from langchain_rageval.models import load_embeddings as load_embeddings
@@ -86,15 +93,22 @@ _HOMES = {
     "judge.jury": ("jury",),
     "judge.parser": ("StrictJsonOutputParser",),
     "loading": ("load_samples",),
+    "metrics.abstention": ("abstention",),
     "metrics.answer_correctness": ("answer_correctness",),
     "metrics.answer_relevance": ("answer_relevance",),
     "metrics.answer_similarity": ("answer_similarity",),
     "metrics.aspect_critique": ("aspect_critique",),
+    "metrics.bleu": ("bleu",),
+    "metrics.chrf": ("chrf",),
+    "metrics.context_entity_recall": ("context_entity_recall",),
     "metrics.context_precision": ("context_precision",),
     "metrics.context_recall": ("context_recall",),
     "metrics.context_relevance": ("context_relevance",),
+    "metrics.exact_match": ("exact_match",),
     "metrics.faithfulness": ("faithfulness",),
     "metrics.metric": ("Metric",),
+    "metrics.rouge": ("rouge",),
+    "metrics.string_presence": ("string_presence",),
     "metrics.suite": ("suite",),
     "metrics.value": ("Value",),
     "models": ("load_embeddings", "load_judge"),

@@ -26,7 +26,7 @@ PAGE = (".html", ".css", ".js")
 # Lowest first. A module imports from lower lines, and on its own line from what stands before it (a package also from
 # itself). Under TYPE_CHECKING it may look along its whole line, both ways, but not up.
 LAYERS = """
-_version errors language sentences stems vocabulary schema
+_version errors folding language sentences stems vocabulary schema
 answers loading statistics
 run
 contexts prompts progress
@@ -35,7 +35,7 @@ steps
 translation
 metrics testset
 report
-offline_writing offline models
+offline_judging offline_writing offline models
 grounds finished intake rehearsal planning engine evaluation trust
 integrations
 cli
