@@ -16,6 +16,8 @@ from waiting import until
 
 from langchain_rageval import Report
 from langchain_rageval._version import __version__
+from langchain_rageval.cli.choice import names_in
+from langchain_rageval.cli.demo import METRICS
 from langchain_rageval.metrics import ASPECTS, BUILDERS
 
 PROGRAM = [sys.executable, "-m", "langchain_rageval"]
@@ -130,7 +132,7 @@ def test_the_demo_needs_nothing_and_shows_why(rageval):
     for expected in ("40 answers", "ru: its", "en: a", "refusal", "supported", "[1.1]", NOTE, "Шурин", "0 failed"):
         assert expected in told
     lines = [line.strip("│ ").split()[0] for line in told.splitlines() if line.startswith("│")]
-    assert lines == [*(name for name in BUILDERS if name != "aspect_critique"), *ASPECTS]
+    assert lines == names_in(METRICS)
 
 
 def test_the_demo_is_judged_by_whom_the_user_names(rageval, openai_server, monkeypatch):
