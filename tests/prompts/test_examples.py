@@ -602,7 +602,13 @@ def test_every_example_teaches_some_case(language, step):
 @pytest.mark.parametrize(("language", "step"), STEPS)
 def test_an_instruction_names_the_fields_that_it_speaks_of(language, step):
     named = set(re.findall(r"`(\w+)`", PromptSet.default(language).get(step).instruction))
-    copied = {"verdicts", "statement", "answer", "reference", "entity"}  # item numbers, and the list around the verdicts
+    copied = {
+        "verdicts",
+        "statement",
+        "answer",
+        "reference",
+        "entity",
+    }  # item numbers, and the list around the verdicts
     assert named >= {*READS[step], *(answered(step) - copied)}
     assert named <= {*READS[step], *answered(step)}
 
