@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from by_letters import LONG, RUSSIAN, scored, value
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from servers.brain import BY_LETTERS, METRICS
 
@@ -26,6 +26,7 @@ def test_identical_texts_are_exactly_one(metric, text):
 
 
 @every_metric
+@settings(max_examples=40)
 @given(text=st.text(min_size=1), other=RUSSIAN)
 def test_any_text_is_itself_and_the_best_reference_counts(metric, text, other):
     assume(text.strip())
@@ -38,6 +39,7 @@ def test_case_form_white_space_and_io_make_no_difference(metric):
 
 
 @every_metric
+@settings(max_examples=40)
 @given(answer=RUSSIAN, reference=RUSSIAN)
 def test_scores_are_from_0_to_1_and_do_not_depend_on_case(metric, answer, reference):
     assume(answer and reference)
