@@ -1,7 +1,8 @@
-"""chrF: the share of short runs of characters that the answer and a reference have in common; kind to case endings.
+"""chrF: the share of runs of up to six characters that the answer and a reference have in common.
 
-From 0 to 1, higher is better; no model is asked. Source: Popović 2015, aclanthology.org/W15-3049, and 2017,
-aclanthology.org/W17-4770, for chrF++; as sacrebleu counts them.
+From 0 to 1, higher is better; no model is asked. Another case ending costs little, where whole words would not forgive
+it. Source: Popović 2015, aclanthology.org/W15-3049, and 2017, aclanthology.org/W17-4770, for chrF++; as sacrebleu
+counts them.
 """
 
 from __future__ import annotations
