@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from langchain_rageval.report.comparison import Comparison as Comparison
     from langchain_rageval.report.comparison import MetricComparison as MetricComparison
     from langchain_rageval.report.diagnosis import Diagnosis as Diagnosis
+    from langchain_rageval.report.labelling import LabelSheet as LabelSheet
+    from langchain_rageval.report.labelling import load_labels as load_labels
     from langchain_rageval.report.report import Report as Report
     from langchain_rageval.run.budget import Budget as Budget
     from langchain_rageval.run.retry import RetryPolicy as RetryPolicy
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
     from langchain_rageval.schema import Score as Score
     from langchain_rageval.schema import Usage as Usage
     from langchain_rageval.sentences import split_sentences as split_sentences
+    from langchain_rageval.statistics.agreement import Estimate as Estimate
     from langchain_rageval.steps.step import Step as Step
     from langchain_rageval.testset.candidate import Candidate as Candidate
     from langchain_rageval.testset.candidate import Trial as Trial
@@ -75,7 +78,13 @@ if TYPE_CHECKING:
     from langchain_rageval.testset.rows import Testset as Testset
     from langchain_rageval.testset.rows import TestsetRow as TestsetRow
     from langchain_rageval.translation import translate_prompts as translate_prompts
+    from langchain_rageval.trust.agreement import Agreement as Agreement
+    from langchain_rageval.trust.agreement import agreement as agreement
+    from langchain_rageval.trust.calibration import Calibration as Calibration
+    from langchain_rageval.trust.calibration import calibrate as calibrate
     from langchain_rageval.trust.degrading import degrade as degrade
+    from langchain_rageval.trust.pairwise import PairwiseAgreement as PairwiseAgreement
+    from langchain_rageval.trust.pairwise import pairwise_agreement as pairwise_agreement
 
 _HOMES = {
     "errors": (
@@ -117,12 +126,14 @@ _HOMES = {
     "prompts.promptset": ("Prompt", "PromptSet"),
     "report.comparison": ("Comparison", "MetricComparison"),
     "report.diagnosis": ("Diagnosis",),
+    "report.labelling": ("LabelSheet", "load_labels"),
     "report.report": ("Report",),
     "run.budget": ("Budget",),
     "run.retry": ("RetryPolicy",),
     "run.run": ("Run",),
     "schema": ("Failure", "Finding", "Row", "Sample", "Score", "Usage"),
     "sentences": ("split_sentences",),
+    "statistics.agreement": ("Estimate",),
     "steps.step": ("Step",),
     "testset.docstore": ("Docstore",),
     "testset.candidate": ("Candidate", "Trial"),
@@ -130,7 +141,10 @@ _HOMES = {
     "testset.readers": ("load_documents",),
     "testset.rows": ("Testset", "TestsetRow"),
     "translation": ("translate_prompts",),
+    "trust.agreement": ("Agreement", "agreement"),
+    "trust.calibration": ("Calibration", "calibrate"),
     "trust.degrading": ("degrade",),
+    "trust.pairwise": ("PairwiseAgreement", "pairwise_agreement"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
