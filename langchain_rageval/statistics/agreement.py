@@ -209,7 +209,7 @@ def _estimate(name: str, tables: Tables, coarse: Tables, drawn: Floats) -> Estim
     if value is None:
         return Estimate(None, reason=_undefined(name, tables))
     defined, near = drawn[np.isfinite(drawn)], STATISTICS[name](coarse)[0]
-    if 2 * defined.size < drawn.size or not np.isfinite(near):
+    if 2 * defined.size < drawn.size or not np.isfinite(near) or np.ptp(defined) == 0:
         return Estimate(value, reason="too few different values for an interval")
     low, high = (float(end) + value - float(near) for end in np.quantile(defined, _TAILS))
     return Estimate(value, max(min(low, value), _LEAST.get(name, -1.0)), min(max(high, value), 1.0))
