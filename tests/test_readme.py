@@ -232,7 +232,7 @@ def test_there_are_such_lines():
 
 @pytest.mark.parametrize("option", sorted(set(re.findall(r"`?(--[a-z][a-z-]*)", README))))
 def test_every_option_in_the_text_exists(option, capsys):
-    for command in ("evaluate", "compare", "generate"):
+    for command in ("evaluate", "compare", "generate", "label", "agreement"):
         with pytest.raises(SystemExit):
             main.run([command, "--help"])
     assert option in capsys.readouterr().out

@@ -43,6 +43,7 @@ def constant(values):
     return len(set(values)) == 1
 
 
+@settings(max_examples=50)
 @given(GRADED)
 def test_kappa_is_that_of_scikit_learn(pairs):
     scores, labels = columns(pairs)
@@ -87,6 +88,7 @@ def test_alpha_is_that_of_krippendorff_for_any_number_of_raters(level, units):
     )
 
 
+@settings(max_examples=50)
 @given(GRADED)
 def test_alpha_of_a_table_is_that_of_its_raters(pairs):
     scores, labels = columns(pairs)

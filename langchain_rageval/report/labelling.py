@@ -66,7 +66,8 @@ class LabelSheet(Sequence[Row]):
 
         Whatever a cell holds, a spreadsheet shows it as text: one that it would take for a formula, and an id that it
         would take for a number or a date, has an apostrophe before it. UTF-8 with the mark that spreadsheets look for;
-        a cell ends where theirs would, at 32,767 characters.
+        a cell ends where theirs would, at 32,767 characters. A file that is there already is not written over: it may
+        hold labels.
 
         Args:
             path: of the file.
@@ -75,7 +76,7 @@ class LabelSheet(Sequence[Row]):
                 measured is better than it is.
 
         Raises:
-            ConfigError: if the delimiter is none of these, or the place cannot be written to.
+            ConfigError: if the delimiter is none of these, the file is there already, or the place cannot be written to.
         """
         if delimiter not in _DELIMITERS:
             raise ConfigError(f"delimiter is ',', ';' or a tab, got {delimiter!r}")
@@ -87,7 +88,8 @@ class LabelSheet(Sequence[Row]):
             score = [_decimal(row.scores[self.metric].value, delimiter)] if show_scores else []
             writer.writerow([_harmless_id(row.sample.id), *map(_harmless, _texts(row)), *score, ""])
         try:
-            Path(path).write_bytes(written.getvalue().encode("utf-8-sig"))
+            with Path(path).open("xb") as file:
+                file.write(written.getvalue().encode("utf-8-sig"))
         except OSError as error:
             raise ConfigError(f"{path} cannot be written: {error.strerror}; choose another place") from None
 

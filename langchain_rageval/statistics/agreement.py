@@ -177,7 +177,7 @@ def estimates(
 
     To the observed pairs the bootstrap adds two in which score and label have nothing to do with each other, or
     agreement in a few pairs would seem certain. Resamples in which a statistic is not defined are left out. Beyond 64
-    distinct values it draws from 64 groups of near values, which only the width of the interval sees.
+    distinct values it draws from 64 groups of near values; the value itself is exact.
 
     Coverage at 95%, simulated from n = 12 to 300 on yes-or-no values and on four grades, where the score follows the
     label 60, 80 or 97% of the time: 92% or more, but for kappa at n = 12, 90%. Up to 100% where few pairs agree fully.
@@ -193,7 +193,8 @@ def estimates(
     """
     if not scores:
         return {name: Estimate(None, reason=_NOTHING) for name in names}
-    tables, coarse = Tables.of(scores, labels), _coarse(Tables.of(scores, labels))
+    tables = Tables.of(scores, labels)
+    coarse = _coarse(tables)
     drawn: dict[str, list[Floats]] = {name: [] for name in names}
     rng = np.random.default_rng(seed)
     at_once = max(1, _AT_ONCE // coarse.counts.size)
@@ -201,18 +202,18 @@ def estimates(
         resampled = _resampled(coarse, min(at_once, _RESAMPLES - start), rng)
         for name in names:
             drawn[name].append(STATISTICS[name](resampled))
-    return {name: _estimate(name, tables, coarse, np.concatenate(drawn[name])) for name in names}
+    return {name: _estimate(name, tables, np.concatenate(drawn[name])) for name in names}
 
 
-def _estimate(name: str, tables: Tables, coarse: Tables, drawn: Floats) -> Estimate:
+def _estimate(name: str, tables: Tables, drawn: Floats) -> Estimate:
     value = _known(STATISTICS[name](tables)[0])
     if value is None:
         return Estimate(None, reason=_undefined(name, tables))
-    defined, near = drawn[np.isfinite(drawn)], STATISTICS[name](coarse)[0]
-    if 2 * defined.size < drawn.size or not np.isfinite(near) or np.ptp(defined) == 0:
+    defined = drawn[np.isfinite(drawn)]
+    if 2 * defined.size < drawn.size or np.ptp(defined) == 0:
         return Estimate(value, reason="too few different values for an interval")
-    low, high = (float(end) + value - float(near) for end in np.quantile(defined, _TAILS))
-    return Estimate(value, max(min(low, value), _LEAST.get(name, -1.0)), min(max(high, value), 1.0))
+    low, high = map(float, np.quantile(defined, _TAILS))
+    return Estimate(value, min(low, value), max(high, value))
 
 
 def _undefined(name: str, tables: Tables) -> str:
@@ -363,5 +364,4 @@ STATISTICS: Mapping[str, Statistic] = {
 """Name to statistic, as `estimates` takes them; weights of "weighted_kappa" are quadratic."""
 
 _CHANCE_CORRECTED = ("kappa", "weighted_kappa", "krippendorff", "krippendorff_ordinal")
-_LEAST = {"auc": 0.0}
 _NOTHING = "no sample has both a score and a label"

@@ -118,10 +118,19 @@ def test_a_cell_is_no_longer_than_a_spreadsheet_takes(tmp_path):
 
 
 def test_a_place_or_delimiter_that_cannot_be_used_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="cannot be written: Is a directory"):
+    with pytest.raises(ConfigError, match="cannot be written: File exists"):
         HUNDRED.to_label(1).to_csv(tmp_path)
     with pytest.raises(ConfigError, match=r"delimiter is ',', ';' or a tab, got '\|'"):
         HUNDRED.to_label(1).to_csv(tmp_path / "labels.csv", delimiter="|")
+
+
+def test_a_sheet_that_people_may_have_filled_in_is_not_written_over(tmp_path):
+    HUNDRED.to_label(1).to_csv(tmp_path / "labels.csv")
+    filled_in = (tmp_path / "labels.csv").read_bytes() + b"1"
+    (tmp_path / "labels.csv").write_bytes(filled_in)
+    with pytest.raises(ConfigError, match="File exists; choose another place"):
+        HUNDRED.to_label(1).to_csv(tmp_path / "labels.csv")
+    assert (tmp_path / "labels.csv").read_bytes() == filled_in
 
 
 # What comes back
@@ -159,7 +168,7 @@ def test_labels_come_back_from_every_way_to_save_a_sheet(tmp_path, delimiter, en
 
 @given(name=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20))
 def test_every_id_comes_back(tmp_path_factory, name):
-    path = tmp_path_factory.getbasetemp() / "ids.csv"
+    path = tmp_path_factory.mktemp("ids") / "ids.csv"
     Report([row(0, scored(1.0), id=name)]).to_label(1).to_csv(path)
     head, line = cells(path)
     saved(path, [head, [*line[:-1], "1"]], delimiter=";", encoding="utf-8-sig")
