@@ -76,7 +76,7 @@ class LabelSheet(Sequence[Row]):
                 measured is better than it is.
 
         Raises:
-            ConfigError: if the delimiter is none of these, the file is there already, or the place cannot be written to.
+            ConfigError: if the delimiter is none of these, or the file is there already or cannot be written.
         """
         if delimiter not in _DELIMITERS:
             raise ConfigError(f"delimiter is ',', ';' or a tab, got {delimiter!r}")
