@@ -13,6 +13,7 @@ from sklearn import metrics as sklearn
 from langchain_rageval.statistics.agreement import (
     STATISTICS,
     Estimate,
+    Tables,
     auc,
     cohen_kappa,
     estimates,
@@ -150,12 +151,28 @@ def test_the_interval_of_a_share_is_wilsons():
 
 def test_many_different_values_are_put_together_for_the_interval_alone():
     rng = np.random.default_rng(3)
-    scores = rng.normal(size=400)
-    labels = scores + rng.normal(size=400)
+    scores = rng.normal(size=1000)
+    labels = scores + 0.3 * rng.normal(size=1000)
     found = estimates(scores.tolist(), labels.tolist(), ["spearman", "pearson"])
     assert found["spearman"].value == pytest.approx(stats.spearmanr(scores, labels).statistic)
+    tau = estimates(scores.tolist(), labels.tolist(), ["kendall"])["kendall"]
+    assert tau.value - tau.low == pytest.approx(tau.high - tau.value, abs=0.01)
     interval = stats.pearsonr(scores, labels).confidence_interval()
-    assert (found["pearson"].low, found["pearson"].high) == pytest.approx((interval.low, interval.high), abs=0.03)
+    assert (found["pearson"].low, found["pearson"].high) == pytest.approx((interval.low, interval.high), abs=0.006)
+
+
+def test_values_that_are_too_many_for_a_table_are_put_together_at_next_to_no_loss():
+    rng = np.random.default_rng(4)
+    scores = rng.normal(size=3000)
+    labels = scores + rng.normal(size=3000)
+    assert kendall(scores.tolist(), labels.tolist()) == pytest.approx(
+        stats.kendalltau(scores, labels).statistic, abs=1e-3
+    )
+    assert pearson(scores.tolist(), labels.tolist()) == pytest.approx(
+        stats.pearsonr(scores, labels).statistic, abs=1e-3
+    )
+    kept = Tables.of(scores.tolist(), labels.tolist())
+    assert (kept.size, kept.counts.shape) == (3000, (1, 2000, 2000))
 
 
 def test_the_intervals_hold_the_truth_as_often_as_they_say():
