@@ -112,6 +112,39 @@ class AspectVerdict(BaseModel):
     verdict: bool
 
 
+class Entities(BaseModel):
+    """The entities that a text names."""
+
+    entities: list[str]
+
+
+class FoundEntity(BaseModel):
+    """An entity that the contexts name, and the sentences that do."""
+
+    entity: int
+    evidence: list[str]
+
+
+class FoundEntities(BaseModel):
+    """Those of the entities that the contexts name."""
+
+    found: list[FoundEntity]
+
+
+class Abstention(BaseModel):
+    """Whether a text leaves its question unanswered."""
+
+    reason: str
+    abstains: bool
+
+
+class Answerable(BaseModel):
+    """Whether the contexts answer a question."""
+
+    reason: str
+    answerable: bool
+
+
 class Keyphrases(BaseModel):
     """Three to five phrases that name what a passage is about."""
 
@@ -185,6 +218,10 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "select_sentences": NeededSentences,
     "regenerate_questions": RegeneratedQuestions,
     "critique_aspect": AspectVerdict,
+    "extract_entities": Entities,
+    "find_entities": FoundEntities,
+    "detect_abstention": Abstention,
+    "detect_answerable": Answerable,
     "extract_keyphrases": Keyphrases,
     "grade_passage": PassageGrades,
     "write_question": Question,

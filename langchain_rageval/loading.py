@@ -154,7 +154,7 @@ def _csv_rows(path: Path) -> Records:
     reader = csv.reader(_lines(path), strict=True)
     names, number = None, 1
     try:
-        while (cells := _next_row(reader)) is not None:
+        while (cells := next_row(reader)) is not None:
             if names and cells:
                 yield f"line {number}", list(zip_longest(names, cells))
             names, number = names or cells, reader.line_num + 1
@@ -162,7 +162,7 @@ def _csv_rows(path: Path) -> Records:
         raise ConfigError(f"{path.name}, line {number}: not CSV: {error}: mend the quotes") from error
 
 
-def _next_row(reader: Iterator[list[str]]) -> list[str] | None:
+def next_row(reader: Iterator[list[str]]) -> list[str] | None:
     """The next row, with cells of any length; their limit is global in csv, hence the lock."""
     with _CSV_LIMIT:
         limit = csv.field_size_limit(2**31 - 1)

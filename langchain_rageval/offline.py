@@ -19,7 +19,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from langchain_rageval import offline_writing
+from langchain_rageval import offline_judging, offline_writing
 from langchain_rageval.answers import ANSWERS
 from langchain_rageval.language import detect_language
 from langchain_rageval.prompts.layout import read_inputs
@@ -54,7 +54,9 @@ class OfflineJudge(BaseChatModel):
     of the answer's, or of the question's where there is no answer; its grade is the share of the question's stems that
     it holds. The questions that an answer would answer are its own sentences with a question mark. Of the aspects it
     knows conciseness (at most three sentences for one of the question's), correctness (no other numbers than in the
-    contexts) and coherence (no sentence said twice); no other applies.
+    contexts) and coherence (no sentence said twice); no other applies. Entities are numbers and words with a capital
+    letter within a sentence, found where all their stems stand in one sentence. A text abstains when it states nothing;
+    contexts answer when a sentence holds 60% of the question's stems.
 
     As a writer it asks what is known about a phrase of the passage; how that is connected with, changed by or like
     another phrase (reasoning, conditional, multi_context); what becomes of it in a year that no passage names
@@ -283,6 +285,13 @@ def _aspect(inputs: Inputs, contexts: Sentences) -> dict[str, Any]:
     return {"reason": unknown, "verdict": False}
 
 
+def _abstention(inputs: Inputs, _contexts: Sentences) -> dict[str, Any]:
+    stated = _statements({"text": inputs["answer"]}, {})["statements"]
+    russian = detect_language(str(inputs["question"])) == "ru"
+    told = f"утверждений: {len(stated)}" if russian else f"{len(stated)} statements"
+    return {"reason": told, "abstains": not stated}
+
+
 def _nearest(wanted: set[str], stems: Mapping[str, set[str]]) -> str:
     """Number of the sentence that shares most stems, "" when none shares any."""
     best = max(stems, key=lambda number: len(wanted & stems[number]), default="")
@@ -303,6 +312,10 @@ _JUDGED: Mapping[str, Callable[[Inputs, Sentences], dict[str, Any]]] = {
     "select_sentences": _needed_sentences,
     "regenerate_questions": _questions,
     "critique_aspect": _aspect,
+    "extract_entities": offline_judging.entities,
+    "find_entities": offline_judging.found,
+    "detect_abstention": _abstention,
+    "detect_answerable": offline_judging.answerable,
 }
 _WRITTEN: Mapping[str, Callable[[Inputs], dict[str, Any]]] = {
     "extract_keyphrases": offline_writing.keyphrases,

@@ -12,12 +12,17 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import BaseModel, PrivateAttr
 
 from langchain_rageval.answers import (
+    Abstention,
+    Answerable,
     AspectVerdict,
     Classification,
     ContextVerdict,
     ContextVerdicts,
+    Entities,
     FalseNegative,
     FalsePositive,
+    FoundEntities,
+    FoundEntity,
     NeededSentences,
     RegeneratedQuestions,
     RelevanceGrade,
@@ -151,6 +156,26 @@ def questions(*texts: str, evasive: bool = False) -> RegeneratedQuestions:
 def critique(applies: bool, reason: str = "because") -> AspectVerdict:
     """The answer of critique_aspect."""
     return AspectVerdict(reason=reason, verdict=applies)
+
+
+def entities(*texts: str) -> Entities:
+    """The answer of extract_entities."""
+    return Entities(entities=list(texts))
+
+
+def found_in(evidence: Mapping[int, Sequence[str]]) -> FoundEntities:
+    """The answer of find_entities: number of each entity found to its citations."""
+    return FoundEntities(found=[FoundEntity(entity=n, evidence=list(cited)) for n, cited in evidence.items()])
+
+
+def abstains(yes: bool, reason: str = "because") -> Abstention:
+    """The answer of detect_abstention."""
+    return Abstention(reason=reason, abstains=yes)
+
+
+def answerable(yes: bool, reason: str = "because") -> Answerable:
+    """The answer of detect_answerable."""
+    return Answerable(reason=reason, answerable=yes)
 
 
 class Vectors(Embeddings):

@@ -21,11 +21,12 @@ from langchain_rageval import language, metrics
 PACKAGE = Path(langchain_rageval.__file__).parent
 ROOT = PACKAGE.parent
 NAME = "langchain_rageval"
+PAGE = (".html", ".css", ".js")
 
 # Lowest first. A module imports from lower lines, and on its own line from what stands before it (a package also from
 # itself). Under TYPE_CHECKING it may look along its whole line, both ways, but not up.
 LAYERS = """
-_version errors language sentences stems vocabulary schema
+_version errors folding language sentences stems vocabulary schema
 answers trec loading statistics ranking
 run
 contexts prompts progress
@@ -35,7 +36,7 @@ graders
 translation
 metrics testset
 report
-offline_writing offline models
+offline_judging offline_writing offline models
 grounds finished intake rehearsal planning engine evaluation trust
 integrations
 cli
@@ -262,7 +263,9 @@ def shipped() -> set[str]:
 
 def test_the_wheel_holds_types_prompts_and_the_demo(shipped):
     own = [
-        path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("*") if path.suffix in (".py", ".yaml", ".jsonl")
+        path.relative_to(ROOT).as_posix()
+        for path in PACKAGE.rglob("*")
+        if path.suffix in (".py", ".yaml", ".jsonl", *PAGE)
     ]
     assert set(own) <= shipped
     prompts = {f"{NAME}/prompts/{language}/{step}.yaml" for language in OWN for step in ("common", *OWN[language])}
@@ -272,7 +275,7 @@ def test_the_wheel_holds_types_prompts_and_the_demo(shipped):
 
 def test_the_wheel_holds_nothing_else(shipped):
     assert {path for path in shipped if not path.startswith(f"{NAME}/")} == set()
-    assert {Path(path).suffix for path in shipped} == {".py", ".yaml", ".jsonl", ".md", ".typed"}
+    assert {Path(path).suffix for path in shipped} == {".py", ".yaml", ".jsonl", ".md", ".typed", *PAGE}
 
 
 def repository() -> list[Path]:

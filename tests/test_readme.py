@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from munich import offline_reply, recording_judge
+from reports import report_of, scored
 
 import langchain_rageval
 from langchain_rageval import (
@@ -63,7 +64,7 @@ def ran(monkeypatch, tmp_path):
 def test_every_block_is_tried_below():
     titles = ["In Python", "In a chain", "The metrics", "With GigaChat", "With vLLM", "Your own function as a judge"]
     elsewhere = ["On more machines"]  # integrations/test_ray.py
-    titles.append("Questions from your documents")
+    titles += ["Questions from your documents", "Without a model", "Does the judge agree with people"]
     assert sorted(PYTHON) == sorted([*titles, *elsewhere, "What it costs, and no more than that"])
     assert len(PYTHON) == len(blocks("python"))
 
@@ -101,7 +102,7 @@ def test_the_table_of_metrics_tells_the_calls_and_fields(row):
     built, _, reads, calls = row
     judge, embeddings = recording_judge(), HashingEmbeddings()
     metric = eval(built.strip("`"), {**PUBLIC, "judge": judge, "embeddings": embeddings})
-    metric.invoke({**SAMPLE, "references": ["Munich is very old."]})
+    metric.invoke({**SAMPLE, "references": ["The town of Munich is very old."]})
     assert len(judge.asked) == int(calls)
     assert metric.reads - {"question"} == {field for field in FIELDS if field in reads.partition(";")[0].split(", ")}
 
@@ -152,6 +153,26 @@ def test_questions_from_your_documents(ran, capsys):
     left = ran("Questions from your documents")
     assert left["testset"].counts == {"simple": 1, "reasoning+conditional": 1}
     assert "Test set of 2 questions" in capsys.readouterr().out
+
+
+def test_without_a_model(ran, capsys):
+    ran("Without a model")
+    told = eval(capsys.readouterr().out)
+    assert told["exact_match"] == 0.0
+    assert 0.9 < told["rouge"] < 1.0
+    assert all(0.5 < told[name] < 0.9 for name in ("bleu", "chrf"))
+
+
+def test_does_the_judge_agree_with_people(ran, tmp_path, capsys):
+    report = report_of(*[scored(number % 10 / 9) for number in range(300)])
+    report.to_jsonl(tmp_path / "report.jsonl")
+    drawn = report.to_label(150)
+    labels = [f"{row.sample.id},{'да' if float(row.scores['faithfulness']) > 0.3 else 'нет'}" for row in drawn]
+    (tmp_path / "labels.csv").write_text("\n".join(["id,label", *labels]), encoding="utf-8")
+    ran("Does the judge agree with people")
+    told = capsys.readouterr().out
+    assert "Agreement with binary labels on 150 pairs" in told
+    assert "from 150 labels and 150 more scores" in told
 
 
 def test_in_a_chain(ran):
@@ -227,12 +248,12 @@ def test_every_rageval_line_parses(words):
 
 
 def test_there_are_such_lines():
-    assert {words[0] for words in RAGEVAL} == {"demo", "evaluate", "generate"}
+    assert {words[0] for words in RAGEVAL} == {"demo", "evaluate", "generate", "label"}
 
 
 @pytest.mark.parametrize("option", sorted(set(re.findall(r"`?(--[a-z][a-z-]*)", README))))
 def test_every_option_in_the_text_exists(option, capsys):
-    for command in ("evaluate", "compare", "generate"):
+    for command in ("evaluate", "compare", "generate", "label", "agreement"):
         with pytest.raises(SystemExit):
             main.run([command, "--help"])
     assert option in capsys.readouterr().out

@@ -56,6 +56,7 @@ def add_to(commands: Any) -> None:
     add_input_options(parser)
     add_judge_options(parser)
     parser.add_argument("--out", help="write the report there, as JSON lines")
+    parser.add_argument("--html", metavar="PATH", help="write it there as one HTML page that needs no network")
     parser.add_argument(
         "--fail-under",
         action="append",
@@ -137,7 +138,8 @@ def run(options: argparse.Namespace) -> int:
     from langchain_rageval.evaluation import evaluate
 
     gates, budget = _gates(options.fail_under, names_in(options.metrics)), budget_of(options)
-    _check_writable(options.out, options.file)
+    check_writable("--out", options.out, options.file)
+    check_writable("--html", options.html, options.file)
     samples, metrics = asked(options)
     if options.journal:
         _note_command(options)
@@ -156,7 +158,9 @@ def run(options: argparse.Namespace) -> int:
         refuse_all_failed(report)
     if options.out:
         report.to_jsonl(options.out)
-    show_report(report, written=options.out)
+    if options.html:
+        report.to_html(options.html)
+    show_report(report, written=" and ".join(filter(None, (options.out, options.html))))
     warn_of_failures(report)
     if not report.complete:
         raise KeyboardInterrupt
@@ -278,16 +282,17 @@ def pairs_in(given: Sequence[str], option: str) -> Mapping[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def _check_writable(out: str | None, file: str) -> None:
+def check_writable(option: str, out: str | None, file: str) -> None:
+    """Raise ConfigError when what an option names cannot be written, or is the file that is read."""
     if out is None:
         return
     folder = Path(out).resolve().parent
     if Path(out).exists() and not Path(out).is_file():
-        raise ConfigError(f"--out {out} is no file; choose another place")
+        raise ConfigError(f"{option} {out} is no file; choose another place")
     if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise ConfigError(f"--out {out}: {folder} is no folder that can be written to; choose another place")
+        raise ConfigError(f"{option} {out}: {folder} is no folder that can be written to; choose another place")
     if Path(out).resolve() == Path(file).resolve():
-        raise ConfigError(f"--out {out} is the file of samples; choose another place")
+        raise ConfigError(f"{option} {out} is the file that is read; choose another place")
 
 
 def refuse_all_failed(report: Report) -> None:

@@ -46,7 +46,7 @@ def console() -> Console:
     return made
 
 
-def show_report(report: Report, *, written: str | None) -> None:
+def show_report(report: Report, *, written: str | None = None) -> None:
     """Print the summary, the worst samples, and the notes."""
     out = console()
     summary = report.summary()
@@ -60,6 +60,21 @@ def show_report(report: Report, *, written: str | None) -> None:
     show_notes(report.notes, out)
     if written:
         out.print(f"\nReport written to {escape(written)}", soft_wrap=True)
+
+
+def show_diagnosis(report: Report) -> None:
+    """Print how many samples have each cause, and what to look at; nothing when no metric can show one."""
+    diagnosis = report.diagnose()
+    if diagnosis.counts.keys() <= {"cannot tell"}:
+        return
+    table = Table(title="Diagnosis", title_justify="left", title_style="bold")
+    for heading in ("samples", "cause", "what to look at"):
+        table.add_column(heading, justify="right" if heading == "samples" else "left")
+    for cause, count in diagnosis.counts.items():
+        table.add_row(str(count), cause, diagnosis.remedies.get(cause, ""))
+    out = console()
+    out.print()
+    out.print(table)
 
 
 def show_plan(plan: Plan) -> None:

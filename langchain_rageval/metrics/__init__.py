@@ -14,6 +14,13 @@ BUILDERS: Mapping[str, str] = {
         "answer_similarity",
         "answer_correctness",
         "aspect_critique",
+        "context_entity_recall",
+        "abstention",
+        "exact_match",
+        "string_presence",
+        "rouge",
+        "bleu",
+        "chrf",
     )
 }
 """Name of each builder to the module that holds it; read by the command line."""

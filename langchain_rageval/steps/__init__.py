@@ -1,12 +1,17 @@
 """Judge steps, one per file, shared by the metrics; here the classes of what they answer."""
 
 from langchain_rageval.answers import (
+    Abstention,
+    Answerable,
     AspectVerdict,
     Classification,
     ContextVerdict,
     ContextVerdicts,
     DegradedAnswer,
+    Entities,
     FalseNegative,
+    FoundEntities,
+    FoundEntity,
     Keyphrases,
     NeededPassages,
     NeededSentences,
@@ -26,12 +31,17 @@ from langchain_rageval.answers import (
 )
 
 __all__ = [
+    "Abstention",
+    "Answerable",
     "AspectVerdict",
     "Classification",
     "ContextVerdict",
     "ContextVerdicts",
     "DegradedAnswer",
+    "Entities",
     "FalseNegative",
+    "FoundEntities",
+    "FoundEntity",
     "Keyphrases",
     "NeededPassages",
     "NeededSentences",

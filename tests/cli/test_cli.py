@@ -16,6 +16,8 @@ from waiting import until
 
 from langchain_rageval import Report
 from langchain_rageval._version import __version__
+from langchain_rageval.cli.choice import names_in
+from langchain_rageval.cli.demo import METRICS
 from langchain_rageval.metrics import ASPECTS, BUILDERS, RANKINGS
 
 PROGRAM = [sys.executable, "-m", "langchain_rageval"]
@@ -130,7 +132,7 @@ def test_the_demo_needs_nothing_and_shows_why(rageval):
     for expected in ("40 answers", "ru: its", "en: a", "refusal", "supported", "[1.1]", NOTE, "Шурин", "0 failed"):
         assert expected in told
     lines = [line.strip("│ ").split()[0] for line in told.splitlines() if line.startswith("│")]
-    assert lines == [*(name for name in BUILDERS if name != "aspect_critique"), *ASPECTS]
+    assert lines == names_in(METRICS)
 
 
 def test_the_demo_is_judged_by_whom_the_user_names(rageval, openai_server, monkeypatch):
@@ -159,7 +161,7 @@ def test_all_metrics_of_real_answers(rageval, unpacked, tmp_path):
     assert complaints == ""
     summary = Report.load(tmp_path / "out.jsonl").summary()
     assert {metric.failed for metric in summary.values()} == {0}
-    assert {name for name, metric in summary.items() if metric.unscored} == {"faithfulness"}
+    assert {name for name, metric in summary.items() if metric.unscored} == {"faithfulness", "context_entity_recall"}
 
 
 def test_all_leaves_out_what_the_samples_lack_and_says_so(rageval, written, tmp_path):
@@ -363,7 +365,7 @@ def test_the_report_does_not_replace_the_samples(rageval, written):
     path = written(SAMPLE)
     code, _, complaints = rageval("evaluate", path, "--out", path)
     assert code == 2
-    assert "is the file of samples; choose another place" in complaints
+    assert "is the file that is read; choose another place" in complaints
     assert json.loads(path.read_text(encoding="utf-8")) == SAMPLE
 
 

@@ -26,7 +26,7 @@ from langsmith.run_trees import RunTree
 from langsmith.schemas import Example
 from munich import ANSWER, CONTEXTS, DOCUMENTS, QUESTION, SAMPLE, broken_judge, offline_reply, recording_judge
 from scripted import Scripted, Vectors, answering, human_of
-from servers.brain import offline
+from servers.brain import BY_LETTERS, UNJUDGED, offline
 
 from langchain_rageval import (
     ConfigError,
@@ -39,19 +39,26 @@ from langchain_rageval import (
     Sample,
     SampleError,
     Score,
+    abstention,
     aevaluate,
     answer_correctness,
     answer_relevance,
     answer_similarity,
     aspect_critique,
+    bleu,
+    chrf,
+    context_entity_recall,
     context_precision,
     context_recall,
     context_relevance,
     evaluate,
+    exact_match,
     faithfulness,
     jury,
     llm_grader,
     ndcg_at,
+    rouge,
+    string_presence,
     suite,
 )
 from langchain_rageval.metrics import ASPECTS, BUILDERS
@@ -70,6 +77,20 @@ def ndcg_by_judge(judge: Any, **options: Any) -> Metric:
     return ndcg_at(5, llm_grader(judge), **options)
 
 
+BY_LETTERS_BUILT: dict[str, Build] = {
+    "exact_match": exact_match,
+    "string_presence": string_presence,
+    "rouge": rouge,
+    "bleu": bleu,
+    "chrf": chrf,
+}
+
+
+def unasked(build: Build, _judge: Any, **options: Any) -> Metric:
+    """A metric that asks no model at all."""
+    return build(**options)
+
+
 METRICS: dict[str, Build] = {
     "faithfulness": faithfulness,
     "answer_relevance": partial(answer_relevance, embeddings=HashingEmbeddings()),
@@ -81,6 +102,9 @@ METRICS: dict[str, Build] = {
     "coherence": partial(aspect_critique, aspect="coherence"),
     "conciseness": partial(aspect_critique, aspect="conciseness"),
     "ndcg@5": ndcg_by_judge,
+    "context_entity_recall": context_entity_recall,
+    "abstention": abstention,
+    **{name: partial(unasked, BY_LETTERS_BUILT[name]) for name in BY_LETTERS},
 }
 """Name of the score to what builds the metric from a judge."""
 
@@ -91,7 +115,7 @@ def metrics_of(names: Any) -> pytest.MarkDecorator:
 
 
 every_metric = metrics_of(METRICS)
-every_judged_metric = metrics_of([name for name in METRICS if name != "answer_similarity"])
+every_judged_metric = metrics_of([name for name in METRICS if name not in UNJUDGED])
 every_metric_that_shows_contexts = metrics_of(
     ["faithfulness", "context_precision", "context_recall", "context_relevance", "coherence", "conciseness", "ndcg@5"]
 )
