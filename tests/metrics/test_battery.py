@@ -56,6 +56,7 @@ from langchain_rageval import (
     faithfulness,
     jury,
     rouge,
+    rubric,
     string_presence,
     suite,
 )
@@ -97,6 +98,7 @@ METRICS: dict[str, Build] = {
     "context_entity_recall": context_entity_recall,
     "abstention": abstention,
     **{name: partial(unasked, BY_LETTERS_BUILT[name]) for name in BY_LETTERS},
+    "rubric": rubric,
 }
 """Name of the score to what builds the metric from a judge."""
 
@@ -109,7 +111,7 @@ def metrics_of(names: Any) -> pytest.MarkDecorator:
 every_metric = metrics_of(METRICS)
 every_judged_metric = metrics_of([name for name in METRICS if name not in UNJUDGED])
 every_metric_that_shows_contexts = metrics_of(
-    ["faithfulness", "context_precision", "context_recall", "context_relevance", "coherence", "conciseness"]
+    ["faithfulness", "context_precision", "context_recall", "context_relevance", "coherence", "conciseness", "rubric"]
 )
 every_metric_with_embeddings = pytest.mark.parametrize(
     "embed",

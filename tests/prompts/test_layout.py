@@ -21,6 +21,7 @@ READ_CONTEXTS = [
     "detect_answerable",
     "find_entities",
     "grade_contexts",
+    "grade_rubric",
     "select_sentences",
     "verify_statements",
 ]

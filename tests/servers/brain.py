@@ -33,6 +33,7 @@ from langchain_rageval import (
     exact_match,
     faithfulness,
     rouge,
+    rubric,
     string_presence,
 )
 from langchain_rageval.offline import answer_offline
@@ -55,6 +56,7 @@ METRICS: dict[str, Callable[[Any, Embeddings], Metric]] = {
     "rouge": lambda *_: rouge(),
     "bleu": lambda *_: bleu(),
     "chrf": lambda *_: chrf(),
+    "rubric": lambda judge, _: rubric(judge),
 }
 """Name of the score to what builds the metric from a judge and embeddings: each of the package's builders."""
 
