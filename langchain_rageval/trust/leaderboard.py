@@ -66,13 +66,10 @@ class Standing:
     tied: bool = False
 
     def __str__(self) -> str:
-        """One line: place, name, mean with interval, counts, and how it stands to the model above."""
-        place, model, mean, interval, *counts, against = cells(self)
-        told = ", ".join(
-            f"{count} {what}" for count, what in zip(counts, ("scored", "unscored", "failed"), strict=True)
-        )
-        apart = "" if against == "–" else f"; to the one above {against}"
-        return f"{place}. {model} {mean} {'' if interval == '–' else interval} ({told}){apart}".replace("  ", " ")
+        """One line: place, name, mean with interval, how many answers count, and how it stands to the model above."""
+        place, model, mean, interval, answers, difference, p = cells(self)
+        apart = f"; to the one above {difference}, p {p}" if self.pairs else ""
+        return f"{place}. {model} {mean} {interval} ({answers} answers){apart}"
 
 
 class Leaderboard(Mapping[str, Standing]):
@@ -130,14 +127,18 @@ class Leaderboard(Mapping[str, Standing]):
         return pandas.DataFrame([_record(standing) for standing in self.values()])
 
 
-HEADINGS = ("place", "model", "mean", "95% interval", "scored", "unscored", "failed", "to the one above")
+HEADINGS = ("place", "model", "mean", "95% interval", "answers", "to the one above", "p")
 
 
 def cells(standing: Standing) -> tuple[str, ...]:
     """One model as the cells of a table under `HEADINGS`."""
-    interval = "–" if standing.low is None else f"[{standing.low:.3f}, {standing.high:.3f}]"
-    counts = (str(standing.scored), str(standing.unscored), str(standing.failed))
-    return (str(standing.place), standing.model, _number(standing.mean, ".3f"), interval, *counts, _against(standing))
+    s, count = standing, standing.scored + standing.unscored + standing.failed
+    interval = "–" if s.low is None else f"[{s.low:.3f}, {s.high:.3f}]"
+    answers = str(count) if s.scored == count else f"{s.scored} of {count}"
+    difference = "–"
+    if s.difference is not None:
+        difference = f"{s.difference:+.3f} [{s.difference_low:+.3f}, {s.difference_high:+.3f}]"
+    return (str(s.place), s.model, _number(s.mean, ".3f"), interval, answers, difference, _p(s))
 
 
 def leaderboard(report: Report | Sequence[Row], metric: str | None = None) -> Leaderboard:
@@ -171,6 +172,7 @@ def leaderboard(report: Report | Sequence[Row], metric: str | None = None) -> Le
     standings = [_standing(model, own, metric) for model, own in by_model.items()]
     standings.sort(key=lambda s: (s.mean is None, -sign * (s.mean or 0.0)))
     notes = [f"{nameless} samples name no model and are left out."] if nameless else []
+    notes += [_of_coverage(standing) for standing in standings if standing.unscored or standing.failed]
     placed, told = _against_neighbours(standings, by_model, metric)
     return Leaderboard(metric, names[metric], placed, [*notes, *told])
 
@@ -245,16 +247,16 @@ def _against_neighbours(
     return placed, list(dict.fromkeys(notes))
 
 
-def _against(standing: Standing) -> str:
-    if standing.place == 1:
-        return "–"
-    if standing.difference is None:
-        return "no question in common"
-    told = f"{standing.difference:+.3f} [{standing.difference_low:+.3f}, {standing.difference_high:+.3f}]"
+def _p(standing: Standing) -> str:
     if standing.p_value is None:
-        return f"{told}, too few pairs"
-    p = "p < 0.001" if standing.p_value < 0.001 else f"p = {standing.p_value:.3f}"
-    return f"{told}, {p}{', not told apart' if standing.tied else ''}"
+        return "too few pairs" if standing.pairs else "–"
+    p = "< 0.001" if standing.p_value < 0.001 else f"{standing.p_value:.3f}"
+    return f"{p}, tied" if standing.tied else p
+
+
+def _of_coverage(standing: Standing) -> str:
+    without = standing.unscored + standing.failed
+    return f"{standing.model}: {without} of {without + standing.scored} answers have no value; the mean is of the rest."
 
 
 def _number(value: float | None, form: str) -> str:

@@ -6,6 +6,7 @@ which did this once for GPT-4 and GPT-3.5 over one company's documents; here for
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -151,8 +152,9 @@ class RubricStudy(Sequence[StudyRow]):
     @property
     def title(self) -> str:
         """How many of what were compared."""
-        judges, rubrics = ({getattr(row, name) for row in self} for name in ("judge", "rubric"))
-        return f"Study of {len(judges)} judges × {len(rubrics)} rubrics over {len(self.report)} answers"
+        counts = {name: len({getattr(row, name) for row in self}) for name in ("judge", "rubric")}
+        told = (f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items())
+        return f"Study of {' × '.join(told)} over {len(self.report)} answers"
 
     def __repr__(self) -> str:
         """A table as text, and the notes."""
@@ -173,7 +175,7 @@ class RubricStudy(Sequence[StudyRow]):
 
 
 HEADINGS = (
-    *("judge", "rubric", "mean", "spread", "exact", "within 1", "kappa", "Spearman", "order", "stability"),
+    *("judge", "rubric", "mean", "spread", "exact", "within 1", "kappa", "Spearman", "stability"),
     *("failed", "calls", "tokens", "cost"),
 )
 
@@ -188,8 +190,7 @@ def cells(row: StudyRow) -> tuple[str, ...]:
     return (
         *(row.judge, row.rubric, told(row.mean, ".3f"), told(row.spread, ".3f"), told(match.exact, ".0%")),
         *(told(match.within_one, ".0%"), told(match.kappa, ".2f"), told(row.spearman, ".2f")),
-        *(" > ".join(row.order) or "–", told(row.stability, ".2f"), str(row.failed), str(row.calls)),
-        *(told(row.tokens, ","), told(row.cost, ".4f")),
+        *(told(row.stability, ".2f"), str(row.failed), str(row.calls), told(row.tokens, ","), told(row.cost, ".4f")),
     )
 
 
@@ -421,10 +422,11 @@ def _cost(summary: MetricSummary, price: Price | None) -> float | None:
 def _told_of_orders(rows: Sequence[StudyRow]) -> list[str]:
     if any(len(row.models) < 2 for row in rows) or len(rows) < 2:
         return []
-    apart = sum(_contradict(one.models, other.models) for one, other in combinations(rows, 2))
-    if apart:
-        return [f"The models' order is not the same throughout ({apart} pairs of rows disagree): do not go by one row."]
-    return [f"No row ranks the models otherwise: {' > '.join(rows[0].order)}."]
+    orders = Counter(" > ".join(row.order) for row in rows)
+    if not any(_contradict(one.models, other.models) for one, other in combinations(rows, 2)):
+        return [f"No row ranks the models otherwise: {next(iter(orders))}."]
+    told = "; ".join(f"{order} ({count} of {len(rows)} rows)" for order, count in orders.most_common())
+    return [f"Who ranks the models decides their order: {told}. Do not go by one row."]
 
 
 def _contradict(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
