@@ -7,7 +7,7 @@ Applications").
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache, partial
 from importlib.resources import files
 from typing import Any
@@ -18,7 +18,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable
 
 from langchain_rageval.chains import answered, asked, takes_text
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.intake import Samples, checked
 from langchain_rageval.judge.identity import redact
 from langchain_rageval.judge.ladder import inner_models
@@ -65,7 +65,7 @@ def answer_sheets(
             raise ConfigError(f"models maps names to chains or chat models, got {name!r}: {type(model).__name__}")
     if not isinstance(max_concurrency, int) or max_concurrency < 1:
         raise ConfigError(f"max_concurrency takes a whole number from 1 on, got {max_concurrency!r}")
-    blanks = [_blank(sample, name) for sample in _read(samples) for name in models]
+    blanks = [_blank(sample, name) for sample in read(samples) for name in models]
     sheets = DaemonThreads().spread(
         [partial(_filled_in, models[sheet.metadata[MODEL]], sheet) for sheet in blanks], max_concurrency
     )
@@ -73,16 +73,21 @@ def answer_sheets(
     return [sheet for name in models for sheet in sheets if sheet.metadata[MODEL] == name]
 
 
+def read(samples: Samples) -> Iterator[Sample]:
+    """Samples in any form that `evaluate` takes, but for an async iterator.
+
+    Raises:
+        SampleError: at the first that cannot be read.
+    """
+    for item in checked(samples, []):
+        if isinstance(item, SampleError):  # a line of a file
+            raise item
+        yield Sample.parse(item)
+
+
 def question_id(sheet: Sample) -> str:
     """The id of the sample that a sheet was made of."""
     return sheet.id.removesuffix(f"@{sheet.metadata.get(MODEL)}")
-
-
-def _read(samples: Any) -> Iterable[Sample]:
-    for item in checked(samples, []):
-        if isinstance(item, Exception):  # a line of a file
-            raise item
-        yield Sample.parse(item)
 
 
 def _blank(sample: Sample, model: str) -> Sample:

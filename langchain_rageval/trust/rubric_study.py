@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from langchain_rageval.criteria import DEFAULT_SCALE, Scale
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.evaluation import evaluate
-from langchain_rageval.intake import Samples, checked
+from langchain_rageval.intake import Samples
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.rubric import rubric
@@ -30,7 +30,7 @@ from langchain_rageval.report.summary import MetricSummary
 from langchain_rageval.run.budget import Budget
 from langchain_rageval.run.journal import Journal
 from langchain_rageval.schema import Row
-from langchain_rageval.trust.answer_sheets import MODEL
+from langchain_rageval.trust.answer_sheets import MODEL, read
 from langchain_rageval.trust.leaderboard import raw_grades
 
 if TYPE_CHECKING:
@@ -231,8 +231,8 @@ def rubric_study(
     """
     metrics = _metrics(judges, rubrics)
     prices = _checked_prices(price or {}, judges)
-    given = list(checked(sheets, []))
-    known = _checked_labels(labels or {}, {getattr(sheet, "id", None) for sheet in given}, label_scale)
+    given = list(read(sheets))
+    known = _checked_labels(labels or {}, {sheet.id for sheet in given}, label_scale)
     report = evaluate(
         iter(given),
         list(metrics.values()),
@@ -284,10 +284,10 @@ def _checked_prices(price: Mapping[str, Price], judges: Mapping[str, JudgeLike])
     return price
 
 
-def _checked_labels(labels: Mapping[str, Label], ids: set[str | None], scale: tuple[int, int]) -> Mapping[str, Label]:
+def _checked_labels(labels: Mapping[str, Label], ids: set[str], scale: tuple[int, int]) -> Mapping[str, Label]:
     known = {sheet: label for sheet, label in labels.items() if sheet in ids}
     if labels and not known:
-        shown = ", ".join(sorted(str(sheet) for sheet in ids)[:3])
+        shown = ", ".join(sorted(ids)[:3])
         raise ConfigError(f"no label is of these sheets: labels go by the sheets' ids, such as {shown}")
     for sheet, label in known.items():
         for name, grade in label.items() if isinstance(label, Mapping) else ():

@@ -168,6 +168,11 @@ def test_a_rubric_may_be_a_function_from_a_judge_to_any_metric():
     assert list(found.report.rows[0].scores) == ["offline | mine", "offline | other"]
 
 
+def test_sheets_may_be_an_iterator_of_mappings():
+    found = study(sheets=(sheet.model_dump() for sheet in SHEETS))
+    assert [row.match.pairs for row in found] == [12, 12]
+
+
 def test_a_journal_keeps_what_was_paid_for(tmp_path):
     judges = {"strong": judge(STRONG)}
     for _ in range(2):
