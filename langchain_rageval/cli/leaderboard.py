@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,19 +33,21 @@ def add_to(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Rank, and show the table."""
+    from langchain_rageval.report.report import Report
     from langchain_rageval.trust.leaderboard import leaderboard
 
-    _show(leaderboard(list(_rows(options.reports)), options.metric))
+    stems = [Path(path).stem for path in options.reports]
+    names = stems if len(set(stems)) == len(stems) else options.reports
+    reports = {name: Report.load(path) for name, path in zip(names, options.reports, strict=True)}
+    rows = [_named(row, name) for name, report in reports.items() for row in report.rows]
+    notes = dict.fromkeys(note for report in reports.values() for note in report.notes)
+    _show(leaderboard(Report(rows, list(notes)), options.metric))
     return 0
 
 
-def _rows(paths: Sequence[str]) -> Iterator[Row]:
-    from langchain_rageval.report.report import Report
-
-    for path in paths:
-        for row in Report.load(path, lazy=True).rows:
-            metadata = {"model": Path(path).stem, **row.sample.metadata}
-            yield row.model_copy(update={"sample": row.sample.model_copy(update={"metadata": metadata})})
+def _named(row: Row, file: str) -> Row:
+    metadata = {"model": file, **row.sample.metadata}
+    return row.model_copy(update={"sample": row.sample.model_copy(update={"metadata": metadata})})
 
 
 def _show(board: Leaderboard) -> None:

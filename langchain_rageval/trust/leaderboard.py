@@ -78,7 +78,7 @@ class Leaderboard(Mapping[str, Standing]):
     Attributes:
         metric: by which they are ranked.
         direction: whether "higher" or "lower" values are better.
-        notes: what a reader should know, such as that some samples name no model.
+        notes: what a reader should know: those of the report, and such as that some samples name no model.
     """
 
     def __init__(self, metric: str, direction: Direction, standings: Iterable[Standing], notes: Sequence[str]) -> None:
@@ -108,6 +108,11 @@ class Leaderboard(Mapping[str, Standing]):
         criteria = self.criteria
         rows = ((*cells(s), *(_number(s.grades.get(name), ".2f") for name in criteria)) for s in self.values())
         return html_table(self.title, (*HEADINGS, *criteria), rows, self.notes)
+
+    @property
+    def rows(self) -> list[Standing]:
+        """The standings, best first."""
+        return list(self.values())
 
     @property
     def criteria(self) -> list[str]:
@@ -171,7 +176,8 @@ def leaderboard(report: Report | Sequence[Row], metric: str | None = None) -> Le
     sign = 1 if names[metric] == "higher" else -1
     standings = [_standing(model, own, metric) for model, own in by_model.items()]
     standings.sort(key=lambda s: (s.mean is None, -sign * (s.mean or 0.0)))
-    notes = [f"{nameless} samples name no model and are left out."] if nameless else []
+    notes = list(report.notes) if isinstance(report, Report) else []
+    notes += [f"{nameless} samples name no model and are left out."] if nameless else []
     notes += [_of_coverage(standing) for standing in standings if standing.unscored or standing.failed]
     placed, told = _against_neighbours(standings, by_model, metric)
     return Leaderboard(metric, names[metric], placed, [*notes, *told])

@@ -81,7 +81,7 @@ class StudyRow:
         models: model to the mean of its values, best first; empty when no sheet names its model.
         stability: mean rank correlation (Kendall's tau-b) of the models' means with those of every other row; None for
             a single row, or model, and where means do not differ.
-        usage: calls, tokens and seconds, as in `Report.summary`.
+        summary: counts, calls, tokens and seconds, as in `Report.summary`.
         cost: in the currency of the price; None without one, or when the model reports no tokens.
     """
 
@@ -99,7 +99,7 @@ class StudyRow:
     spearman: float | None
     models: Mapping[str, float]
     stability: float | None
-    usage: MetricSummary
+    summary: MetricSummary
     cost: float | None
 
     @property
@@ -110,12 +110,12 @@ class StudyRow:
     @property
     def calls(self) -> int:
         """Model calls paid for."""
-        return self.usage.calls
+        return self.summary.calls
 
     @property
     def tokens(self) -> int | None:
         """Read and written; None when the model reports none."""
-        known = [count for count in (self.usage.input_tokens, self.usage.output_tokens) if count is not None]
+        known = [count for count in (self.summary.input_tokens, self.summary.output_tokens) if count is not None]
         return sum(known) if known else None
 
 
@@ -123,31 +123,32 @@ class RubricStudy(Sequence[StudyRow]):
     """A row for each judge and rubric, judge by judge.
 
     Attributes:
+        rows: as a list.
         report: all scores; a metric for each row, named "judge | rubric".
         notes: what a reader should know, such as whether all rows rank the models alike.
     """
 
     def __init__(self, rows: Sequence[StudyRow], report: Report, notes: Sequence[str]) -> None:
-        self._rows = list(rows)
+        self.rows = list(rows)
         self.report = report
         self.notes = list(notes)
 
     def __getitem__(self, place: Any) -> Any:
         """One row by its place, or by the names of judge and rubric: `study["gpt", "0-3"]`."""
         if isinstance(place, tuple):
-            found = [row for row in self._rows if (row.judge, row.rubric) == place]
+            found = [row for row in self.rows if (row.judge, row.rubric) == place]
             if not found:
                 raise KeyError(place)
             return found[0]
-        return self._rows[place]
+        return self.rows[place]
 
     def __len__(self) -> int:
         """Number of rows."""
-        return len(self._rows)
+        return len(self.rows)
 
     def __iter__(self) -> Iterator[StudyRow]:
         """The rows."""
-        return iter(self._rows)
+        return iter(self.rows)
 
     @property
     def title(self) -> str:
@@ -335,7 +336,7 @@ def _row(
         spearman=_spearman(*zip(*both, strict=True)) if both else None,
         models={model: own[model] for model in sorted(own, key=lambda model: -sign * own[model])},
         stability=_stability(own, [other for place, other in means.items() if place != names]),
-        usage=summary,
+        summary=summary,
         cost=_cost(summary, price),
     )
 
@@ -436,9 +437,9 @@ def _contradict(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
 
 
 def _record(row: StudyRow) -> dict[str, Any]:
-    apart = ("match", "by_criterion", "models", "usage")
+    apart = ("match", "by_criterion", "models", "summary")
     told = {name: value for name, value in vars(row).items() if name not in apart} | {"order": row.order}
     told |= {name: getattr(row.match, name) for name in ("pairs", "exact", "within_one", "kappa")}
     told |= {f"{name}.exact": match.exact for name, match in row.by_criterion.items()}
-    usage = {name: getattr(row.usage, name) for name in ("calls", "input_tokens", "output_tokens", "seconds")}
+    usage = {name: getattr(row.summary, name) for name in ("calls", "input_tokens", "output_tokens", "seconds")}
     return told | usage

@@ -42,6 +42,7 @@ def test_models_are_ranked_with_their_grades(rageval, report, tmp_path):
     assert second[-1] == "0.002"
     assert [line[:2] for line in grades] == [["new", "3.00"], ["old", "0.00"]]
     assert "…" not in told
+    assert "Judged offline by word overlap" in told
 
 
 def test_reports_of_their_own_count_as_their_files_names(rageval, report, tmp_path):
@@ -50,6 +51,14 @@ def test_reports_of_their_own_count_as_their_files_names(rageval, report, tmp_pa
     assert code == 0
     assert [line[1] for line in lines_of(told)[:2]] == ["new", "old"]
     assert lines_of(told)[1][-1] == "0.002"
+
+
+def test_reports_of_one_name_in_two_folders_count_as_their_paths(rageval, report, tmp_path):
+    for model in ANSWERS:
+        (tmp_path / model).mkdir()
+    paths = [report(tmp_path / model / "graded.jsonl", [model], named=False) for model in ANSWERS]
+    _, told, _ = rageval("leaderboard", *paths)
+    assert told.startswith("2 models by rubric")
 
 
 @pytest.mark.parametrize(

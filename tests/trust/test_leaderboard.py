@@ -30,7 +30,7 @@ GOOD, FAIR, POOR = [0.9] * 10, [0.8, 0.9, 0.7, 0.6] * 2 + [0.9, 0.8], [0.1] * 10
 def test_models_stand_best_first_with_mean_and_interval():
     board = leaderboard(report_of(poor=POOR, good=GOOD, fair=FAIR))
     assert list(board) == ["good", "fair", "poor"]
-    assert [standing.place for standing in board.values()] == [1, 2, 3]
+    assert [(standing.model, standing.place) for standing in board.rows] == [("good", 1), ("fair", 2), ("poor", 3)]
     assert board["fair"].mean == pytest.approx(sum(FAIR) / 10)
     assert (board["fair"].low, board["fair"].high) == bounded_mean_interval(FAIR)
     assert (board["good"].difference, board["good"].p_value, board["good"].tied) == (None, None, False)
