@@ -94,6 +94,14 @@ def test_rows_that_agree_on_the_order_are_said_to():
     assert found.notes == ["No row ranks the models otherwise: a > b > c."]
 
 
+def test_models_that_tie_in_one_row_are_reckoned_as_by_tau_b():
+    level = {sheet: 2 if sheet.endswith(("a", "b")) else 0 for sheet in STRONG}
+    found = study({"strong": judge(STRONG), "level": judge(level)})
+    tau = kendalltau(*[[row.models[model] for model in MODELS] for row in found]).statistic
+    assert 0 < tau < 1
+    assert found["level", "0-3"].stability == pytest.approx(tau)
+
+
 def test_a_tie_is_no_other_order():
     flat = dict.fromkeys(STRONG, 2)
     found = study({"strong": judge(STRONG), "flat": judge(flat)})
@@ -137,6 +145,12 @@ def test_a_label_may_be_one_number_for_the_whole_answer():
     row = study(labels={sheet: float(grade) for sheet, grade in PEOPLE.items()})["strong", "0-3"]
     assert row.match.pairs == 0
     assert row.spearman == pytest.approx(spearmanr(list(STRONG.values()), list(PEOPLE.values())).statistic)
+
+
+def test_labels_of_criteria_that_the_rubric_lacks_do_not_count():
+    labels = {sheet: {"tone": grade, "brevity": 3 - grade} for sheet, grade in PEOPLE.items()}
+    row, plain = study(labels=labels)["strong", "0-3"], study()["strong", "0-3"]
+    assert (row.match, row.by_criterion, row.spearman) == (plain.match, plain.by_criterion, plain.spearman)
 
 
 def test_without_labels_there_is_no_agreement():
