@@ -123,7 +123,7 @@ class Leaderboard(Mapping[str, Standing]):
     def title(self) -> str:
         """What is ranked by what."""
         better = "" if self.direction == "higher" else ", lower is better"
-        return f"{len(self)} models by {self.metric}{better}, 95% intervals"
+        return f"{len(self)} model{'' if len(self) == 1 else 's'} by {self.metric}{better}, 95% intervals"
 
     def to_pandas(self) -> pandas.DataFrame:
         """One line for each model; each criterion's mean grade in a column of its own."""

@@ -126,6 +126,7 @@ def test_a_chain_without_an_answer_has_failed(output, caplog):
 def test_output_that_is_no_answer_is_named():
     (sheet,) = answer_sheets({"m": RunnableLambda(lambda _: 3)}, SAMPLES[:1])
     assert sheet.metadata["error"].startswith("TypeError: ")
+    assert (SAMPLES[0].answer, sheet.answer) == ("old", None)
 
 
 def test_a_key_in_a_models_error_is_blotted_out(caplog, monkeypatch):
