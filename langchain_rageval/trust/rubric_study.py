@@ -14,9 +14,6 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from langchain_rageval.criteria import DEFAULT_SCALE, Scale
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.evaluation import evaluate
@@ -30,6 +27,7 @@ from langchain_rageval.report.summary import MetricSummary
 from langchain_rageval.run.budget import Budget
 from langchain_rageval.run.journal import Journal
 from langchain_rageval.schema import Row
+from langchain_rageval.statistics.agreement import cohen_kappa, kendall, spearman
 from langchain_rageval.trust.answer_sheets import MODEL, read
 from langchain_rageval.trust.leaderboard import raw_grades
 
@@ -333,7 +331,7 @@ def _row(
             name: _match([grades for other, grades in pairs if other == name], label_scale)
             for name in dict.fromkeys(name for name, _ in pairs)
         },
-        spearman=_spearman(*zip(*both, strict=True)) if both else None,
+        spearman=spearman(*zip(*both, strict=True)) if both else None,
         models={model: own[model] for model in sorted(own, key=lambda model: -sign * own[model])},
         stability=_stability(own, [other for place, other in means.items() if place != names]),
         summary=summary,
@@ -367,28 +365,7 @@ def _match(pairs: Sequence[tuple[int, int]], scale: tuple[int, int]) -> Match:
         return Match(0)
     apart = [abs(own - label) for own, label in pairs]
     exact, near = (sum(gap <= most for gap in apart) / len(pairs) for most in (0, 1))
-    return Match(len(pairs), exact, near, _kappa(pairs))
-
-
-def _kappa(pairs: Sequence[tuple[int, int]]) -> float | None:
-    """1 - mean squared difference / that of grades drawn independently. Source: Cohen 1968, doi:10.1037/h0026256."""
-    own, labels = np.array(pairs, dtype=np.float64).T
-    by_chance = float(np.mean((own[:, None] - labels[None, :]) ** 2))
-    return None if by_chance == 0 else 1 - float(np.mean((own - labels) ** 2)) / by_chance
-
-
-def _spearman(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
-    """Correlation of the ranks, ties at their mean rank; None when one side does not vary."""
-    if len(set(ours)) < 2 or len(set(theirs)) < 2:
-        return None
-    return float(np.corrcoef(_ranks(ours), _ranks(theirs))[0, 1])
-
-
-def _ranks(values: Sequence[float]) -> NDArray[np.float64]:
-    _, places, counts = np.unique(np.asarray(values, dtype=np.float64), return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    ranks: NDArray[np.float64] = (last - (counts - 1) / 2)[places]
-    return ranks
+    return Match(len(pairs), exact, near, cohen_kappa(*zip(*pairs, strict=True), quadratic=True))
 
 
 def _stability(own: Mapping[str, float], others: Sequence[Mapping[str, float]]) -> float | None:
@@ -397,12 +374,9 @@ def _stability(own: Mapping[str, float], others: Sequence[Mapping[str, float]]) 
 
 
 def _kendall(one: Mapping[str, float], other: Mapping[str, float]) -> float | None:
-    """Tau-b over the models that both rank; None when one side does not vary. Source: Kendall 1945, Biometrika 33."""
+    """Of the order of the models that both rank."""
     models = [model for model in one if model in other]
-    ours, theirs = (np.array([means[model] for model in models]) for means in (one, other))
-    signs = [np.sign(np.subtract.outer(side, side)) for side in (ours, theirs)]
-    untied = float(np.sqrt(np.sum(signs[0] ** 2) * np.sum(signs[1] ** 2)))
-    return float(np.sum(signs[0] * signs[1])) / untied if untied else None
+    return kendall([one[model] for model in models], [other[model] for model in models])
 
 
 def _means_of_models(report: Report, metric: str) -> dict[str, float]:
