@@ -91,6 +91,8 @@ if TYPE_CHECKING:
     from langchain_rageval.trust.leaderboard import leaderboard as leaderboard
     from langchain_rageval.trust.pairwise import PairwiseAgreement as PairwiseAgreement
     from langchain_rageval.trust.pairwise import pairwise_agreement as pairwise_agreement
+    from langchain_rageval.trust.qualification import Qualification as Qualification
+    from langchain_rageval.trust.qualify import qualify_judge as qualify_judge
     from langchain_rageval.trust.rubric_study import RubricStudy as RubricStudy
     from langchain_rageval.trust.rubric_study import StudyRow as StudyRow
     from langchain_rageval.trust.rubric_study import rubric_study as rubric_study
@@ -158,6 +160,8 @@ _HOMES = {
     "trust.degrading": ("degrade",),
     "trust.leaderboard": ("Leaderboard", "Standing", "leaderboard"),
     "trust.pairwise": ("PairwiseAgreement", "pairwise_agreement"),
+    "trust.qualification": ("Qualification",),
+    "trust.qualify": ("qualify_judge",),
     "trust.rubric_study": ("RubricStudy", "StudyRow", "rubric_study"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
