@@ -63,7 +63,7 @@ AT_ONCE = Bar("replies valid at once", 0.8, 0.0)
 def judged(
     *,
     right: Share,
-    constant: float,
+    unread: float,
     said: Mapping[str, int],
     answered: Share,
     valid: Share,
@@ -76,8 +76,7 @@ def judged(
 ) -> tuple[Fitness, list[str]]:
     """What the figures of a step say, with the reasons, the worst first."""
     found: list[tuple[Fitness, str]] = [
-        *_held(RIGHT, right, _beside(constant, said)),
-        *_constant(right, constant),
+        *_against_unread(right, unread, said),
         *_held(ANSWERED, answered),
         *_held(STEADY, flips.rest),
         *_held(ORDERLY, order_bias.rest),
@@ -123,17 +122,16 @@ def _held(bar: Bar, share: Share, beside: str = "") -> Iterator[tuple[Fitness, s
     yield level, f"{bar.what} {share}{beside}"
 
 
-def _constant(right: Share, constant: float) -> Iterator[tuple[Fitness, str]]:
-    """Whether the judge is better than one who always says the same."""
-    if right.value is not None and right.low is not None and right.low <= constant:
-        told = f"no better than always the same answer, which is right in {constant:.0%}"
-        yield ("unfit", told) if right.value <= constant else ("cannot tell", f"perhaps {told}")
-
-
-def _beside(constant: float, said: Mapping[str, int]) -> str:
-    if len(said) == 1:
-        return f": it said {next(iter(said))!r} to everything"
-    return f", {constant:.0%} by always saying the same"
+def _against_unread(right: Share, unread: float, said: Mapping[str, int]) -> Iterator[tuple[Fitness, str]]:
+    """The right verdicts against their bar, and against what is right without reading the texts."""
+    beside, level = "", _ORDER[-1]
+    if right.value is not None and right.value <= unread:
+        always = f": it said {next(iter(said))!r} to everything" if len(said) == 1 else ""
+        beside, level = f"{always}, no better than the {unread:.0%} to be had without reading", _ORDER[0]
+    elif right.low is not None and right.low <= unread:
+        beside, level = f", perhaps no better than the {unread:.0%} to be had without reading", _ORDER[1]
+    for held, reason in _held(RIGHT, right, beside):
+        yield min(held, level, key=_ORDER.index), reason
 
 
 def _first(citations: Citations) -> str:

@@ -14,10 +14,26 @@ from langchain_rageval.statistics import bounded_mean_interval
 Fitness = Literal["unfit", "cannot tell", "fit with care", "fit"]
 
 STEP_HEADINGS = (
-    "step", "rung", "first reply valid", "right", "one answer for all", "citations: precision", "recall", "flips",
-    "order", "length", "calls", "tokens", "seconds",
-)  # fmt: skip
+    "step",
+    "verdict",
+    "right",
+    "interval",
+    "unread",
+    "words",
+    "cited",
+    "shown",
+    "flips",
+    "order",
+    "length",
+)
+COST_HEADINGS = ("step", "rung", "valid at once", "answered", "calls", "tokens", "seconds")
 METRIC_HEADINGS = ("metric", "verdict", "why")
+LEGEND = (
+    "Right: of the labelled verdicts, with the 95% interval. Unread: as many are right by one answer to everything, or "
+    "by a guess. Words: by word overlap. Cited: citations to the point. Shown: right verdicts with one. Flips, order, "
+    "length: verdicts that change when asked again, in reverse order, with a needless sentence in each chunk."
+)
+_NONE = "–"
 
 
 @dataclass(frozen=True)
@@ -48,9 +64,17 @@ class Share:
 
     def __str__(self) -> str:
         """Counts, the share and its interval."""
-        if self.value is None:
-            return "–"
-        return f"{self.hits:.3g} of {self.of}, {self.value:.0%} [{self.low:.0%}, {self.high:.0%}]"
+        return _NONE if self.value is None else f"{self.hits:.3g} of {self.of}, {self.percent} {self.interval}"
+
+    @property
+    def percent(self) -> str:
+        """The share alone."""
+        return _NONE if self.value is None else f"{self.value:.0%}"
+
+    @property
+    def interval(self) -> str:
+        """The interval alone."""
+        return _NONE if self.low is None else f"[{self.low:.0%}, {self.high:.0%}]"
 
     @property
     def rest(self) -> Share:
@@ -89,7 +113,9 @@ class StepQualification:
         valid: questions that were answered wholly at once, of those that were answered by the judge at all.
         answered: questions that had an answer in the end, of the same.
         right: verdicts of the first ask that are right, of those that there are.
-        constant: the share of these that the best judge with only one answer, or for embeddings a guess, would have right.
+        unread: the share of these that the best judge with one answer to everything, or for embeddings a guess, would
+            have right.
+        words: the share of all labelled verdicts that word overlap has right: the offline judge, or its embeddings.
         said: how often each verdict came, in the first ask.
         flips: verdicts that another ask of the same question changes; without a value when nothing is asked twice.
         citations: how well verdicts are shown; None where nothing is cited.
@@ -109,7 +135,8 @@ class StepQualification:
     valid: Share
     answered: Share
     right: Share
-    constant: float
+    unread: float
+    words: float
     said: Mapping[str, int]
     flips: Share
     citations: Citations | None
@@ -147,27 +174,30 @@ class Qualification:
     @property
     def title(self) -> str:
         """Who was asked what."""
-        return f"{self.judge}, asked {self.repeats} times in {self.language!r}"
+        return f"{self.judge} in {self.language!r}, each question asked {self.repeats} times"
 
     def step_cells(self) -> Iterator[list[str]]:
         """A text for each of `STEP_HEADINGS`, step by step."""
         for step in self.steps.values():
-            citations = step.citations
+            right, citations = step.right, step.citations
             yield [
                 step.step,
-                step.rung or "–",
-                percent(step.valid),
-                str(step.right),
-                f"{step.constant:.0%}",
-                percent(citations.precision) if citations else "–",
-                percent(citations.recall) if citations else "–",
-                percent(step.flips),
-                percent(step.order_bias),
-                percent(step.length_bias),
-                str(step.calls),
-                "–" if step.tokens is None else f"{step.tokens:,}",
-                f"{step.seconds:.1f}",
+                step.verdict,
+                f"{right.hits:.0f}/{right.of}",
+                _NONE if right.low is None else f"{right.low:.0%}–{right.high:.0%}",
+                f"{step.unread:.0%}",
+                f"{step.words:.0%}",
+                citations.precision.percent if citations else _NONE,
+                citations.recall.percent if citations else _NONE,
+                *(share.percent for share in (step.flips, step.order_bias, step.length_bias)),
             ]
+
+    def cost_cells(self) -> Iterator[list[str]]:
+        """A text for each of `COST_HEADINGS`, step by step."""
+        for step in self.steps.values():
+            tokens = _NONE if step.tokens is None else f"{step.tokens:,}"
+            shares = (step.valid.percent, step.answered.percent)
+            yield [step.step, step.rung or _NONE, *shares, str(step.calls), tokens, f"{step.seconds:.1f}"]
 
     def metric_cells(self) -> Iterator[list[str]]:
         """A text for each of `METRIC_HEADINGS`, metric by metric."""
@@ -180,8 +210,9 @@ class Qualification:
 
     def _repr_html_(self) -> str:
         """Both tables, for a notebook."""
-        steps = html_table(self.title, STEP_HEADINGS, self.step_cells())
-        return steps + html_table("Fit for", METRIC_HEADINGS, self.metric_cells(), self.notes)
+        steps = html_table(self.title, STEP_HEADINGS, self.step_cells(), [LEGEND])
+        cost = html_table("Replies and cost", COST_HEADINGS, self.cost_cells())
+        return steps + cost + html_table("Fit for", METRIC_HEADINGS, self.metric_cells(), self.notes)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as JSON takes it."""
@@ -191,8 +222,3 @@ class Qualification:
         """Write everything to a file."""
         text = json.dumps(self.to_dict(), ensure_ascii=False, indent=2)
         Path(path).write_text(text + "\n", encoding="utf-8")
-
-
-def percent(share: Share) -> str:
-    """The share alone."""
-    return "–" if share.value is None else f"{share.value:.0%}"
