@@ -80,7 +80,7 @@ def in_reverse(item: Item, examination: Examination) -> Item:
 
 def with_padding(item: Item) -> Item:
     """The item with its needless sentence at the end of each chunk."""
-    return item.model_copy(update={"contexts": tuple(f"{context} {item.padding}" for context in item.contexts)})
+    return item.model_copy(update={"contexts": tuple(f"{context}\n{item.padding}" for context in item.contexts)})
 
 
 def _same_order(_item: Item, given: Sequence[Any]) -> Sequence[Any]:

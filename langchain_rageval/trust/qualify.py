@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from langchain_core.embeddings import Embeddings
@@ -21,7 +21,7 @@ from langchain_rageval.trust.ask import Ask, Told, asks_of, models_of, put
 from langchain_rageval.trust.examination import EMBEDDED
 from langchain_rageval.trust.figures import labelled_verdicts, step_figures
 from langchain_rageval.trust.fitness import STEPS_OF, metric_verdict
-from langchain_rageval.trust.items import Item, labelled_items
+from langchain_rageval.trust.items import labelled_items
 from langchain_rageval.trust.qualification import Qualification
 
 _WORKERS_PER_SLOT = 2  # those between two tries hold no slot
@@ -80,7 +80,7 @@ def qualify_judge(
         if tried.lost:
             raise _unreachable("judge", tried.error)
         told = [tried, *run.threads.spread([partial(answer, ask) for ask in asks], _WORKERS_PER_SLOT * max_concurrency)]
-    words = _by_words(items)
+    words = _by_words(language)
     steps = {
         step: step_figures(step, [one for one in told if one.ask.item.step == step], words[step], own.meter.usage)
         for step, own in runs.items()
@@ -112,15 +112,15 @@ def _check(embeddings: Any, repeats: Any, max_concurrency: Any, timeout: Any, re
         raise ConfigError(f"retry takes a RetryPolicy(attempts=...), got {retry!r}")
 
 
-def _by_words(items: Sequence[Item]) -> dict[str, float]:
+@cache
+def _by_words(language: str) -> dict[str, float]:
     """Step to the share of its labelled verdicts that word overlap has right."""
     judge, embeddings, run = Judge(OfflineJudge()), HashingEmbeddings(), Run()
-    told = [put(Ask(item), embeddings if item.step == EMBEDDED else judge, run) for item in items]
     right: dict[str, list[bool]] = {}
-    for one in told:
-        right.setdefault(one.ask.item.step, []).extend(
-            given.verdict in label.accepted for label, given in labelled_verdicts([one])
-        )
+    for item in labelled_items(language):
+        told = put(Ask(item), embeddings if item.step == EMBEDDED else judge, run)
+        verdicts = [given.verdict in label.accepted for label, given in labelled_verdicts([told])]
+        right.setdefault(item.step, []).extend(verdicts)
     return {step: sum(each) / len(each) for step, each in right.items()}
 
 
