@@ -174,7 +174,8 @@ class Qualification:
     @property
     def title(self) -> str:
         """Who was asked what."""
-        return f"{self.judge} in {self.language!r}, each question asked {self.repeats} times"
+        asked = "once" if self.repeats == 1 else f"{self.repeats} times"
+        return f"{self.judge} in {self.language!r}, each question asked {asked}"
 
     def step_cells(self) -> Iterator[list[str]]:
         """A text for each of `STEP_HEADINGS`, step by step."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -41,7 +41,7 @@ def qualify_judge(
 ) -> Qualification:
     """Put labelled questions to a judge, through the steps of the metrics, and see what comes back.
 
-    About 330 calls of a thousand tokens with two repeats. Every item is asked `repeats` times; those with chunks or
+    About 360 calls of a thousand tokens with two repeats. Every item is asked `repeats` times; those with chunks or
     lists of statements once more in reverse order, those with chunks once more with a needless sentence in each. What
     is asked again does not come from the model's cache. Each labelled verdict counts as one in the intervals.
 
@@ -63,40 +63,35 @@ def qualify_judge(
     """
     items = [item for item in labelled_items(language) if item.step != EMBEDDED or embeddings is not None]
     _check(embeddings, repeats, max_concurrency, timeout, retry)
+    asked = Judge.of(judge)
     run = Run(slots=Slots(max_concurrency), retry=retry or RetryPolicy(), timeout=timeout)
     runs = {item.step: run.metered() for item in items}
-    subjects = {step: embeddings if step == EMBEDDED else Judge.of(judge) for step in runs}
-    first, *asks = [ask for item in items for ask in asks_of(item, repeats)]
+    asks = [ask for item in items for ask in asks_of(item, repeats)]
     counting = threading.Lock()
-    with showing(len(asks) + 1, run.meter, show=progress, what="questions") as shown:
+    with showing(len(asks), run.meter, show=progress, what="questions") as shown:
 
         def answer(ask: Ask) -> Told:
-            told = put(ask, subjects[ask.item.step], runs[ask.item.step])
+            told = put(ask, embeddings if ask.item.step == EMBEDDED else asked, runs[ask.item.step])
             with counting:
                 shown.advance(bool(told.error))
             return told
 
-        tried = answer(first)
-        if tried.lost:
-            raise _unreachable("judge", tried.error)
-        told = [tried, *run.threads.spread([partial(answer, ask) for ask in asks], _WORKERS_PER_SLOT * max_concurrency)]
+        told = _answers(asks, answer, run, _WORKERS_PER_SLOT * max_concurrency)
     words = _by_words(language)
     steps = {
         step: step_figures(step, [one for one in told if one.ask.item.step == step], words[step], own.meter.usage)
         for step, own in runs.items()
     }
-    if embeddings is not None and not steps[EMBEDDED].answered.of:
-        raise _unreachable("embeddings", next(one.error for one in told if one.ask.item.step == EMBEDDED))
     fitness = {step: (found.verdict, found.reasons) for step, found in steps.items()}
     verdicts = {metric: metric_verdict(fitness, metric) for metric in STEPS_OF}
     return Qualification(
-        judge=Judge.of(judge).identity + (f", {identity(embeddings)}" if embeddings is not None else ""),
+        judge=asked.identity + (f", {identity(embeddings)}" if embeddings is not None else ""),
         language=language,
         repeats=repeats,
         steps=steps,
         verdict={metric: verdict for metric, (verdict, _) in verdicts.items()},
         reasons={metric: reason for metric, (_, reason) in verdicts.items()},
-        notes=[*_notes([Judge.of(judge), embeddings]), _KNOWN],
+        notes=[*_notes([asked, embeddings]), _KNOWN],
     )
 
 
@@ -110,6 +105,17 @@ def _check(embeddings: Any, repeats: Any, max_concurrency: Any, timeout: Any, re
         raise ConfigError(f"timeout takes seconds above 0, or None, got {timeout!r}")
     if not isinstance(retry, RetryPolicy | None):
         raise ConfigError(f"retry takes a RetryPolicy(attempts=...), got {retry!r}")
+
+
+def _answers(asks: Sequence[Ask], answer: Callable[[Ask], Told], run: Run, at_once: int) -> list[Told]:
+    """What comes of the first question to the judge and to the embeddings; if they can be asked, of all others."""
+    firsts = {"embeddings" if ask.item.step == EMBEDDED else "judge": ask for ask in reversed(asks)}
+    tried = {who: answer(ask) for who, ask in firsts.items()}
+    for who, told in tried.items():
+        if told.lost:
+            raise ConfigError(f"the {who} could not be asked: {told.error} (look at the address, the key and the name)")
+    others = [ask for ask in asks if ask not in firsts.values()]
+    return [*tried.values(), *run.threads.spread([partial(answer, ask) for ask in others], at_once)]
 
 
 @cache
@@ -127,7 +133,3 @@ def _by_words(language: str) -> dict[str, float]:
 def _notes(subjects: Sequence[Any]) -> list[str]:
     """What the models themselves say of their answers."""
     return list(dict.fromkeys(note for model in models_of(subjects) if (note := getattr(model, "report_note", None))))
-
-
-def _unreachable(who: str, error: str) -> ConfigError:
-    return ConfigError(f"the {who} could not be asked: {error} (look at its address, its key and its name)")

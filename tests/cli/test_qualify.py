@@ -9,7 +9,7 @@ def test_it_shows_the_steps_the_cost_and_the_verdicts(rageval, tmp_path):
     out = tmp_path / "q.json"
     code, told, complaints = rageval("qualify", "--repeats", 1, "--quiet", "--out", out)
     assert (code, complaints) == (0, "")
-    assert "OfflineJudge(), HashingEmbeddings(size=512) in 'ru', each question asked 1 times" in told
+    assert "OfflineJudge(), HashingEmbeddings(size=512) in 'ru', each question asked once" in told
     for name in ("regenerate_questions", "measure_similarity", "valid at once", "aspect_critique cannot tell"):
         assert name in told
     assert "…" not in told

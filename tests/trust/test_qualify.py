@@ -147,6 +147,12 @@ def test_what_is_asked_again_does_not_come_from_the_cache():
     assert found.steps["grade_contexts"].flips.value > 0.3
 
 
+def test_a_function_that_flips_coins_is_asked_anew_as_well():
+    choose = coins(2)
+    found = qualified(lambda messages: json.dumps(answer(human_of(messages), choose)))
+    assert found.steps["grade_contexts"].flips.value > 0.3
+
+
 def test_one_ask_shows_no_flips():
     found = qualified(oracle(), repeats=1)
     assert found.steps["grade_contexts"].flips.value is None
@@ -306,7 +312,7 @@ def test_the_baseline_of_word_overlap_stands_beside_every_judge():
 
 def test_it_is_shown_as_text_as_html_and_as_json(tmp_path):
     found = qualified(OfflineJudge(), HashingEmbeddings(), "en", repeats=1)
-    assert str(found).startswith("OfflineJudge(), HashingEmbeddings(size=512) in 'en', each question asked 1 times\n")
+    assert str(found).startswith("OfflineJudge(), HashingEmbeddings(size=512) in 'en', each question asked once\n")
     assert "context_precision: cannot tell. grade_contexts: right verdicts" in str(found)
     shown = found._repr_html_()
     assert shown.count("<table>") == 3
