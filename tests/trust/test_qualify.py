@@ -324,13 +324,14 @@ def test_it_is_shown_as_text_as_html_and_as_json(tmp_path):
     assert read["steps"]["verify_statements"]["citations"]["precision"]["value"] > 0.8
 
 
-async def test_a_model_over_http_is_asked_by_its_best_rung(openai_server, chat_openai):
-    server = openai_server(offline)
-    found = qualified(chat_openai(server), language="en", repeats=1)
-    assert {step.rung for step in found.steps.values()} == {"json_schema"}
-    expected = qualified(OfflineJudge(), language="en", repeats=1)
+async def test_a_model_over_http_is_asked_by_its_best_rung(endpoint):
+    found = qualified(endpoint.model(endpoint.server(offline)), repeats=1)
+    best = {"openai": "json_schema", "gigachat": "function_calling"}[endpoint.name]
+    assert {step.rung for step in found.steps.values()} == {best}
+    expected = qualified(OfflineJudge(), repeats=1)
     for name, step in found.steps.items():
         assert step.right == expected.steps[name].right
         assert step.citations == expected.steps[name].citations
+        assert step.valid.value == 1.0
         assert step.tokens > 0
     assert found.verdict == expected.verdict
