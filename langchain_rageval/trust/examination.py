@@ -1,6 +1,7 @@
 """Examination: how the labelled items of each step are asked, and what verdicts the answers hold.
 
-A step that is to be examined as well is its labelled items and a line in `EXAMINATIONS`.
+A step that is to be examined as well is its labelled items and a line in `EXAMINATIONS`; a metric that is to be told
+about, a line in `STEPS_OF`.
 """
 
 from __future__ import annotations
