@@ -137,7 +137,7 @@ def test_what_is_said_of_the_report_is_there(ran, tmp_path):
     calls.remove(again)
     calls.remove(reweighed)
     graded = ran("Grades instead of fractions")
-    criteria = [criterion.model_copy(update={"weight": 1.0}) for criterion in default_criteria()["ru"]]
+    graded["criteria"] = [criterion.model_copy(update={"weight": 1.0}) for criterion in default_criteria()["ru"]]
     assert eval(reweighed, graded).summary()["rubric"].mean != graded["report"].summary()["rubric"].mean
     assert eval(again, ran("The metrics")).summary()["answer_correctness"].mean == pytest.approx(2 / 3)
     for call in calls:
@@ -273,7 +273,15 @@ def test_every_rageval_line_parses(words):
 
 
 def test_there_are_such_lines():
-    assert {words[0] for words in RAGEVAL} == {"demo", "evaluate", "generate", "label", "leaderboard", "qualify", "rubric-study"}
+    assert {words[0] for words in RAGEVAL} == {
+        "demo",
+        "evaluate",
+        "generate",
+        "label",
+        "leaderboard",
+        "qualify",
+        "rubric-study",
+    }
 
 
 @pytest.mark.parametrize("option", sorted(set(re.findall(r"`?(--[a-z][a-z-]*)", README))))
