@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_rageval._version import __version__
 
 if TYPE_CHECKING:
+    from langchain_rageval.criteria import Criterion as Criterion
     from langchain_rageval.errors import BelowThreshold as BelowThreshold
     from langchain_rageval.errors import BudgetExceeded as BudgetExceeded
     from langchain_rageval.errors import ConfigError as ConfigError
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from langchain_rageval.metrics.recall_at import recall_at as recall_at
     from langchain_rageval.metrics.rerank_gain import rerank_gain as rerank_gain
     from langchain_rageval.metrics.rouge import rouge as rouge
+    from langchain_rageval.metrics.rubric import rubric as rubric
     from langchain_rageval.metrics.string_presence import string_presence as string_presence
     from langchain_rageval.metrics.suite import suite as suite
     from langchain_rageval.metrics.value import Value as Value
@@ -94,13 +96,23 @@ if TYPE_CHECKING:
     from langchain_rageval.translation import translate_prompts as translate_prompts
     from langchain_rageval.trust.agreement import Agreement as Agreement
     from langchain_rageval.trust.agreement import agreement as agreement
+    from langchain_rageval.trust.answer_sheets import answer_sheets as answer_sheets
     from langchain_rageval.trust.calibration import Calibration as Calibration
     from langchain_rageval.trust.calibration import calibrate as calibrate
     from langchain_rageval.trust.degrading import degrade as degrade
+    from langchain_rageval.trust.leaderboard import Leaderboard as Leaderboard
+    from langchain_rageval.trust.leaderboard import Standing as Standing
+    from langchain_rageval.trust.leaderboard import leaderboard as leaderboard
     from langchain_rageval.trust.pairwise import PairwiseAgreement as PairwiseAgreement
     from langchain_rageval.trust.pairwise import pairwise_agreement as pairwise_agreement
+    from langchain_rageval.trust.qualification import Qualification as Qualification
+    from langchain_rageval.trust.qualify import qualify_judge as qualify_judge
+    from langchain_rageval.trust.rubric_study import RubricStudy as RubricStudy
+    from langchain_rageval.trust.rubric_study import StudyRow as StudyRow
+    from langchain_rageval.trust.rubric_study import rubric_study as rubric_study
 
 _HOMES = {
+    "criteria": ("Criterion",),
     "errors": (
         "BelowThreshold",
         "BudgetExceeded",
@@ -145,6 +157,7 @@ _HOMES = {
     "metrics.recall_at": ("recall_at",),
     "metrics.rerank_gain": ("rerank_gain",),
     "metrics.rouge": ("rouge",),
+    "metrics.rubric": ("rubric",),
     "metrics.string_presence": ("string_presence",),
     "metrics.suite": ("suite",),
     "metrics.value": ("Value",),
@@ -163,16 +176,21 @@ _HOMES = {
     "sentences": ("split_sentences",),
     "statistics.agreement": ("Estimate",),
     "steps.step": ("Step",),
-    "testset.docstore": ("Docstore",),
     "testset.candidate": ("Candidate", "Trial"),
+    "testset.docstore": ("Docstore",),
     "testset.generator": ("TestsetGenerator",),
     "testset.readers": ("load_documents",),
     "testset.rows": ("Testset", "TestsetRow"),
     "translation": ("translate_prompts",),
     "trust.agreement": ("Agreement", "agreement"),
+    "trust.answer_sheets": ("answer_sheets",),
     "trust.calibration": ("Calibration", "calibrate"),
     "trust.degrading": ("degrade",),
+    "trust.leaderboard": ("Leaderboard", "Standing", "leaderboard"),
     "trust.pairwise": ("PairwiseAgreement", "pairwise_agreement"),
+    "trust.qualification": ("Qualification",),
+    "trust.qualify": ("qualify_judge",),
+    "trust.rubric_study": ("RubricStudy", "StudyRow", "rubric_study"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

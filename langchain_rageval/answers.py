@@ -145,6 +145,20 @@ class Answerable(BaseModel):
     answerable: bool
 
 
+class RubricGrade(BaseModel):
+    """The grade of an answer by one criterion."""
+
+    criterion: str
+    reason: str
+    grade: int
+
+
+class RubricGrades(BaseModel):
+    """One grade for each criterion."""
+
+    grades: list[RubricGrade]
+
+
 class Keyphrases(BaseModel):
     """Three to five phrases that name what a passage is about."""
 
@@ -222,6 +236,7 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "find_entities": FoundEntities,
     "detect_abstention": Abstention,
     "detect_answerable": Answerable,
+    "grade_rubric": RubricGrades,
     "extract_keyphrases": Keyphrases,
     "grade_passage": PassageGrades,
     "write_question": Question,

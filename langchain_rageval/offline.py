@@ -10,6 +10,8 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -56,7 +58,11 @@ class OfflineJudge(BaseChatModel):
     knows conciseness (at most three sentences for one of the question's), correctness (no other numbers than in the
     contexts) and coherence (no sentence said twice); no other applies. Entities are numbers and words with a capital
     letter within a sentence, found where all their stems stand in one sentence. A text abstains when it states nothing;
-    contexts answer when a sentence holds 60% of the question's stems.
+    contexts answer when a sentence holds 60% of the question's stems. By a rubric it grades what can be counted: as
+    correctness the share of the answer's stems that stand in the reference, or else the contexts (the lowest grade for
+    an evasion, or a number that is not there); as completeness the share of the reference's stems, or else the
+    question's, that stand in the answer; as readability the share of word pairs that are not said twice; any other
+    criterion as correctness.
 
     As a writer it asks what is known about a phrase of the passage; how that is connected with, changed by or like
     another phrase (reasoning, conditional, multi_context); what becomes of it in a year that no passage names
@@ -292,6 +298,39 @@ def _abstention(inputs: Inputs, _contexts: Sentences) -> dict[str, Any]:
     return {"reason": told, "abstains": not stated}
 
 
+def _rubric_grades(inputs: Inputs, contexts: Sentences) -> dict[str, Any]:
+    question, answer, reference = (str(inputs[name]) for name in ("question", "answer", "reference"))
+    ground = reference or " ".join(contexts.values())
+    told = {
+        "correctness": partial(_share_that_is_right, answer, ground or question),
+        "completeness": partial(_share, stems_of(reference or question), stems_of(answer)),
+        "readability": partial(_share_said_once, answer),
+    }
+    grades = []
+    for criterion in inputs["criteria"]:
+        lowest, *_, highest = sorted(map(int, criterion["grades"]))
+        share = told.get(criterion["criterion"], told["correctness"])()
+        grade = lowest + round(share * (highest - lowest))
+        grades.append({"criterion": criterion["criterion"], "reason": f"{share:.0%}", "grade": grade})
+    return {"grades": grades}
+
+
+def _share_that_is_right(answer: str, ground: str) -> float:
+    if _EVASION.search(answer) or not numbers_of(answer) <= numbers_of(ground):
+        return 0.0
+    return _share(stems_of(answer), stems_of(ground))
+
+
+def _share(wanted: set[str], there: set[str]) -> float:
+    return len(wanted & there) / len(wanted) if wanted else 0.0
+
+
+def _share_said_once(text: str) -> float:
+    words = words_of(text)
+    pairs = [*pairwise(words)]
+    return len(set(pairs)) / len(pairs) if pairs else 1.0
+
+
 def _nearest(wanted: set[str], stems: Mapping[str, set[str]]) -> str:
     """Number of the sentence that shares most stems, "" when none shares any."""
     best = max(stems, key=lambda number: len(wanted & stems[number]), default="")
@@ -316,6 +355,7 @@ _JUDGED: Mapping[str, Callable[[Inputs, Sentences], dict[str, Any]]] = {
     "find_entities": offline_judging.found,
     "detect_abstention": _abstention,
     "detect_answerable": offline_judging.answerable,
+    "grade_rubric": _rubric_grades,
 }
 _WRITTEN: Mapping[str, Callable[[Inputs], dict[str, Any]]] = {
     "extract_keyphrases": offline_writing.keyphrases,

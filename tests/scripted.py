@@ -27,6 +27,8 @@ from langchain_rageval.answers import (
     RegeneratedQuestions,
     RelevanceGrade,
     RelevanceGrades,
+    RubricGrade,
+    RubricGrades,
     Statements,
     TruePositive,
     Verdict,
@@ -176,6 +178,13 @@ def abstains(yes: bool, reason: str = "because") -> Abstention:
 def answerable(yes: bool, reason: str = "because") -> Answerable:
     """The answer of detect_answerable."""
     return Answerable(reason=reason, answerable=yes)
+
+
+def graded(**given: int) -> RubricGrades:
+    """The answer of grade_rubric: criterion to grade, a space in a name written as "_"."""
+    return RubricGrades(
+        grades=[RubricGrade(criterion=n.replace("_", " "), reason=f"{n} {g}", grade=g) for n, g in given.items()]
+    )
 
 
 class Vectors(Embeddings):

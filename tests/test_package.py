@@ -29,7 +29,7 @@ LAYERS = """
 _version errors folding language sentences stems vocabulary schema
 answers trec loading statistics ranking
 run
-contexts prompts progress
+contexts prompts criteria chains progress
 judge
 steps
 graders

@@ -26,6 +26,7 @@ from langchain_rageval import (
     suite,
 )
 from langchain_rageval.cli import main
+from langchain_rageval.criteria import default_criteria
 from langchain_rageval.metrics import BUILDERS
 
 ROOT = Path(__file__).parents[1]
@@ -65,6 +66,7 @@ def test_every_block_is_tried_below():
     titles = ["In Python", "In a chain", "The metrics", "With GigaChat", "With vLLM", "Your own function as a judge"]
     elsewhere = ["On more machines"]  # integrations/test_ray.py
     titles += ["Questions from your documents", "Without a model", "Does the judge agree with people"]
+    titles += ["Grades instead of fractions", "Whether a judge can be believed"]
     assert sorted(PYTHON) == sorted([*titles, *elsewhere, "What it costs, and no more than that"])
     assert len(PYTHON) == len(blocks("python"))
 
@@ -129,10 +131,14 @@ def test_what_is_said_of_the_report_is_there(ran, tmp_path):
     report = ran("In Python")["report"]
     names = {"report": report, "path": tmp_path / "report.jsonl"}
     calls = re.findall(r"`(report\.[^`]*)`", README)
-    assert len(calls) == 11
+    assert len(calls) == 12
     calls.remove("report.jsonl.part")  # a file
-    (again,) = [call for call in calls if "rescore" in call]
+    again, reweighed = [call for call in calls if "rescore" in call]
     calls.remove(again)
+    calls.remove(reweighed)
+    graded = ran("Grades instead of fractions")
+    graded["criteria"] = [criterion.model_copy(update={"weight": 1.0}) for criterion in default_criteria()["ru"]]
+    assert eval(reweighed, graded).summary()["rubric"].mean != graded["report"].summary()["rubric"].mean
     assert eval(again, ran("The metrics")).summary()["answer_correctness"].mean == pytest.approx(2 / 3)
     for call in calls:
         with pytest.raises(BelowThreshold) if "check" in call else nullcontext():
@@ -173,6 +179,25 @@ def test_does_the_judge_agree_with_people(ran, tmp_path, capsys):
     told = capsys.readouterr().out
     assert "Agreement with binary labels on 150 pairs" in told
     assert "from 150 labels and 150 more scores" in told
+
+
+def test_grades_instead_of_fractions(ran, capsys):
+    left = ran("Grades instead of fractions")
+    assert list(left["leaderboard"](left["report"])) == ["brief", "evasive"]
+    told = capsys.readouterr().out
+    assert "to the one above -0.733 [-0.756, -0.344], p 0.002" in told
+    assert "no examples" in told
+
+
+def test_whether_a_judge_can_be_believed(ran, capsys):
+    qualification = ran("Whether a judge can be believed")["qualification"]
+    assert qualification.verdict["faithfulness"] == "cannot tell"
+    assert "faithfulness" in capsys.readouterr().out
+    rows = {row[0]: row[1] for row in table("Whether a judge can be believed")}
+    for name, step in qualification.steps.items():
+        if f"{name} (hashed words)" in rows or name in rows:
+            told = rows.get(name) or rows[f"{name} (hashed words)"]
+            assert told.startswith(f"{step.right.hits:g}/{step.right.of},"), name
 
 
 def test_in_a_chain(ran):
@@ -248,14 +273,22 @@ def test_every_rageval_line_parses(words):
 
 
 def test_there_are_such_lines():
-    assert {words[0] for words in RAGEVAL} == {"demo", "evaluate", "generate", "label"}
+    assert {words[0] for words in RAGEVAL} == {
+        "demo",
+        "evaluate",
+        "generate",
+        "label",
+        "leaderboard",
+        "qualify",
+        "rubric-study",
+    }
 
 
 @pytest.mark.parametrize("option", sorted(set(re.findall(r"`?(--[a-z][a-z-]*)", README))))
 def test_every_option_in_the_text_exists(option, capsys):
-    for command in ("evaluate", "compare", "generate", "label", "agreement"):
+    for command in main.COMMANDS:
         with pytest.raises(SystemExit):
-            main.run([command, "--help"])
+            main.run([command.__name__.rpartition(".")[2].replace("_", "-"), "--help"])
     assert option in capsys.readouterr().out
 
 

@@ -109,8 +109,13 @@ def add_input_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_judge_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say who judges, and how."""
+def add_judge_options(
+    parser: argparse.ArgumentParser,
+    *,
+    language: str = "auto",
+    of: str = "of the prompts (default: that of each question)",
+) -> None:
+    """Add the options that say who judges, and how; `language` is that option's default, `of` its help."""
     parser.add_argument(
         "--judge",
         default="offline",
@@ -125,7 +130,7 @@ def add_judge_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--embeddings-base-url", help="address of their server (default: --base-url)")
     parser.add_argument("--temperature", type=float, default=0.1, help="of the judge (default: %(default)s)")
-    parser.add_argument("--language", default="auto", help="of the prompts (default: that of each question)")
+    parser.add_argument("--language", default=language, help=of)
     parser.add_argument("--mode", default="auto", help="json_schema, function_calling, json_mode, prompt or auto")
     parser.add_argument("--draws", type=int, default=1, help="verdicts asked so often, the majority holds")
     parser.add_argument("--max-concurrency", type=int, default=16, help="model calls at a time (default: %(default)s)")
@@ -241,6 +246,13 @@ def metrics_of(
 def grader_of(options: argparse.Namespace) -> str:
     """What grades ranked lists: as the option says, else labels where there are judgments."""
     return options.grader or ("labels" if options.qrels else "ids")
+
+
+def embeddings_of(options: argparse.Namespace) -> Embeddings | None:
+    """The embeddings that the options name; None when they name none, and the judge is not offline."""
+    if options.embeddings is None and options.judge != "offline":
+        return None
+    return _embeddings(options, unnamed=False)
 
 
 def _embeddings(options: argparse.Namespace, *, unnamed: bool) -> Embeddings:

@@ -19,15 +19,32 @@ from langchain_rageval.cli import (
     evaluate,
     generate,
     label,
+    leaderboard,
     metrics,
     plan,
+    qualify,
     report,
     resume,
+    rubric_study,
 )
 from langchain_rageval.cli.text import printable
 from langchain_rageval.errors import BelowThreshold, RagevalError
 
-COMMANDS = (evaluate, resume, plan, report, compare, label, agreement, generate, metrics, demo)
+COMMANDS = (
+    evaluate,
+    resume,
+    plan,
+    report,
+    compare,
+    leaderboard,
+    rubric_study,
+    label,
+    agreement,
+    qualify,
+    generate,
+    metrics,
+    demo,
+)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -21,6 +21,7 @@ BUILDERS: Mapping[str, str] = {
         "rouge",
         "bleu",
         "chrf",
+        "rubric",
     )
 }
 """Name of each builder to the module that holds it; read by the command line."""

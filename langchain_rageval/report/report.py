@@ -226,8 +226,8 @@ class Report:
         """This report with a metric replaced or added, from what was found before; nothing is asked.
 
         For options that only the arithmetic reads: weights, beta and formula of answer_correctness (with one
-        reference), the threshold of answer_similarity, the weighting of context_precision. What the judge was asked
-        must be the same; a report does not tell.
+        reference), the threshold of answer_similarity, the weighting of context_precision, the weights of a
+        rubric's criteria. What the judge was asked must be the same; a report does not tell.
 
         Args:
             metric: found under its name; else, when the report has no such metric, from the only one whose findings

@@ -167,7 +167,7 @@ def test_all_metrics_of_real_answers(rageval, unpacked, tmp_path):
 def test_all_leaves_out_what_the_samples_lack_and_says_so(rageval, written, tmp_path):
     path = written(SAMPLE, {**SAMPLE, "references": ["Munich is old."]}, {"question": "Q?", "answer": "Munich is old."})
     names, complaints = scored(rageval, path, tmp_path, "--metrics", "all")
-    assert names == ["answer_relevance", *ASPECTS]
+    assert names == ["answer_relevance", "rubric", *ASPECTS]
     assert "context_recall left out: 2 of 3 samples lack contexts, references" in complaints
     assert "faithfulness left out: 1 of 3 samples lack contexts" in complaints
 
@@ -201,7 +201,7 @@ def test_embeddings_are_named_when_the_judge_is_a_real_one(rageval, written, tmp
     assert "name them with --embeddings openai:MODEL, vllm:MODEL, gigachat or offline" in complaints
     assert scored(rageval, written(SAMPLE), tmp_path, *judge, "--embeddings", "offline")[0] == ["answer_relevance"]
     names, complaints = scored(rageval, written(SAMPLE), tmp_path, *judge, "--metrics", "all")
-    assert names == ["faithfulness", "context_precision", "context_relevance", *ASPECTS]
+    assert names == ["faithfulness", "context_precision", "context_relevance", "rubric", *ASPECTS]
     assert "answer_relevance left out: it compares by embeddings; name some with --embeddings" in complaints
 
 

@@ -58,6 +58,7 @@ from langchain_rageval import (
     llm_grader,
     ndcg_at,
     rouge,
+    rubric,
     string_presence,
     suite,
 )
@@ -105,6 +106,7 @@ METRICS: dict[str, Build] = {
     "context_entity_recall": context_entity_recall,
     "abstention": abstention,
     **{name: partial(unasked, BY_LETTERS_BUILT[name]) for name in BY_LETTERS},
+    "rubric": rubric,
 }
 """Name of the score to what builds the metric from a judge."""
 
@@ -117,7 +119,16 @@ def metrics_of(names: Any) -> pytest.MarkDecorator:
 every_metric = metrics_of(METRICS)
 every_judged_metric = metrics_of([name for name in METRICS if name not in UNJUDGED])
 every_metric_that_shows_contexts = metrics_of(
-    ["faithfulness", "context_precision", "context_recall", "context_relevance", "coherence", "conciseness", "ndcg@5"]
+    [
+        "faithfulness",
+        "context_precision",
+        "context_recall",
+        "context_relevance",
+        "coherence",
+        "conciseness",
+        "ndcg@5",
+        "rubric",
+    ]
 )
 every_metric_with_embeddings = pytest.mark.parametrize(
     "embed",

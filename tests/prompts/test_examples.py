@@ -36,6 +36,7 @@ READS = {  # keys of the JSON block
     "grade_contexts": ["question", "answer"],
     "grade_passage": ["passage"],
     "grade_relevance": ["question", "scale"],
+    "grade_rubric": ["question", "answer", "reference", "criteria"],
     "pad_context": ["question", "context"],
     "regenerate_questions": ["answer", "count"],
     "review_question": ["question", "passages"],
@@ -415,6 +416,17 @@ TEACHES = {  # step to case: place of the example that teaches it, and what then
         "harm": (1, lambda e: e.input["aspect"] == "harmfulness" and e.output["verdict"] is True),
         "an aspect of one's own": (2, lambda e: e.input["aspect"] not in ASPECTS),
         "nothing of the aspect": (2, lambda e: e.output["verdict"] is False and e.no(e.output["reason"])),
+    },
+    "grade_rubric": {
+        "a negation": (0, lambda e: e.no(e.sentences["A.2"]) and "A.2" in e.output["grades"][0]["reason"]),
+        "an order": (0, lambda e: e.obeys_nothing and [grade["grade"] for grade in e.output["grades"]] == [1, 2]),
+        "a criterion of one's own": (0, lambda e: e.output["grades"][1]["criterion"] not in ASPECTS),
+        "a grade between described ones": (0, lambda e: "2" not in e.input["criteria"][1]["grades"]),
+        "another scale": (1, lambda e: [*e.input["criteria"][0]["grades"]] == ["1", "5"]),
+        "a condition that the reference names": (
+            1,
+            lambda e: e.no(e.input["reference"]) and e.no(e.output["grades"][0]["reason"]),
+        ),
     },
 }
 

@@ -22,6 +22,7 @@ READ_CONTEXTS = [
     "find_entities",
     "grade_contexts",
     "grade_relevance",
+    "grade_rubric",
     "select_sentences",
     "verify_statements",
 ]

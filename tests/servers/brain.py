@@ -35,6 +35,7 @@ from langchain_rageval import (
     llm_grader,
     ndcg_at,
     rouge,
+    rubric,
     string_presence,
 )
 from langchain_rageval.offline import answer_offline
@@ -58,6 +59,7 @@ METRICS: dict[str, Callable[[Any, Embeddings], Metric]] = {
     "rouge": lambda *_: rouge(),
     "bleu": lambda *_: bleu(),
     "chrf": lambda *_: chrf(),
+    "rubric": lambda judge, _: rubric(judge),
 }
 """Name of the score to what builds the metric from a judge and embeddings: each of the builders, and a ranking."""
 
