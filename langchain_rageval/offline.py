@@ -140,6 +140,8 @@ class HashingEmbeddings(Embeddings):
         for stem in _features(text):
             digest = int.from_bytes(hashlib.blake2b(stem.encode(), digest_size=8).digest(), "big")
             vector[digest % self.size] += 1.0 if digest >> 63 else -1.0
+        if not vector.any() and text.strip():
+            vector[len(text) % self.size] = 1.0  # its words cancel out
         norm = float(np.linalg.norm(vector))
         return [float(x) for x in (vector / norm if norm else vector)]
 

@@ -206,6 +206,11 @@ def test_vectors_have_length_1_or_0_for_a_blank_text(given_texts):
         assert vector == embeddings.embed_query(text) == HashingEmbeddings().embed_query(text)
 
 
+@pytest.mark.parametrize("text", ["H:Z", "ØK:H"])
+def test_words_that_cancel_out_have_a_vector_all_the_same(text):
+    assert math.hypot(*embeddings.embed_query(text)) == 1
+
+
 def test_texts_that_share_words_are_near():
     one, other, far = embeddings.embed_documents(
         ["страхование бани на даче", "застрахована ли баня? страхование на дачах", "history of the Roman Empire"]

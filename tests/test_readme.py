@@ -67,6 +67,7 @@ def test_every_block_is_tried_below():
     elsewhere = ["On more machines"]  # integrations/test_ray.py
     titles += ["Questions from your documents", "Without a model", "Does the judge agree with people"]
     titles += ["Grades instead of fractions", "Whether a judge can be believed"]
+    titles.append("A retriever without labels")
     assert sorted(PYTHON) == sorted([*titles, *elsewhere, "What it costs, and no more than that"])
     assert len(PYTHON) == len(blocks("python"))
 
@@ -198,6 +199,13 @@ def test_whether_a_judge_can_be_believed(ran, capsys):
         if f"{name} (hashed words)" in rows or name in rows:
             told = rows.get(name) or rows[f"{name} (hashed words)"]
             assert told.startswith(f"{step.right.hits:g}/{step.right.of},"), name
+
+
+def test_a_retriever_without_labels(ran):
+    scores = ran("A retriever without labels")["report"].rows[0].scores
+    assert list(scores) == ["ndcg@5", "mean_grade@5", "retriever", "reranker", "gain"]
+    assert [round(score.value, 2) for score in scores.values()] == [0.59, 1.33, 0.59, 1.0, 0.41]
+    assert sum(score.usage.calls for score in scores.values()) == 1
 
 
 def test_in_a_chain(ran):
