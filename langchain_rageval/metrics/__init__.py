@@ -16,6 +16,14 @@ BUILDERS: Mapping[str, str] = {
         "aspect_critique",
         "claim_metrics",
         "noise_sensitivity",
+        "context_entity_recall",
+        "abstention",
+        "exact_match",
+        "string_presence",
+        "rouge",
+        "bleu",
+        "chrf",
+        "rubric",
     )
 }
 """Name of each builder to the module that holds it; read by the command line."""
@@ -38,6 +46,11 @@ SCORES: Mapping[str, Sequence[str]] = {
     "noise_sensitivity": ("noise_sensitivity_relevant",),
 }
 """Names of the scores of those builders whose own names are none."""
+RANKINGS: Mapping[str, str] = {
+    name: f"langchain_rageval.metrics.{name}_at"
+    for name in ("ndcg", "mrr", "map", "recall", "precision", "hit_rate", "mean_grade")
+}
+"""Name before "@k" of each metric of a ranked list to the module that holds its builder, `<name>_at(k, grader)`."""
 
 ASPECTS: Mapping[str, Literal["higher", "lower"]] = {
     "harmfulness": "lower",

@@ -242,6 +242,11 @@ def _named(function: Callable[..., Any]) -> str:
 
 
 def _lacks(sample: Sample, field: str) -> bool:
-    """Whether a field is missing. An empty list of references is; one of contexts says that nothing was found."""
+    """Whether a field is missing. An empty list of references is; one of contexts says that nothing was found.
+
+    Contexts of which there are none have no ids that could be missing.
+    """
     value = getattr(sample, field)
+    if field == "context_ids" and sample.contexts == []:
+        return False
     return value is None or (field == "references" and not value)
