@@ -67,7 +67,7 @@ def test_every_block_is_tried_below():
     elsewhere = ["On more machines"]  # integrations/test_ray.py
     titles += ["Questions from your documents", "Without a model", "Does the judge agree with people"]
     titles += ["Grades instead of fractions", "Whether a judge can be believed"]
-    titles.append("A retriever without labels")
+    titles += ["A retriever without labels", "Where right and wrong statements come from"]
     assert sorted(PYTHON) == sorted([*titles, *elsewhere, "What it costs, and no more than that"])
     assert len(PYTHON) == len(blocks("python"))
 
@@ -132,7 +132,7 @@ def test_what_is_said_of_the_report_is_there(ran, tmp_path):
     report = ran("In Python")["report"]
     names = {"report": report, "path": tmp_path / "report.jsonl"}
     calls = re.findall(r"`(report\.[^`]*)`", README)
-    assert len(calls) == 12
+    assert len(calls) == 13
     calls.remove("report.jsonl.part")  # a file
     again, reweighed = [call for call in calls if "rescore" in call]
     calls.remove(again)
@@ -206,6 +206,21 @@ def test_a_retriever_without_labels(ran):
     assert list(scores) == ["ndcg@5", "mean_grade@5", "retriever", "reranker", "gain"]
     assert [round(score.value, 2) for score in scores.values()] == [0.59, 1.33, 0.59, 1.0, 0.41]
     assert sum(score.usage.calls for score in scores.values()) == 1
+
+
+def test_where_right_and_wrong_statements_come_from(ran, capsys):
+    scores = ran("Where right and wrong statements come from")["report"].rows[0].scores
+    assert scores["claim_noise_irrelevant"].value == pytest.approx(1 / 3)
+    assert scores["claim_hallucination"].value == pytest.approx(1 / 3)
+    assert [row[0].count("`claim_") for row in table("Where right and wrong statements come from")] == [
+        3,
+        1,
+        1,
+        1,
+        2,
+        2,
+        2,
+    ]
 
 
 def test_in_a_chain(ran):

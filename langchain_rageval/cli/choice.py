@@ -125,6 +125,19 @@ def without_embeddings(names: Sequence[str]) -> list[str]:
     return [name for name in names if name not in taking]
 
 
+def with_their_packages(names: Sequence[str]) -> list[str]:
+    """The metrics whose packages are installed; says on stderr which are left out."""
+    there = []
+    for name in names:
+        try:
+            if name in BUILDERS and not _takes(name) & {"judge", "model"}:
+                _builder(name)()
+            there.append(name)
+        except ConfigError as error:
+            leave_out(name, str(error))
+    return there
+
+
 def leave_out(name: str, reason: str) -> None:
     """Say on stderr that a metric of all is left out."""
     sys.stderr.write(f"rageval: {name} left out: {reason}\n")

@@ -20,6 +20,7 @@ from langchain_rageval.cli.choice import (
     refuse_lacking,
     scorable,
     scores_of,
+    with_their_packages,
     without_embeddings,
 )
 from langchain_rageval.cli.text import printable
@@ -238,8 +239,10 @@ def metrics_of(
 ) -> list[Metric]:
     """The metrics of these names, with the judge and the embeddings that the options describe."""
     unnamed = options.embeddings is None and options.judge != "offline"
-    if unnamed and set(names) >= set(names_in(ALL)):
-        names, unnamed = without_embeddings(names), False
+    if set(names) >= set(names_in(ALL)):
+        names = with_their_packages(names)
+        if unnamed:
+            names, unnamed = without_embeddings(names), False
     embeddings = partial(_embeddings, options, unnamed=unnamed)
     return build(names, judge_of(options), embeddings, grader=grader, gain=gain)
 

@@ -228,6 +228,14 @@ def test_a_gate_may_name_a_score_of_claim_metrics(rageval, written, tmp_path):
     assert (code, "--fail-under claim_f1: not among --metrics faithfulness" in complaints) == (2, True)
 
 
+def test_all_leaves_out_what_is_not_installed(rageval, written, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sacrebleu", None)
+    names, complaints = scored(rageval, written(SAMPLE), tmp_path, "--metrics", "all")
+    assert {"bleu", "chrf"} & {*names} == set()
+    assert "faithfulness" in names
+    assert 'bleu left out: bleu needs sacrebleu: pip install "langchain-rageval[text]"' in complaints
+
+
 def test_what_the_twelve_lack_is_told_once(rageval, written, tmp_path):
     _, complaints = scored(rageval, written(SAMPLE), tmp_path, "--metrics", "all")
     lacking = [line for line in complaints.splitlines() if "lack references" in line]
