@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -24,6 +24,7 @@ from langchain_rageval.errors import BudgetExceeded, ConfigError, SampleError
 from langchain_rageval.finished import Finished
 from langchain_rageval.grounds import Grounds
 from langchain_rageval.intake import AnyMetric, each_of, flattened, refuse_doubled, size_of
+from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.outcome import (
     aoutcome,
     failures,
@@ -32,6 +33,7 @@ from langchain_rageval.metrics.outcome import (
     named,
     names_of,
     outcome,
+    parts_of,
 )
 from langchain_rageval.rehearsal import Parts, parts_to_rehearse, rehearsal_run, rehearse
 from langchain_rageval.report.files import ReportFile
@@ -159,11 +161,7 @@ class Evaluation:
 
         def work() -> None:
             try:
-                while not stopped.is_set():
-                    with lock:
-                        task = next(tasks, None)
-                    if task is None:
-                        break
+                for task in _of_one_worker(tasks, lock, stopped):
                     self._finish(task, results)
             except BaseException as error:
                 results.put(error)
@@ -192,11 +190,7 @@ class Evaluation:
 
         async def work() -> None:
             try:
-                while True:
-                    async with lock:
-                        task = await anext(tasks, None)
-                    if task is None:
-                        break
+                async for task in _aof_one_worker(tasks, lock):
                     await self._afinish(task, results)
             except asyncio.CancelledError as error:
                 if stopping.is_set():
@@ -292,21 +286,33 @@ class Evaluation:
     def _workers(self, samples: Any) -> int:
         limit = _WORKERS_PER_SLOT * (self.run.slots.limit or 1)
         size = size_of(samples)
-        return limit if size is None else max(1, min(limit, size * len(self.metrics)))
+        return limit if size is None else max(1, min(limit, size * len(self._kin)))
 
-    def _tasks(self, samples: Iterable[Any]) -> Iterator[Task]:
+    @cached_property
+    def _kin(self) -> list[list[int]]:
+        """The numbers of the metrics, those together that go through the same steps once for them all.
+
+        One worker takes these one after the other: in several, all but the first would wait for its answers.
+        """
+        kin: dict[Hashable, list[int]] = {}
+        for number, metric in enumerate(self.metrics):
+            shared = [part.kin for part in parts_of(metric) if isinstance(part, Metric)]
+            kin.setdefault(next(filter(None, shared), number), []).append(number)
+        return list(kin.values())
+
+    def _tasks(self, samples: Iterable[Any]) -> Iterator[Sequence[Task]]:
         for index, item in enumerate(samples):
             if self._stops_reading(samples):
                 return
             yield from self._admitted(index, item)
 
-    async def _atasks(self, samples: Any) -> AsyncIterator[Task]:
+    async def _atasks(self, samples: Any) -> AsyncIterator[Sequence[Task]]:
         index = 0
         async for item in each_of(samples):
             if self._stops_reading(samples):
                 return
-            for task in self._admitted(index, item):
-                yield task
+            for kin in self._admitted(index, item):
+                yield kin
             index += 1
 
     def _stops_reading(self, samples: Any) -> bool:
@@ -315,7 +321,7 @@ class Evaluation:
             self.unread.set()
         return self.unread.is_set()
 
-    def _admitted(self, index: int, item: Any) -> Iterator[Task]:
+    def _admitted(self, index: int, item: Any) -> Iterator[Sequence[Task]]:
         unreadable = None
         try:
             if isinstance(item, SampleError):  # a line of a file
@@ -327,7 +333,7 @@ class Evaluation:
             unreadable = error
             sample = Sample(id=f"row-{index}", question="", metadata={"unreadable": _shown(item)})
         pending = self.begun[index] = Pending(index, sample, self.run.for_sample(), left=len(self.metrics))
-        return (Task(pending, number, unreadable) for number in range(len(self.metrics)))
+        return ([Task(pending, number, unreadable) for number in numbers] for numbers in self._kin)
 
     def _finish(self, task: Task, results: SimpleQueue[Result]) -> None:
         """Do a task, and hand over its sample if that was the last."""
@@ -423,6 +429,29 @@ class Evaluation:
         if self.finished.journal is None:
             return job()
         return await asyncio.wrap_future(self.run.threads.submit(job))
+
+
+def _of_one_worker(tasks: Iterator[Sequence[Task]], lock: threading.Lock, stopped: threading.Event) -> Iterator[Task]:
+    """The next tasks there are, again and again, those of kin one after the other."""
+    while not stopped.is_set():
+        with lock:
+            kin = next(tasks, None)
+        if kin is None:
+            return
+        for task in kin:
+            if not stopped.is_set():
+                yield task
+
+
+async def _aof_one_worker(tasks: AsyncIterator[Sequence[Task]], lock: asyncio.Lock) -> AsyncIterator[Task]:
+    """As `_of_one_worker`, on the caller's loop."""
+    while True:
+        async with lock:
+            kin = await anext(tasks, None)
+        if kin is None:
+            return
+        for task in kin:
+            yield task
 
 
 def _shown(item: Any) -> str:

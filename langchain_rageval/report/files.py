@@ -154,7 +154,7 @@ class ReportFile:
     def append(self, row: Row) -> None:
         """Write a row; it is on its way to the disk when this returns."""
         offset = self._file.tell()
-        self._write(_row_line(row))
+        self._write(row_line(row))
         self._indexes.append(row.index)
         self._offsets.append(offset)
 
@@ -196,7 +196,7 @@ def write_report(path: str | Path, rows: Iterable[Row], head: Head) -> None:
         try:
             with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
                 file.write(_head_line(head))
-                file.writelines(map(_row_line, rows))
+                file.writelines(map(row_line, rows))
             os.chmod(beside, 0o644)
             os.replace(beside, target)
         except BaseException:
@@ -256,7 +256,8 @@ def _head_line(head: Head) -> str:
     return json.dumps({_HEAD: {"version": __version__, **head}}, ensure_ascii=False) + "\n"
 
 
-def _row_line(row: Row) -> str:
+def row_line(row: Row) -> str:
+    """A row as a line of JSON."""
     try:
         return row.model_dump_json(fallback=_text) + "\n"
     except PydanticSerializationError:

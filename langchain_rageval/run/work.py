@@ -164,7 +164,7 @@ def _supply(need: Need, run: Run, config: RunnableConfig) -> Any:
             with gate:
                 return drive(part, run, config)
         case Shared(key, part):
-            return run.share((key, _chosen(config)), lambda: drive(part, run, config))
+            return run.share((key, chosen(config)), lambda: drive(part, run, config))
 
 
 async def adrive(work: Work[T], run: Run, config: RunnableConfig) -> T:
@@ -203,7 +203,7 @@ async def _asupply(need: Need, run: Run, config: RunnableConfig) -> Any:
             async with gate:
                 return await adrive(part, run, config)
         case Shared(key, part):
-            return await run.ashare((key, _chosen(config)), lambda: adrive(part, run, config))
+            return await run.ashare((key, chosen(config)), lambda: adrive(part, run, config))
 
 
 async def agather(jobs: Iterable[Awaitable[T]]) -> list[T]:
@@ -218,7 +218,7 @@ async def agather(jobs: Iterable[Awaitable[T]]) -> list[T]:
     return results  # type: ignore[return-value]
 
 
-def _chosen(config: RunnableConfig) -> str:
+def chosen(config: RunnableConfig) -> str:
     """What the config chooses of configurable models: with another choice, the same judge is another model."""
     choices = config.get("configurable", {})
     return repr(sorted((name, repr(choice)) for name, choice in choices.items() if not name.startswith("__")))
