@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from langchain_rageval.errors import SampleError
 from langchain_rageval.vocabulary import read_fields, text_of
@@ -51,15 +51,19 @@ def without_surrogates(value: Any, depth: int = 0) -> Any:
     return value
 
 
-class Data(BaseModel):
-    """Frozen, strict about names, and free of lone surrogates."""
+class Frozen(BaseModel):
+    """Frozen, and strict about names."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, ser_json_bytes="base64")
+
+
+class Data(Frozen):
+    """What a user may bring: free of lone surrogates at any depth."""
 
     @model_validator(mode="before")
     @classmethod
     def _encodable(cls, data: Any) -> Any:
-        return without_surrogates(data)
+        return data if isinstance(data, Data) else without_surrogates(data)
 
 
 def _text(value: Any) -> Any:
@@ -67,6 +71,9 @@ def _text(value: Any) -> Any:
 
 
 Text = Annotated[str, BeforeValidator(_text)]
+
+# Scores are made of so many parts that each looks through its strings, not through all it is given.
+Clean = Annotated[str, AfterValidator(without_surrogates)]
 
 
 class Sample(Data):
@@ -142,7 +149,7 @@ def _sample_error(found: Mapping[str, Any], error: ValidationError) -> SampleErr
     return SampleError(message, str(problem["loc"][0]) if problem["loc"] else None)
 
 
-class Finding(Data):
+class Finding(Frozen):
     """One thing that decided a score.
 
     Attributes:
@@ -156,13 +163,13 @@ class Finding(Data):
 
     kind: FindingKind
     number: int
-    text: str
-    verdict: str
-    reason: str = ""
-    cites: list[str] = []
+    text: Clean
+    verdict: Clean
+    reason: Clean = ""
+    cites: list[Clean] = []
 
 
-class Failure(Data):
+class Failure(Frozen):
     """Why there is no score: what was raised, where, and what the judge had said.
 
     Attributes:
@@ -172,13 +179,13 @@ class Failure(Data):
         raw_output: the judge's last reply, if it was the reply that could not be used.
     """
 
-    error: str
-    message: str
-    step: str | None = None
-    raw_output: str | None = None
+    error: Clean
+    message: Clean
+    step: Clean | None = None
+    raw_output: Clean | None = None
 
 
-class Usage(Data):
+class Usage(Frozen):
     """What a score cost.
 
     Attributes:
@@ -210,7 +217,7 @@ def _sum(one: int | None, other: int | None) -> int | None:
     return other if one is None else one + (other or 0)
 
 
-class Score(Data):
+class Score(Frozen):
     """What a metric says of a sample: a value, or why none applies, or why it failed.
 
     Attributes:
@@ -226,20 +233,20 @@ class Score(Data):
         instrument: hash of all that could change the value except the sample: options, prompts, judge, version.
     """
 
-    metric: str
+    metric: Clean
     aspect: Aspect
     direction: Direction = "higher"
     value: float | None = None
-    reason: str = ""
+    reason: Clean = ""
     findings: list[Finding] = []
-    unscored: str | None = None
+    unscored: Clean | None = None
     failure: Failure | None = None
     usage: Usage = Usage()
-    instrument: str = ""
+    instrument: Clean = ""
 
     @model_validator(mode="after")
     def _exactly_one_outcome(self) -> Self:
-        if sum(outcome is not None for outcome in (self.value, self.unscored, self.failure)) != 1:
+        if [self.value, self.unscored, self.failure].count(None) != 2:
             raise ValueError("a score has exactly one of value, unscored and failure")
         return self
 
@@ -279,7 +286,7 @@ class Score(Data):
         return {"key": self.metric, "score": self.value, "comment": self.comment, "metadata": metadata}
 
 
-class Row(Data):
+class Row(Frozen):
     """One sample of a run with its scores.
 
     Attributes:
@@ -290,4 +297,4 @@ class Row(Data):
 
     index: int = Field(ge=0)
     sample: Sample
-    scores: dict[str, Score]
+    scores: dict[Clean, Score]
