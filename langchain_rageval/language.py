@@ -7,7 +7,7 @@ about a foreign thing stays in the language in which it is asked.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -55,35 +55,32 @@ for _language, _words in FUNCTION_WORDS.items():
         _LANGUAGES_OF.setdefault(_word, []).append(_language)
 
 
-class _Letters(NamedTuple):
-    """What to look for, and the lowest letter that it begins with: in a text of lower ones there is none."""
+class _Script(NamedTuple):
+    """Runs of a script's letters, and what does the work of function words in languages that are written in it."""
 
-    lowest: str
-    pattern: re.Pattern[str]
-
-    def found(self, sample: str, highest: str) -> list[str]:
-        return self.pattern.findall(sample) if highest >= self.lowest else []
+    words: re.Pattern[str]
+    marks: dict[str, re.Pattern[str]]
 
 
-_MARKS = {  # letters and endings that do the work of function words
-    "uk": _Letters("є", re.compile("[іїєґ]")),
-    "be": _Letters("д", re.compile("[іў]|ць|дз")),
-    "kk": _Letters("і", re.compile("[әғқңөұүһі]")),
-    "ja": _Letters("ぁ", re.compile("[ぁ-ゖ]")),
-    "ko": _Letters("가", re.compile("(?:은|는|을|를|이|가|에|의|로|란|다|요|까|나|뭐|무엇|어떻게)(?![가-힣])")),
-    "zh": _Letters("不", re.compile("[的是了在和吗呢不有与为]|什么|什麼|怎么|怎麼|哪|何|谁|誰|多少")),
-}
-
-_SCRIPTS = {  # the language that a script stands for when nothing else decides
-    "en": _Letters("a", re.compile("[a-zà-öø-ž]+")),
-    "ru": _Letters("а", re.compile("[а-яё]+")),
-    "ko": _Letters("가", re.compile("[가-힣]+")),
-    "ja": _Letters("ァ", re.compile("[ァ-ヺ]+")),
-    "zh": _Letters("㐀", re.compile("[一-鿿㐀-䶿]+")),
+_SCRIPTS = {  # by the language that a script stands for when nothing else decides
+    "en": _Script(re.compile("[a-zß-öø-˿ḁ-ỹ]+"), {}),
+    "ru": _Script(
+        re.compile("[а-ӿ]+"),
+        {"uk": re.compile("[іїєґ]"), "be": re.compile("[іў]|ць|дз"), "kk": re.compile("[әғқңөұүһі]")},
+    ),
+    "ko": _Script(
+        re.compile("[가-힣]+"),
+        {"ko": re.compile("(?:은|는|을|를|이|가|에|의|로|란|다|요|까|나|뭐|무엇|어떻게)(?![가-힣])")},
+    ),
+    "ja": _Script(re.compile("[ぁ-ゖァ-ヺ]+"), {"ja": re.compile("[ぁ-ゖ]")}),
+    "zh": _Script(
+        re.compile("[一-鿿㐀-䶿]+"),
+        {"zh": re.compile("[的是了在和吗呢不有与为]|什么|什麼|怎么|怎麼|哪|何|谁|誰|多少")},
+    ),
 }
 _SCRIPT_OF = dict.fromkeys(("uk", "be", "bg", "kk"), "ru") | dict.fromkeys(("it", "de", "fr", "es"), "en")
 _LANGUAGES = ("en", "ru", "uk", "be", "bg", "kk", "it", "de", "fr", "es", "ko", "ja", "zh")
-_WORD = re.compile(r"[^\W\d_]+")
+_EASTERN = re.compile("[ぁ-힣]")  # Korean, Japanese, Chinese
 
 
 def detect_language(text: str) -> str:
@@ -101,18 +98,26 @@ def detect_language(text: str) -> str:
 @lru_cache(maxsize=1024)  # each step and metric of a sample asks for the language of the same question
 def _detected(sample: str) -> str:
     evidence = dict.fromkeys(_LANGUAGES, 0)  # function words and marks
-    for word, times in Counter(_WORD.findall(sample)).items():
-        for language in _LANGUAGES_OF.get(word, ()):
-            evidence[language] += times
-    highest = max(set(sample), default="")
-    for language, marks in _MARKS.items():
-        evidence[language] += len(marks.found(sample, highest))
-    letters: dict[str, float] = {
-        language: sum(map(len, script.found(sample, highest))) for language, script in _SCRIPTS.items()
-    }
+    letters = dict.fromkeys(_SCRIPTS, 0.0)
+    for language in _possible_scripts(sample):
+        script = _SCRIPTS[language]
+        words = script.words.findall(sample)
+        letters[language] = len("".join(words))
+        for word in words:
+            for speaking in _LANGUAGES_OF.get(word, ()):
+                evidence[speaking] += 1
+        if words:
+            for marked, marks in script.marks.items():
+                evidence[marked] += len(marks.findall(sample))
     letters["en"] /= 2  # every language borrows terms in Latin letters
 
     def likelihood(language: str) -> tuple[int, float, bool]:
         return evidence[language], letters[_SCRIPT_OF.get(language, language)], language in _SCRIPTS
 
     return max(_LANGUAGES, key=likelihood)
+
+
+def _possible_scripts(sample: str) -> Iterable[str]:
+    if sample.isascii():
+        return ["en"]
+    return _SCRIPTS if _EASTERN.search(sample) else ["en", "ru"]

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval.language import _MARKS, _SCRIPTS, detect_language
+from langchain_rageval.language import _SCRIPT_OF, _SCRIPTS, FUNCTION_WORDS, _possible_scripts, detect_language
 
 QUESTIONS = {
     "ru": ["Что такое RAG pipeline?", "Кто написал War and Peace?", "Столица Франции?", "Сколько стоит iPhone 15?"],
@@ -39,8 +39,30 @@ def test_only_the_beginning_of_a_text_counts(tail):
     assert detect_language(beginning + tail) == "ru"
 
 
-@pytest.mark.parametrize("letters", [*_MARKS.values(), *_SCRIPTS.values()], ids=[*_MARKS, *_SCRIPTS])
-def test_no_pattern_finds_anything_among_letters_below_its_lowest(letters):
-    lower = "".join(map(chr, range(ord(letters.lowest))))
-    assert not letters.pattern.search(lower)
-    assert letters.pattern.search(letters.lowest + "з")  # "дз" is one of the patterns
+@pytest.mark.parametrize("language", _SCRIPTS)
+def test_a_text_is_searched_for_every_script_that_it_may_hold(language):
+    letters = [chr(code) for code in range(0x10000) if _SCRIPTS[language].words.fullmatch(chr(code))]
+    assert letters
+    assert [letter for letter in letters if language not in _possible_scripts(letter)] == []
+
+
+@pytest.mark.parametrize(
+    ("language", "marked"), [(language, marked) for language, script in _SCRIPTS.items() for marked in script.marks]
+)
+def test_the_marks_of_a_language_are_letters_of_its_script(language, marked):
+    marks = _SCRIPTS[language].marks[marked]
+    outside = (chr(code) for code in range(0x10000) if not _SCRIPTS[language].words.fullmatch(chr(code)))
+    assert marks.search("".join(outside)) is None
+
+
+def test_every_function_word_is_a_word_of_its_languages_script():
+    for language, words in FUNCTION_WORDS.items():
+        script = _SCRIPTS[_SCRIPT_OF.get(language, language)]
+        assert [word for word in words if not script.words.fullmatch(word) and "-" not in word] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "language"), [("daß groß", "en"), ("[ˈdeɪvɪd ˈrɒbət]", "en"), ("Trụ sở không ở đâu", "en")]
+)
+def test_a_word_is_not_cut_at_its_rarer_letters(text, language):
+    assert detect_language(text) == language
