@@ -70,9 +70,9 @@ def shared(judge: Judge, question: Question[Any], draw: int, work: Work[Any]) ->
     makers = (work, question.objection)
     made = (question.parser.pydantic_object, *(getattr(maker, "__qualname__", "") for maker in makers))
     request = question.request
-    texts = (request.prompts.fingerprint, request.prompt.fingerprint, repr(request.inputs))
+    texts = (request.prompts.fingerprint, request.prompt.fingerprint, request.written_inputs)
     block = request.contexts and request.contexts.block
-    return Shared((id(judge.model), repr(judge.instrument), request.step, *texts, block, draw, *made), work)
+    return Shared((id(judge.model), judge.told, request.step, *texts, block, draw, *made), work)
 
 
 def _try(judge: Judge, question: Question[T], attempts: Attempts, tail: Sequence[BaseMessage], draw: int) -> Work[T]:

@@ -142,6 +142,11 @@ class Judge:
         return {"model": self.identity, **options, "layout": self.laid_out}
 
     @cached_property
+    def told(self) -> str:
+        """The instrument in words: the same for judges that answer alike."""
+        return repr(self.instrument)
+
+    @cached_property
     def laid_out(self) -> Layout:
         """The order of the parts of a request, "auto" decided."""
         if self.layout != "auto":

@@ -159,31 +159,39 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
         return next(iter(found.values()))
 
     def _values(self, text: str) -> dict[str, T]:
-        """Every different value in a text, by its JSON; the best error is raised if there is none.
+        """Every different value in a text, by its JSON; the best error is raised if there is none."""
+        try:
+            whole = _DECODER.decode(text)
+        except (ValueError, RecursionError):
+            return self._values_within(text)
+        return self._fit(whole)
+
+    def _values_within(self, text: str) -> dict[str, T]:
+        """The values in the pieces of a text that look like JSON.
 
         A piece that was meant as JSON and cannot be read is an error even beside a good one: it may be the answer,
         and the good one an example.
         """
         found: dict[str, T] = {}
         errors: list[Exception] = []
-        for candidate in _candidates(text):
+        for span in _spans(text):
             try:
-                loaded = _load(candidate)
+                loaded = _load(span)
             except (ValueError, RecursionError) as error:
-                if _MEANT_AS_JSON.search(candidate):
+                if _MEANT_AS_JSON.search(span):
                     raise
                 errors.append(error)
                 continue
             try:
-                value = self._fit(loaded)
-                found[json.dumps(value.model_dump(warnings=False), allow_nan=False, default=repr)] = value
+                found |= self._fit(loaded)
             except (ValueError, RecursionError) as error:
                 errors.append(error)
         if not found:
             raise min(errors, key=_distance)
         return found
 
-    def _fit(self, value: Any) -> T:
+    def _fit(self, value: Any) -> dict[str, T]:
+        """The value as the class reads it, by its JSON."""
         errors: list[Exception] = []
         for repair in (None, *VALUE_REPAIRS):
             repaired = repair(value) if repair else value
@@ -191,9 +199,11 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
                 continue
             value = repaired
             try:
-                return self._validate(value)
+                fitting = self._validate(value)
             except ValueError as error:
                 errors.append(error)
+            else:
+                return {json.dumps(fitting.model_dump(warnings=False), allow_nan=False, default=repr): fitting}
         raise min(errors, key=_distance)
 
     def _validate(self, value: Any) -> T:
@@ -251,16 +261,12 @@ def _raw(message: BaseMessage) -> str:
     return "\n".join(text for _, text in _replies(message))
 
 
-def _candidates(text: str) -> list[str]:
-    """The text itself if it is JSON, else the different pieces of it that look like JSON."""
-    try:
-        _DECODER.decode(text)
-    except (ValueError, RecursionError):
-        spans = list(dict.fromkeys(json_spans(text)))
-        if len(spans) > _MAX_SPANS:
-            raise ValueError(f"the reply holds more than {_MAX_SPANS} pieces of JSON: give one") from None
-        return spans
-    return [text]
+def _spans(text: str) -> list[str]:
+    """The different pieces of a text that look like JSON."""
+    spans = list(dict.fromkeys(json_spans(text)))
+    if len(spans) > _MAX_SPANS:
+        raise ValueError(f"the reply holds more than {_MAX_SPANS} pieces of JSON: give one")
+    return spans
 
 
 def _load(text: str) -> Any:

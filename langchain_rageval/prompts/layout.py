@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from string import ascii_uppercase
 from typing import Any, Literal
 
@@ -41,6 +41,11 @@ class Request:
     inputs: Mapping[str, Any]
     contexts: NumberedContexts | None
     schema: Mapping[str, Any]
+
+    @cached_property
+    def written_inputs(self) -> str:
+        """The JSON object on its one line."""
+        return _json(without_surrogates(self.inputs))
 
     @property
     def in_handbook(self) -> bool:
@@ -90,7 +95,7 @@ def _parts(request: Request, layout: Layout, with_schema: bool) -> Iterator[str]
     yield from [task, *block] if layout == "instruction_first" else [*block, task]
     if with_schema:
         yield f"{labels['schema']}\n{_json(request.schema)}"
-    yield f"{labels['input']}\n```json\n{_json(without_surrogates(request.inputs))}\n```"
+    yield f"{labels['input']}\n```json\n{request.written_inputs}\n```"
 
 
 # What the requests of a run have in common is put together once.
