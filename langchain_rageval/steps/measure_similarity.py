@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import exp
+from math import exp, frexp, isfinite, sqrt
 from typing import Any, Literal
 
 import numpy as np
@@ -95,12 +95,12 @@ def _unit(vector: Vector, text: str) -> Vector:
     Raises:
         ModelOutputError: if it has no direction.
     """
-    largest = np.max(np.abs(vector)) if vector.size else 0.0
-    if not np.isfinite(largest) or largest == 0:
+    largest = float(np.abs(vector).max()) if vector.size else 0.0
+    if not isfinite(largest) or largest == 0:
         what = "a zero vector" if largest == 0 else "numbers that are not finite"
         raise ModelOutputError(f"the embeddings gave {what} for {text[:100]!r}")
-    scaled = np.ldexp(vector, -int(np.frexp(largest)[1]))  # by a power of two: nothing is rounded
-    unit: Vector = scaled / np.linalg.norm(scaled)
+    scaled = np.ldexp(vector, -frexp(largest)[1])  # by a power of two: nothing is rounded
+    unit: Vector = scaled / sqrt(scaled @ scaled)
     return unit
 
 
@@ -110,4 +110,4 @@ def _cosine(one: Vector, other: Vector) -> float:
         raise ModelOutputError(f"the embeddings gave vectors of the lengths {one.size} and {other.size}")
     if np.array_equal(one, other):
         return 1.0
-    return float(np.clip(one @ other, 0.0, 1.0))
+    return min(max(float(one @ other), 0.0), 1.0)
