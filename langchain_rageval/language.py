@@ -118,6 +118,7 @@ def _detected(sample: str) -> str:
 
 
 def _possible_scripts(sample: str) -> Iterable[str]:
+    """The scripts of which a text may hold letters, by the languages that they stand for."""
     if sample.isascii():
         return ["en"]
     return _SCRIPTS if _EASTERN.search(sample) else ["en", "ru"]

@@ -224,6 +224,12 @@ def test_surrogates_anywhere_in_a_row_do_not_break_writing(text):
     assert Row.model_validate_json(row.model_dump_json()) == row
 
 
+def test_surrogates_in_what_a_score_says_of_itself_do_not_break_writing():
+    told = Score(metric="m\ud800", aspect="answer", unscored="u\ud800", instrument="i\udfff")
+    assert (told.metric, told.unscored, told.instrument) == ("m\ufffd", "u\ufffd", "i\ufffd")
+    told.model_dump_json()
+
+
 @given(USAGES, USAGES)
 def test_usage_adds_up_and_unknown_tokens_count_as_nothing_beside_known_ones(one, other):
     both = one + other
