@@ -51,9 +51,13 @@ class JudgeOutputError(RagevalError):
     """
 
     def __init__(self, message: str, step: str, raw_output: str) -> None:
-        super().__init__(f"{step}: {message}")
+        super().__init__(message, step, raw_output)  # all three: an error that is pickled is made again from these
         self.step = step
         self.raw_output = raw_output
+
+    def __str__(self) -> str:
+        """The step and what was wrong."""
+        return f"{self.step}: {self.args[0]}"
 
 
 class ModelOutputError(RagevalError):
