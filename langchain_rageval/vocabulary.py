@@ -244,10 +244,16 @@ def _present(values: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _follow(values: Any, path: str) -> Any:
-    """What a name or a dotted path leads to; None when it leads nowhere."""
+    """What a name or a dotted path leads to, through mappings and other objects; None when it leads nowhere."""
     for step in [path] if path in values else path.split("."):
-        values = values.get(step) if isinstance(values, Mapping) else None
+        values = values.get(step) if isinstance(values, Mapping) else _part_of(values, step)
     return values
+
+
+def _part_of(value: Any, name: str) -> Any:
+    """What an object of any class keeps under a name; a text and a method keep nothing that is meant."""
+    found = None if isinstance(value, str) else getattr(value, name, None)
+    return None if callable(found) else _plain(found)
 
 
 def _get(value: Any, name: str) -> Any:

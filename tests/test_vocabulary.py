@@ -1,6 +1,7 @@
 from collections import namedtuple
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -415,6 +416,20 @@ def test_fields_map_names_and_dotted_paths_before_all_known_names():
         "references": ["r"],
         "metadata": {"question": "title"},
     }
+
+
+def test_dotted_paths_lead_through_objects_of_any_class():
+    result = SimpleNamespace(nodes=SimpleNamespace(found=np.array(["c"])), text="a", score=float("nan"))
+    fields = {"contexts": "result.nodes.found", "answer": "result.text", "references": "result.score"}
+    found = read_fields(SimpleNamespace(question="q", result=result), fields)
+    assert (found["contexts"], found["answer"]) == (["c"], "a")
+    assert "references" not in found
+
+
+@pytest.mark.parametrize("path", ["question.title", "result.text.upper", "result.nodes", "result.run", "nodes.0.text"])
+def test_a_path_through_a_text_or_to_a_method_leads_nowhere(path):
+    result = SimpleNamespace(text="a", run=lambda: "a")
+    assert "answer" not in read_fields({"question": "q", "result": result, "nodes": []}, {"answer": path})
 
 
 def test_two_fields_may_be_mapped_to_one_name():
