@@ -216,8 +216,10 @@ class Judge:
             self.memory.way = way
             if way != self.ways[0] and way not in self.memory.told:
                 self.memory.told.add(way)
-                folded = " with the system message folded into the human one" if way.fold_system else ""
-                log.warning("%s refuses %s; asked by %s%s", self.identity, self.ways[0].rung, way.rung, folded)
+                lower = way.rung != self.ways[0].rung
+                refused = [self.ways[0].rung] * lower + ["a system message"] * way.fold_system
+                folded = ", with the system message folded into the human one" if way.fold_system else ""
+                log.warning("%s refuses %s; asked by %s%s", self.identity, " and ".join(refused), way.rung, folded)
 
     @cached_property
     def _client(self) -> Client:

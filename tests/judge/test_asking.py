@@ -292,6 +292,25 @@ def test_a_refused_system_message_moves_into_the_human_one_and_stays_there():
     assert judge.memory.way.fold_system
 
 
+@pytest.mark.parametrize(
+    ("takes", "told"),
+    [
+        (["json_schema"], "refuses a system message; asked by json_schema, with the system message folded into"),
+        (["json_mode"], "refuses json_schema and a system message; asked by json_mode, with the system message"),
+    ],
+)
+def test_a_refused_system_message_is_told_as_what_it_is(caplog, takes, told):
+    class NoSystem(BaseChatOpenAI):
+        def _generate(self, messages, stop=None, run_manager=None, **options):
+            if messages[0].type == "system":
+                raise Refusal("System role not supported")
+            return super()._generate(messages, stop, run_manager, **options)
+
+    asked(Judge(NoSystem(takes=takes, replies=[GOOD])))
+    (message,) = caplog.messages
+    assert told in message
+
+
 # Any Runnable
 
 
