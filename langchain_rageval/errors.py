@@ -17,6 +17,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pydantic import ValidationError
+
     from langchain_rageval.schema import Score
 
 
@@ -85,6 +87,13 @@ class BudgetExceeded(RagevalError):
 
 class JournalError(RagevalError):
     """The journal cannot be read or written."""
+
+
+def unusable(what: str, error: ValidationError) -> ConfigError:
+    """The first problem that pydantic found in how something was to be built."""
+    problem = error.errors()[0]
+    where = ".".join(map(str, problem["loc"]))
+    return ConfigError(f"{what}: {where}: {problem['msg']}, got {problem['input']!r}")
 
 
 def blame(error: Exception, step: str) -> None:

@@ -50,7 +50,7 @@ def read_fields(obj: Any, fields: Mapping[str, str] | None = None) -> dict[str, 
 
     Raises:
         SampleError: if `obj` has no fields at all, or a str where a list of str belongs.
-        ConfigError: if a key of `fields` is no field of Sample.
+        ConfigError: if a key of `fields` is no field of Sample, or a value no name.
     """
     fields = fields or {}
     check_fields(fields)
@@ -74,11 +74,16 @@ def read_run(run: Any, example: Any = None) -> dict[str, Any]:
 
 
 def check_fields(fields: Mapping[str, str]) -> None:
-    """Raise ConfigError if a key of `fields` is no field of Sample."""
+    """Raise ConfigError if `fields` is no mapping of fields of Sample to names."""
+    example = "fields maps fields of Sample to your names for them, as in {'question': 'q'}"
     for field in fields:
         if field not in NAMES:
-            example = "fields maps fields of Sample to your names for them, as in {'question': 'q'}"
             raise ConfigError(f"{example}; {field!r} is no field: use one of {', '.join(NAMES)}")
+    if not isinstance(fields, Mapping):
+        raise ConfigError(f"{example}; got {type(fields).__name__}")
+    for field, name in fields.items():
+        if not isinstance(name, str):
+            raise ConfigError(f"{example}; got {name!r} for {field!r}")
 
 
 def text_of(value: Any) -> Any:

@@ -453,6 +453,15 @@ def test_fields_map_paths_within_a_run():
     assert (found["question"], found["answer"]) == ("q", "a")
 
 
+@pytest.mark.parametrize(
+    ("fields", "got"),
+    [({"question": None}, "None for 'question'"), ({"answer": 2}, "2 for 'answer'"), (["id"], "list")],
+)
+def test_fields_without_names_are_refused(fields, got):
+    with pytest.raises(ConfigError, match=rf"as in {{'question': 'q'}}; got {got}"):
+        read_fields({"q": "q"}, fields)
+
+
 def test_an_unknown_field_in_fields_is_refused_with_the_fields_there_are():
     with pytest.raises(ConfigError, match="'q' is no field: use one of id, question, answer, contexts, references"):
         read_fields({"q": "q"}, {"q": "question"})

@@ -97,7 +97,11 @@ class Judge:
     def __post_init__(self) -> None:
         """Refuse options that cannot be meant."""
         if not isinstance(self.model, Runnable):
-            raise ConfigError(f"a judge is a chat model or another Runnable, got {type(self.model).__name__}")
+            by_name = f"; load_judge({self.model!r}) makes one of a name" if isinstance(self.model, str) else ""
+            raise ConfigError(f"a judge is a chat model or another Runnable, got {type(self.model).__name__}{by_name}")
+        if not isinstance(self.prompts, PromptSet | None):
+            came = type(self.prompts).__name__
+            raise ConfigError(f"prompts takes a PromptSet, such as PromptSet.load(directory), got {came}")
         if self.prompts is None and self.language not in ("auto", *languages()):
             known = ", ".join(["auto", *sorted(languages())])
             raise ConfigError(f"language is one of {known}, got {self.language!r}; for another, bring prompts=...")

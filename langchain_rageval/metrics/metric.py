@@ -11,10 +11,10 @@ from typing import Any, Self
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence
 from langchain_core.runnables.graph import Graph
-from pydantic import ConfigDict, PrivateAttr
+from pydantic import ConfigDict, PrivateAttr, ValidationError
 
 from langchain_rageval._version import __version__
-from langchain_rageval.errors import ConfigError, SampleError
+from langchain_rageval.errors import ConfigError, SampleError, unusable
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.metrics.doors import Doors
 from langchain_rageval.metrics.threshold import Missing, fork, gate
@@ -45,7 +45,8 @@ class Metric(Traced[Any, Score], Doors):
             score's findings do not suffice. Without it, what was scored can not be scored anew without calls.
 
     Raises:
-        ConfigError: if the name is empty, or `reads` names what is no field of a sample.
+        ConfigError: if the name is empty, `reads` names what is no field of a sample, or another option is none there
+            is.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
@@ -78,16 +79,19 @@ class Metric(Traced[Any, Score], Doors):
         unknown = sorted(reads - Sample.model_fields.keys())
         if unknown:
             raise ConfigError(f"{name} reads {unknown}, which no sample has; use {', '.join(Sample.model_fields)}")
-        super().__init__(
-            name=name,
-            aspect=aspect,
-            reads=frozenset(reads),
-            steps=steps,
-            reduce=reduce,
-            direction=direction,
-            options=options or {},
-            restore=restore,
-        )
+        try:
+            super().__init__(
+                name=name,
+                aspect=aspect,
+                reads=frozenset(reads),
+                steps=steps,
+                reduce=reduce,
+                direction=direction,
+                options=options or {},
+                restore=restore,
+            )
+        except ValidationError as error:
+            raise unusable(f"metric {name!r}", error) from None
         self._instrument = self._fingerprint()
 
     def __repr__(self) -> str:

@@ -45,6 +45,8 @@ def call(judge, rung, draw=0):
         ({"draws": 2}, "draws takes an odd number"),
         ({"max_statements": 0}, "max_statements takes a whole number"),
         ({"max_context_tokens": 0}, "max_context_tokens takes a whole number"),
+        ({"prompts": "my_prompts"}, r"prompts takes a PromptSet, such as PromptSet.load\(directory\), got str"),
+        ({"prompts": {}}, "prompts takes a PromptSet"),
         ({"max_context_tokens": 1.5}, "max_context_tokens takes a whole number"),
     ],
 )
@@ -62,6 +64,11 @@ def test_a_misspelled_option_is_refused():
 def test_what_is_no_judge_is_refused_at_once(nothing):
     with pytest.raises(ConfigError, match="a judge is a chat model or another Runnable"):
         Step("extract_statements", nothing, Statements)
+
+
+def test_whoever_gives_the_name_of_a_model_is_told_how_to_load_it():
+    with pytest.raises(ConfigError, match=r"got str; load_judge\('openai:gpt'\) makes one of a name"):
+        Judge("openai:gpt")
 
 
 def test_a_judge_stays_itself_and_a_model_is_wrapped_once():

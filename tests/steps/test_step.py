@@ -92,6 +92,12 @@ def test_a_prompt_that_does_not_exist_is_refused_at_once():
         Step("tone", scripted(), Tone)
 
 
+@pytest.mark.parametrize("answer", [dict, POLITE, None])
+def test_an_answer_that_is_no_pydantic_class_is_refused_at_once(answer):
+    with pytest.raises(ConfigError, match=r"step '\w+': answer: Input should be a subclass of BaseModel, got "):
+        Step(TONE, scripted(), answer)
+
+
 def test_lone_surrogates_in_any_input_reach_no_client():
     judge = scripted(POLITE)
     Step(TONE, judge, Tone).invoke(
@@ -117,6 +123,21 @@ def test_steps_join_to_a_metric_of_the_users_own():
     )
     score = metric.invoke({"question": "How?", "answer": "Thanks."})
     assert (score.metric, score.value, score.reason, score.usage.calls) == ("politeness", 1.0, "Thanks.", 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"aspect": "style"}, "aspect: Input should be 'context', 'answer', 'grounding' or 'ranking', got 'style'"),
+        ({"direction": "up"}, "direction: Input should be 'higher' or 'lower', got 'up'"),
+        ({"steps": None}, "steps: Input should be an instance of Runnable, got None"),
+        ({"reduce": 0.5}, "reduce: Input should be callable, got 0.5"),
+    ],
+)
+def test_a_metric_of_the_users_own_is_refused_when_an_option_is_none(options, told):
+    given = {"aspect": "answer", "reads": {"answer"}, "steps": Step(TONE, scripted(), Tone), "reduce": len}
+    with pytest.raises(ConfigError, match=f"metric 'politeness': {told}"):
+        Metric("politeness", **{**given, **options})
 
 
 def test_a_function_serves_as_a_judge():
