@@ -144,7 +144,19 @@ def _inside(field: str, name: str, mapping: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _messages(value: Any) -> list[Any]:
-    return value if isinstance(value, list) and all(map(_speaker, value)) else []
+    """The messages in a list of nothing else, some of them of a speaker whom we know; none in anything else."""
+    messages = [_spelled_out(item) for item in value] if isinstance(value, list) else []
+    return messages if all(map(_is_message, messages)) and any(map(_speaker, messages)) else []
+
+
+def _spelled_out(item: Any) -> Any:
+    """A message from a pair of role and text, and with an empty text where it only calls a tool; else the item."""
+    match item:
+        case [str() as role, str() as content]:
+            return {"role": role, "content": content}
+        case {"role": str(), "content": None} | {"role": str(), "tool_calls": _}:
+            return {**item, "content": item.get("content") or ""}
+    return item
 
 
 def _conversation(messages: list[Any]) -> dict[str, Any]:
@@ -269,8 +281,15 @@ def _is_document(value: Any) -> bool:
     return isinstance(_get(value, "page_content"), str)
 
 
+def _is_message(value: Any) -> bool:
+    """Whether the value is one of LangChain's messages, or a mapping with role or type, and content."""
+    return isinstance(_role(value), str) and isinstance(_get(value, "content"), str | list)
+
+
 def _speaker(value: Any) -> str | None:
-    """Who speaks, if the value is a message: one of LangChain's, or a mapping with role or type, and content."""
-    role = _get(value, "role") or _get(value, "type")
-    is_message = isinstance(role, str) and isinstance(_get(value, "content"), str | list)
-    return _SPEAKERS.get(role.lower().removesuffix("messagechunk")) if is_message else None
+    """Who speaks, if the value is a message of someone whom we know."""
+    return _SPEAKERS.get(_role(value).lower().removesuffix("messagechunk")) if _is_message(value) else None
+
+
+def _role(value: Any) -> Any:
+    return _get(value, "role") or _get(value, "type")

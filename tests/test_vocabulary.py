@@ -9,7 +9,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    ChatMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langsmith.schemas import Example, Run
 from pydantic import BaseModel, ConfigDict
 
@@ -160,6 +168,38 @@ def test_langgraph_messages_give_the_last_question_its_answer_and_the_documents_
         "context_ids": ["d1", "d2"],
         "metadata": {},
     }
+
+
+def test_a_conversation_in_the_words_of_openai_is_read_with_its_calls_of_tools():
+    call = {"id": "1", "type": "function", "function": {"name": "search", "arguments": "{}"}}
+    messages = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": "Capital of France?"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "content": "Paris ...", "tool_call_id": "1"},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "function", "name": "search", "content": "Paris ..."},
+        {"role": "assistant", "content": "Paris."},
+    ]
+    assert read_fields({"messages": messages}) == {"question": "Capital of France?", "answer": "Paris.", "metadata": {}}
+    asked_and_told = {"inputs": {"messages": messages[:2]}, "outputs": {"messages": messages[2:]}}
+    assert read_fields(asked_and_told)["answer"] == "Paris."
+
+
+def test_messages_of_speakers_of_ones_own_stand_between_question_and_answer():
+    messages = [RemoveMessage(id="0"), HumanMessage("q"), ChatMessage("no", role="critic"), AIMessage("a")]
+    assert read_fields({"messages": messages}) == {"question": "q", "answer": "a", "metadata": {}}
+
+
+def test_pairs_of_role_and_text_are_messages():
+    messages = [("system", "Be brief."), ("human", "Столица?"), ("ai", "Москва.")]
+    assert read_fields({"messages": messages}) == {"question": "Столица?", "answer": "Москва.", "metadata": {}}
+
+
+@pytest.mark.parametrize("messages", [[("Anna", "Hi."), ("Ivan", "Hi.")], [{"role": "critic", "content": "no"}], ["q"]])
+def test_a_list_in_which_nobody_known_speaks_is_no_conversation(messages):
+    with pytest.raises(SampleError, match="question"):
+        Sample.parse({"messages": messages})
 
 
 def test_messages_without_a_question_still_hold_the_answer():
