@@ -208,6 +208,9 @@ class Metric(Traced[Any, Score], Doors):
         return self._stamped(self.reduce(state), run.meter.usage)
 
     def _stamped(self, value: Value, usage: Usage) -> Score:
+        if not isinstance(value, Value):
+            mend = "return Value(number, reason), or Value.without(why) when no number applies"
+            raise ConfigError(f"reduce of {self.name} gave {type(value).__name__}, not a Value: {mend}")
         return Score(
             metric=self.name,
             aspect=self.aspect,

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
 from scripted import answering, human_of, scripted
 
@@ -138,6 +139,16 @@ def test_a_metric_of_the_users_own_is_refused_when_an_option_is_none(options, to
     given = {"aspect": "answer", "reads": {"answer"}, "steps": Step(TONE, scripted(), Tone), "reduce": len}
     with pytest.raises(ConfigError, match=f"metric 'politeness': {told}"):
         Metric("politeness", **{**given, **options})
+
+
+@pytest.mark.parametrize("made", [0.5, None, {"value": 0.5}])
+async def test_a_reducer_that_makes_no_value_is_told_what_to_make(made):
+    metric = Metric("length", aspect="answer", reads={"answer"}, steps=RunnableLambda(dict), reduce=lambda state: made)
+    told = rf"reduce of length gave {type(made).__name__}, not a Value: return Value\(number, reason\)"
+    with pytest.raises(ConfigError, match=told):
+        metric.invoke({"question": "How?", "answer": "Thanks."})
+    with pytest.raises(ConfigError, match=told):
+        await metric.ainvoke({"question": "How?", "answer": "Thanks."})
 
 
 def test_a_function_serves_as_a_judge():
