@@ -195,10 +195,10 @@ def budget_of(options: argparse.Namespace) -> Budget | None:
 
 def _note_command(options: argparse.Namespace) -> None:
     """Keep in the journal what was asked, so that `rageval resume` can ask it again; no passwords."""
-    from langchain_rageval.judge.identity import without_userinfo
+    from langchain_rageval.judge.identity import without_keys
 
     if options.words is not None:
-        words = [without_userinfo(word) for word in options.words]
+        words = [without_keys(word) for word in options.words]
         command = {"words": words, "folder": str(Path.cwd())}
         Journal(options.journal).put(COMMAND, json.dumps(command))
 

@@ -199,6 +199,7 @@ MODELS = {
     "bound body": OPENAI.bind(extra_body={"nested": {"api_key": SECRET}}),
     "own body": ChatOpenAI(model="m", api_key=SECRET, extra_body={"auth_token": SECRET}),
     "address": ChatOpenAI(model="m", api_key=SECRET, base_url=f"http://me:{SECRET}@127.0.0.1:1/v1"),
+    "query": ChatOpenAI(model="m", api_key="k", base_url=f"http://127.0.0.1:1/v1?api-version=2&Api-Key={SECRET}&a=1"),
     "default headers": ChatOpenAI(model="m", api_key=SECRET, default_headers={"Authorization": SECRET}),
     "fallbacks": OPENAI.with_fallbacks([GIGACHAT]),
     "retry": GIGACHAT.with_retry(),
@@ -223,6 +224,12 @@ def test_a_judge_tells_its_model_and_settings():
     assert "GigaChat-2" in Judge(GIGACHAT).identity
     assert "test_a_judge_tells" in Judge(RunnableLambda(lambda messages: "")).identity
     assert "attempts=5" in repr(Judge(OPENAI, attempts=5))
+
+
+def test_of_an_address_only_the_keys_are_kept_back():
+    model = ChatOpenAI(model="m", api_key="k", base_url=f"http://h/v1?api-version=2&api_key={SECRET}&keyword=a")
+    assert "'http://h/v1?api-version=2&api_key=***&keyword=a'" in Judge(model).identity
+    assert redact(f"404 for url 'http://h/v1/chat?access_token={SECRET}'", OPENAI).endswith("access_token=***'")
 
 
 @pytest.mark.parametrize(
