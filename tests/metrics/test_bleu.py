@@ -1,3 +1,7 @@
+import subprocess
+import sys
+import textwrap
+
 import pytest
 from by_letters import ENGLISH, LONG, RUSSIAN, value
 from hypothesis import assume, given
@@ -76,3 +80,33 @@ def test_a_tokenizer_that_needs_more_is_refused(tokenize):
     with pytest.raises(ConfigError, match="tokenize is one of auto, 13a, intl, zh, char, got "):
         bleu(tokenize=tokenize)
     assert bleu().instrument != bleu(tokenize="13a").instrument
+
+
+def test_it_and_chrf_may_load_sacrebleu_in_two_threads_at_once():
+    script = """
+        import sys, threading, time
+        from langchain_rageval.metrics.bleu import sentence_bleu
+        from langchain_rageval.metrics.chrf import sentence_chrf
+
+        begun, values = threading.Event(), []
+
+        class Slow:
+            # The package is being loaded for a while, with the other thread on its way to the same.
+            def find_spec(self, name, path=None, target=None):
+                if name == "sacrebleu":
+                    begun.set()
+                    time.sleep(0.5)
+
+        def other():
+            begun.wait()
+            values.append(sentence_chrf("a text", "a text", word_order=0))
+
+        sys.meta_path.insert(0, Slow())
+        thread = threading.Thread(target=other)
+        thread.start()
+        values.append(sentence_bleu("a text", "a text", tokenize="13a"))
+        thread.join()
+        print([round(value, 6) for value in values])
+    """
+    run = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60)
+    assert (run.stdout.strip(), run.stderr) == ("[1.0, 1.0]", "")
