@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -15,7 +15,7 @@ from langchain_core.runnables import Runnable
 from pydantic import Field, ValidationError
 
 from langchain_rageval._version import __version__
-from langchain_rageval.chains import answered, asked, takes_text
+from langchain_rageval.chains import answered, as_chain, asked, takes_text
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.threads import DaemonThreads
 from langchain_rageval.schema import Data, Sample
@@ -186,17 +186,21 @@ class Testset:
         """Samples with question and reference, for a system's answers to be filled in; see `run`."""
         return [row.to_sample() for row in self.rows]
 
-    def run(self, chain: Runnable[Any, Any], *, max_concurrency: int = 8) -> list[Sample]:
+    def run(self, chain: Runnable[Any, Any] | Callable[[Any], Any], *, max_concurrency: int = 8) -> list[Sample]:
         """Ask a RAG chain every question.
 
         Args:
-            chain: takes a str, or a mapping with the question as `question` and `input`; gives a text, a message, or a
-                mapping in any vocabulary that `Sample.parse` reads.
+            chain: or a function; takes a str, or a mapping with the question as `question` and `input`; gives a text, a
+                message, or a mapping in any vocabulary that `Sample.parse` reads.
             max_concurrency: questions at a time.
 
         Returns:
             Samples ready for `evaluate`. Where the chain failed, `answer` is None and `metadata["error"]` says why.
+
+        Raises:
+            ConfigError: if the chain is neither a Runnable nor a function.
         """
+        chain = as_chain(chain)
         plain = takes_text(chain)
         given = [row.question if plain else {"question": row.question, "input": row.question} for row in self.rows]
         # Not by `batch`: behind `with_retry` it hands out one question's answer for another's.

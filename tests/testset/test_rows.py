@@ -176,6 +176,22 @@ def test_each_question_has_its_own_answer_also_behind_with_retry():
     assert asked["Никогда?"] == 3
 
 
+def test_a_function_is_asked_as_the_chain_of_it_would_be():
+    def by_name(given):
+        return {"answer": f"ответ на {given['question']}", "context": RETRIEVED}
+
+    def by_text(question: str) -> str:
+        return f"ответ на {question}"
+
+    for chain in (by_name, by_text):
+        assert [sample.answer for sample in TESTSET.run(chain)] == [f"ответ на {row.question}" for row in TESTSET]
+
+
+def test_what_is_no_chain_is_refused():
+    with pytest.raises(ConfigError, match="a chain is a Runnable or a function of the question, got str"):
+        TESTSET.run("gpt")
+
+
 def test_a_langsmith_data_set_has_an_example_for_each_row():
     with Session() as session:
         client = Client(api_url="http://127.0.0.1:9", api_key="x", session=session, auto_batch_tracing=False, info={})
