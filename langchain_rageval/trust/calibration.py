@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -120,7 +120,7 @@ def calibrate(
 
 
 def _pair(item: tuple[Rating, Rating]) -> tuple[float | None, float | None]:
-    if not isinstance(item, tuple | list) or len(item) != 2:
+    if isinstance(item, str | bytes | Mapping) or not hasattr(item, "__len__") or len(item) != 2:
         raise ConfigError(f"labelled holds pairs, what a person said and what the judge said; got {item!r}")
     return number(item[0]), number(item[1])
 
