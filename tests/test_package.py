@@ -312,6 +312,15 @@ def test_such_a_name_would_be_seen(text):
     assert FOREIGN.search(text)
 
 
+@pytest.mark.parametrize(("module", "path"), list(modules()), ids=lambda given: given if isinstance(given, str) else "")
+def test_nothing_that_is_read_is_ever_run(module, path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    called = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    assert not called & {"eval", "exec", "yaml.load", "yaml.unsafe_load"}
+    assert not imported & {"pickle", "marshal", "shelve"}
+
+
 def test_every_language_with_prompts_is_one_that_is_detected():
     from langchain_rageval.prompts.promptset import PromptSet, languages
 

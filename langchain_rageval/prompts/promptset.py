@@ -218,7 +218,7 @@ def _default(language: str) -> PromptSet:
 
 def _parsed(kind: type[Part], file: Traversable | Path) -> Part:
     try:
-        return kind.model_validate(yaml.load(file.read_text(encoding="utf-8"), Loader=_Loader))
+        return kind.model_validate(_Loader(file.read_text(encoding="utf-8")).get_single_data())
     except (yaml.YAMLError, ValidationError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file.name} is no {kind.__name__.lower()} file: {error}") from None
 
