@@ -89,13 +89,21 @@ if TYPE_CHECKING:
     from langchain_rageval.statistics.agreement import Estimate as Estimate
     from langchain_rageval.steps.step import Step as Step
     from langchain_rageval.steps.verify_by_nli import NliVerifier as NliVerifier
+    from langchain_rageval.testset.answer_unaided import closed_book_filter as closed_book_filter
     from langchain_rageval.testset.candidate import Candidate as Candidate
     from langchain_rageval.testset.candidate import Trial as Trial
+    from langchain_rageval.testset.compare_questions import evolution_filter as evolution_filter
     from langchain_rageval.testset.docstore import Docstore as Docstore
+    from langchain_rageval.testset.evolutions import Evolution as Evolution
     from langchain_rageval.testset.generator import TestsetGenerator as TestsetGenerator
+    from langchain_rageval.testset.grade_passage import passage_filter as passage_filter
+    from langchain_rageval.testset.needed_passages import find_passages as find_passages
+    from langchain_rageval.testset.passage import Passage as Passage
     from langchain_rageval.testset.readers import load_documents as load_documents
+    from langchain_rageval.testset.review_question import question_filter as question_filter
     from langchain_rageval.testset.rows import Testset as Testset
     from langchain_rageval.testset.rows import TestsetRow as TestsetRow
+    from langchain_rageval.testset.write_question import seed_question as seed_question
     from langchain_rageval.translation import translate_prompts as translate_prompts
     from langchain_rageval.trust.agreement import Agreement as Agreement
     from langchain_rageval.trust.agreement import agreement as agreement
@@ -182,11 +190,19 @@ _HOMES = {
     "statistics.agreement": ("Estimate",),
     "steps.step": ("Step",),
     "steps.verify_by_nli": ("NliVerifier",),
+    "testset.answer_unaided": ("closed_book_filter",),
     "testset.candidate": ("Candidate", "Trial"),
+    "testset.compare_questions": ("evolution_filter",),
     "testset.docstore": ("Docstore",),
+    "testset.evolutions": ("Evolution",),
     "testset.generator": ("TestsetGenerator",),
+    "testset.grade_passage": ("passage_filter",),
+    "testset.needed_passages": ("find_passages",),
+    "testset.passage": ("Passage",),
     "testset.readers": ("load_documents",),
+    "testset.review_question": ("question_filter",),
     "testset.rows": ("Testset", "TestsetRow"),
+    "testset.write_question": ("seed_question",),
     "translation": ("translate_prompts",),
     "trust.agreement": ("Agreement", "agreement"),
     "trust.answer_sheets": ("answer_sheets",),
