@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
-from math import isclose, sqrt
+from math import isclose, isnan, sqrt
 from pathlib import Path
 from statistics import stdev
 from typing import TYPE_CHECKING, Any, overload
@@ -160,8 +160,11 @@ class Report:
             worse" where, of the samples that both hold, significantly fewer are scored than in the baseline.
 
         Raises:
-            ConfigError: if instruments differ, `margin` is no number from 0 on, or no sample has what `cluster` names.
+            ConfigError: if instruments differ, `margin` is no number from 0 on, no sample has what `cluster` names, or
+                the baseline is no report.
         """
+        if not isinstance(baseline, Report):
+            raise ConfigError(f"compare takes a report, got {type(baseline).__name__}; Report.load reads one")
         return compare_rows(self.rows, baseline.rows, margin, cluster, allow_different_instruments)
 
     def minimum_detectable_difference(
@@ -253,8 +256,9 @@ class Report:
 
         Raises:
             BelowThreshold: naming every metric that is worse, has nothing scored, or failed too often.
-            ConfigError: if the report has no such metric.
+            ConfigError: if the report has no such metric, or a number is none that can be meant.
         """
+        _refuse_limits(thresholds, max_failed)
         summary = self.summary()
         wholly_left_out = {name for _, name in self.left_out} - summary.keys()
         for metric in thresholds:
@@ -344,6 +348,16 @@ def _badness(score: Score) -> float:
     """Least for the worst."""
     value = float(score)
     return value if score.direction == "higher" else -value
+
+
+def _refuse_limits(thresholds: Any, max_failed: Any) -> None:
+    if not isinstance(thresholds, Mapping):
+        raise ConfigError(f'check takes thresholds by metric, such as {{"faithfulness": 0.8}}, got {thresholds!r}')
+    for name, limit in thresholds.items():
+        if not isinstance(limit, int | float) or isnan(limit):
+            raise ConfigError(f"the threshold of {name} takes a number, got {limit!r}")
+    if not isinstance(max_failed, int | float) or not 0 <= max_failed <= 1:
+        raise ConfigError(f"max_failed takes a share from 0 to 1, got {max_failed!r}")
 
 
 def _problems(metric: MetricSummary, limit: float, max_failed: float) -> list[str]:
