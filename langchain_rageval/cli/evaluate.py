@@ -145,6 +145,8 @@ def run(options: argparse.Namespace) -> int:
     from langchain_rageval.evaluation import evaluate
 
     gates, budget = _gates(options.fail_under, scores_of(names_in(options.metrics))), budget_of(options)
+    if not 0 <= options.max_failed <= 1:
+        raise ConfigError(f"--max-failed takes a share from 0 to 1, got {options.max_failed:g}")
     check_writable("--out", options.out, options.file)
     check_writable("--html", options.html, options.file)
     samples, metrics = asked(options)
