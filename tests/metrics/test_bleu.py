@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 from by_letters import ENGLISH, LONG, RUSSIAN, value
 from hypothesis import assume, given
@@ -76,3 +79,22 @@ def test_a_tokenizer_that_needs_more_is_refused(tokenize):
     with pytest.raises(ConfigError, match="tokenize is one of auto, 13a, intl, zh, char, got "):
         bleu(tokenize=tokenize)
     assert bleu().instrument != bleu(tokenize="13a").instrument
+
+
+def test_threads_that_load_bleu_and_chrf_at_once_do_not_block_each_other():
+    script = """
+import sys, threading
+from langchain_rageval.metrics import bleu, chrf
+sys.setswitchinterval(1e-5)
+start, loaded = threading.Barrier(2), []
+def load(build, option):
+    start.wait()
+    loaded.append(build(option))
+threads = [threading.Thread(target=load, args=given) for given in ((bleu._scorer, "13a"), (chrf._scorer, 2))]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(len(loaded))
+"""
+    for _ in range(3):  # which thread is first is a matter of chance
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+        assert (done.stdout.strip(), done.stderr) == ("2", "")
