@@ -38,7 +38,7 @@ report
 offline_writing offline models
 grounds finished intake rehearsal planning engine evaluation trust
 integrations
-cli
+testing cli
 __main__ __init__
 """
 PLACES = {part: (at, n) for at, line in enumerate(LAYERS.split("\n")) for n, part in enumerate(line.split())}

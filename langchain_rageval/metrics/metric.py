@@ -95,6 +95,10 @@ class Metric(Traced[Any, Score], Doors):
 
     __str__ = __repr__
 
+    def __hash__(self) -> int:
+        """By what decides its scores, so that a metric can be a key: `{metric: 0.8}`."""
+        return hash((self.name, self.instrument))
+
     @property
     def parts(self) -> Sequence[Metric]:
         """Itself."""
