@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from langchain_rageval.evaluation import aevaluate as aevaluate
     from langchain_rageval.evaluation import astream_evaluate as astream_evaluate
     from langchain_rageval.evaluation import evaluate as evaluate
+    from langchain_rageval.integrations.langsmith import summary_evaluator as summary_evaluator
     from langchain_rageval.judge.judge import Judge as Judge
     from langchain_rageval.judge.jury import jury as jury
     from langchain_rageval.judge.parser import StrictJsonOutputParser as StrictJsonOutputParser
@@ -82,6 +83,7 @@ _HOMES = {
         "SampleError",
     ),
     "evaluation": ("aevaluate", "astream_evaluate", "evaluate"),
+    "integrations.langsmith": ("summary_evaluator",),
     "judge.judge": ("Judge",),
     "judge.jury": ("jury",),
     "judge.parser": ("StrictJsonOutputParser",),
