@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_rageval._version import __version__
 
 if TYPE_CHECKING:
+    from langchain_rageval.callbacks.callback import RagEvalCallback as RagEvalCallback
     from langchain_rageval.errors import BelowThreshold as BelowThreshold
     from langchain_rageval.errors import BudgetExceeded as BudgetExceeded
     from langchain_rageval.errors import ConfigError as ConfigError
@@ -59,6 +60,11 @@ if TYPE_CHECKING:
     from langchain_rageval.schema import Score as Score
     from langchain_rageval.schema import Usage as Usage
     from langchain_rageval.sentences import split_sentences as split_sentences
+    from langchain_rageval.sinks.jsonl import JsonlSink as JsonlSink
+    from langchain_rageval.sinks.langsmith import LangSmithSink as LangSmithSink
+    from langchain_rageval.sinks.logs import LoggingSink as LoggingSink
+    from langchain_rageval.sinks.opentelemetry import OpenTelemetrySink as OpenTelemetrySink
+    from langchain_rageval.sinks.sqlite import SqliteSink as SqliteSink
     from langchain_rageval.steps.step import Step as Step
     from langchain_rageval.testset.candidate import Candidate as Candidate
     from langchain_rageval.testset.candidate import Trial as Trial
@@ -71,6 +77,7 @@ if TYPE_CHECKING:
     from langchain_rageval.trust.degrading import degrade as degrade
 
 _HOMES = {
+    "callbacks.callback": ("RagEvalCallback",),
     "errors": (
         "BelowThreshold",
         "BudgetExceeded",
@@ -109,6 +116,11 @@ _HOMES = {
     "run.run": ("Run",),
     "schema": ("Failure", "Finding", "Row", "Sample", "Score", "Usage"),
     "sentences": ("split_sentences",),
+    "sinks.jsonl": ("JsonlSink",),
+    "sinks.langsmith": ("LangSmithSink",),
+    "sinks.logs": ("LoggingSink",),
+    "sinks.opentelemetry": ("OpenTelemetrySink",),
+    "sinks.sqlite": ("SqliteSink",),
     "steps.step": ("Step",),
     "testset.docstore": ("Docstore",),
     "testset.candidate": ("Candidate", "Trial"),

@@ -37,6 +37,7 @@ report
 offline_writing offline models
 grounds finished intake rehearsal planning engine evaluation trust
 integrations
+sinks callbacks
 cli
 __main__ __init__
 """
