@@ -17,7 +17,7 @@ from uuid import UUID
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 
-from langchain_rageval.callbacks.following import Following, Kind, Root, grown
+from langchain_rageval.callbacks.following import Following, Root, grown
 from langchain_rageval.callbacks.reading import sample_of, waits_for_a_person
 from langchain_rageval.callbacks.scoring import OUTCOMES, Extract, Job, Plan, Redact, Scoring, Sink, judging
 from langchain_rageval.engine import Evaluation
@@ -206,11 +206,9 @@ class RagEvalCallback(BaseCallbackHandler):
     ) -> None:
         """A root, or a step within one."""
         watch, name = self._here(), kwargs.get("name")
-        if watch.following.holds(run_id):
-            return  # the handler was given twice
-        if watch.following.holds(parent_run_id):
-            watch.following.begin(run_id, parent_run_id, "chain", name, inputs)
-        elif self._closed or judging.get():
+        if watch.following.begin(run_id, parent_run_id, "chain", name, inputs) or watch.following.holds(run_id):
+            return
+        if self._closed or judging.get():
             watch.following.plant(run_id, None)
         elif self._sampled(run_id):
             watch.scoring.count(seen=1, sampled=1)
@@ -254,7 +252,7 @@ class RagEvalCallback(BaseCallbackHandler):
         **kwargs: Any,
     ) -> None:
         """A retriever is asked."""
-        self._begin(run_id, parent_run_id, "retriever", query, kwargs)
+        self._here().following.begin(run_id, parent_run_id, "retriever", kwargs.get("name"), query)
 
     @_guarded
     def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **kwargs: Any) -> None:
@@ -278,7 +276,8 @@ class RagEvalCallback(BaseCallbackHandler):
         **kwargs: Any,
     ) -> None:
         """A tool is used: perhaps a search."""
-        self._begin(run_id, parent_run_id, "tool", inputs or input_str, {"name": (serialized or {}).get("name")})
+        name = (serialized or {}).get("name")
+        self._here().following.begin(run_id, parent_run_id, "tool", name, inputs or input_str)
 
     @_guarded
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
@@ -289,11 +288,6 @@ class RagEvalCallback(BaseCallbackHandler):
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """It has not."""
         self._here().following.end(run_id, None, error=error)
-
-    def _begin(self, run_id: UUID, parent_id: UUID | None, kind: Kind, inputs: Any, told: dict[str, Any]) -> None:
-        following = self._here().following
-        if following.holds(parent_id):
-            following.begin(run_id, parent_id, kind, told.get("name"), inputs)
 
     def _sampled(self, run_id: UUID) -> bool:
         """By a hash, for the first digits of an id are the time."""

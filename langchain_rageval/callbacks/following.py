@@ -89,7 +89,7 @@ class Following:
     def roots(self) -> int:
         """Number of sampled trees that run."""
         with self._lock:
-            return sum(node.root is not None and node.parent is None for node in self._nodes.values())
+            return sum(node.root is not None and node.parent is None for node in list(self._nodes.values()))
 
     def holds(self, run_id: UUID | None) -> bool:
         """Whether a run is open."""
@@ -99,15 +99,20 @@ class Following:
         """Begin a tree; without a root, one that is not followed."""
         self._keep(run_id, Node(root, tree=root.tree) if root else UNFOLLOWED)
 
-    def begin(self, run_id: UUID, parent_id: UUID | None, kind: Kind, name: str | None, inputs: Any) -> None:
-        """Begin a step within a tree."""
+    def begin(self, run_id: UUID, parent_id: UUID | None, kind: Kind, name: str | None, inputs: Any) -> bool:
+        """Begin a step within a tree; False when its parent is in none.
+
+        This and `end` come first of all events, so what is not followed takes no lock.
+        """
         parent = self._nodes.get(parent_id) if parent_id else None
-        if parent is None or run_id in self._nodes:
-            return
+        if parent is None:
+            return False
         root = parent.root
         if root is None:
             self._keep(run_id, UNFOLLOWED)
-            return
+            return True
+        if run_id in self._nodes:
+            return True  # the handler was given twice
         node = Node(root, parent, kind)
         if parent.tree is not None:
             node.tree = grown(run_id, name, kind, inputs)
@@ -119,20 +124,21 @@ class Following:
             root.retrieved[run_id] = None
         elif kind == "chain":
             root.documents = documents_in(inputs) or root.documents
+        return True
 
     def end(self, run_id: UUID, outputs: Any, inputs: Any = None, error: BaseException | None = None) -> Root | None:
         """End a run; gives the tree when it was its root."""
-        with self._lock:
-            node = self._nodes.pop(run_id, None)
-            if node is None:
-                return None
-            if error is not None and not isinstance(error, Exception):
-                self._bury(run_id)
-            root = node.root
-            if root is not None and node.parent is not None:
-                root.open -= 1
+        node = self._nodes.pop(run_id, None)
+        if node is None:
+            return None
+        if error is not None and not isinstance(error, Exception):
+            self._bury(run_id)
+        root = node.root
         if root is None:
             return None
+        if node.parent is not None:
+            with self._lock:
+                root.open -= 1
         if node.tree is not None:
             node.tree["outputs"] = outputs
             node.tree["inputs"] = node.tree["inputs"] if inputs is None else inputs
@@ -159,17 +165,22 @@ class Following:
 
     def _bury(self, run_id: UUID) -> None:
         """Remember a cancelled run for a while: a thread of it may go on and begin steps, which are no new roots."""
-        self._nodes[run_id] = UNFOLLOWED
-        self._cancelled.append(run_id)
-        if len(self._cancelled) > _MOST_CANCELLED:
-            self._nodes.pop(self._cancelled.popleft(), None)
+        with self._lock:
+            self._nodes[run_id] = UNFOLLOWED
+            self._cancelled.append(run_id)
+            if len(self._cancelled) > _MOST_CANCELLED:
+                self._nodes.pop(self._cancelled.popleft(), None)
 
     def _keep(self, run_id: UUID, node: Node) -> None:
-        lost = None
+        self._nodes[run_id] = node
+        if len(self._nodes) > _MOST_OPEN:
+            self._evict()
+
+    def _evict(self) -> None:
+        """Give up the oldest run."""
         with self._lock:
-            if len(self._nodes) >= _MOST_OPEN:
-                lost = self._nodes.pop(next(iter(self._nodes)))
-            self._nodes[run_id] = node
+            oldest = next(iter(self._nodes.copy()))
+            lost = self._nodes.pop(oldest, None)
         if lost is not None and lost.root is not None and lost.parent is None:
             self._evicted(lost.root)
 
