@@ -18,7 +18,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 
 from langchain_rageval.callbacks.following import Following, Root, grown
-from langchain_rageval.callbacks.reading import sample_of, waits_for_a_person
+from langchain_rageval.callbacks.reading import sample_of
 from langchain_rageval.callbacks.scoring import OUTCOMES, Extract, Job, Plan, Redact, Scoring, Sink, judging
 from langchain_rageval.engine import Evaluation
 from langchain_rageval.errors import ConfigError
@@ -229,8 +229,6 @@ class RagEvalCallback(BaseCallbackHandler):
         streamed = "inputs" in kwargs
         if outputs is None or (streamed and root.open):
             watch.scoring.count(failed=1, broken_off=1)
-        elif waits_for_a_person(outputs):
-            watch.scoring.count(unscorable=1)
         else:
             _take(watch.scoring, root, inputs if streamed else root.inputs, outputs)
 

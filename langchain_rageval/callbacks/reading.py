@@ -10,8 +10,6 @@ from langchain_core.messages import convert_to_messages
 from langchain_rageval.callbacks.following import Root
 from langchain_rageval.schema import Sample
 
-_UNFINISHED = "__interrupt__"  # what LangGraph adds to the state of a graph that waits for a person
-
 
 def sample_of(root: Root, inputs: Any, outputs: Any) -> Sample:
     """The sample of a run that has ended.
@@ -45,11 +43,6 @@ def with_messages(value: Any) -> Any:
     if isinstance(value, Mapping) and value.get("messages"):
         return {**value, "messages": _messages(value["messages"])}
     return value
-
-
-def waits_for_a_person(outputs: Any) -> bool:
-    """Whether a graph was interrupted: its answer is still to come."""
-    return isinstance(outputs, Mapping) and _UNFINISHED in outputs
 
 
 def _messages(value: Any) -> Any:
