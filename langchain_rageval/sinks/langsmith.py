@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-from uuid import NAMESPACE_OID, UUID, uuid5
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from uuid import NAMESPACE_OID, uuid5
+
+from langsmith.utils import get_tracer_project
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.schema import Row
@@ -22,15 +25,18 @@ class LangSmithSink:
 
     Args:
         client: `langsmith.Client()`; it posts while this sink waits, and raises what goes wrong.
+        project: name of the one that the chain is traced to; None takes LangSmith's own settings when the first row
+            comes.
 
     Raises:
         ConfigError: if the client cannot create feedback.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, project: str | None = None) -> None:
         if not callable(getattr(client, "create_feedback", None)):
             raise ConfigError(f"LangSmithSink takes a langsmith.Client(), got {type(client).__name__}")
         self._client = client
+        self._name = project
 
     def __repr__(self) -> str:
         """The class; a client may hold secrets."""
@@ -38,15 +44,24 @@ class LangSmithSink:
 
     def __call__(self, row: Row) -> None:
         """Post the scores of a row."""
-        run_id = UUID(str(row.sample.metadata["run_id"]))
+        run_id = str(row.sample.metadata["run_id"])
         for score in row.scores.values():
             told = score.feedback(row.sample.id)
             self._client.create_feedback(
-                run_id,
-                told["key"],
+                run_id=run_id,
+                key=told["key"],
                 score=told["score"],
                 comment=told["comment"],
                 source_info={name: value for name, value in told["metadata"].items() if value is not None},
                 feedback_id=uuid5(NAMESPACE_OID, f"{run_id} {score.metric}"),
                 stop_after_attempt=_TRIES,
+                **self._place,
             )
+
+    @cached_property
+    def _place(self) -> dict[str, Any]:
+        """The id of the project, by which LangSmith finds a run; it is there when its first run has arrived."""
+        if not hasattr(self._client, "read_project"):
+            return {}
+        name = self._name or get_tracer_project() or "default"
+        return {"session_id": self._client.read_project(project_name=name).id}
