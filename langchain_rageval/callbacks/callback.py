@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import time
-import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial, wraps
@@ -31,7 +29,6 @@ from langchain_rageval.sinks.jsonl import JsonlSink
 Event = TypeVar("Event", bound=Callable[..., Any])
 
 _COUNTS = ("seen", "sampled", *OUTCOMES, "sink_errors", "skipped", "broken_off", "lost")
-_EXIT_SECONDS = 5.0
 
 
 def _guarded(event: Event) -> Event:
@@ -119,7 +116,6 @@ class RagEvalCallback(BaseCallbackHandler):
         self._sampled_below = int(sample_rate * 2**64)
         self._watches: dict[int, Watch] = {}
         self._closed = False
-        atexit.register(_flush_at_exit, weakref.ref(self))
 
     def __repr__(self) -> str:
         """What was counted, without secrets."""
@@ -344,9 +340,3 @@ def _check(
             raise ConfigError(f"{name} takes a function, got {type(function).__name__}")
     if isinstance(callbacks, list) and any(isinstance(handler, RagEvalCallback) for handler in callbacks):
         raise ConfigError("callbacks are for the judge's own calls; a RagEvalCallback among them would judge the judge")
-
-
-def _flush_at_exit(watched: weakref.ref[RagEvalCallback]) -> None:
-    callback = watched()
-    if callback is not None and not callback._closed:
-        callback.close(_EXIT_SECONDS)

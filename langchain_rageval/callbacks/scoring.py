@@ -6,7 +6,9 @@ own, so that one that fails or hangs holds up neither the judge nor the others.
 
 from __future__ import annotations
 
+import atexit
 import logging
+import os
 import threading
 import time
 from collections import Counter, deque
@@ -16,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from typing import Any
+from weakref import WeakSet
 
 from langchain_core.runnables import RunnableSequence
 from langsmith import tracing_context
@@ -42,8 +45,11 @@ OUTCOMES = ("scored", "failed", "dropped", "unscorable")
 judging: ContextVar[bool] = ContextVar("judging", default=False)
 """Set in the threads that score and deliver: what runs there is never watched."""
 
+_EXIT_SECONDS = 5.0
 _MINUTE = 60.0
 _WAITS = (0.1, 0.2, 0.4, 0.8, 1.6)  # seconds between the tries of a sink
+
+_at_work: WeakSet[Scoring] = WeakSet()
 
 log = logging.getLogger("langchain_rageval")
 
@@ -106,6 +112,7 @@ class Scoring:
             Lane(partial(self._hand_over, Line(sink)), 1, plan.max_pending, self._threads) for sink in plan.sinks
         ]
         self._changed = threading.Condition()
+        self._making = threading.Lock()
         self._evaluations: dict[tuple[int, ...], Evaluation] = {}
         self._base: Evaluation | None = None
         self._unfinished: dict[int, None] = {}  # numbers of the runs, in order
@@ -114,6 +121,10 @@ class Scoring:
         self._admissions: deque[float] = deque()
         self._closed = False
         self._told: set[str] = set()
+        self._process = os.getpid()
+        _at_work.add(self)
+        atexit.unregister(_finish_at_exit)
+        atexit.register(_finish_at_exit)
 
     def count(self, **amounts: int) -> None:
         """Add to the counts."""
@@ -233,16 +244,17 @@ class Scoring:
 
     def _evaluation(self, sample: Sample) -> Evaluation | None:
         """Of the metrics whose fields the sample has, one sample long; None when there is no such metric."""
-        with self._changed:
-            base = self._base = self._base or self.plan.evaluation()
-            able = tuple(number for number, metric in enumerate(base.metrics) if _reads(metric, sample))
-            left_out = [names_of(metric) for number, metric in enumerate(base.metrics) if number not in able]
-            self.counts["skipped"] += sum(map(len, left_out))
-            if not able:
-                return None
+        with self._making:
+            self._base = base = self._base or self.plan.evaluation()
+        able = tuple(number for number, metric in enumerate(base.metrics) if _reads(metric, sample))
+        left_out = [name for n, metric in enumerate(base.metrics) if n not in able for name in names_of(metric)]
+        self.count(skipped=len(left_out))
+        if not able:
+            return None
+        with self._making:
             if able not in self._evaluations:
                 self._evaluations[able] = _part(base, [base.metrics[number] for number in able])
-            found = self._evaluations[able]
+        found = self._evaluations[able]
         return replace(found, grounds=Grounds(), begun={}, left_out=[], unread=threading.Event())
 
     def _deliver(self, delivery: Delivery) -> None:
@@ -270,6 +282,15 @@ class Scoring:
             left = delivery.left
         if not left:
             self.finish(delivery.job.number, delivery.outcome)
+
+
+def _finish_at_exit() -> None:
+    """Give what is pending in this process a last chance: daemon threads end with the interpreter."""
+    deadline = time.monotonic() + _EXIT_SECONDS
+    for scoring in list(_at_work):
+        if scoring._process == os.getpid():
+            scoring.flush(max(0.0, deadline - time.monotonic()))
+            scoring.close()
 
 
 class Line:
