@@ -51,10 +51,10 @@ def rag(search: Any = None) -> Runnable[str, str]:
 
 
 def watching(*metrics: Any, **options: Any) -> tuple[RagEvalCallback, list[Row]]:
-    """A callback that watches every run, and the rows that it gives."""
+    """A callback that watches every run, and the rows that it gives, in the order in which the runs ended."""
     rows: list[Row] = []
     given = list(metrics) or [faithfulness(OfflineJudge())]
-    return RagEvalCallback(given, **{"sample_rate": 1.0, "sinks": [rows.append], **options}), rows
+    return RagEvalCallback(given, **{"sample_rate": 1.0, "sinks": [rows.append], "max_concurrency": 1, **options}), rows
 
 
 def with_callback(callback: RagEvalCallback, **config: Any) -> Any:

@@ -41,7 +41,7 @@ class JsonlSink:
         self.notes: list[str] = []
         self._max_bytes = max_bytes
         self._backups = backups
-        self._lock = threading.Lock()
+        self._locks: dict[int, threading.Lock] = {}
         if self.path.is_dir():
             raise ConfigError(f"{self.path} is a folder; name a file in it")
         if self.path.exists():
@@ -62,7 +62,8 @@ class JsonlSink:
         Raises:
             OSError: if it cannot be written; the file is then as it was.
         """
-        with self._lock:
+        # A lock for each process: another one may have held its own when it forked.
+        with self._locks.setdefault(os.getpid(), threading.Lock()):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             while not self._append(row):
                 pass
@@ -99,16 +100,18 @@ class JsonlSink:
 def _held(path: Path) -> Iterator[int]:
     """The file, open and locked against other processes."""
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    locks = _file_locks()
     try:
-        locks = _locks()
         if locks is not None:
             locks.flock(file, locks.LOCK_EX)
         yield file
     finally:
+        if locks is not None:
+            locks.flock(file, locks.LOCK_UN)  # closing would leave it with a process that was forked meanwhile
         os.close(file)
 
 
-def _locks() -> ModuleType | None:
+def _file_locks() -> ModuleType | None:
     """What locks files; there is no such thing on Windows."""
     try:
         return importlib.import_module("fcntl")

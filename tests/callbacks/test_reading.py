@@ -139,6 +139,10 @@ CHAINS = {
     ),
     "documents in the input": (RunnableLambda(lambda _: ANSWER), {"question": QUESTION, "context": DOCUMENTS}),
     "documents between two steps": (in_the_middle(), QUESTION),
+    "documents that a function hands to a step": (
+        RunnableLambda(lambda question: RunnableLambda(joined).invoke(store_search(question)) and ANSWER),
+        QUESTION,
+    ),
     "assigned, with a message for an answer": (
         RunnablePassthrough.assign(context=store_search)
         | RunnablePassthrough.assign(answer=lambda _: AIMessage(ANSWER)),
@@ -287,7 +291,7 @@ async def test_runs_side_by_side_keep_their_own_documents():
     def chain(number: int) -> Runnable[Any, Any]:
         return rag(Search(documents=[Document(f"Town {number} is old.")]))
 
-    callback, rows = watching()
+    callback, rows = watching(max_concurrency=8)
     config = with_callback(callback)
     with callback:
         with ThreadPoolExecutor(8) as pool:

@@ -215,7 +215,7 @@ def test_a_judge_or_a_sink_that_calls_a_watched_chain_is_not_watched():
 
 def test_a_full_queue_drops_runs_and_the_chain_goes_on():
     gate = Gate()
-    callback, rows = watching(faithfulness(gate.model), max_pending=3, max_concurrency=1)
+    callback, rows = watching(faithfulness(gate.model), max_pending=3)
     with callback:
         for _ in range(10):
             assert rag_chain().invoke(QUESTION, with_callback(callback))["answer"] == ANSWER
@@ -242,7 +242,7 @@ def test_so_many_a_minute_and_no_more(monkeypatch):
 
 def test_a_budget_holds_for_everything_that_is_scored():
     judge = recording_judge()
-    callback, rows = watching(faithfulness(judge), context_relevance(judge), budget=Budget(calls=7), max_concurrency=1)
+    callback, rows = watching(faithfulness(judge), context_relevance(judge), budget=Budget(calls=7))
     with callback:
         for number in range(6):
             rag(Search()).invoke(f"{QUESTION} {number}", with_callback(callback))
@@ -459,7 +459,7 @@ def test_thousands_of_calls_with_a_bad_judge_are_what_they_are_without_one(judge
 
 def test_closing_drops_what_is_late_and_watches_nothing_more():
     gate = Gate()
-    callback, rows = watching(faithfulness(gate.model), max_concurrency=1)
+    callback, rows = watching(faithfulness(gate.model))
     for _ in range(4):
         rag_chain().invoke(QUESTION, with_callback(callback))
     until(lambda: gate.asked, 30)
@@ -620,7 +620,7 @@ def test_its_repr_tells_the_counts():
 
 def test_memory_stays_flat_when_the_judge_never_answers():
     gate = Gate()
-    callback, _ = watching(faithfulness(gate.model), max_pending=5, max_concurrency=1)
+    callback, _ = watching(faithfulness(gate.model), max_pending=5)
     config, chain = with_callback(callback), rag_chain()
     for _ in range(50):
         chain.invoke("x" * 10_000, config)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import sqlite3
 import subprocess
 import sys
@@ -127,6 +128,40 @@ def test_threads_share_a_sink(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(sink, [row() for _ in range(100)]))
     assert sum(len(Report.load(path)) for path in tmp_path.iterdir()) == 100
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_fork_in_the_middle_of_a_row_locks_nobody_out(tmp_path):
+    script = (
+        HEAD
+        + """
+    import os, threading
+    sink = JsonlSink(folder + "/rows.jsonl")
+    writing, forked, write = threading.Event(), threading.Event(), os.write
+
+    def slowly(file, data):
+        os.write = write
+        writing.set()
+        assert forked.wait(60)
+        return write(file, data)
+
+    os.write = slowly
+    thread = threading.Thread(target=sink, args=[row(0)])
+    thread.start()
+    assert writing.wait(60)
+    child = os.fork()
+    if child == 0:
+        sink(row(1))
+        os._exit(0)
+    forked.set()
+    thread.join()
+    sink(row(2))
+    assert os.waitpid(child, 0)[1] == 0
+    """
+    )
+    together(script, 1, tmp_path)
+    assert {each.sample.id for each in Report.load(tmp_path / "rows.jsonl").rows} == {"0-0", "0-1", "0-2"}
 
 
 def test_a_full_disk_leaves_the_file_as_it_was(tmp_path, monkeypatch):
