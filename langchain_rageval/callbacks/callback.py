@@ -14,6 +14,7 @@ from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
+from langchain_core.runnables.config import var_child_runnable_config
 
 from langchain_rageval.callbacks.following import Following, Root, grown
 from langchain_rageval.callbacks.reading import sample_of
@@ -202,7 +203,9 @@ class RagEvalCallback(BaseCallbackHandler):
     ) -> None:
         """A root, or a step within one."""
         watch, name = self._here(), kwargs.get("name")
-        if watch.following.begin(run_id, parent_run_id, "chain", name, inputs) or watch.following.holds(run_id):
+        if watch.following.begin(run_id, parent_run_id or _around(), "chain", name, inputs) or watch.following.holds(
+            run_id
+        ):
             return
         if self._closed or judging.get():
             watch.following.plant(run_id, None)
@@ -296,6 +299,12 @@ class RagEvalCallback(BaseCallbackHandler):
             for other in self._watches.keys() - {process}:
                 self._watches.pop(other, None)
         return watch
+
+
+def _around() -> UUID | None:
+    """The run in whose function a chain was called with callbacks of its own: LangChain tells no parent of it."""
+    config = var_child_runnable_config.get()
+    return getattr(config.get("callbacks"), "parent_run_id", None) if config else None
 
 
 def _take(scoring: Scoring, root: Root, inputs: Any, outputs: Any) -> None:

@@ -5,7 +5,7 @@ import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, TypedDict
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from langchain.agents import create_agent
@@ -175,11 +175,11 @@ async def test_question_answer_and_contexts_are_found_whatever_the_chain_and_the
 
 def test_the_run_is_named_in_the_metadata_as_the_users_config_has_it():
     callback, rows = watching()
-    config = with_callback(callback, run_name="bot", tags=["live"], metadata={"customer": "k-17"})
+    config = with_callback(callback, run_name="bot", tags=["live"], metadata={"customer": "k-17", "run_id": "forged"})
     with callback:
         rag().invoke(QUESTION, config)
     (row,) = rows
-    assert row.sample.id == row.sample.metadata["run_id"]
+    assert row.sample.id == row.sample.metadata["run_id"] == str(UUID(row.sample.id))
     assert row.sample.metadata["seconds"] > 0
     kept = {name: row.sample.metadata[name] for name in ("run_name", "tags", "customer")}
     assert kept == {"run_name": "bot", "tags": ["live"], "customer": "k-17"}
@@ -235,6 +235,17 @@ def test_only_the_root_of_nested_chains_is_scored():
         outer.with_config(callbacks=[callback]).invoke(QUESTION, with_callback(callback))  # given twice, too
     assert told(rows) == [EXPECTED]
     assert callback.stats()["seen"] == 1
+
+
+async def test_a_chain_with_callbacks_of_its_own_within_a_watched_one_is_no_root():
+    callback, rows = watching()
+    inner = rag().with_config(callbacks=[callback])  # LangChain tells no parent of it
+    outer = RunnableLambda(lambda question: inner.invoke(question), inner.ainvoke)
+    with callback:
+        outer.invoke(QUESTION, with_callback(callback))
+        await outer.ainvoke(QUESTION, with_callback(callback))
+    assert told(rows) == [EXPECTED] * 2
+    assert callback.stats()["seen"] == 2
 
 
 @pytest.mark.parametrize("sampled", [0.0, 1.0])
