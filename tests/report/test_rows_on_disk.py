@@ -347,7 +347,7 @@ def unfinished(path):
     with ReportFile(path) as file:
         for given in reversed(report_of(*(scored(n / 4, reason="да\u2028 🦁") for n in range(4))).rows):
             file.append(given)
-        file._write(files._head_line({"notes": ["всё"], "complete": True, "left_out": [(9, "m")]}))
+        file._write(files.head_line({"notes": ["всё"], "complete": True, "left_out": [(9, "m")]}))
     return Path(f"{path}.part")
 
 
@@ -403,7 +403,7 @@ def test_a_cut_in_a_finished_report_is_an_error(out):
 def test_a_full_disk_is_told_and_leaves_the_older_report(out, tmp_path, monkeypatch):
     old = evaluate(many(2), own(0.5), progress=False, out=out)
     room = [3]
-    whole = files._row_line
+    whole = files.row_line
 
     def line(given):
         room[0] -= 1
@@ -411,7 +411,7 @@ def test_a_full_disk_is_told_and_leaves_the_older_report(out, tmp_path, monkeypa
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return whole(given)
 
-    monkeypatch.setattr(files, "_row_line", line)
+    monkeypatch.setattr(files, "row_line", line)
     with pytest.raises(OSError, match="No space left"):  # not from the file: nothing of ours hides it
         evaluate(many(9), own(), progress=False, out=out)
     assert Report.load(out) == old

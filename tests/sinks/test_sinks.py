@@ -77,6 +77,7 @@ def test_what_a_killed_process_left_half_written_is_cut_off(tmp_path, torn):
     assert len(Report.load(sink.path)) == 1
     sink(row())
     assert len(Report.load(sink.path)) == 2
+    assert sink.path.read_bytes().endswith(b"}\n")
 
 
 def test_a_file_whose_first_line_is_torn_begins_anew(tmp_path):
@@ -121,6 +122,23 @@ def test_processes_share_a_file_also_while_it_is_put_aside(tmp_path, most):
     found = [each.sample.id for path in tmp_path.iterdir() for each in Report.load(path).rows]
     assert sorted(found) == sorted(f"{process}-{number}" for process in range(2) for number in range(100))
     assert (len(list(tmp_path.iterdir())) > 5) == (most < 100_000)
+
+
+def test_a_row_follows_when_another_process_puts_the_file_aside_before_it(tmp_path, monkeypatch):
+    class Locks:
+        LOCK_EX, LOCK_UN = 2, 8
+
+        def flock(self, file, operation):
+            if sink.path.exists() and not aside.exists():
+                sink.path.rename(aside)
+
+    sink, aside = JsonlSink(tmp_path / "rows.jsonl"), tmp_path / "rows.jsonl.1"
+    first, second = row(), row()
+    sink(first)
+    monkeypatch.setattr(sinks.jsonl, "_file_locks", Locks)
+    sink(second)
+    assert [each.sample.id for each in Report.load(aside).rows] == [first.sample.id]
+    assert [each.sample.id for each in Report.load(sink.path).rows] == [second.sample.id]
 
 
 def test_threads_share_a_sink(tmp_path):
