@@ -2,8 +2,8 @@
 
     python tests/benchmarks/callback_overhead.py --calls 2000
 
-The chain is retriever, prompt, model and parser, all of them local, over five chunks of Russian text. Its variants take
-turns call by call, in an order that chance decides, so that a busy machine is busy for all of them; what is added is the
+The chain is retriever, prompt, model and parser, all local, over five chunks of Russian text. Its variants take turns
+call by call, in an order that chance decides, so that a busy machine is busy for all of them. What is added is the
 difference of medians to the chain without a callback, which is there twice: the second one shows the noise. The judge
 of sampled runs waits, as one behind a network does. p99 is of single calls, the noise of the machine included.
 """
