@@ -166,7 +166,10 @@ class RagEvalCallback(BaseCallbackHandler):
         self._here().scoring.close()
         for sink in self._plan.sinks:
             if in_time and callable(close := getattr(sink, "close", None)):
-                close()
+                try:
+                    close()
+                except Exception as error:
+                    self._here().scoring.tell("a sink could not be closed", error)
         return in_time
 
     @property

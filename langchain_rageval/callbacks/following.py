@@ -177,12 +177,13 @@ class Following:
             self._evict()
 
     def _evict(self) -> None:
-        """Give up the oldest run."""
+        """Give up the oldest runs, a tenth of all at once."""
         with self._lock:
-            oldest = next(iter(self._nodes.copy()))
-            lost = self._nodes.pop(oldest, None)
-        if lost is not None and lost.root is not None and lost.parent is None:
-            self._evicted(lost.root)
+            oldest = list(self._nodes)[: len(self._nodes) // 10 + 1]
+            lost = [node for run_id in oldest if (node := self._nodes.pop(run_id, None)) is not None]
+        for node in lost:
+            if node.root is not None and node.parent is None:
+                self._evicted(node.root)
 
 
 def grown(run_id: UUID, name: str | None, kind: Kind, inputs: Any) -> Tree:

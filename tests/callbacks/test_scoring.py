@@ -364,6 +364,25 @@ def test_a_sink_that_hangs_blocks_nobody_for_ever():
     assert accounted(callback)
 
 
+def test_sinks_are_closed_in_the_end_and_one_that_cannot_be_is_told_of(caplog):
+    class Closing:
+        closed = 0
+
+        def __call__(self, row):
+            assert not self.closed
+
+        def close(self):
+            self.closed += 1
+            raise OSError("busy")
+
+    sink = Closing()
+    callback, _ = watching(sinks=[sink])
+    with callback:
+        rag_chain().invoke(QUESTION, with_callback(callback))
+    assert sink.closed == 1
+    assert "a sink could not be closed: OSError: busy" in caplog.text
+
+
 def test_without_sinks_the_counts_are_all_there_is():
     callback = RagEvalCallback(faithfulness(OfflineJudge()), 1.0)
     with callback:
