@@ -63,7 +63,7 @@ class RagEvalCallback(BaseCallbackHandler):
     scored; of a synchronous stream that is left half-way, this is seen by steps other than models that are still open.
 
     The chain waits for nothing and never sees an error. Scoring happens in daemon threads through the judge's sync
-    methods, under no trace of the chain. Each process works for itself; let nothing ask the judge before a fork. At
+    methods, under no trace of the chain. Each process works for itself; do not fork while the judge is asked. At
     exit up to 5 s are spent on what is pending; `flush` or `close` before that to wait longer, or not at all.
 
     Args:

@@ -1,4 +1,4 @@
-"""Lane: a bounded queue that a few daemon threads work off; whoever puts something in never waits."""
+"""Lane: a bounded queue that a few daemon threads work off."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Lane(Generic[T]):
         self._waiting: deque[T] = deque()
         self._active = 0
         self._inside = 0
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
 
-    def put(self, item: T) -> bool:
-        """Take an item in; False when there is no room for it, or no thread to be had."""
-        with self._lock:
-            if self._inside >= self._limit:
+    def put(self, item: T, wait: float = 0.0) -> bool:
+        """Take an item in; False when there is no room for it, nor will be within so many seconds."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._inside < self._limit, wait):
                 return False
             starts = self._active < self._workers
             self._active += starts
@@ -51,7 +51,7 @@ class Lane(Generic[T]):
 
     def clear(self) -> list[T]:
         """Take out what nobody works on yet."""
-        with self._lock:
+        with self._changed:
             waiting, self._waiting = list(self._waiting), deque()
             self._inside -= len(waiting)
             return waiting
@@ -60,13 +60,13 @@ class Lane(Generic[T]):
         try:
             Context().run(self._threads.submit, self._drain)
         except RuntimeError as error:  # no more threads: of this machine, or because the interpreter is shutting down
-            with self._lock:
+            with self._changed:
                 self._active -= 1
             log.warning("no thread to score or deliver in: %s", error)
 
     def _drain(self) -> None:
         while True:
-            with self._lock:
+            with self._changed:
                 if not self._waiting:
                     self._active -= 1
                     return
@@ -76,6 +76,7 @@ class Lane(Generic[T]):
             except Exception:
                 log.exception("an item was lost")
             finally:
-                with self._lock:
+                with self._changed:
                     self._inside -= 1
+                    self._changed.notify()
                 del item

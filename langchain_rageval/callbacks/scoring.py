@@ -15,7 +15,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from functools import partial
 from math import inf
 from typing import Any
 from weakref import WeakSet
@@ -47,6 +46,7 @@ judging: ContextVar[bool] = ContextVar("judging", default=False)
 
 _EXIT_SECONDS = 5.0
 _MINUTE = 60.0
+_PATIENCE = 10.0  # seconds with a sink that is slower than the judge
 _WAITS = (0.1, 0.2, 0.4, 0.8, 1.6)  # seconds between the tries of a sink
 
 _at_work: WeakSet[Scoring] = WeakSet()
@@ -109,7 +109,7 @@ class Scoring:
         plan, self._threads = self.plan, DaemonThreads()
         self._jobs: Lane[Job] = Lane(self._work, plan.workers, plan.max_pending, self._threads)
         self._ways = [
-            Lane(partial(self._hand_over, Line(sink)), 1, plan.max_pending, self._threads) for sink in plan.sinks
+            Way(sink, self._failed_sink, self._arrived, plan.max_pending, self._threads) for sink in plan.sinks
         ]
         self._changed = threading.Condition()
         self._making = threading.Lock()
@@ -265,13 +265,6 @@ class Scoring:
                 self._arrived(delivery)
         self._arrived(delivery)
 
-    def _hand_over(self, line: Line, delivery: Delivery) -> None:
-        judging.set(True)
-        try:
-            line.hand_over(delivery.row, self._failed_sink)
-        finally:
-            self._arrived(delivery)
-
     def _failed_sink(self, error: Exception, *, gave_up: bool) -> None:
         self.count(sink_errors=1, lost=int(gave_up))
         self.tell("a sink failed", error)
@@ -293,20 +286,54 @@ def _finish_at_exit() -> None:
             scoring.close()
 
 
-class Line:
-    """The way to one sink. A row that it does not take is tried again; while it takes none, each one only once."""
+class Way:
+    """The way to one sink. A row that it does not take is tried again; while it takes none, each one only once.
 
-    def __init__(self, sink: Sink) -> None:
+    Whoever brings a row waits when many are on the way: the judge is to be no faster than the sink. A sink that hangs
+    is waited for once, until it goes on.
+
+    Args:
+        sink: takes the rows.
+        failed: called with each error.
+        arrived: called with each delivery, taken or not.
+        limit: most rows on the way.
+        threads: one of them hands the rows over.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        failed: Callable[..., None],
+        arrived: Callable[[Delivery], None],
+        limit: int,
+        threads: DaemonThreads,
+    ) -> None:
         self._sink = sink
+        self._failed = failed
+        self._arrived = arrived
+        self._lane: Lane[Delivery] = Lane(self._hand_over, 1, limit, threads)
         self._down = False
+        self._hangs = False
 
-    def hand_over(self, row: Row, failed: Callable[..., None]) -> None:
-        """Hand a row over, or give it up."""
+    def put(self, delivery: Delivery) -> bool:
+        """Send a delivery on its way; False when there is no room for it."""
+        taken = self._lane.put(delivery, 0.0 if self._hangs else _PATIENCE)
+        self._hangs = not taken
+        return taken
+
+    def _hand_over(self, delivery: Delivery) -> None:
+        judging.set(True)
+        try:
+            self._try(delivery.row)
+        finally:
+            self._arrived(delivery)
+
+    def _try(self, row: Row) -> None:
         for wait in (None,) if self._down else (*_WAITS, None):
             try:
                 self._sink(row)
             except Exception as error:
-                failed(error, gave_up=wait is None)
+                self._failed(error, gave_up=wait is None)
             else:
                 self._down = False
                 return
