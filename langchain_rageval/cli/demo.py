@@ -6,16 +6,24 @@ import argparse
 from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Any
 
-from langchain_rageval.cli.choice import ALL, names_in
+from langchain_rageval.cli.choice import names_in, without_embeddings
 from langchain_rageval.cli.evaluate import (
     add_judge_options,
+    check_writable,
     metrics_of,
     refuse_all_failed,
     warn_of_failures,
 )
+from langchain_rageval.cli.report import show_page
 
 if TYPE_CHECKING:
     from langchain_rageval.schema import Row
+
+PAGE = "rageval-demo.html"
+METRICS = (
+    "faithfulness,answer_relevance,context_precision,context_recall,context_relevance,answer_similarity,"
+    "answer_correctness,aspect_critique"
+)
 
 
 def add_to(commands: Any) -> None:
@@ -25,6 +33,7 @@ def add_to(commands: Any) -> None:
     )
     parser.set_defaults(run=run)
     add_judge_options(parser)
+    parser.add_argument("--open", action="store_true", help=f"write the report to {PAGE} and open it in a browser")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -35,7 +44,12 @@ def run(options: argparse.Namespace) -> int:
 
     with as_file(files("langchain_rageval") / "demo_data" / "samples.jsonl") as path:
         samples = list(load_samples(path))
-    metrics = metrics_of(options, names_in(ALL))
+    if options.open:
+        check_writable("--open", PAGE, "")
+    names = names_in(METRICS)
+    if options.embeddings is None and options.judge != "offline":
+        names = without_embeddings(names)
+    metrics = metrics_of(options, names)
     report = evaluate(samples, metrics, max_concurrency=options.max_concurrency, timeout=options.timeout)
     refuse_all_failed(report)
     slices: dict[str, list[Row]] = {}
@@ -47,4 +61,8 @@ def run(options: argparse.Namespace) -> int:
         show_sample(rows[0], rows[0].scores["faithfulness"], out)
     show_notes(report.notes, out)
     warn_of_failures(report)
+    if options.open:
+        report.to_html(PAGE)
+        out.print(f"\nReport written to {PAGE}", soft_wrap=True)
+        show_page(PAGE)
     return 0

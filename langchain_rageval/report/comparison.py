@@ -155,7 +155,7 @@ def compare_rows(
     ours, theirs = _scores(candidate), _scores(baseline)
     shared = [name for name in ours if name in theirs]
     notes = _check_instruments(ours, theirs, shared, allow_different_instruments)
-    pairs = _paired(candidate, baseline)
+    pairs = paired_rows(candidate, baseline)
     groups = None if cluster is None else clusters((row.sample for row, _ in pairs), cluster)
     compared = [_compared(name, ours[name][0].direction, pairs, groups) for name in shared]
     enough = [metric for metric in compared if _units(metric) >= LEAST_PAIRS]
@@ -173,7 +173,7 @@ def compare_rows(
 
 def values_of_pairs(metric: str, candidate: Sequence[Row], baseline: Sequence[Row]) -> list[tuple[float, float]]:
     """What the two runs have scored for the samples that both have scored."""
-    values = [(_value(ours, metric), _value(theirs, metric)) for ours, theirs in _paired(candidate, baseline)]
+    values = [(_value(ours, metric), _value(theirs, metric)) for ours, theirs in paired_rows(candidate, baseline)]
     return [(own, other) for own, other in values if own is not None and other is not None]
 
 
@@ -209,7 +209,7 @@ def _differ(ours: Sequence[Score], theirs: Sequence[Score]) -> bool:
     return bool(here and there) and here != there
 
 
-def _paired(candidate: Sequence[Row], baseline: Sequence[Row]) -> list[Pair]:
+def paired_rows(candidate: Sequence[Row], baseline: Sequence[Row]) -> list[Pair]:
     """Rows of one sample id, the first with the first, the second with the second."""
     waiting: dict[str, list[Row]] = {}
     for row in reversed(baseline):

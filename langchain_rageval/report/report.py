@@ -15,7 +15,9 @@ from langchain_rageval.metrics.threshold import reaches
 from langchain_rageval.report.comparison import Comparison, compare_rows, values_of_pairs
 from langchain_rageval.report.diagnosis import Diagnosis, diagnose_rows
 from langchain_rageval.report.files import read_report, write_report
+from langchain_rageval.report.labelling import LabelSheet, rows_to_label
 from langchain_rageval.report.notebook import html_table
+from langchain_rageval.report.page import PageLanguage, write_page
 from langchain_rageval.report.rescoring import rescored_rows
 from langchain_rageval.report.slices import By
 from langchain_rageval.report.summary import MetricSummary, Summary, summarise, summarise_slices, summary_line
@@ -97,6 +99,42 @@ class Report:
         scored = (row for row in self.rows if metric in row.scores and row.scores[metric].value is not None)
         return nsmallest(n, scored, key=lambda row: _badness(row.scores[metric]))
 
+    def scores(self, metric: str | None = None) -> dict[str, Score]:
+        """The scores of a metric by sample id, the first of several with one id.
+
+        Args:
+            metric: may be left out when the report has only one.
+
+        Raises:
+            ConfigError: if the report has no such metric.
+        """
+        metric = self._one(metric)
+        found: dict[str, Score] = {}
+        for row in self.rows:
+            if metric in row.scores:
+                found.setdefault(row.sample.id, row.scores[metric])
+        return found
+
+    def to_label(self, n: int, metric: str | None = None, *, seed: int = 0) -> LabelSheet:
+        """Draw rows for people to label, so that few labels tell much about the scores of all.
+
+        Every row with a score has the same chance, and the rows are spread evenly over the scores: of the draws that
+        `agreement` and `calibrate` may take for a random part, the one that tells most. Rows of which the judge is
+        least sure would tell more of the judge's errors, and mislead about how many there are.
+
+        Args:
+            n: how many; `calibrate` takes 100 at least.
+            metric: whose scores are to be compared with the labels; may be left out when the report has only one.
+            seed: of the draw.
+
+        Returns:
+            The rows, with `to_csv`; `load_labels` reads what comes back.
+
+        Raises:
+            ConfigError: if there is no such metric, nothing is scored, or `n` is below 1.
+        """
+        return rows_to_label(self.rows, n, self._one(metric), seed)
+
     def compare(
         self,
         baseline: Report,
@@ -176,8 +214,9 @@ class Report:
     def diagnose(self) -> Diagnosis:
         """Give each row one cause of what is wrong with its answer, as far as the metrics at hand show it.
 
-        With faithfulness, context_recall and answer_correctness every cause can be told apart. A row in which nothing
-        wrong was found is "nothing wrong"; one whose metrics do not show whether there is, "cannot tell".
+        With faithfulness, context_recall and answer_correctness, or with claim_metrics, every cause can be told apart.
+        A row in which nothing wrong was found is "nothing wrong"; one whose metrics do not show whether there is,
+        "cannot tell".
 
         Returns:
             The rows in order, with counts of the causes and what to look at for each.
@@ -188,8 +227,8 @@ class Report:
         """This report with a metric replaced or added, from what was found before; nothing is asked.
 
         For options that only the arithmetic reads: weights, beta and formula of answer_correctness (with one
-        reference), the threshold of answer_similarity, the weighting of context_precision. What the judge was asked
-        must be the same; a report does not tell.
+        reference), the threshold of answer_similarity, the weighting of context_precision, the weights of a
+        rubric's criteria. What the judge was asked must be the same; a report does not tell.
 
         Args:
             metric: found under its name; else, when the report has no such metric, from the only one whose findings
@@ -242,6 +281,32 @@ class Report:
         """Write the report; `Report.load` gives an equal one."""
         write_report(path, self.rows, {"notes": self.notes, "complete": self.complete, "left_out": self.left_out})
 
+    def to_html(
+        self,
+        path: str | Path,
+        *,
+        baseline: Report | None = None,
+        margin: float = 0.0,
+        allow_different_instruments: bool = False,
+        language: PageLanguage = "auto",
+    ) -> None:
+        """Write the report as one HTML page that needs no network: the summary, and every sample with its evidence.
+
+        Args:
+            path: of the file.
+            baseline: a run over the same samples to compare with; the samples that moved are shown.
+            margin: of the comparison; see `compare`.
+            allow_different_instruments: of the comparison.
+            language: of the page itself, "en" or "ru"; by default that of most questions.
+
+        Raises:
+            ConfigError: if jinja2 is not there, or the reports cannot be compared.
+        """
+        comparison = None
+        if baseline is not None:
+            comparison = self.compare(baseline, margin, allow_different_instruments=allow_different_instruments)
+        write_page(self, path, baseline=baseline, comparison=comparison, language=language)
+
     @classmethod
     def load(cls, path: str | Path, *, lazy: bool = False) -> Report:
         """Read a report that `to_jsonl` or `evaluate(out=...)` wrote, also the `.part` of a run that was killed.
@@ -258,6 +323,16 @@ class Report:
 
     def _title(self) -> str:
         return f"Report of {len(self.rows)} sample{'' if len(self.rows) == 1 else 's'}"
+
+    def _one(self, metric: str | None) -> str:
+        """The metric, or the only one there is."""
+        if metric is not None:
+            self._known(metric)
+            return metric
+        names = list(dict.fromkeys(name for row in self.rows for name in row.scores))
+        if len(names) != 1:
+            raise ConfigError(f"say which metric is meant; the report has {', '.join(names) or 'none'}")
+        return names[0]
 
     def _known(self, metric: str) -> None:
         names = dict.fromkeys(name for row in self.rows for name in row.scores)

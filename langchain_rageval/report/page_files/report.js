@@ -1,0 +1,371 @@
+"use strict";
+
+// The samples: their table, and a page for each. What samples hold is only ever set as text.
+
+(async () => {
+  const ROWS_A_PAGE = 50;
+  const LONG = 4000; // characters
+  const GOOD = new Set(["supported", "TP", "useful", "needed", "found"]);
+  const BAD = new Set(["contradicted", "FP", "not useful", "not found"]);
+  const OPEN = new Set(["absent", "FN"]);
+  const MARKS = { "good-verdict": "✓", "bad-verdict": "✗", "open-verdict": "?" };
+
+  const byId = (id) => document.getElementById(id);
+  const overview = byId("overview"), sampleView = byId("sample"), table = byId("table"), status = byId("status");
+  const form = byId("filters"), pages = byId("pages");
+
+  function element(tag, properties = {}, ...children) {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(properties)) {
+      if (name in made) made[name] = value;
+      else made.setAttribute(name, value);
+    }
+    made.append(...children);
+    return made;
+  }
+
+  async function unpacked(id) {
+    const bytes = Uint8Array.from(atob(byId(id).textContent), (character) => character.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return JSON.parse(await new Response(stream).text());
+  }
+
+  function told(template, values) {
+    return template.replace(/\{(\w+)\}/g, (_, name) => values[name]);
+  }
+
+  function shown(value) {
+    return value === null || value === undefined ? "–" : Number(value).toFixed(3);
+  }
+
+  function folded(text) {
+    return text.toLowerCase().replaceAll("ё", "е");
+  }
+
+  byId("theme").hidden = false;
+  byId("theme").addEventListener("click", () => {
+    const root = document.documentElement;
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+  });
+
+  if (!("DecompressionStream" in window)) {
+    status.textContent = JSON.parse(byId("too-old").textContent);
+    return;
+  }
+  const words = await unpacked("words");
+  status.textContent = words.loading;
+  const index = await unpacked("index");
+  const metrics = index.metrics;
+  const rows = index.rows.map(([id, question, answer, cause, values, outcomes, before], place) => (
+    { place, id, question, answer, cause, values, outcomes, before, text: folded([id, question, answer].join("\n")) }
+  ));
+  const blocks = new Map();
+
+  function block(id) {
+    if (!blocks.has(id)) blocks.set(id, unpacked(id));
+    return blocks.get(id);
+  }
+
+  // One of many things that are packed in blocks of so many.
+  async function oneOf(kind, place) {
+    return (await block(`${kind}-${Math.floor(place / index.part)}`))[place % index.part];
+  }
+
+  async function detailsOf(place) {
+    const row = await oneOf("part", place);
+    const contexts = row.sample.contexts && await Promise.all(row.sample.contexts.map((chunk) => oneOf("chunks", chunk)));
+    return { ...row, contexts };
+  }
+
+  // The table
+
+  const order = { column: null, descending: false };
+  let found = rows, page = 0;
+
+  function filtered() {
+    const asked = new FormData(form);
+    const sought = folded(asked.get("text")).split(/\s+/).filter(Boolean);
+    const least = asked.get("least") === "" ? -Infinity : Number(asked.get("least"));
+    const most = asked.get("most") === "" ? Infinity : Number(asked.get("most"));
+    const metric = Number(asked.get("metric")), bounded = least !== -Infinity || most !== Infinity;
+    return rows.filter((row) =>
+      sought.every((word) => row.text.includes(word))
+      && (!asked.get("outcome") || row.outcomes.includes(asked.get("outcome")))
+      && (!asked.get("cause") || row.cause === asked.get("cause"))
+      && (!bounded || (row.values[metric] !== null && row.values[metric] >= least && row.values[metric] <= most)));
+  }
+
+  function keyOf(row) {
+    if (order.column === "cause") return words.causes[row.cause] ?? row.cause;
+    return order.column in row ? row[order.column] : row.values[Number(order.column)];
+  }
+
+  function compared(one, other) {
+    const [a, b] = [keyOf(one), keyOf(other)];
+    if (a === null || b === null) return (a === null) - (b === null) || one.place - other.place; // without a value: last
+    const sign = typeof a === "string" ? a.localeCompare(b) : a - b;
+    return (order.descending ? -sign : sign) || one.place - other.place;
+  }
+
+  function refresh() {
+    found = filtered();
+    if (order.column !== null) found = [...found].sort(compared);
+    page = 0;
+    drawTable();
+  }
+
+  function drawTable() {
+    const last = Math.max(1, Math.ceil(found.length / ROWS_A_PAGE));
+    table.tBodies[0].replaceChildren(...found.slice(page * ROWS_A_PAGE, (page + 1) * ROWS_A_PAGE).map(line));
+    table.hidden = false;
+    status.textContent = found.length ? told(words.shown, { shown: found.length, all: rows.length }) : words.none;
+    pages.hidden = last === 1;
+    pages.replaceChildren(
+      turner(words.previous, page > 0, -1),
+      element("span", {}, told(words.page, { page: page + 1, pages: last })),
+      turner(words.next, page + 1 < last, 1),
+    );
+  }
+
+  function turner(text, possible, by) {
+    const button = element("button", { type: "button", disabled: !possible }, text);
+    button.addEventListener("click", () => {
+      page += by;
+      drawTable();
+      byId("samples").scrollIntoView();
+      table.querySelector("tbody a")?.focus();
+    });
+    return button;
+  }
+
+  function line(row) {
+    const cells = [
+      element("th", { scope: "row", className: "id" }, element("a", { href: `#sample=${row.place}` }, bdi(row.id))),
+      element("td", {}, element("span", { className: "clip", dir: "auto" }, row.question.slice(0, 300))),
+    ];
+    if (table.querySelector('[data-column="cause"]')) cells.push(element("td", {}, words.causes[row.cause] ?? ""));
+    metrics.forEach((_, n) => cells.push(valueCell(row, n)));
+    return element("tr", {}, ...cells);
+  }
+
+  function valueCell(row, n) {
+    const value = row.values[n], outcome = row.outcomes[n];
+    if (value === null) {
+      if (outcome === "failed") return element("td", { className: "number bad" }, words.failed);
+      return element("td", { className: "number" }, outcome ? element("abbr", { title: words.unscored }, words.unscored_short) : "–");
+    }
+    const cell = element("td", { className: "number value" }, shown(value));
+    cell.style.setProperty("--share", Math.min(1, Math.max(0, value)));
+    const before = row.before[n];
+    if (before !== null && before !== undefined && before !== value) {
+      cell.append(element("small", {}, ` (${value > before ? "+" : "−"}${Math.abs(value - before).toFixed(3)})`));
+    }
+    return cell;
+  }
+
+  for (const button of table.tHead.querySelectorAll("button")) {
+    button.addEventListener("click", () => {
+      const column = button.dataset.column;
+      order.descending = order.column === column && !order.descending;
+      order.column = column;
+      for (const head of table.tHead.querySelectorAll("th")) head.removeAttribute("aria-sort");
+      button.closest("th").setAttribute("aria-sort", order.descending ? "descending" : "ascending");
+      refresh();
+    });
+  }
+  let typing;
+  form.addEventListener("input", () => {
+    clearTimeout(typing);
+    typing = setTimeout(refresh, 120);
+  });
+  form.addEventListener("reset", () => setTimeout(refresh));
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.hidden = false;
+
+  // A sample's page
+
+  function bdi(text) {
+    return element("bdi", {}, text);
+  }
+
+  function prose(text) {
+    const paragraph = element("p", { className: text.length > LONG ? "text long" : "text", dir: "auto" }, text.slice(0, LONG));
+    if (text.length <= LONG) return paragraph;
+    const more = element("button", { type: "button" }, words.more);
+    more.addEventListener("click", () => { paragraph.textContent = text; more.remove(); });
+    return element("div", {}, paragraph, more);
+  }
+
+  function section(title, ...children) {
+    return element("section", {}, element("h3", {}, title), ...children);
+  }
+
+  function classOf(verdict) {
+    if (GOOD.has(verdict)) return "good-verdict";
+    if (BAD.has(verdict)) return "bad-verdict";
+    return OPEN.has(verdict) ? "open-verdict" : "";
+  }
+
+  function findingView(finding, named) {
+    const kind = classOf(finding.verdict);
+    const cites = finding.kind === "context" ? sentencesOf(finding.number) : finding.cites ?? [];
+    const verdict = words.verdicts[finding.verdict] ?? finding.verdict;
+    const label = named ? `${words.kinds[finding.kind] ?? finding.kind} ${finding.number} · ${verdict}` : verdict;
+    const view = element(
+      cites.length ? "button" : "p",
+      { className: `finding ${kind}`, ...(cites.length ? { type: "button" } : {}) },
+      element("b", {}, `${MARKS[kind] ?? "·"} ${label}`),
+      element("span", { dir: "auto" }, bdi(finding.text.slice(0, LONG))),
+    );
+    if (finding.reason) view.append(element("small", { dir: "auto" }, finding.reason.slice(0, LONG)));
+    if (!cites.length) return view;
+    if (finding.kind !== "context") {
+      view.append(element("small", {}, `${words.cites} ${cites.map((number) => `[${number}]`).join(" ")}`));
+    }
+    view.addEventListener("mouseenter", () => light(cites));
+    view.addEventListener("mouseleave", () => light([]));
+    view.addEventListener("focus", () => light(cites));
+    view.addEventListener("blur", () => light([]));
+    view.addEventListener("click", () => { light(cites); sentence(cites[0])?.scrollIntoView({ block: "nearest" }); });
+    return view;
+  }
+
+  function sentence(number) {
+    return sampleView.querySelector(`[data-number="${CSS.escape(number)}"]`);
+  }
+
+  let counts = []; // sentences of each chunk of the sample that is shown
+
+  function sentencesOf(chunk) {
+    return Array.from({ length: counts[chunk - 1] ?? 0 }, (_, n) => `${chunk}.${n + 1}`);
+  }
+
+  function light(numbers) {
+    for (const lit of sampleView.querySelectorAll(".lit")) { lit.classList.remove("lit"); lit.removeAttribute("aria-current"); }
+    for (const number of numbers) {
+      sentence(number)?.classList.add("lit");
+      sentence(number)?.setAttribute("aria-current", "true");
+    }
+  }
+
+  function findings(list, named = false) {
+    return element("ul", { className: "findings" }, ...list.map((finding) => element("li", {}, findingView(finding, named))));
+  }
+
+  // Those with verdicts against the contexts before others: they cite sentences.
+  function statementsOf(scores, kind) {
+    const lists = Object.values(scores).map((score) => (score.findings ?? []).filter((finding) => finding.kind === kind));
+    const cited = lists.find((list) => list.some((finding) => ["supported", "contradicted", "absent"].includes(finding.verdict)));
+    return cited ?? lists.find((list) => list.length) ?? [];
+  }
+
+  function contextsView(contexts, ids) {
+    if (contexts === null) return [element("p", {}, words.no_contexts)];
+    if (!contexts.length) return [element("p", {}, words.nothing_retrieved)];
+    return contexts.map((sentences, n) => element(
+      "div",
+      { className: "chunk" },
+      element("h4", {}, bdi(ids?.[n] ? `[${n + 1}] ${ids[n]}` : `[${n + 1}]`)),
+      element("ol", { className: "sentences" }, ...sentences.map((text, m) => element(
+        "li", { "data-number": `${n + 1}.${m + 1}`, dir: "auto" }, element("span", { className: "at" }, `${n + 1}.${m + 1}`), text,
+      ))),
+    ));
+  }
+
+  function scoreView(name, score, before) {
+    const value = score.failure ? words.failed : score.unscored ? words.unscored : shown(score.value);
+    const view = element("details", {}, element("summary", {}, bdi(name), " ", element("b", { className: score.failure ? "bad" : "" }, value)));
+    if (before !== null && before !== undefined) view.firstChild.append(` (${words.baseline}: ${shown(before)})`);
+    if (score.reason) view.append(prose(score.reason));
+    if (score.unscored) view.append(prose(score.unscored));
+    if (score.failure) view.append(...failureView(score.failure));
+    view.append(findings(score.findings ?? [], true));
+    const { calls = 0, input_tokens, output_tokens, seconds = 0 } = score.usage ?? {};
+    const tokens = input_tokens === null && output_tokens === null ? "–" : (input_tokens ?? 0) + (output_tokens ?? 0);
+    const cost = told(words.cost, { calls, tokens, seconds: seconds.toFixed(1) });
+    view.append(element("p", { className: "quiet" }, `${cost} · ${words.instrument} ${score.instrument}`));
+    return view;
+  }
+
+  function failureView(failure) {
+    const told = [prose(`${failure.error}: ${failure.message}`)];
+    if (failure.step) told.push(element("p", { className: "quiet" }, `${words.step}: ${failure.step}`));
+    if (failure.raw_output) told.push(element("p", { className: "quiet" }, words.raw_output), element("pre", { dir: "auto", tabIndex: 0 }, failure.raw_output));
+    return told;
+  }
+
+  function listed(texts, without) {
+    return texts?.length ? texts.map(prose) : [element("p", { className: "quiet" }, without)];
+  }
+
+  function metadataView(metadata) {
+    const entries = Object.entries(metadata ?? {}).flatMap(([name, value]) => [
+      element("dt", {}, bdi(name)),
+      element("dd", {}, (typeof value === "string" ? value : JSON.stringify(value)).slice(0, LONG)),
+    ]);
+    return entries.length ? [section(words.metadata, element("dl", {}, ...entries))] : [];
+  }
+
+  async function drawSample(place) {
+    const row = rows[place];
+    const { sample, scores, contexts } = await detailsOf(place);
+    counts = (contexts ?? []).map((sentences) => sentences.length);
+    const neighbours = found.includes(row) ? found : rows;
+    const at = neighbours.indexOf(row);
+    const statements = statementsOf(scores, "statement"), references = statementsOf(scores, "reference_statement");
+    const title = element("h2", { id: "sample-title", tabIndex: -1 }, bdi(sample.id));
+    const left = [
+      section(words.question, prose(sample.question)),
+      section(words.answer, ...(sample.answer === null ? [element("p", { className: "quiet" }, words.no_answer)] : [prose(sample.answer)])),
+    ];
+    if (row.cause) left.push(element("p", {}, `${words.cause}: `, element("b", {}, words.causes[row.cause] ?? row.cause)));
+    if (statements.length) left.push(section(words.statements, element("p", { className: "quiet" }, words.hint), findings(statements)));
+    left.push(section(words.references, ...listed(sample.references, words.no_references)));
+    if (references.length) left.push(section(words.reference_statements, findings(references)));
+    left.push(section(words.scores, ...Object.entries(scores).map(([name, score]) => scoreView(name, score, row.before[metrics.indexOf(name)]))));
+    if (sample.reference_contexts?.length) left.push(section(words.reference_contexts, ...sample.reference_contexts.map(prose)));
+    left.push(...metadataView(sample.metadata));
+    const right = section(words.contexts, ...contextsView(contexts, sample.context_ids));
+    right.className = "contexts";
+    right.tabIndex = 0;
+    sampleView.replaceChildren(
+      element("nav", {}, link(words.back, "#samples", true), link(words.before, neighbours[at - 1]), link(words.after, neighbours[at + 1])),
+      title,
+      element("div", { className: "columns" }, element("div", {}, ...left), right),
+    );
+    return title;
+  }
+
+  function link(text, to, named = false) {
+    if (!to) return element("span", { className: "quiet" }, text);
+    return element("a", { href: named ? to : `#sample=${to.place}` }, text);
+  }
+
+  let left = null; // the row to come back to
+
+  async function follow() {
+    const asked = /^#sample=(\d+)$/.exec(location.hash);
+    const place = asked ? Number(asked[1]) : null;
+    const opened = place !== null && place < rows.length;
+    const title = opened ? await drawSample(place) : null;
+    overview.hidden = opened;
+    sampleView.hidden = !opened;
+    if (opened) {
+      left = place;
+      scrollTo(0, 0);
+      title.focus();
+    } else if (left !== null) {
+      table.querySelector(`a[href="#sample=${left}"]`)?.focus();
+      left = null;
+    }
+  }
+
+  addEventListener("hashchange", follow);
+  addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && !sampleView.hidden) location.hash = "#samples";
+  });
+  drawTable();
+  await follow();
+  document.documentElement.dataset.ready = "true";
+})();

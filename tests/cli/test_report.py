@@ -1,0 +1,77 @@
+"""`rageval report`, and the pages that other commands write."""
+
+import webbrowser
+
+import pytest
+from pages import report
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """Addresses that a browser was asked to open."""
+    found = []
+    monkeypatch.setattr(webbrowser, "open", found.append)
+    return found
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "report.jsonl"
+    report([1.0, 0.0, 0.5], notes=["Judged offline."]).to_jsonl(path)
+    return path
+
+
+def test_it_shows_summary_worst_samples_diagnosis_and_notes(rageval, saved):
+    code, out, err = rageval("report", saved)
+    assert (code, err) == (0, "")
+    assert "faithfulness" in out
+    assert "Worst by faithfulness" in out
+    assert "contradicts the context" in out
+    assert "Judged offline." in out
+
+
+def test_it_writes_a_page_with_a_comparison(rageval, saved, tmp_path, opened):
+    report([0.5, 0.5, 0.5]).to_jsonl(tmp_path / "before.jsonl")
+    page = tmp_path / "page.html"
+    code, out, _ = rageval("report", saved, "--html", page, "--baseline", tmp_path / "before.jsonl", "--language", "ru")
+    assert code == 0
+    assert "Сравнение с прежним прогоном" in page.read_text(encoding="utf-8")
+    assert str(page) in out.replace("\n", "")
+    assert opened == []
+
+
+def test_open_puts_the_page_beside_the_report_and_opens_it(rageval, saved, opened):
+    code, _, _ = rageval("report", saved, "--open")
+    page = saved.with_suffix(".html")
+    assert code == 0
+    assert page.exists()
+    assert opened == [page.as_uri()]
+
+
+def test_mistakes_end_with_two_and_the_mend(rageval, saved, tmp_path):
+    for words, told in (
+        (["report", tmp_path / "none.jsonl"], "cannot be read"),
+        (["report", saved, "--html", saved], "is the file that is read"),
+        (["report", saved, "--html", tmp_path / "no" / "x.html"], "no folder that can be written to"),
+        (["report", saved, "--baseline", saved], "rageval compare"),
+    ):
+        code, _, err = rageval(*words)
+        assert code == 2
+        assert told in err
+
+
+def test_the_demo_ends_with_the_page(rageval, tmp_path, monkeypatch, opened):
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = rageval("demo", "--open")
+    assert code == 0
+    assert "rageval-demo.html" in out
+    assert opened == [(tmp_path / "rageval-demo.html").as_uri()]
+
+
+def test_evaluate_writes_the_page_too(rageval, tmp_path):
+    samples = tmp_path / "samples.jsonl"
+    samples.write_text('{"question": "Q?", "answer": "It is so.", "contexts": ["It is so."]}\n', encoding="utf-8")
+    code, out, _ = rageval("evaluate", samples, "--html", tmp_path / "x.html")
+    assert code == 0
+    assert "x.html" in out.replace("\n", "")
+    assert "faithfulness" in (tmp_path / "x.html").read_text(encoding="utf-8")

@@ -1,0 +1,184 @@
+"""The HTML page as a file; what a browser makes of it is in `test_page_in_chromium.py`."""
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+import sys
+from html.parser import HTMLParser
+
+import pytest
+import yaml
+from corpus import corpus
+from pages import report, sample, score
+
+from langchain_rageval import ConfigError, Report, Row
+from langchain_rageval.report import page as page_module
+
+WORDS = yaml.safe_load((page_module._FILES / "words.yaml").read_text(encoding="utf-8"))
+
+
+class Elements(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.found = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+
+def written(told, tmp_path, **options):
+    path = tmp_path / "report.html"
+    told.to_html(path, **options)
+    return path.read_text(encoding="utf-8")
+
+
+def unpacked(html, block):
+    packed = re.search(f'<script type="text/plain" id="{block}">(.*?)</script>', html).group(1)
+    return json.loads(gzip.decompress(base64.b64decode(packed)))
+
+
+def test_it_holds_the_summary_with_intervals_coverage_and_cost(tmp_path):
+    html = written(report([1.0, 0.5, 0.0]), tmp_path)
+    mean = report([1.0, 0.5, 0.0]).summary()["faithfulness"]
+    assert mean.interval in html
+    assert "0.500" in html
+    assert "claim_noise</bdi> ↓" in html
+    assert "33%" in html
+
+
+def test_nothing_in_it_comes_from_anywhere_else(tmp_path):
+    html = written(report([1.0, 0.5]), tmp_path)
+    for tag, attributes in Elements(html).found:
+        assert tag not in ("link", "img", "iframe", "object", "base"), tag
+        assert "src" not in attributes, tag
+        assert "style" not in attributes, tag
+        assert not any(name.startswith("on") for name in attributes), tag
+        assert attributes.get("href", "#").startswith("#"), attributes
+
+
+def test_the_policy_allows_its_own_script_and_style_alone(tmp_path):
+    html = written(report([1.0]), tmp_path)
+    policy = next(a["content"] for tag, a in Elements(html).found if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'; ")
+    script = html[html.rindex("<script>") + len("<script>") : html.rindex("</script>")]
+    style = re.search(r"<style>(.*?)</style>", html, re.DOTALL).group(1)
+    for text, directive in ((script, "script-src"), (style, "style-src")):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{directive} 'sha256-{digest}';" in policy
+
+
+def test_every_sample_is_in_it_whole(tmp_path):
+    told = report([0.1 * place for place in range(7)])
+    html = written(told, tmp_path)
+    shown = unpacked(html, "part-0")
+    chunks = unpacked(html, "chunks-0")
+    assert [row["sample"]["id"] for row in shown] == [row.sample.id for row in told.rows]
+    assert [chunks[n] for n in shown[0]["sample"]["contexts"]] == [
+        ["Munich is the capital of Bavaria.", "It lies on the Isar."],
+        ["The Elbe flows through Dresden."],
+        [],
+    ]
+    assert shown[0]["scores"]["claim_noise"]["failure"]["raw_output"] == "<oops>"
+
+
+def test_samples_and_chunks_beyond_a_block_are_found_where_the_script_looks(tmp_path):
+    rows = [Row(index=n, sample=sample(n, contexts=[f"Chunk {n}."]), scores={"f": score(1.0, "f")}) for n in range(250)]
+    html = written(Report(rows), tmp_path)
+    each = unpacked(html, "index")["part"]
+    for place in (0, 99, 100, 199, 249):
+        row = unpacked(html, f"part-{place // each}")[place % each]
+        assert row["sample"]["id"] == f"sample-{place}"
+        chunk = row["sample"]["contexts"][0]
+        assert unpacked(html, f"chunks-{chunk // each}")[chunk % each] == [f"Chunk {place}."]
+
+
+def test_a_chunk_that_many_samples_hold_stands_in_it_once(tmp_path):
+    html = written(report([1.0] * 30), tmp_path)
+    assert len(unpacked(html, "chunks-0")) == 3
+
+
+def test_a_thousand_real_samples_are_under_five_megabytes(tmp_path):
+    text = "".join(document.page_content for document in corpus("ru_wiki"))
+    chunks = [text[start : start + 720] for start in range(0, len(text) - 720, 90)]
+    rows = []
+    for n in range(1000):
+        contexts = [chunks[(5 * n + k) % len(chunks)] for k in range(5)]
+        scores = {f"metric_{m}": score(1.0, f"metric_{m}") for m in range(6)}
+        rows.append(Row(index=n, sample=sample(n, contexts=contexts), scores=scores))
+    told = Report(rows)
+    path = tmp_path / "big.html"
+    told.to_html(path)
+    assert path.stat().st_size < 5_000_000
+
+
+def test_it_speaks_the_language_of_most_questions_or_the_one_that_is_asked_for(tmp_path):
+    russian = Report([Row(index=0, sample=sample(0, question="Где находится музей?"), scores={"f": score(1.0, "f")})])
+    assert '<html lang="ru">' in written(russian, tmp_path)
+    assert '<html lang="en">' in written(russian, tmp_path, language="en")
+    assert '<html lang="en">' in written(report([1.0]), tmp_path)
+    assert "Сводка" in written(report([1.0]), tmp_path, language="ru")
+    with pytest.raises(ConfigError, match="language is one of auto, en, ru, got 'fr'"):
+        report([1.0]).to_html(tmp_path / "x.html", language="fr")
+
+
+def test_both_languages_have_the_same_words_and_the_script_uses_only_them():
+    assert WORDS["en"].keys() == WORDS["ru"].keys()
+    assert WORDS["en"]["script"].keys() == WORDS["ru"]["script"].keys()
+    used = set(re.findall(r"\bwords\.(\w+)", page_module._read("report.js")))
+    assert used <= WORDS["en"]["script"].keys()
+    assert used == WORDS["en"]["script"].keys() - {"too_old"}
+    assert WORDS["en"]["causes"].keys() == WORDS["ru"]["causes"].keys()
+
+
+def test_every_cause_has_a_name_and_a_russian_remedy():
+    assert WORDS["en"]["causes"].keys() == page_module.REMEDIES.keys()
+    assert WORDS["ru"]["remedies"].keys() == {cause for cause, remedy in page_module.REMEDIES.items() if remedy}
+
+
+def test_a_comparison_shows_verdicts_and_the_samples_that_moved(tmp_path):
+    before, after = report([0.2] * 10), report([0.2] * 3 + [0.9] * 6 + [0.0])
+    html = written(after, tmp_path, baseline=before)
+    assert after.compare(before)["faithfulness"].interval in html
+    moved = re.findall(r'<a href="#sample=(\d+)"><bdi>[\w-]+</bdi></a> ([+-][\d.]+)', html)
+    assert moved[0] == ("9", "-0.200")
+    assert {place for place, _ in moved[1:]} == {"3", "4", "5", "6", "7", "8"}
+    assert unpacked(html, "index")["rows"][9][-1] == [0.2, 0.25]
+
+
+def test_reports_of_different_instruments_are_not_compared_unless_told(tmp_path):
+    row = report([1.0]).rows[0]
+    other = row.model_copy(update={"scores": {"faithfulness": score(1.0, instrument="4567")}})
+    with pytest.raises(ConfigError, match="different instruments"):
+        Report([other]).to_html(tmp_path / "x.html", baseline=report([1.0]))
+    assert not (tmp_path / "x.html").exists()
+    Report([other]).to_html(tmp_path / "x.html", baseline=report([1.0]), allow_different_instruments=True)
+
+
+def test_notes_an_early_end_and_what_was_left_out_are_said(tmp_path):
+    html = written(report([1.0], notes=["Judged <offline>."], complete=False, left_out=[(1, "faithfulness")]), tmp_path)
+    assert "Judged &lt;offline&gt;." in html
+    assert WORDS["en"]["incomplete"] in html
+    assert "Left out by the budget: 1 scores." in html
+
+
+def test_an_empty_report_and_one_left_on_disk_are_written_too(tmp_path):
+    assert '<html lang="en">' in written(Report([]), tmp_path)
+    report([1.0, 0.0]).to_jsonl(tmp_path / "report.jsonl")
+    lazy = Report.load(tmp_path / "report.jsonl", lazy=True)
+    assert unpacked(written(lazy, tmp_path), "part-0") == unpacked(written(report([1.0, 0.0]), tmp_path), "part-0")
+
+
+def test_a_text_too_long_to_show_is_cut_and_says_so(tmp_path):
+    html = written(Report([Row(index=0, sample=sample(0, answer="ы" * 1_000_000), scores={})]), tmp_path)
+    shown = unpacked(html, "part-0")[0]["sample"]["answer"]
+    assert shown.endswith("ы… [1,000,000]")
+    assert len(shown) < 201_000
+
+
+def test_without_jinja2_it_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ConfigError, match=r'pip install "langchain-rageval\[report\]"'):
+        report([1.0]).to_html(tmp_path / "x.html")

@@ -1,0 +1,231 @@
+"""The HTML page in a real browser: what a reader can do with it, and that nothing that samples hold ever runs."""
+
+import os
+import shutil
+
+import pytest
+from axe_core_python.sync_playwright import Axe
+from pages import FINDINGS, report, sample, score
+from playwright.sync_api import expect, sync_playwright
+
+from langchain_rageval import Failure, Finding, Report, Row, Score
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+pytestmark = pytest.mark.skipif(not CHROMIUM and "CI" not in os.environ, reason="there is no Chromium here")
+
+EVIL = (
+    "</script><script>window.owned = 1</script><img src=x onerror='window.owned = 2'><svg/onload=window.owned=3>"
+    "<style>*{display:none}</style>\"'><a href='javascript:window.owned=4'>x</a>{{7*7}}{% raw %}\u202e\u2066<!--"
+)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Open the page of a report; when the test ends nothing has been asked of a network, nor has the console spoken."""
+    heard, pages = [], []
+
+    def open_page(told, fragment="", *, dark=False, width=1300, **options):
+        path = tmp_path / "report.html"
+        told.to_html(path, **options)
+        page = browser.new_page(color_scheme="dark" if dark else "light", viewport={"width": width, "height": 900})
+        page.set_default_timeout(120_000)
+        pages.append(page)
+        page.on("console", lambda message: heard.append(message.text))
+        page.on("pageerror", lambda error: heard.append(str(error)))
+        page.on("dialog", lambda dialog: heard.append(dialog.message))
+        page.on("request", lambda request: None if request.url.startswith("file:") else heard.append(request.url))
+        page.goto(f"file://{path}{fragment}")
+        page.wait_for_selector("html[data-ready]")
+        return page
+
+    expect.set_options(timeout=120_000)
+    yield open_page
+    for page in pages:
+        page.close()
+    assert heard == []
+
+
+def ids(page):
+    return [name.removeprefix("sample-") for name in page.locator("#table tbody th").all_inner_texts()]
+
+
+def test_the_table_sorts_both_ways_with_what_has_no_value_last(opened):
+    page = opened(report([0.5, 1.0, 0.0, 0.75]))
+    head = page.get_by_role("button", name="faithfulness")
+    head.click()
+    assert ids(page) == ["2", "0", "3", "1"]
+    assert page.locator("th[aria-sort=ascending]").inner_text().startswith("faithfulness")
+    head.click()
+    assert ids(page) == ["1", "3", "0", "2"]
+    page.get_by_role("button", name="claim_noise").click()
+    assert ids(page) == ["2", "3", "0", "1"]
+
+
+def test_it_searches_and_filters(opened):
+    page = opened(report([0.5, 1.0, 0.0, 0.75]))
+    page.fill("input[name=text]", "елка ANSWER 3")
+    expect(page.get_by_role("status")).to_contain_text("1 of 4")
+    assert ids(page) == ["3"]
+    page.get_by_role("button", name="Clear").click()
+    expect(page.get_by_role("status")).to_contain_text("4 of 4")
+    page.select_option("select[name=outcome]", "failed")
+    expect(page.get_by_role("status")).to_contain_text("1 of 4")
+    assert ids(page) == ["0"]
+    page.select_option("select[name=outcome]", "")
+    page.fill("input[name=least]", "0.5")
+    page.fill("input[name=most]", "0.8")
+    expect(page.get_by_role("status")).to_contain_text("2 of 4")
+    assert ids(page) == ["0", "3"]
+    page.fill("input[name=text]", "no such thing")
+    expect(page.get_by_role("status")).to_contain_text("No sample")
+
+
+def test_many_samples_come_in_pages(opened):
+    page = opened(report([0.5] * 120))
+    assert len(ids(page)) == 50
+    page.get_by_role("button", name="Next page").click()
+    page.get_by_role("button", name="Next page").click()
+    assert ids(page) == [str(n) for n in range(100, 120)]
+    assert page.get_by_role("button", name="Next page").is_disabled()
+    assert "page 3 of 3" in page.locator("#pages").inner_text()
+
+
+def test_focus_on_a_statement_lights_the_sentences_that_it_cites(opened):
+    page = opened(report([0.5, 1.0]))
+    page.get_by_role("link", name="sample-1").click()
+    page.wait_for_selector("#sample-title")
+    statements = page.locator(".findings").first.locator("li")
+    for place, finding in enumerate(FINDINGS):
+        expect(statements.nth(place)).to_contain_text(f"{finding.verdict}{finding.text}")
+    page.locator("button.finding").nth(1).focus()
+    assert page.locator(".lit").all_inner_texts() == [
+        "1.1Munich is the capital of Bavaria.",
+        "2.1The Elbe flows through Dresden.",
+    ]
+    page.locator("button.finding").nth(0).focus()
+    assert page.locator(".lit").all_inner_texts() == ["1.2It lies on the Isar."]
+    page.locator("button.finding").nth(0).blur()
+    assert page.locator(".lit").count() == 0
+    page.locator("button.finding").nth(0).hover()
+    assert page.locator(".lit").count() == 1
+
+
+def test_the_keyboard_alone_opens_a_sample_and_comes_back_to_its_line(opened):
+    page = opened(report([0.5, 1.0, 0.0]))
+    page.get_by_role("link", name="sample-2").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#sample-title")
+    assert page.evaluate("document.activeElement.id") == "sample-title"
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#sample", state="hidden")
+    expect(page.get_by_role("link", name="sample-2")).to_be_focused()
+
+
+def test_a_failure_shows_the_judges_reply_and_a_sample_its_neighbours(opened):
+    page = opened(report([0.5, 1.0]), "#sample=0")
+    page.locator("#sample summary", has_text="claim_noise").click()
+    shown = page.locator("#sample").inner_text()
+    assert "JudgeOutputError: no JSON" in shown
+    assert "<oops>" in shown
+    page.get_by_role("link", name="Next sample").click()
+    expect(page.locator("#sample-title")).to_have_text("sample-1")
+
+
+def test_a_missing_answer_and_missing_or_empty_contexts_are_said(opened):
+    rows = [
+        Row(index=0, sample=sample(0, answer=None, contexts=None, references=[]), scores={"f": score(1.0, "f")}),
+        Row(index=1, sample=sample(1, contexts=[]), scores={}),
+    ]
+    page = opened(Report(rows), "#sample=0")
+    shown = page.locator("#sample").inner_text()
+    assert "There is no answer." in shown
+    assert "The contexts are not known." in shown
+    assert "There is no reference." in shown
+    page.get_by_role("link", name="Next sample").click()
+    expect(page.locator("#sample")).to_contain_text("Nothing was retrieved.")
+
+
+def test_a_comparison_shows_what_a_sample_scored_before(opened):
+    page = opened(report([0.2] * 3 + [0.9] * 7), baseline=report([0.2] * 10))
+    assert "(+0.700)" in page.locator("#table tbody tr").nth(5).inner_text()
+    page.goto(page.url + "#sample=5")
+    expect(page.locator("#sample")).to_contain_text("baseline: 0.200")
+
+
+def evil_report():
+    finding = Finding(kind="statement", number=1, text=EVIL, verdict=EVIL, reason=EVIL, cites=["1.1", '"]*{', EVIL])
+    evil = sample(
+        0,
+        id=EVIL,
+        question=EVIL,
+        answer=EVIL,
+        contexts=[EVIL, f"[1.1] {EVIL}"],
+        context_ids=[EVIL, EVIL],
+        references=[EVIL],
+        reference_contexts=[EVIL],
+        metadata={EVIL: EVIL, "nested": {EVIL: [EVIL]}},
+    )
+    failure = Failure(error=EVIL, message=EVIL, step=EVIL, raw_output=EVIL)
+    scores = {
+        EVIL: Score(metric=EVIL, aspect="answer", value=1.0, reason=EVIL, findings=[finding], instrument=EVIL),
+        "unscored": Score(metric="unscored", aspect="answer", unscored=EVIL),
+        "failed": Score(metric="failed", aspect="answer", failure=failure),
+    }
+    long = sample(1, question="q" * 1_000_000, answer="ы" * 1_000_000, contexts=["x" * 1_000_000])
+    rows = [Row(index=0, sample=evil, scores=scores), Row(index=1, sample=long, scores=scores)]
+    return Report(rows, notes=[EVIL])
+
+
+@pytest.mark.parametrize("width", [390, 1300])
+def test_hostile_samples_run_nothing_and_the_layout_holds(opened, width):
+    told = evil_report()
+    page = opened(told, width=width, baseline=told)
+    for fragment in ("", "#sample=0", "#sample=1"):
+        page.evaluate(f"location.hash = {fragment!r}")
+        expect(page.locator("#sample")).to_be_visible(visible=bool(fragment))
+        for summary in page.locator("details > summary").all():
+            summary.evaluate("summary => summary.parentElement.open = true")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate("getComputedStyle(document.querySelector('h1')).display") != "none"
+    assert page.evaluate("window.owned") is None
+    page.evaluate("location.hash = '#sample=0'")
+    expect(page.locator("#sample")).to_contain_text("window.owned = 1")
+    assert page.locator("#sample img, #sample script, #sample style, #sample svg").count() == 0
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_axe_finds_no_serious_violation(opened, dark):
+    told = report([0.5, 1.0, 0.0, 0.75, 0.5, 0.5, 0.25])
+    page = opened(told, dark=dark, baseline=report([0.25] * 7))
+    for fragment in ("", "#sample=0"):
+        page.evaluate(f"location.hash = {fragment!r}")
+        expect(page.locator("#sample")).to_be_visible(visible=bool(fragment))
+        found = Axe().run(page)["violations"]
+        assert [
+            (v["id"], v["impact"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")
+        ] == []
+
+
+def test_the_theme_can_be_turned(opened):
+    page = opened(report([1.0]))
+    colour = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(colour)
+    page.get_by_role("button", name="Light or dark").click()
+    assert page.evaluate(colour) != light
