@@ -68,6 +68,7 @@ def test_every_block_is_tried_below():
     titles += ["Questions from your documents", "Without a model", "Does the judge agree with people"]
     titles += ["Grades instead of fractions", "Whether a judge can be believed"]
     titles += ["A retriever without labels", "Where right and wrong statements come from"]
+    titles.append("In production")
     assert sorted(PYTHON) == sorted([*titles, *elsewhere, "What it costs, and no more than that"])
     assert len(PYTHON) == len(blocks("python"))
 
@@ -221,6 +222,12 @@ def test_where_right_and_wrong_statements_come_from(ran, capsys):
         2,
         2,
     ]
+
+
+def test_in_production(ran, capsys):
+    stats = ran("In production")["callback"].stats()
+    assert (stats["sampled"], stats["scored"], stats["dropped"], stats["sink_errors"]) == (1, 1, 0, 0)
+    assert "[('faithfulness', 1.0)]" in capsys.readouterr().out
 
 
 def test_in_a_chain(ran):
