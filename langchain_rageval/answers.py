@@ -77,6 +77,20 @@ class ContextVerdicts(BaseModel):
     verdicts: list[ContextVerdict]
 
 
+class RelevanceGrade(BaseModel):
+    """How relevant one chunk is."""
+
+    context: int
+    reason: str
+    grade: int
+
+
+class RelevanceGrades(BaseModel):
+    """One grade for each chunk."""
+
+    grades: list[RelevanceGrade]
+
+
 class NeededSentences(BaseModel):
     """Numbers of the context sentences that are needed to answer, such as "2.3"."""
 
@@ -96,6 +110,53 @@ class AspectVerdict(BaseModel):
 
     reason: str
     verdict: bool
+
+
+class Entities(BaseModel):
+    """The entities that a text names."""
+
+    entities: list[str]
+
+
+class FoundEntity(BaseModel):
+    """An entity that the contexts name, and the sentences that do."""
+
+    entity: int
+    evidence: list[str]
+
+
+class FoundEntities(BaseModel):
+    """Those of the entities that the contexts name."""
+
+    found: list[FoundEntity]
+
+
+class Abstention(BaseModel):
+    """Whether a text leaves its question unanswered."""
+
+    reason: str
+    abstains: bool
+
+
+class Answerable(BaseModel):
+    """Whether the contexts answer a question."""
+
+    reason: str
+    answerable: bool
+
+
+class RubricGrade(BaseModel):
+    """The grade of an answer by one criterion."""
+
+    criterion: str
+    reason: str
+    grade: int
+
+
+class RubricGrades(BaseModel):
+    """One grade for each criterion."""
+
+    grades: list[RubricGrade]
 
 
 class Keyphrases(BaseModel):
@@ -167,9 +228,15 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "verify_statements": Verdicts,
     "classify_statements": Classification,
     "grade_contexts": ContextVerdicts,
+    "grade_relevance": RelevanceGrades,
     "select_sentences": NeededSentences,
     "regenerate_questions": RegeneratedQuestions,
     "critique_aspect": AspectVerdict,
+    "extract_entities": Entities,
+    "find_entities": FoundEntities,
+    "detect_abstention": Abstention,
+    "detect_answerable": Answerable,
+    "grade_rubric": RubricGrades,
     "extract_keyphrases": Keyphrases,
     "grade_passage": PassageGrades,
     "write_question": Question,

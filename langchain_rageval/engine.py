@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -24,6 +24,7 @@ from langchain_rageval.errors import BudgetExceeded, ConfigError, SampleError
 from langchain_rageval.finished import Finished
 from langchain_rageval.grounds import Grounds
 from langchain_rageval.intake import AnyMetric, each_of, flattened, refuse_doubled, size_of
+from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.outcome import (
     aoutcome,
     failures,
@@ -32,6 +33,7 @@ from langchain_rageval.metrics.outcome import (
     named,
     names_of,
     outcome,
+    parts_of,
 )
 from langchain_rageval.rehearsal import Parts, parts_to_rehearse, rehearsal_run, rehearse
 from langchain_rageval.report.files import ReportFile
@@ -62,6 +64,14 @@ class Pending:
     run: Run
     left: int
     scores: dict[int, dict[str, Score]] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take(self, number: int, scores: dict[str, Score]) -> bool:
+        """Keep the scores of the metric with this number; gives whether it was the last one."""
+        with self.lock:
+            self.scores[number] = scores
+            self.left -= 1
+            return not self.left
 
     def row(self) -> Row:
         """The finished row, scores in the order of the metrics.
@@ -69,11 +79,9 @@ class Pending:
         Raises:
             ConfigError: if two of a user's own metrics gave scores of one name.
         """
-        scores: dict[str, Score] = {}
-        for _, part in sorted(self.scores.copy().items()):
-            refuse_doubled([*scores, *part])
-            scores |= part
-        return Row(index=self.index, sample=self.sample, scores=scores)
+        pairs = [pair for _, part in sorted(self.scores.copy().items()) for pair in part.items()]
+        refuse_doubled([name for name, _ in pairs])
+        return Row(index=self.index, sample=self.sample, scores=dict(pairs))
 
 
 @dataclass(frozen=True)
@@ -85,8 +93,8 @@ class Task:
     unreadable: SampleError | None
 
 
-Result = Task | BaseException | None
-"""What a worker hands over: a task it has done, what ended it, or None when it has nothing more to do."""
+Result = Pending | BaseException | None
+"""What a worker hands over: a sample whose last task it has done, what ended it, or None when it has no more to do."""
 
 
 @dataclass(frozen=True)
@@ -153,13 +161,8 @@ class Evaluation:
 
         def work() -> None:
             try:
-                while not stopped.is_set():
-                    with lock:
-                        task = next(tasks, None)
-                    if task is None:
-                        break
-                    task.pending.scores[task.number] = self._done(task)
-                    results.put(task)
+                for task in _of_one_worker(tasks, lock, stopped):
+                    self._finish(task, results)
             except BaseException as error:
                 results.put(error)
             results.put(None)
@@ -187,13 +190,8 @@ class Evaluation:
 
         async def work() -> None:
             try:
-                while True:
-                    async with lock:
-                        task = await anext(tasks, None)
-                    if task is None:
-                        break
-                    task.pending.scores[task.number] = await self._adone(task)
-                    await results.put(task)
+                async for task in _aof_one_worker(tasks, lock):
+                    await self._afinish(task, results)
             except asyncio.CancelledError as error:
                 if stopping.is_set():
                     raise
@@ -288,21 +286,33 @@ class Evaluation:
     def _workers(self, samples: Any) -> int:
         limit = _WORKERS_PER_SLOT * (self.run.slots.limit or 1)
         size = size_of(samples)
-        return limit if size is None else max(1, min(limit, size * len(self.metrics)))
+        return limit if size is None else max(1, min(limit, size * len(self._kin)))
 
-    def _tasks(self, samples: Iterable[Any]) -> Iterator[Task]:
+    @cached_property
+    def _kin(self) -> list[list[int]]:
+        """The numbers of the metrics, those together that go through the same steps once for them all.
+
+        One worker takes these one after the other: in several, all but the first would wait for its answers.
+        """
+        kin: dict[Hashable, list[int]] = {}
+        for number, metric in enumerate(self.metrics):
+            shared = [part.kin for part in parts_of(metric) if isinstance(part, Metric)]
+            kin.setdefault(next(filter(None, shared), number), []).append(number)
+        return list(kin.values())
+
+    def _tasks(self, samples: Iterable[Any]) -> Iterator[Sequence[Task]]:
         for index, item in enumerate(samples):
             if self._stops_reading(samples):
                 return
             yield from self._admitted(index, item)
 
-    async def _atasks(self, samples: Any) -> AsyncIterator[Task]:
+    async def _atasks(self, samples: Any) -> AsyncIterator[Sequence[Task]]:
         index = 0
         async for item in each_of(samples):
             if self._stops_reading(samples):
                 return
-            for task in self._admitted(index, item):
-                yield task
+            for kin in self._admitted(index, item):
+                yield kin
             index += 1
 
     def _stops_reading(self, samples: Any) -> bool:
@@ -311,7 +321,7 @@ class Evaluation:
             self.unread.set()
         return self.unread.is_set()
 
-    def _admitted(self, index: int, item: Any) -> Iterator[Task]:
+    def _admitted(self, index: int, item: Any) -> Iterator[Sequence[Task]]:
         unreadable = None
         try:
             if isinstance(item, SampleError):  # a line of a file
@@ -323,7 +333,16 @@ class Evaluation:
             unreadable = error
             sample = Sample(id=f"row-{index}", question="", metadata={"unreadable": _shown(item)})
         pending = self.begun[index] = Pending(index, sample, self.run.for_sample(), left=len(self.metrics))
-        return (Task(pending, number, unreadable) for number in range(len(self.metrics)))
+        return ([Task(pending, number, unreadable) for number in numbers] for numbers in self._kin)
+
+    def _finish(self, task: Task, results: SimpleQueue[Result]) -> None:
+        """Do a task, and hand over its sample if that was the last."""
+        if task.pending.take(task.number, self._done(task)):
+            results.put(task.pending)
+
+    async def _afinish(self, task: Task, results: asyncio.Queue[Result]) -> None:
+        if task.pending.take(task.number, await self._adone(task)):
+            await results.put(task.pending)
 
     def _done(self, task: Task) -> dict[str, Score]:
         metric, pending = self.metrics[task.number], task.pending
@@ -393,16 +412,12 @@ class Evaluation:
         return [parts_to_rehearse(metric) for metric in self.metrics]
 
     def _rows(self, result: Result) -> Iterator[Row]:
-        """The row, when this was the last of its metrics and has scores; raises what a worker raised."""
+        """The row of a sample that is done, if it has scores; raises what a worker raised."""
         if isinstance(result, BaseException):
             raise result
         if result is None:
             return
-        pending = result.pending
-        pending.left -= 1
-        if pending.left:
-            return
-        row = pending.row()
+        row = result.row()
         if row.scores:
             self.grounds.see(row)
             yield row
@@ -414,6 +429,29 @@ class Evaluation:
         if self.finished.journal is None:
             return job()
         return await asyncio.wrap_future(self.run.threads.submit(job))
+
+
+def _of_one_worker(tasks: Iterator[Sequence[Task]], lock: threading.Lock, stopped: threading.Event) -> Iterator[Task]:
+    """The next tasks there are, again and again, those of kin one after the other."""
+    while not stopped.is_set():
+        with lock:
+            kin = next(tasks, None)
+        if kin is None:
+            return
+        for task in kin:
+            if not stopped.is_set():
+                yield task
+
+
+async def _aof_one_worker(tasks: AsyncIterator[Sequence[Task]], lock: asyncio.Lock) -> AsyncIterator[Task]:
+    """As `_of_one_worker`, on the caller's loop."""
+    while True:
+        async with lock:
+            kin = await anext(tasks, None)
+        if kin is None:
+            return
+        for task in kin:
+            yield task
 
 
 def _shown(item: Any) -> str:

@@ -1,4 +1,4 @@
-"""Samples from files, read as they are asked for: JSON lines, JSON, CSV and Parquet."""
+"""Samples from files, read as they are asked for: JSON lines, JSON, CSV, Parquet and TREC runs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.schema import Sample
+from langchain_rageval.trec import SUFFIXES, Topics, read_trec
 from langchain_rageval.vocabulary import LIST_FIELDS, MEANING, check_fields
 
 Fields = Mapping[str, str]
@@ -26,18 +27,29 @@ _OPENING = {"relevance": "{", "metadata": "{"} | dict.fromkeys(LIST_FIELDS, "[")
 
 
 def load_samples(
-    path: str | PathLike[str], fields: Fields | None = None, on_error: Literal["raise", "skip"] = "raise"
+    path: str | PathLike[str],
+    fields: Fields | None = None,
+    on_error: Literal["raise", "skip"] = "raise",
+    *,
+    qrels: str | PathLike[str] | None = None,
+    topics: Topics | None = None,
 ) -> Iterator[Sample]:
     """Read the samples of a file.
 
     Args:
         path: a `.jsonl`, `.ndjson`, `.json`, `.csv` or `.parquet` file, text in UTF-8. A `.json` file is a list, or an
-            object with one list. In CSV an empty cell is missing, and a list is written as in JSON.
+            object with one list. In CSV an empty cell is missing, and a list is written as in JSON. A `.trec` or `.run`
+            file, or with `qrels` a file of any other suffix, is a TREC run: a sample for each topic, with the ids of
+            the documents by score, of equal score the last id first, as trec_eval has them.
         fields: field of Sample to the name or dotted path that the file has for it.
         on_error: "skip" leaves out what is no sample, with one warning each in the log "langchain_rageval".
+        qrels: the grades that people gave to the documents of a TREC run. A topic that only they have is a sample for
+            which nothing was retrieved; one that they lack is left out, with a warning.
+        topics: the questions of a TREC run: id to text, or a file with a line `id<TAB>text` for each. By default the
+            id of the topic stands for its question.
 
     Returns:
-        The samples in the file's order, read line by line; a `.json` file is read whole.
+        The samples in the file's order, read line by line; a `.json` file and a TREC run are read whole.
 
     Raises:
         ConfigError: at the call, if an argument or the file cannot be used; later, if the file is not what its
@@ -46,18 +58,34 @@ def load_samples(
     """
     if on_error not in ("raise", "skip"):
         raise ConfigError(f"on_error is 'raise' or 'skip', got {on_error!r}")
-    return _settled(read_samples(path, fields), on_error)
+    return _settled(read_samples(path, fields, qrels=qrels, topics=topics), on_error)
 
 
-def read_samples(path: str | PathLike[str], fields: Fields | None = None) -> Iterator[Sample | SampleError]:
+def read_samples(
+    path: str | PathLike[str],
+    fields: Fields | None = None,
+    *,
+    qrels: str | PathLike[str] | None = None,
+    topics: Topics | None = None,
+) -> Iterator[Sample | SampleError]:
     """As `load_samples`, with the error itself in the place of what is no sample."""
     path, fields = Path(path), fields or {}
+    judgments = None if qrels is None else Path(qrels)
     suffix = path.suffix.lower()
     check_fields(fields)
-    if path.is_dir() or not path.exists():
-        raise ConfigError(f"{path} is {'a directory' if path.is_dir() else 'not there'}: name a file that is")
+    listed = Path(topics) if isinstance(topics, str | PathLike) else None
+    for file in (path, judgments, listed):
+        if file and (file.is_dir() or not file.exists()):
+            raise ConfigError(f"{file} is {'a directory' if file.is_dir() else 'not there'}: name a file that is")
+    if suffix in _FORMATS and (judgments or topics is not None):
+        raise ConfigError(f"{path}: qrels and topics go with a TREC run; put relevance and question into the samples")
+    if suffix in SUFFIXES or judgments:
+        if fields:
+            raise ConfigError(f"{path}: fields are for other files; a TREC run has columns of its own")
+        return read_trec(path, judgments, topics, _lines)
     if suffix not in _FORMATS:
-        raise ConfigError(f"{path}: expected one of {', '.join(_FORMATS)}, got {suffix!r}: convert the file")
+        known = ", ".join([*_FORMATS, *SUFFIXES])
+        raise ConfigError(f"{path}: expected one of {known}, got {suffix!r}: convert the file")
     if suffix == ".parquet" and not find_spec("pyarrow"):
         raise ConfigError(f'{path}: Parquet is read by pyarrow: pip install "langchain-rageval[pandas]"')
     return _samples(path, suffix, fields)
@@ -126,7 +154,7 @@ def _csv_rows(path: Path) -> Records:
     reader = csv.reader(_lines(path), strict=True)
     names, number = None, 1
     try:
-        while (cells := _next_row(reader)) is not None:
+        while (cells := next_row(reader)) is not None:
             if names and cells:
                 yield f"line {number}", list(zip_longest(names, cells))
             names, number = names or cells, reader.line_num + 1
@@ -134,7 +162,7 @@ def _csv_rows(path: Path) -> Records:
         raise ConfigError(f"{path.name}, line {number}: not CSV: {error}: mend the quotes") from error
 
 
-def _next_row(reader: Iterator[list[str]]) -> list[str] | None:
+def next_row(reader: Iterator[list[str]]) -> list[str] | None:
     """The next row, with cells of any length; their limit is global in csv, hence the lock."""
     with _CSV_LIMIT:
         limit = csv.field_size_limit(2**31 - 1)

@@ -10,6 +10,8 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from langchain_rageval import offline_writing
+from langchain_rageval import offline_judging, offline_writing
 from langchain_rageval.answers import ANSWERS
 from langchain_rageval.language import detect_language
 from langchain_rageval.prompts.layout import read_inputs, read_title
@@ -50,10 +52,16 @@ class OfflineJudge(BaseChatModel):
     of its stems stand in the one or two sentences that share most of them, contradicted when those sentences hold other
     numbers than it does, absent otherwise; statements of answer and reference are shared by the same measure, one with
     one. A sentence is needed when it holds at least 40% of the question's stems, a chunk useful when it holds as many
-    of the answer's, or of the question's where there is no answer. The questions that an answer would answer are its
-    own sentences with a question mark. Of the aspects it knows conciseness (at most three sentences for one of the
-    question's), correctness (no other numbers than in the contexts) and coherence (no sentence said twice); no other
-    applies.
+    of the answer's, or of the question's where there is no answer; its grade is the share of the question's stems that
+    it holds. The questions that an answer would answer are its own sentences with a question mark. Of the aspects it
+    knows conciseness (at most three sentences for one of the question's), correctness (no other numbers than in the
+    contexts) and coherence (no sentence said twice); no other applies. Entities are numbers and words with a capital
+    letter within a sentence, found where all their stems stand in one sentence. A text abstains when it states nothing;
+    contexts answer when a sentence holds 60% of the question's stems. By a rubric it grades what can be counted: as
+    correctness the share of the answer's stems that stand in the reference, or else the contexts (the lowest grade for
+    an evasion, or a number that is not there); as completeness the share of the reference's stems, or else the
+    question's, that stand in the answer; as readability the share of word pairs that are not said twice; any other
+    criterion as correctness.
 
     As a writer it asks what is known about a phrase of the passage; how that is connected with, changed by or like
     another phrase (reasoning, conditional, multi_context); what becomes of it in a year that no passage names
@@ -131,6 +139,8 @@ class HashingEmbeddings(Embeddings):
         for stem in _features(text):
             digest = int.from_bytes(hashlib.blake2b(stem.encode(), digest_size=8).digest(), "big")
             vector[digest % self.size] += 1.0 if digest >> 63 else -1.0
+        if not vector.any() and text.strip():
+            vector[len(text) % self.size] = 1.0  # its words cancel out
         norm = float(np.linalg.norm(vector))
         return [float(x) for x in (vector / norm if norm else vector)]
 
@@ -223,17 +233,33 @@ def _same(one: str, other: str) -> bool:
 
 
 def _chunk_verdicts(inputs: Inputs, contexts: Sentences) -> dict[str, Any]:
-    chunks: dict[int, set[str]] = {}
-    for number, sentence in contexts.items():
-        chunks.setdefault(int(number.partition(".")[0]), set()).update(stems_of(sentence))
     wanted = stems_of(str(inputs["answer"])) or stems_of(str(inputs["question"]))
-    shared = {chunk: len(wanted & stems) for chunk, stems in chunks.items()}
+    shared = {chunk: len(wanted & stems) for chunk, stems in _chunks(contexts).items()}
     return {
         "verdicts": [
             {"context": chunk, "reason": f"{n}/{len(wanted)}", "useful": bool(wanted) and n >= _SOME * len(wanted)}
             for chunk, n in shared.items()
         ]
     }
+
+
+def _relevance(inputs: Inputs, contexts: Sentences) -> dict[str, Any]:
+    lowest, highest = inputs["scale"]
+    wanted = stems_of(str(inputs["question"]))
+    grades = []
+    for chunk, stems in _chunks(contexts).items():
+        shared = len(wanted & stems)
+        grade = lowest + round((highest - lowest) * shared / max(1, len(wanted)))
+        grades.append({"context": chunk, "reason": f"{shared}/{len(wanted)}", "grade": grade})
+    return {"grades": grades}
+
+
+def _chunks(contexts: Sentences) -> dict[int, set[str]]:
+    """Number of each chunk to the stems in it."""
+    chunks: dict[int, set[str]] = {}
+    for number, sentence in contexts.items():
+        chunks.setdefault(int(number.partition(".")[0]), set()).update(stems_of(sentence))
+    return chunks
 
 
 def _needed_sentences(inputs: Inputs, contexts: Sentences) -> dict[str, Any]:
@@ -266,6 +292,46 @@ def _aspect(inputs: Inputs, contexts: Sentences) -> dict[str, Any]:
     return {"reason": unknown, "verdict": False}
 
 
+def _abstention(inputs: Inputs, _contexts: Sentences) -> dict[str, Any]:
+    stated = _statements({"text": inputs["answer"]}, {})["statements"]
+    russian = detect_language(str(inputs["question"])) == "ru"
+    told = f"утверждений: {len(stated)}" if russian else f"{len(stated)} statements"
+    return {"reason": told, "abstains": not stated}
+
+
+def _rubric_grades(inputs: Inputs, contexts: Sentences) -> dict[str, Any]:
+    question, answer, reference = (str(inputs[name]) for name in ("question", "answer", "reference"))
+    ground = reference or " ".join(contexts.values())
+    told = {
+        "correctness": partial(_share_that_is_right, answer, ground or question),
+        "completeness": partial(_share, stems_of(reference or question), stems_of(answer)),
+        "readability": partial(_share_said_once, answer),
+    }
+    grades = []
+    for criterion in inputs["criteria"]:
+        lowest, *_, highest = sorted(map(int, criterion["grades"]))
+        share = told.get(criterion["criterion"], told["correctness"])()
+        grade = lowest + round(share * (highest - lowest))
+        grades.append({"criterion": criterion["criterion"], "reason": f"{share:.0%}", "grade": grade})
+    return {"grades": grades}
+
+
+def _share_that_is_right(answer: str, ground: str) -> float:
+    if _EVASION.search(answer) or not numbers_of(answer) <= numbers_of(ground):
+        return 0.0
+    return _share(stems_of(answer), stems_of(ground))
+
+
+def _share(wanted: set[str], there: set[str]) -> float:
+    return len(wanted & there) / len(wanted) if wanted else 0.0
+
+
+def _share_said_once(text: str) -> float:
+    words = words_of(text)
+    pairs = [*pairwise(words)]
+    return len(set(pairs)) / len(pairs) if pairs else 1.0
+
+
 def _nearest(wanted: set[str], stems: Mapping[str, set[str]]) -> str:
     """Number of the sentence that shares most stems, "" when none shares any."""
     best = max(stems, key=lambda number: len(wanted & stems[number]), default="")
@@ -282,9 +348,15 @@ _JUDGED: Mapping[str, Callable[[Inputs, Sentences], dict[str, Any]]] = {
     "verify_statements": _verdicts,
     "classify_statements": _classification,
     "grade_contexts": _chunk_verdicts,
+    "grade_relevance": _relevance,
     "select_sentences": _needed_sentences,
     "regenerate_questions": _questions,
     "critique_aspect": _aspect,
+    "extract_entities": offline_judging.entities,
+    "find_entities": offline_judging.found,
+    "detect_abstention": _abstention,
+    "detect_answerable": offline_judging.answerable,
+    "grade_rubric": _rubric_grades,
 }
 _WRITTEN: Mapping[str, Callable[[Inputs], dict[str, Any]]] = {
     "extract_keyphrases": offline_writing.keyphrases,

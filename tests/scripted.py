@@ -9,14 +9,23 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
 from langchain_rageval.answers import (
+    Abstention,
+    Answerable,
     AspectVerdict,
     Classification,
     ContextVerdict,
     ContextVerdicts,
+    Entities,
     FalseNegative,
     FalsePositive,
+    FoundEntities,
+    FoundEntity,
     NeededSentences,
     RegeneratedQuestions,
+    RelevanceGrade,
+    RelevanceGrades,
+    RubricGrade,
+    RubricGrades,
     Statements,
     TruePositive,
     Verdict,
@@ -107,6 +116,11 @@ def grades(useful: Mapping[int, bool]) -> ContextVerdicts:
     return ContextVerdicts(verdicts=[ContextVerdict(context=n, reason=f"r{n}", useful=u) for n, u in useful.items()])
 
 
+def relevance(given: Mapping[int, int]) -> RelevanceGrades:
+    """The answer of grade_relevance."""
+    return RelevanceGrades(grades=[RelevanceGrade(context=n, reason=f"r{n}", grade=g) for n, g in given.items()])
+
+
 def needed(*numbers: str, reason: str = "because") -> NeededSentences:
     """The answer of select_sentences."""
     return NeededSentences(reason=reason, sentences=list(numbers))
@@ -120,6 +134,33 @@ def questions(*texts: str, evasive: bool = False) -> RegeneratedQuestions:
 def critique(applies: bool, reason: str = "because") -> AspectVerdict:
     """The answer of critique_aspect."""
     return AspectVerdict(reason=reason, verdict=applies)
+
+
+def entities(*texts: str) -> Entities:
+    """The answer of extract_entities."""
+    return Entities(entities=list(texts))
+
+
+def found_in(evidence: Mapping[int, Sequence[str]]) -> FoundEntities:
+    """The answer of find_entities: number of each entity found to its citations."""
+    return FoundEntities(found=[FoundEntity(entity=n, evidence=list(cited)) for n, cited in evidence.items()])
+
+
+def abstains(yes: bool, reason: str = "because") -> Abstention:
+    """The answer of detect_abstention."""
+    return Abstention(reason=reason, abstains=yes)
+
+
+def answerable(yes: bool, reason: str = "because") -> Answerable:
+    """The answer of detect_answerable."""
+    return Answerable(reason=reason, answerable=yes)
+
+
+def graded(**given: int) -> RubricGrades:
+    """The answer of grade_rubric: criterion to grade, a space in a name written as "_"."""
+    return RubricGrades(
+        grades=[RubricGrade(criterion=n.replace("_", " "), reason=f"{n} {g}", grade=g) for n, g in given.items()]
+    )
 
 
 class Vectors(Embeddings):

@@ -26,11 +26,13 @@ from langchain_rageval import (
     faithfulness,
     load_samples,
 )
-from langchain_rageval.metrics import ASPECTS, BUILDERS
+from langchain_rageval.cli.choice import names_in
+from langchain_rageval.cli.demo import METRICS
+from langchain_rageval.metrics import ASPECTS
 
 HERE = Path(__file__).parent
 LANGUAGES = ("en", "ru", "zh")
-EIGHT = set(BUILDERS) - {"aspect_critique"} | {"correctness"}
+EIGHT = {*names_in(METRICS)} - {*ASPECTS} | {"correctness"}
 REFUSAL = "The retrieved passages do not say."
 UNSCORED = {
     "the answer states no facts",

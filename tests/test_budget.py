@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 from munich import offline_reply
 from scripted import PairScores, Vectors, answering
-from servers.brain import METRICS, offline
+from servers.brain import METRICS, UNJUDGED, offline
 from servers.faults import Faults
 
 from langchain_rageval import (
@@ -112,7 +112,7 @@ def failures(found):
 # It holds
 
 
-@pytest.mark.parametrize("name", [name for name in METRICS if name != "answer_similarity"])
+@pytest.mark.parametrize("name", [name for name in METRICS if name not in UNJUDGED])
 @pytest.mark.parametrize("share", [0.0, 0.33])
 async def test_calls_that_cost_alike_never_exceed_it(run, openai_server, chat_openai, name, share):
     server = openai_server(offline)

@@ -206,6 +206,11 @@ def test_vectors_have_length_1_or_0_for_a_blank_text(given_texts):
         assert vector == embeddings.embed_query(text) == HashingEmbeddings().embed_query(text)
 
 
+@pytest.mark.parametrize("text", ["H:Z", "ØK:H"])
+def test_words_that_cancel_out_have_a_vector_all_the_same(text):
+    assert math.hypot(*embeddings.embed_query(text)) == 1
+
+
 def test_texts_that_share_words_are_near():
     one, other, far = embeddings.embed_documents(
         ["страхование бани на даче", "застрахована ли баня? страхование на дачах", "history of the Roman Empire"]
@@ -220,3 +225,42 @@ async def test_async_vectors_are_the_same_and_the_size_is_the_users():
     assert await small.aembed_query("Munich") == small.embed_query("Munich")
     assert await small.aembed_documents(["Munich", "Berlin"]) == small.embed_documents(["Munich", "Berlin"])
     assert len(small.embed_query("Munich")) == 16
+
+
+@pytest.mark.parametrize(
+    ("text", "entities"),
+    [
+        ("Мюнхен основал Генрих Лев в 1158 году.", ["Генрих Лев", "1158"]),
+        ("The town was founded by Henry, then by Berta. It is old.", ["Henry", "Berta"]),
+        ("На Изаре стоит Мюнхен. Мюнхен стар.", ["Изаре", "Мюнхен"]),
+        ("Ставка 3,5 % до 31 декабря.", ["3,5", "31"]),
+        ("It is done within days.", []),
+        ("", []),
+    ],
+)
+def test_entities_are_capitalised_words_within_a_sentence_and_numbers(text, entities):
+    assert answers("Entities", text=text) == {"entities": entities}
+
+
+def test_an_entity_is_found_where_all_its_stems_and_numbers_stand():
+    named = ["городок Изаре", "город с домом", "2024", "…"]
+    listed = [{"entity": number, "text": text} for number, text in enumerate(named, 1)]
+    assert answers("FoundEntities", BLOCK, entities=listed) == {"found": [{"entity": 1, "evidence": ["1.2"]}]}
+    listed = [{"entity": 7, "text": "Баню"}, {"entity": 8, "text": "взноса"}, {"entity": 9, "text": "12"}]
+    found = answers("FoundEntities", BLOCK.replace("Баню", "Баню № 12"), entities=listed)
+    assert [(item["entity"], item["evidence"]) for item in found["found"]] == [(7, ["1.1"]), (8, ["2.1"]), (9, ["1.1"])]
+
+
+@pytest.mark.parametrize(
+    ("answer", "abstains"), [("Не знаю.", True), ("Какой именно полис?", True), ("Не знаю. Полис стар.", False)]
+)
+def test_what_states_nothing_abstains(answer, abstains):
+    assert answers("Abstention", question="?", answer=answer)["abstains"] is abstains
+
+
+@pytest.mark.parametrize(
+    ("question", "answerable"), [("Страхуют ли баню вместе?", True), ("Кто построил баню?", False), ("?", False)]
+)
+def test_a_sentence_with_most_of_the_questions_stems_answers_it(question, answerable):
+    assert answers("Answerable", BLOCK, question=question)["answerable"] is answerable
+    assert answers("Answerable", question=question)["answerable"] is False

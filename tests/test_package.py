@@ -26,18 +26,20 @@ PAGE = (".html", ".css", ".js")
 # Lowest first. A module imports from lower lines, and on its own line from what stands before it (a package also from
 # itself). Under TYPE_CHECKING it may look along its whole line, both ways, but not up.
 LAYERS = """
-_version errors language sentences stems vocabulary schema
-answers loading statistics
+_version errors folding language sentences stems vocabulary schema
+answers trec loading statistics ranking
 run
-contexts prompts progress
+contexts prompts criteria chains progress
 judge
 steps
+graders
 translation
 metrics testset
 report
-offline_writing offline models
+offline_judging offline_writing offline models
 grounds finished intake rehearsal planning engine evaluation trust
 integrations
+sinks callbacks
 testing cli
 __main__ __init__
 """
@@ -115,9 +117,10 @@ def test_an_upward_import_would_be_seen(source, allowed):
 
 
 def test_metrics_do_not_know_each_other():
-    for name, builder_module in metrics.BUILDERS.items():
+    modules = {**metrics.BUILDERS, **metrics.RANKINGS}
+    for name, builder_module in modules.items():
         source = Path(importlib.import_module(builder_module).__file__).read_text(encoding="utf-8")
-        others = set(metrics.BUILDERS.values()) - {builder_module}
+        others = set(modules.values()) - {builder_module}
         assert not {f"{NAME}.{imported}".rpartition(".")[0] for imported, _ in imports(source)} & others, name
 
 
@@ -163,6 +166,8 @@ def test_type_checkers_see_the_names_that_load_lazily():
 def test_every_builder_is_public_and_named_as_the_command_line_has_it():
     for name, home in metrics.BUILDERS.items():
         assert getattr(langchain_rageval, name) is getattr(importlib.import_module(home), name)
+    for name, home in metrics.RANKINGS.items():
+        assert getattr(langchain_rageval, f"{name}_at") is getattr(importlib.import_module(home), f"{name}_at")
 
 
 def test_names_that_users_type_are_where_the_contract_says():

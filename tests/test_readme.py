@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from munich import offline_reply, recording_judge
+from reports import report_of, scored
 
 import langchain_rageval
 from langchain_rageval import (
@@ -25,6 +26,7 @@ from langchain_rageval import (
     suite,
 )
 from langchain_rageval.cli import main
+from langchain_rageval.criteria import default_criteria
 from langchain_rageval.metrics import BUILDERS
 
 ROOT = Path(__file__).parents[1]
@@ -63,7 +65,10 @@ def ran(monkeypatch, tmp_path):
 def test_every_block_is_tried_below():
     titles = ["In Python", "In a chain", "The metrics", "With GigaChat", "With vLLM", "Your own function as a judge"]
     elsewhere = ["On more machines"]  # integrations/test_ray.py
-    titles.append("Questions from your documents")
+    titles += ["Questions from your documents", "Without a model", "Does the judge agree with people"]
+    titles += ["Grades instead of fractions", "Whether a judge can be believed"]
+    titles += ["A retriever without labels", "Where right and wrong statements come from"]
+    titles.append("In production")
     assert sorted(PYTHON) == sorted([*titles, *elsewhere, "What it costs, and no more than that"])
     assert len(PYTHON) == len(blocks("python"))
 
@@ -101,7 +106,7 @@ def test_the_table_of_metrics_tells_the_calls_and_fields(row):
     built, _, reads, calls = row
     judge, embeddings = recording_judge(), HashingEmbeddings()
     metric = eval(built.strip("`"), {**PUBLIC, "judge": judge, "embeddings": embeddings})
-    metric.invoke({**SAMPLE, "references": ["Munich is very old."]})
+    metric.invoke({**SAMPLE, "references": ["The town of Munich is very old."]})
     assert len(judge.asked) == int(calls)
     assert metric.reads - {"question"} == {field for field in FIELDS if field in reads.partition(";")[0].split(", ")}
 
@@ -128,10 +133,14 @@ def test_what_is_said_of_the_report_is_there(ran, tmp_path):
     report = ran("In Python")["report"]
     names = {"report": report, "path": tmp_path / "report.jsonl"}
     calls = re.findall(r"`(report\.[^`]*)`", README)
-    assert len(calls) == 11
+    assert len(calls) == 13
     calls.remove("report.jsonl.part")  # a file
-    (again,) = [call for call in calls if "rescore" in call]
+    again, reweighed = [call for call in calls if "rescore" in call]
     calls.remove(again)
+    calls.remove(reweighed)
+    graded = ran("Grades instead of fractions")
+    graded["criteria"] = [criterion.model_copy(update={"weight": 1.0}) for criterion in default_criteria()["ru"]]
+    assert eval(reweighed, graded).summary()["rubric"].mean != graded["report"].summary()["rubric"].mean
     assert eval(again, ran("The metrics")).summary()["answer_correctness"].mean == pytest.approx(2 / 3)
     for call in calls:
         with pytest.raises(BelowThreshold) if "check" in call else nullcontext():
@@ -152,6 +161,73 @@ def test_questions_from_your_documents(ran, capsys):
     left = ran("Questions from your documents")
     assert left["testset"].counts == {"simple": 1, "reasoning+conditional": 1}
     assert "Test set of 2 questions" in capsys.readouterr().out
+
+
+def test_without_a_model(ran, capsys):
+    ran("Without a model")
+    told = eval(capsys.readouterr().out)
+    assert told["exact_match"] == 0.0
+    assert 0.9 < told["rouge"] < 1.0
+    assert all(0.5 < told[name] < 0.9 for name in ("bleu", "chrf"))
+
+
+def test_does_the_judge_agree_with_people(ran, tmp_path, capsys):
+    report = report_of(*[scored(number % 10 / 9) for number in range(300)])
+    report.to_jsonl(tmp_path / "report.jsonl")
+    drawn = report.to_label(150)
+    labels = [f"{row.sample.id},{'да' if float(row.scores['faithfulness']) > 0.3 else 'нет'}" for row in drawn]
+    (tmp_path / "labels.csv").write_text("\n".join(["id,label", *labels]), encoding="utf-8")
+    ran("Does the judge agree with people")
+    told = capsys.readouterr().out
+    assert "Agreement with binary labels on 150 pairs" in told
+    assert "from 150 labels and 150 more scores" in told
+
+
+def test_grades_instead_of_fractions(ran, capsys):
+    left = ran("Grades instead of fractions")
+    assert list(left["leaderboard"](left["report"])) == ["brief", "evasive"]
+    told = capsys.readouterr().out
+    assert "to the one above -0.733 [-0.756, -0.344], p 0.002" in told
+    assert "no examples" in told
+
+
+def test_whether_a_judge_can_be_believed(ran, capsys):
+    qualification = ran("Whether a judge can be believed")["qualification"]
+    assert qualification.verdict["faithfulness"] == "cannot tell"
+    assert "faithfulness" in capsys.readouterr().out
+    rows = {row[0]: row[1] for row in table("Whether a judge can be believed")}
+    for name, step in qualification.steps.items():
+        if f"{name} (hashed words)" in rows or name in rows:
+            told = rows.get(name) or rows[f"{name} (hashed words)"]
+            assert told.startswith(f"{step.right.hits:g}/{step.right.of},"), name
+
+
+def test_a_retriever_without_labels(ran):
+    scores = ran("A retriever without labels")["report"].rows[0].scores
+    assert list(scores) == ["ndcg@5", "mean_grade@5", "retriever", "reranker", "gain"]
+    assert [round(score.value, 2) for score in scores.values()] == [0.59, 1.33, 0.59, 1.0, 0.41]
+    assert sum(score.usage.calls for score in scores.values()) == 1
+
+
+def test_where_right_and_wrong_statements_come_from(ran, capsys):
+    scores = ran("Where right and wrong statements come from")["report"].rows[0].scores
+    assert scores["claim_noise_irrelevant"].value == pytest.approx(1 / 3)
+    assert scores["claim_hallucination"].value == pytest.approx(1 / 3)
+    assert [row[0].count("`claim_") for row in table("Where right and wrong statements come from")] == [
+        3,
+        1,
+        1,
+        1,
+        2,
+        2,
+        2,
+    ]
+
+
+def test_in_production(ran, capsys):
+    stats = ran("In production")["callback"].stats()
+    assert (stats["sampled"], stats["scored"], stats["dropped"], stats["sink_errors"]) == (1, 1, 0, 0)
+    assert "[('faithfulness', 1.0)]" in capsys.readouterr().out
 
 
 def test_in_a_chain(ran):
@@ -227,14 +303,22 @@ def test_every_rageval_line_parses(words):
 
 
 def test_there_are_such_lines():
-    assert {words[0] for words in RAGEVAL} == {"demo", "evaluate", "generate"}
+    assert {words[0] for words in RAGEVAL} == {
+        "demo",
+        "evaluate",
+        "generate",
+        "label",
+        "leaderboard",
+        "qualify",
+        "rubric-study",
+    }
 
 
 @pytest.mark.parametrize("option", sorted(set(re.findall(r"`?(--[a-z][a-z-]*)", README))))
 def test_every_option_in_the_text_exists(option, capsys):
-    for command in ("evaluate", "compare", "generate"):
+    for command in main.COMMANDS:
         with pytest.raises(SystemExit):
-            main.run([command, "--help"])
+            main.run([command.__name__.rpartition(".")[2].replace("_", "-"), "--help"])
     assert option in capsys.readouterr().out
 
 

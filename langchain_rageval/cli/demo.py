@@ -6,7 +6,7 @@ import argparse
 from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Any
 
-from langchain_rageval.cli.choice import ALL, names_in
+from langchain_rageval.cli.choice import names_in, without_embeddings
 from langchain_rageval.cli.evaluate import (
     add_judge_options,
     check_writable,
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from langchain_rageval.schema import Row
 
 PAGE = "rageval-demo.html"
+METRICS = (
+    "faithfulness,answer_relevance,context_precision,context_recall,context_relevance,answer_similarity,"
+    "answer_correctness,aspect_critique"
+)
 
 
 def add_to(commands: Any) -> None:
@@ -42,7 +46,10 @@ def run(options: argparse.Namespace) -> int:
         samples = list(load_samples(path))
     if options.open:
         check_writable("--open", PAGE, "")
-    metrics = metrics_of(options, names_in(ALL))
+    names = names_in(METRICS)
+    if options.embeddings is None and options.judge != "offline":
+        names = without_embeddings(names)
+    metrics = metrics_of(options, names)
     report = evaluate(samples, metrics, max_concurrency=options.max_concurrency, timeout=options.timeout)
     refuse_all_failed(report)
     slices: dict[str, list[Row]] = {}

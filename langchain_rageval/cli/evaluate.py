@@ -12,7 +12,17 @@ from math import isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from langchain_rageval.cli.choice import ALL, build, names_in, scorable, without_embeddings
+from langchain_rageval.cli.choice import (
+    ALL,
+    GRADERS,
+    build,
+    names_in,
+    refuse_lacking,
+    scorable,
+    scores_of,
+    with_their_packages,
+    without_embeddings,
+)
 from langchain_rageval.cli.text import printable
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.budget import Budget
@@ -42,7 +52,7 @@ _MENDS = {
 def add_to(commands: Any) -> None:
     """Add the command and its options."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "evaluate", help="score the samples of a .jsonl, .json, .csv or .parquet file"
+        "evaluate", help="score the samples of a .jsonl, .json, .csv or .parquet file, or a TREC run"
     )
     parser.set_defaults(run=run)
     add_input_options(parser)
@@ -84,14 +94,30 @@ def add_input_options(parser: argparse.ArgumentParser) -> None:
         help="names as `rageval metrics` lists them, comma-separated, or all: those whose fields every sample has "
         "(default: %(default)s)",
     )
+    parser.add_argument(
+        "--grader",
+        choices=GRADERS,
+        help="what says how relevant a chunk is, for ndcg@K and its like: the ids of the chunks that hold the answer, "
+        "people's labels, the judge, or the cosine with the question (default: labels with --qrels, else ids)",
+    )
+    parser.add_argument(
+        "--gain", choices=("exp2", "linear"), default="exp2", help="of ndcg@K; trec_eval's is linear (default: exp2)"
+    )
+    parser.add_argument("--qrels", help="the file is a TREC run, and these are its judgments")
+    parser.add_argument("--topics", help="questions of a TREC run, a line `id<TAB>text` each (default: the ids)")
     parser.add_argument("--fields", default="", help="where your file keeps them: question=q,contexts=docs.text")
     parser.add_argument(
         "--on-error", choices=("raise", "skip"), default="raise", help="what to do with a line that is no sample"
     )
 
 
-def add_judge_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say who judges, and how."""
+def add_judge_options(
+    parser: argparse.ArgumentParser,
+    *,
+    language: str = "auto",
+    of: str = "of the prompts (default: that of each question)",
+) -> None:
+    """Add the options that say who judges, and how; `language` is that option's default, `of` its help."""
     parser.add_argument(
         "--judge",
         default="offline",
@@ -106,7 +132,7 @@ def add_judge_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--embeddings-base-url", help="address of their server (default: --base-url)")
     parser.add_argument("--temperature", type=float, default=0.1, help="of the judge (default: %(default)s)")
-    parser.add_argument("--language", default="auto", help="of the prompts (default: that of each question)")
+    parser.add_argument("--language", default=language, help=of)
     parser.add_argument("--mode", default="auto", help="json_schema, function_calling, json_mode, prompt or auto")
     parser.add_argument("--draws", type=int, default=1, help="verdicts asked so often, the majority holds")
     parser.add_argument("--max-concurrency", type=int, default=16, help="model calls at a time (default: %(default)s)")
@@ -118,7 +144,7 @@ def run(options: argparse.Namespace) -> int:
     from langchain_rageval.cli.tables import show_report
     from langchain_rageval.evaluation import evaluate
 
-    gates, budget = _gates(options.fail_under, names_in(options.metrics)), budget_of(options)
+    gates, budget = _gates(options.fail_under, scores_of(names_in(options.metrics))), budget_of(options)
     check_writable("--out", options.out, options.file)
     check_writable("--html", options.html, options.file)
     samples, metrics = asked(options)
@@ -154,7 +180,8 @@ def asked(options: argparse.Namespace) -> tuple[Sequence[Sample], list[Metric]]:
     """The samples and metrics that the options name."""
     names = names_in(options.metrics)
     samples = _samples(options)
-    metrics = metrics_of(options, names)
+    metrics = metrics_of(options, names, grader=grader_of(options), gain=options.gain)
+    refuse_lacking(metrics, samples, grader_of(options))
     return samples, scorable(metrics, samples) if options.metrics.strip() == ALL else metrics
 
 
@@ -180,7 +207,13 @@ def _samples(options: argparse.Namespace) -> Sequence[Sample]:
     from langchain_rageval.loading import load_samples
 
     samples = list(
-        load_samples(options.file, fields=pairs_in(options.fields.split(","), "--fields"), on_error=options.on_error)
+        load_samples(
+            options.file,
+            fields=pairs_in(options.fields.split(","), "--fields"),
+            on_error=options.on_error,
+            qrels=options.qrels,
+            topics=options.topics,
+        )
     )
     if not samples:
         raise ConfigError(f"{options.file} holds no samples")
@@ -201,12 +234,29 @@ def judge_of(options: argparse.Namespace) -> Judge:
     )
 
 
-def metrics_of(options: argparse.Namespace, names: Sequence[str]) -> list[Metric]:
+def metrics_of(
+    options: argparse.Namespace, names: Sequence[str], *, grader: str = "ids", gain: str = "exp2"
+) -> list[Metric]:
     """The metrics of these names, with the judge and the embeddings that the options describe."""
     unnamed = options.embeddings is None and options.judge != "offline"
-    if unnamed and set(names) >= set(names_in(ALL)):
-        names, unnamed = without_embeddings(names), False
-    return build(names, judge_of(options), partial(_embeddings, options, unnamed=unnamed))
+    if set(names) >= set(names_in(ALL)):
+        names = with_their_packages(names)
+        if unnamed:
+            names, unnamed = without_embeddings(names), False
+    embeddings = partial(_embeddings, options, unnamed=unnamed)
+    return build(names, judge_of(options), embeddings, grader=grader, gain=gain)
+
+
+def grader_of(options: argparse.Namespace) -> str:
+    """What grades ranked lists: as the option says, else labels where there are judgments."""
+    return options.grader or ("labels" if options.qrels else "ids")
+
+
+def embeddings_of(options: argparse.Namespace) -> Embeddings | None:
+    """The embeddings that the options name; None when they name none, and the judge is not offline."""
+    if options.embeddings is None and options.judge != "offline":
+        return None
+    return _embeddings(options, unnamed=False)
 
 
 def _embeddings(options: argparse.Namespace, *, unnamed: bool) -> Embeddings:
@@ -214,8 +264,8 @@ def _embeddings(options: argparse.Namespace, *, unnamed: bool) -> Embeddings:
 
     if unnamed:
         raise ConfigError(
-            "answer_relevance, answer_similarity and answer_correctness compare by embeddings: name them with "
-            "--embeddings openai:MODEL, vllm:MODEL, gigachat or offline, or choose other --metrics"
+            "answer_relevance, answer_similarity, answer_correctness and --grader embedding compare by embeddings: "
+            "name them with --embeddings openai:MODEL, vllm:MODEL, gigachat or offline, or choose other --metrics"
         )
     name = options.embeddings or "offline"
     return load_embeddings(name, base_url=options.embeddings_base_url or options.base_url)

@@ -12,9 +12,39 @@ import sys
 from collections.abc import Sequence
 
 from langchain_rageval._version import __version__
-from langchain_rageval.cli import compare, demo, evaluate, generate, metrics, plan, report, resume
+from langchain_rageval.cli import (
+    agreement,
+    compare,
+    demo,
+    evaluate,
+    generate,
+    label,
+    leaderboard,
+    metrics,
+    plan,
+    qualify,
+    report,
+    resume,
+    rubric_study,
+)
 from langchain_rageval.cli.text import printable
 from langchain_rageval.errors import BelowThreshold, RagevalError
+
+COMMANDS = (
+    evaluate,
+    resume,
+    plan,
+    report,
+    compare,
+    leaderboard,
+    rubric_study,
+    label,
+    agreement,
+    qualify,
+    generate,
+    metrics,
+    demo,
+)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -51,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="rageval", description="Judge RAG systems with the model you can afford.")
     parser.add_argument("--version", action="version", version=f"rageval {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (evaluate, resume, plan, report, compare, generate, metrics, demo):
+    for command in COMMANDS:
         command.add_to(commands)
     return parser
 

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from langchain_rageval.metrics import ASPECTS, BUILDERS
+from langchain_rageval.metrics import ASPECTS, BUILDERS, RANKINGS
 
 
 def add_to(commands: Any) -> None:
@@ -24,6 +24,7 @@ def run(_options: argparse.Namespace) -> int:
     lines |= {
         aspect: f"aspect_critique: built-in aspect, {direction} is better" for aspect, direction in ASPECTS.items()
     }
+    lines |= {f"{name}@K": _headline(module) for name, module in RANKINGS.items()}
     width = max(map(len, lines))
     for name, told in lines.items():
         sys.stdout.write(f"{name:<{width}}  {told}\n")

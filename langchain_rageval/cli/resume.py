@@ -37,7 +37,9 @@ def run(options: argparse.Namespace) -> int:
     again = parser.parse_args([*command["words"], *options.options])
     folder = Path(command["folder"])
     again.file = str(folder / again.file)
-    again.out = again.out and str(folder / again.out)
+    for option in ("out", "qrels", "topics"):
+        named = getattr(again, option)
+        setattr(again, option, named and str(folder / named))
     again.journal = options.journal
     again.words = None
     return int(again.run(again))

@@ -15,6 +15,7 @@ from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import MetricSummary, summarise
 from langchain_rageval.schema import Finding, Row, Score
 from langchain_rageval.testset.rows import Testset
+from langchain_rageval.trust.qualification import COST_HEADINGS, LEGEND, STEP_HEADINGS, Qualification
 
 _COLOURS = {
     "supported": "green",
@@ -26,6 +27,7 @@ _COLOURS = {
     "useful": "green",
     "needed": "green",
 }
+_FITNESS = {"fit": "green", "fit with care": "yellow", "cannot tell": "magenta", "unfit": "red"}
 _WORST = 3
 _LONGEST = 300
 
@@ -149,6 +151,27 @@ def comparison_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
         f"↓ lower is better. {calls} calls, {tokens:,} tokens, {failed} failed. Shared steps are asked once."
     )
     return table
+
+
+def show_qualification(found: Qualification, *, written: str | None) -> None:
+    """Print what was found of each step, which metrics the judge is fit for, and the notes."""
+    out = console()
+    told = [(found.title, STEP_HEADINGS, found.step_cells()), ("Replies and cost", COST_HEADINGS, found.cost_cells())]
+    for title, headings, lines in told:
+        table = Table(title=escape(printable(title)), title_justify="left", title_style="bold")
+        for heading in headings:
+            table.add_column(heading, justify="left" if heading in ("step", "verdict", "rung") else "right")
+        for line in lines:
+            table.add_row(*map(escape, line))
+        out.print(table)
+    out.print(f"[dim]{LEGEND}[/dim]\n", soft_wrap=True)
+    for metric, verdict, reason in found.metric_cells():
+        colour = _FITNESS[found.verdict[metric]]
+        why = escape(printable(reason))
+        out.print(f"[bold]{metric}[/bold] [{colour}]{verdict}[/{colour}]\n  [dim]{why}[/dim]", soft_wrap=True)
+    show_notes(found.notes, out)
+    if written:
+        out.print(f"\nWritten to {escape(written)}", soft_wrap=True)
 
 
 def show_sample(row: Row, score: Score, out: Console) -> None:

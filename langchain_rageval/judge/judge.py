@@ -175,6 +175,10 @@ class Judge:
         """The same judge, having found out nothing about its endpoint, and whose findings are its own."""
         return replace(self)
 
+    def each(self, change: Callable[[Judge], Judge]) -> Judge:
+        """The judge with each of its members changed."""
+        return change(self)
+
     def prompt_set(self, text: str) -> PromptSet:
         """The prompts for a text, by its language unless the user chose them."""
         if self.prompts is not None:

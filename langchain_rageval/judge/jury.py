@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -29,7 +29,11 @@ class Jury(Judge):
 
     def forgetful(self) -> Judge:
         """The same jury of forgetful judges."""
-        return replace(self, _members=tuple(member.forgetful() for member in self._members))
+        return self.each(Judge.forgetful)
+
+    def each(self, change: Callable[[Judge], Judge]) -> Judge:
+        """The jury with each of its judges changed."""
+        return replace(self, _members=tuple(map(change, self._members)))
 
     @property
     def ballots(self) -> list[Ballot]:

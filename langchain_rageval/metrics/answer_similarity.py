@@ -15,8 +15,8 @@ from langchain_core.embeddings import Embeddings
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.language import detect_language
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.similarity import answer_and_references, compared, similarities_in
-from langchain_rageval.metrics.value import BLANK_REFERENCES, Value
+from langchain_rageval.metrics.similarity import answer_and_references, compared, nothing_to_compare, similarities_in
+from langchain_rageval.metrics.value import Value
 from langchain_rageval.schema import Sample, Score
 from langchain_rageval.steps.measure_similarity import Scale, measure_similarity
 from langchain_rageval.steps.stage import State
@@ -62,11 +62,9 @@ def greatest_similarity(state: State, *, threshold: float | None) -> Value:
     """Similarity with the nearest reference, or whether it reaches the threshold."""
     sample: Sample = state["sample"]
     similarities: Sequence[float] = state["similarities"]
+    if (nothing := nothing_to_compare(sample)) is not None:
+        return nothing
     russian = detect_language(sample.question) == "ru"
-    if not any(reference.strip() for reference in sample.references):
-        return Value.without(BLANK_REFERENCES)
-    if not similarities:
-        return Value(0.0, "Ответ пуст." if russian else "The answer is blank.")
     nearest = max(similarities)
     reason = f"Сходство с эталоном: {nearest:.2f}" if russian else f"Similarity to the reference: {nearest:.2f}"
     if threshold is None:

@@ -15,6 +15,7 @@ from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.language import detect_language
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.value import Value, nothing_retrieved
+from langchain_rageval.ranking import average_precision
 from langchain_rageval.schema import Finding, Sample, Score
 from langchain_rageval.steps.grade_contexts import USEFUL, grade_contexts
 from langchain_rageval.steps.stage import State
@@ -92,12 +93,6 @@ def restored(sample: Sample, score: Score, *, against: Against) -> State | None:
     if useful and score.reason != _reason(useful, ground_of(sample, against), sample.question):
         return None
     return {"sample": sample, "context_verdicts": findings}
-
-
-def average_precision(useful: Sequence[bool]) -> float:
-    """Mean over the useful ranks k of the share of useful ones among the first k; 0.0 when none is useful."""
-    precisions = [sum(useful[:k]) / k for k, here in enumerate(useful, 1) if here]
-    return sum(precisions) / len(precisions) if precisions else 0.0
 
 
 def ground_of(sample: Sample, against: Against) -> Ground:

@@ -14,15 +14,17 @@ from langchain_rageval.metrics.supported import restored_verdicts, share_of_supp
 from langchain_rageval.metrics.value import NO_REFERENCE_FACTS, Value, nothing_retrieved
 from langchain_rageval.steps.extract_statements import extract_statements
 from langchain_rageval.steps.stage import State
-from langchain_rageval.steps.verify_statements import verify_statements
+from langchain_rageval.steps.verify import Verifier, verify
 
 
-def context_recall(judge: JudgeLike, *, name: str = "context_recall") -> Metric:
+def context_recall(judge: JudgeLike, *, verifier: Verifier | None = None, name: str = "context_recall") -> Metric:
     """Score how much of what the references say was retrieved.
 
     Args:
         judge: asked once for each reference, to extract statements, and once to verify them all; not at all when the
             contexts hold no words.
+        verifier: a cross-encoder for natural language inference, or `NliVerifier(...)`, that verifies the statements in
+            the judge's place.
         name: key of the score.
 
     Returns:
@@ -30,7 +32,9 @@ def context_recall(judge: JudgeLike, *, name: str = "context_recall") -> Metric:
         references state no facts. Findings are the references' statements with their verdicts and the sentences that
         decide them.
     """
-    steps = extract_statements(judge, of="reference", for_contexts=True) | verify_statements(judge, of="reference")
+    steps = extract_statements(judge, of="reference", for_contexts=True) | verify(
+        judge, of="reference", verifier=verifier
+    )
     return Metric(
         name,
         aspect="context",

@@ -14,22 +14,24 @@ from langchain_rageval.metrics.supported import restored_verdicts, share_of_supp
 from langchain_rageval.metrics.value import NO_FACTS, Value
 from langchain_rageval.steps.extract_statements import extract_statements
 from langchain_rageval.steps.step import State
-from langchain_rageval.steps.verify_statements import verify_statements
+from langchain_rageval.steps.verify import Verifier, verify
 
 
-def faithfulness(judge: JudgeLike, *, name: str = "faithfulness") -> Metric:
+def faithfulness(judge: JudgeLike, *, verifier: Verifier | None = None, name: str = "faithfulness") -> Metric:
     """Score how far the contexts support the answer.
 
     Args:
         judge: asked twice per sample, to extract statements and to verify them; once when `contexts` is empty, not at
             all when the answer is blank.
+        verifier: a cross-encoder for natural language inference, or `NliVerifier(...)`, that verifies the statements in
+            the judge's place.
         name: key of the score.
 
     Returns:
         A metric reading `question`, `answer` and `contexts`; unscored when the answer states no facts. Findings are the
         statements in order, with their verdicts and the context sentences that decide them.
     """
-    steps = extract_statements(judge, of="answer") | verify_statements(judge, of="answer")
+    steps = extract_statements(judge, of="answer") | verify(judge, of="answer", verifier=verifier)
     return Metric(
         name,
         aspect="grounding",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from operator import or_
 from typing import Any, Self
@@ -22,6 +22,7 @@ from langchain_rageval.metrics.value import Value
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced
 from langchain_rageval.schema import Aspect, Direction, Sample, Score, Usage, without_surrogates
+from langchain_rageval.steps.once import Once
 from langchain_rageval.steps.stage import Stage, State
 
 
@@ -124,6 +125,11 @@ class Metric(Traced[Any, Score], Doors):
         """Whether every step is a Stage, so that all it asks for can be seen before it is sent."""
         return all(isinstance(step, Stage) for step in self._sequence())
 
+    @property
+    def kin(self) -> Hashable:
+        """The same for metrics that go through the same steps once for them all; None for one that does not."""
+        return next((stage.key for stage in self._stages() if isinstance(stage, Once)), None)
+
     def forgetful(self) -> Self:
         """The same metric, asking judges that have found out nothing and tell nobody what they find out."""
         stages = [step.forgetful() if isinstance(step, Stage) else step for step in self._sequence()]
@@ -190,15 +196,17 @@ class Metric(Traced[Any, Score], Doors):
     def _do(self, input: Any, config: RunnableConfig) -> Score:
         state: State = {"sample": self.read(input)}
         run = Run.of(config).metered()
+        inner = run.into(config)
         for step in self._sequence():
-            state = step.invoke(state, run.into(config))
+            state = step.within(state, inner) if isinstance(step, Traced) else step.invoke(state, inner)
         return self._stamped(self.reduce(state), run.meter.usage)
 
     async def _ado(self, input: Any, config: RunnableConfig) -> Score:
         state: State = {"sample": self.read(input)}
         run = Run.of(config).metered()
+        inner = run.into(config)
         for step in self._sequence():
-            state = await step.ainvoke(state, run.into(config))
+            state = await (step.awithin(state, inner) if isinstance(step, Traced) else step.ainvoke(state, inner))
         return self._stamped(self.reduce(state), run.meter.usage)
 
     def _stamped(self, value: Value, usage: Usage) -> Score:
@@ -240,6 +248,11 @@ def _named(function: Callable[..., Any]) -> str:
 
 
 def _lacks(sample: Sample, field: str) -> bool:
-    """Whether a field is missing. An empty list of references is; one of contexts says that nothing was found."""
+    """Whether a field is missing. An empty list of references is; one of contexts says that nothing was found.
+
+    Contexts of which there are none have no ids that could be missing.
+    """
     value = getattr(sample, field)
+    if field == "context_ids" and sample.contexts == []:
+        return False
     return value is None or (field == "references" and not value)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from langchain_rageval.language import detect_language
+from langchain_rageval.metrics.value import BLANK_REFERENCES, Value
 from langchain_rageval.schema import Finding, Sample
 from langchain_rageval.steps.stage import State
 
@@ -15,6 +17,15 @@ def answer_and_references(state: State) -> tuple[str, Sequence[str]]:
     sample: Sample = state["sample"]
     answer = sample.answer or ""
     return answer, [reference for reference in sample.references if answer.strip() and reference.strip()]
+
+
+def nothing_to_compare(sample: Sample) -> Value | None:
+    """What holds when a side is blank: unscored without references, 0 without an answer; None when none is."""
+    if not any(reference.strip() for reference in sample.references):
+        return Value.without(BLANK_REFERENCES)
+    if not (sample.answer or "").strip():
+        return Value(0.0, "Ответ пуст." if detect_language(sample.question) == "ru" else "The answer is blank.")
+    return None
 
 
 def compared(sample: Sample, similarities: Sequence[float]) -> list[Finding]:

@@ -37,6 +37,11 @@ class Suite(Traced[Any, dict[str, Score]], Doors):
         """The metrics."""
         return self.metrics
 
+    @property
+    def reads(self) -> frozenset[str]:
+        """Fields of the sample that must be there, for all metrics together."""
+        return frozenset[str]().union(*(metric.reads for metric in self.metrics))
+
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
         """The metrics side by side, each with its steps."""
         return RunnableParallel({metric.name: metric for metric in self.metrics}).get_graph(config)

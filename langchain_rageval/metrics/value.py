@@ -13,6 +13,7 @@ NO_FACTS = "the answer states no facts"
 NO_REFERENCE_FACTS = "the reference states no facts"
 NEITHER_FACTS = f"{NO_FACTS}, nor does the reference"
 BLANK_REFERENCES = "the references are blank"
+NO_REFERENCE_ENTITIES = "the reference names no entities"
 
 _LONGEST_QUOTE = 160
 

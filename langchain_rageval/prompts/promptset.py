@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from importlib.resources import files
@@ -18,6 +19,7 @@ from langchain_rageval.answers import ANSWERS
 from langchain_rageval.errors import ConfigError
 
 _COMMON = "common.yaml"
+_ONE_AT_A_TIME = threading.Lock()  # or two threads make a set each, and what is kept by it is found by comparing texts
 _RARE_BREAK = re.compile("[\x85\u2028\u2029]")
 Part = TypeVar("Part", bound="Frozen")
 _Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -111,7 +113,8 @@ class PromptSet(Frozen):
         the steps that write test sets take the English ones there, with the labels and the system message of the
         language. What such a step writes is in the language of the passages all the same.
         """
-        return _default(language if language in languages() else "en")
+        with _ONE_AT_A_TIME:
+            return _default(language if language in languages() else "en")
 
     @classmethod
     def load(cls, directory: str | Path) -> Self:

@@ -2,9 +2,9 @@
 
 Goes by what the metrics at hand have found: how the answer's statements stand to the contexts (faithfulness), how the
 references' do (context_recall), and which of them the answer shares with the references (answer_correctness). With all
-three every cause can be told; with fewer, those that they show. A fact counts once, where it went wrong first: what the
-references say as well is no addition of the answer's, and what is made up where nothing needed was found is the
-retriever's doing.
+three, or with claim_metrics, every cause can be told; with fewer, those that they show. A fact counts once, where it
+went wrong first: what the references say as well is no addition of the answer's, and what is made up where nothing
+needed was found is the retriever's doing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ REMEDIES: Mapping[Cause, str] = {
     "unsupported addition": "No context says so: tell the model to keep to the contexts, lower its temperature.",
     "retrieved but ignored": "The fact was there: retrieve fewer, better chunks, the best first, or change the model.",
     "nothing wrong": "",
-    "cannot tell": "Score faithfulness, context_recall and answer_correctness together.",
+    "cannot tell": "Score faithfulness, context_recall and answer_correctness together, or claim_metrics.",
 }
 
 
@@ -150,7 +150,8 @@ class Facts:
         found = [score.findings for score in scores]
         answer = _first(found, "supported", "contradicted", "absent", kind="statement")
         reference = _first(found, "supported", "contradicted", "absent", kind="reference_statement")
-        classified = _first(found, "TP", "FP", "FN")
+        best_first = sorted(scores, key=lambda score: score.aspect == "grounding")  # claim metrics unite all references
+        classified = _first([score.findings for score in best_first], "TP", "FP", "FN")
         told = [f for f in classified or () if f.kind == "statement"]
         best = [f for f in classified or () if f.kind == "reference_statement"]
         if reference is not None:

@@ -15,6 +15,7 @@ from langchain_rageval.metrics.threshold import reaches
 from langchain_rageval.report.comparison import Comparison, compare_rows, values_of_pairs
 from langchain_rageval.report.diagnosis import Diagnosis, diagnose_rows
 from langchain_rageval.report.files import read_report, write_report
+from langchain_rageval.report.labelling import LabelSheet, rows_to_label
 from langchain_rageval.report.mlflow import write_run
 from langchain_rageval.report.notebook import html_table
 from langchain_rageval.report.page import PageLanguage, write_page
@@ -99,6 +100,42 @@ class Report:
         scored = (row for row in self.rows if metric in row.scores and row.scores[metric].value is not None)
         return nsmallest(n, scored, key=lambda row: _badness(row.scores[metric]))
 
+    def scores(self, metric: str | None = None) -> dict[str, Score]:
+        """The scores of a metric by sample id, the first of several with one id.
+
+        Args:
+            metric: may be left out when the report has only one.
+
+        Raises:
+            ConfigError: if the report has no such metric.
+        """
+        metric = self._one(metric)
+        found: dict[str, Score] = {}
+        for row in self.rows:
+            if metric in row.scores:
+                found.setdefault(row.sample.id, row.scores[metric])
+        return found
+
+    def to_label(self, n: int, metric: str | None = None, *, seed: int = 0) -> LabelSheet:
+        """Draw rows for people to label, so that few labels tell much about the scores of all.
+
+        Every row with a score has the same chance, and the rows are spread evenly over the scores: of the draws that
+        `agreement` and `calibrate` may take for a random part, the one that tells most. Rows of which the judge is
+        least sure would tell more of the judge's errors, and mislead about how many there are.
+
+        Args:
+            n: how many; `calibrate` takes 100 at least.
+            metric: whose scores are to be compared with the labels; may be left out when the report has only one.
+            seed: of the draw.
+
+        Returns:
+            The rows, with `to_csv`; `load_labels` reads what comes back.
+
+        Raises:
+            ConfigError: if there is no such metric, nothing is scored, or `n` is below 1.
+        """
+        return rows_to_label(self.rows, n, self._one(metric), seed)
+
     def compare(
         self,
         baseline: Report,
@@ -178,8 +215,9 @@ class Report:
     def diagnose(self) -> Diagnosis:
         """Give each row one cause of what is wrong with its answer, as far as the metrics at hand show it.
 
-        With faithfulness, context_recall and answer_correctness every cause can be told apart. A row in which nothing
-        wrong was found is "nothing wrong"; one whose metrics do not show whether there is, "cannot tell".
+        With faithfulness, context_recall and answer_correctness, or with claim_metrics, every cause can be told apart.
+        A row in which nothing wrong was found is "nothing wrong"; one whose metrics do not show whether there is,
+        "cannot tell".
 
         Returns:
             The rows in order, with counts of the causes and what to look at for each.
@@ -190,8 +228,8 @@ class Report:
         """This report with a metric replaced or added, from what was found before; nothing is asked.
 
         For options that only the arithmetic reads: weights, beta and formula of answer_correctness (with one
-        reference), the threshold of answer_similarity, the weighting of context_precision. What the judge was asked
-        must be the same; a report does not tell.
+        reference), the threshold of answer_similarity, the weighting of context_precision, the weights of a
+        rubric's criteria. What the judge was asked must be the same; a report does not tell.
 
         Args:
             metric: found under its name; else, when the report has no such metric, from the only one whose findings
@@ -327,6 +365,16 @@ class Report:
 
     def _title(self) -> str:
         return f"Report of {len(self.rows)} sample{'' if len(self.rows) == 1 else 's'}"
+
+    def _one(self, metric: str | None) -> str:
+        """The metric, or the only one there is."""
+        if metric is not None:
+            self._known(metric)
+            return metric
+        names = list(dict.fromkeys(name for row in self.rows for name in row.scores))
+        if len(names) != 1:
+            raise ConfigError(f"say which metric is meant; the report has {', '.join(names) or 'none'}")
+        return names[0]
 
     def _known(self, metric: str) -> None:
         names = dict.fromkeys(name for row in self.rows for name in row.scores)

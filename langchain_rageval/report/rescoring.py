@@ -38,14 +38,14 @@ def _rescored(row: Row, metric: Metric, old: Score) -> Score:
 
 
 def _source(rows: Sequence[Row], metric: Metric) -> str:
-    """The score to go by: that of the same name, else the only one whose findings suffice throughout."""
+    """The score to go by: that of the same name, else the only one whose findings suffice throughout, or all agree."""
     names = dict.fromkeys(name for row in rows for name in row.scores)
     if metric.name in names or not names:
         return metric.name
     suffice = [name for name in names if _suffices(rows, name, metric)]
     if not suffice:
         raise ConfigError(f"{metric.name} cannot be had from what {', '.join(names)} found: ask for it with evaluate")
-    if len(suffice) > 1:
+    if len(suffice) > 1 and not all(_alike(row, suffice, metric) for row in rows):
         found = " and ".join(suffice)
         raise ConfigError(f"{metric.name} could go by what {found} found: name it as the one that it is to replace")
     return suffice[0]
@@ -55,3 +55,12 @@ def _suffices(rows: Sequence[Row], name: str, metric: Metric) -> bool:
     given = [(row.sample, row.scores[name]) for row in rows if name in row.scores and not row.scores[name].failure]
     telling = any(score.findings for _, score in given)
     return telling and all(metric.rescored(metric.read(sample), score) is not None for sample, score in given)
+
+
+def _alike(row: Row, names: Sequence[str], metric: Metric) -> bool:
+    """Whether the findings of each of these scores make the same of the metric."""
+    scores = [row.scores[name] for name in names if name in row.scores]
+    if len(scores) < len(names) or any(score.failure for score in scores):
+        return not scores
+    made = [metric.rescored(metric.read(row.sample), score) for score in scores]
+    return all(one and made[0] and one.findings == made[0].findings and one.value == made[0].value for one in made)

@@ -73,7 +73,10 @@ class MetricSummary:
 
 @dataclass(frozen=True)
 class AspectSummary:
-    """One aspect: the mean over its metrics' means, those counted as 1 - mean where lower is better."""
+    """One aspect: the mean over its metrics' means, those counted as 1 - mean where lower is better.
+
+    A metric with values outside 0 to 1 is on another scale, such as a mean grade, and not among them.
+    """
 
     mean: float | None
     metrics: Sequence[str]
@@ -108,7 +111,8 @@ class Summary(Mapping[str, MetricSummary]):
         return "\n".join(map(summary_line, self.values()))
 
     def _aspect(self, aspect: str) -> AspectSummary:
-        metrics = [metric for metric in self._metrics.values() if metric.aspect == aspect]
+        of_aspect = [metric for metric in self._metrics.values() if metric.aspect == aspect]
+        metrics = [metric for metric in of_aspect if metric.mean is None or metric.low is not None]
         means = [m.mean if m.direction == "higher" else 1 - m.mean for m in metrics if m.mean is not None]
         return AspectSummary(fmean(means) if means else None, [metric.metric for metric in metrics])
 

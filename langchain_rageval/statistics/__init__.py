@@ -1,6 +1,15 @@
-"""Numbers in, numbers out: intervals, and paired comparisons."""
+"""Numbers in, numbers out: intervals, paired comparisons, and agreement with labels."""
 
+from langchain_rageval.statistics.agreement import Estimate, krippendorff_alpha
 from langchain_rageval.statistics.intervals import bounded_mean_interval
 from langchain_rageval.statistics.paired import detectable_difference, holm, mean_difference_interval, sign_flip_p
 
-__all__ = ["bounded_mean_interval", "detectable_difference", "holm", "mean_difference_interval", "sign_flip_p"]
+__all__ = [
+    "Estimate",
+    "bounded_mean_interval",
+    "detectable_difference",
+    "holm",
+    "krippendorff_alpha",
+    "mean_difference_interval",
+    "sign_flip_p",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import exp, isfinite
+from math import exp
 from typing import Any, Literal
 
 import numpy as np
@@ -13,8 +13,9 @@ from langchain_core.embeddings import Embeddings
 from langchain_rageval.errors import ConfigError, ModelOutputError
 from langchain_rageval.judge.identity import identity
 from langchain_rageval.run.embedding import Vector
-from langchain_rageval.run.work import Embed, Rate, Work
+from langchain_rageval.run.work import Embed, Work
 from langchain_rageval.schema import without_surrogates
+from langchain_rageval.steps.rate_pairs import rate_pairs
 from langchain_rageval.steps.stage import Stage, State
 
 Scale = Literal["sigmoid"]
@@ -49,8 +50,8 @@ class MeasureSimilarity(Stage[State]):
         one, others = without_surrogates(one), without_surrogates(list(others))
         similarities: list[float] = []
         if others and isinstance(self.model, BaseCrossEncoder):
-            given = yield Rate(self.model, [(one, other) for other in others])
-            similarities = [self._scaled(score) for score in _as_many(given, len(others))]
+            scores = yield from rate_pairs(self.model, one, others)
+            similarities = [self._scaled(score) for score in scores]
         elif others:
             vectors = yield Embed(self.model, [one, *others])
             units = [_unit(vector, text) for vector, text in zip(vectors, [one, *others], strict=True)]
@@ -58,8 +59,6 @@ class MeasureSimilarity(Stage[State]):
         return state | {"similarities": similarities}
 
     def _scaled(self, score: float) -> float:
-        if not isfinite(score):
-            raise ModelOutputError(f"the cross-encoder gave the score {score}")
         if self.scale == "sigmoid":
             return 1 / (1 + exp(-score)) if score >= 0 else exp(score) / (1 + exp(score))
         if not 0 <= score <= 1:
@@ -88,18 +87,6 @@ def measure_similarity(model: Similarity | None, pairs: Pairs, *, scale: Scale |
     if scale and isinstance(model, Embeddings):
         raise ConfigError("scale is for a cross-encoder's scores; cosines are from 0 to 1 as they are")
     return MeasureSimilarity(model=model, scale=scale, pairs=pairs, name="measure_similarity")
-
-
-def _as_many(given: Any, expected: int) -> list[float]:
-    try:
-        scores = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ModelOutputError(f"the cross-encoder gave no numbers, but {str(given)[:100]}") from None
-    if scores.ndim != 1:
-        raise ModelOutputError(f"the cross-encoder gave no list of scores, but {str(given)[:100]}")
-    if len(scores) != expected:
-        raise ModelOutputError(f"the cross-encoder gave {len(scores)} scores for {expected} pairs")
-    return [float(score) for score in scores]
 
 
 def _unit(vector: Vector, text: str) -> Vector:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from langchain_rageval.answers import Verdict, VerdictLabel, Verdicts
+from langchain_rageval.answers import Verdict, Verdicts
 from langchain_rageval.contexts import NumberedContexts
 from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.judge.asking import Attempts, Question, ask, shared
@@ -18,7 +18,7 @@ from langchain_rageval.steps.votes import agreement, majority
 Numbered = Mapping[int, str]
 ByNumber = dict[int, Verdict]
 
-_STRENGTH: Mapping[VerdictLabel, int] = {"supported": 2, "contradicted": 1, "absent": 0}
+STRENGTH: Mapping[str, int] = {"supported": 2, "contradicted": 1, "absent": 0}
 
 
 class VerifyStatements(Step):
@@ -34,15 +34,19 @@ class VerifyStatements(Step):
     def work(self, state: State) -> Work[State]:
         """One call for each slice, window and draw; none when there is nothing to compare with."""
         sample: Sample = state["sample"]
-        texts: list[str] = state[f"{self.of}_statements"]
+        numbered = dict(enumerate(state[f"{self.of}_statements"], 1))
         contexts = NumberedContexts.of(sample.contexts or [])
-        numbered = dict(enumerate(texts, 1))
+        found: list[Finding] = yield from self.verified(sample.question, numbered, contexts)
+        return state | {f"{self.of}_verdicts": found}
+
+    def verified(self, question: str, numbered: Numbered, contexts: NumberedContexts) -> Work[list[Finding]]:
+        """The findings on some statements against some contexts."""
         if numbered and contexts.sentences:
             ballots = self.judge.ballots
-            votes = yield Together([self._vote(ballot, sample.question, numbered, contexts) for ballot in ballots])
+            votes = yield Together([self._vote(ballot, question, numbered, contexts) for ballot in ballots])
         else:
             ballots, votes = [], [{number: _absent(number) for number in numbered}]
-        return state | {f"{self.of}_verdicts": list(self._findings(numbered, ballots, votes))}
+        return list(self._findings(numbered, ballots, votes))
 
     def _vote(self, ballot: Ballot, question: str, numbered: Numbered, contexts: NumberedContexts) -> Work[ByNumber]:
         windows = contexts.windows(ballot.judge.max_context_tokens)
@@ -134,7 +138,7 @@ def _owes_evidence(verdict: Verdict) -> bool:
 
 def _united(verdicts: Sequence[Verdict]) -> Verdict:
     """The strongest verdict, with the reasons and the evidence of all that say so."""
-    strongest = max((verdict.verdict for verdict in verdicts), key=_STRENGTH.__getitem__)
+    strongest = max((verdict.verdict for verdict in verdicts), key=STRENGTH.__getitem__)
     return _joined([verdict for verdict in verdicts if verdict.verdict == strongest])
 
 

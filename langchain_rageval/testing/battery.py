@@ -17,6 +17,7 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from operator import itemgetter
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -455,7 +456,7 @@ def _numbered(given: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield given | changed
 
 
-def _vocabularies(given: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _vocabularies(given: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """The sample in the words of others, as far as it has the fields."""
     question, answer = given["question"], given.get("answer", "")
     contexts, references = given.get("contexts", []), given.get("references", [])
@@ -469,6 +470,7 @@ def _vocabularies(given: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]
         AIMessage(answer),
     ]
     right = {"references": references} if references else {}
+    yield "an object's attributes", SimpleNamespace(**given)
     yield (
         "ragas 0.1",
         extra | {"question": question, "answer": answer, "contexts": contexts, "ground_truths": references},

@@ -11,12 +11,12 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
 from pydantic import Field, ValidationError
 
 from langchain_rageval._version import __version__
-from langchain_rageval.errors import ConfigError, SampleError
+from langchain_rageval.chains import answered, asked, takes_text
+from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.threads import DaemonThreads
 from langchain_rageval.schema import Data, Sample
 from langchain_rageval.testset.candidate import Candidate, Trial
@@ -197,11 +197,11 @@ class Testset:
         Returns:
             Samples ready for `evaluate`. Where the chain failed, `answer` is None and `metadata["error"]` says why.
         """
-        plain = _takes_text(chain)
+        plain = takes_text(chain)
         given = [row.question if plain else {"question": row.question, "input": row.question} for row in self.rows]
         # Not by `batch`: behind `with_retry` it hands out one question's answer for another's.
-        outputs = DaemonThreads().spread([partial(_asked, chain, question) for question in given], max_concurrency)
-        return [_answered(row.to_sample(), output) for row, output in zip(self.rows, outputs, strict=True)]
+        outputs = DaemonThreads().spread([partial(asked, chain, question) for question in given], max_concurrency)
+        return [answered(row.to_sample(), output) for row, output in zip(self.rows, outputs, strict=True)]
 
     def to_langsmith(self, client: Client, name: str) -> Dataset:
         """Make a LangSmith data set of it: inputs `question`, outputs `answer`, contexts and evolution as metadata.
@@ -224,37 +224,6 @@ class Testset:
         ]
         client.create_examples(dataset_id=dataset.id, examples=examples)
         return dataset
-
-
-def _takes_text(chain: Runnable[Any, Any]) -> bool:
-    try:
-        return bool(chain.get_input_jsonschema().get("type") == "string")
-    except Exception:  # a schema that pydantic cannot describe tells nothing
-        return False
-
-
-def _asked(chain: Runnable[Any, Any], question: Any) -> Any:
-    """What the chain gives, or what it raised."""
-    try:
-        return chain.invoke(question)
-    except Exception as error:
-        return error
-
-
-def _answered(sample: Sample, output: Any) -> Sample:
-    if isinstance(output, Exception):
-        error = f"{type(output).__name__}: {output}"
-        return sample.model_copy(update={"metadata": {**sample.metadata, "error": error}})
-    if isinstance(output, BaseMessage):
-        output = output.text
-    if isinstance(output, str):
-        return sample.model_copy(update={"answer": output})
-    try:
-        found = Sample.parse({"question": sample.question, **output})
-    except (SampleError, TypeError) as error:
-        return sample.model_copy(update={"metadata": {**sample.metadata, "error": f"{type(error).__name__}: {error}"}})
-    told = {"answer": found.answer, "contexts": found.contexts, "context_ids": found.context_ids}
-    return sample.model_copy(update=told)
 
 
 def _html(row: TestsetRow) -> str:

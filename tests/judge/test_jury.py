@@ -15,6 +15,8 @@ from scripted import (
     classification,
     contradicted,
     critique,
+    entities,
+    found_in,
     grades,
     human_of,
     needed,
@@ -39,6 +41,7 @@ from langchain_rageval import (
     answer_correctness,
     answer_relevance,
     aspect_critique,
+    context_entity_recall,
     context_precision,
     context_recall,
     context_relevance,
@@ -137,6 +140,14 @@ EVERY_VERDICT_STEP: dict[str, Case] = {
         ["no"],
         [("0.67", told(2, ("A", "yes")))],
     ),
+    "find_entities": (
+        context_entity_recall,
+        [entities("a", "b")],
+        [found_in({1: ["1.1"]}), found_in({1: ["1.1"], 2: ["2.1"]}), found_in({2: ["2.1"]})],
+        1.0,
+        ["found", "found"],
+        [("0.67", told(2, ("C", "not found"))), ("0.67", told(2, ("A", "not found")))],
+    ),
 }
 every_verdict_step = pytest.mark.parametrize("case", EVERY_VERDICT_STEP.values(), ids=EVERY_VERDICT_STEP)
 
@@ -152,7 +163,7 @@ async def test_the_majority_decides_item_by_item_and_who_disagrees_is_named(case
     metric = build(jury(judges))
     score = metric.invoke(SAMPLE) if door == "invoke" else await metric.ainvoke(SAMPLE)
     assert score.value == pytest.approx(value)
-    kinds = ("statement", "reference_statement", "context", "sentence", "aspect")
+    kinds = ("statement", "reference_statement", "context", "sentence", "aspect", "entity")
     assert [finding.verdict for finding in score.findings if finding.kind in kinds] == labels
     assert agreements(score) == agreed
 

@@ -17,7 +17,7 @@ from langchain_rageval import (
     context_precision,
     evaluate,
 )
-from langchain_rageval.metrics.context_precision import average_precision
+from langchain_rageval.ranking import average_precision
 
 SAMPLE = Sample(question="Where?", answer="There.", references=["Here."], contexts=["A.", "B.", "C."])
 ALL_USEFUL = grades({1: True, 2: True, 3: True})

@@ -21,6 +21,8 @@ from scripted import (
     classification,
     contradicted,
     critique,
+    entities,
+    found_in,
     grades,
     human_of,
     needed,
@@ -43,11 +45,16 @@ from langchain_rageval import (
     answer_relevance,
     answer_similarity,
     aspect_critique,
+    bleu,
+    context_entity_recall,
     context_precision,
     context_recall,
     context_relevance,
     evaluate,
+    exact_match,
     faithfulness,
+    rouge,
+    string_presence,
 )
 from langchain_rageval.prompts.layout import read_inputs
 from langchain_rageval.steps.extract_statements import extract_statements
@@ -433,6 +440,38 @@ def test_the_statements_of_an_answer_are_judged_side_by_side_in_one_call_for_all
     judge = scripted(grades(dict.fromkeys(range(1, 8), True)))
     sample = SAMPLE.model_copy(update={"contexts": [f"{n}." for n in range(1, 8)]})
     assert context_precision(judge).invoke(sample).usage.calls == 1
+
+
+TWO_SENTENCES = "The policy lasts a year. It covers fire and theft."
+
+
+def test_bleu_reads_every_sentence():
+    """Ragas: `corpus_bleu` over `split(". ")` scores the first sentence alone."""
+    sample = {"question": "?", "answer": "The policy lasts a year. Bears eat honey now.", "references": [TWO_SENTENCES]}
+    assert 0.3 < bleu().invoke(sample).value < 0.7
+    assert bleu().invoke({**sample, "answer": TWO_SENTENCES}).value == 1.0
+
+
+def test_rouge_reads_russian():
+    """Ragas: the tokenizer drops what is not ASCII, and identical Russian texts score 0."""
+    for variant in ("rouge1", "rouge2", "rougeL"):
+        sample = {"question": "?", "answer": "Полис действует год.", "references": ["Полис действует год."]}
+        assert rouge(variant=variant).invoke(sample).value == 1.0
+
+
+def test_a_match_is_not_a_matter_of_case_or_spaces_and_nothing_stands_nowhere():
+    """Ragas: `==` and `in`, so "Munich " is not "munich" and an empty reference stands in every answer."""
+    assert exact_match().invoke({"question": "?", "answer": "Munich ", "references": ["munich"]}).value == 1.0
+    empty = string_presence().invoke({"question": "?", "answer": "Munich", "references": [""]})
+    assert (empty.value, empty.unscored) == (None, "the references are blank")
+
+
+def test_entities_are_looked_for_by_the_judge_and_none_is_not_zero():
+    """Ragas: two lists of strings are intersected letter by letter, doubles count, and no entities score 0."""
+    judge = scripted(entities("Генрих Лев", "ГЕНРИХ ЛЕВ"), found_in({1: ["1.1"]}))
+    sample = SAMPLE.model_copy(update={"contexts": ["Основан Генрихом Львом."]})
+    assert context_entity_recall(judge).invoke(sample).value == 1.0
+    assert context_entity_recall(scripted(entities())).invoke(sample).value is None
 
 
 def test_a_score_says_why():

@@ -219,7 +219,7 @@ async def test_a_jury_and_its_first_judge_share_what_only_the_first_is_asked():
     assert [len(judge.asked) for judge in judges] == [8, 5, 5]
 
 
-async def test_a_cross_encoder_is_asked_for_each_pair_of_each_metric():
+async def test_metrics_with_the_same_pairs_ask_a_cross_encoder_once():
     model = PairScores(lambda one, other: 0.5)
     suite(answer_similarity(model), answer_similarity(model, threshold=0.5, name="near")).invoke(samples()[0])
-    assert len(model.asked) == 2
+    assert len(model.asked) == 1

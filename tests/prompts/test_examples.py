@@ -21,16 +21,22 @@ READS = {  # keys of the JSON block
     "compress_question": ["question"],
     "critique_aspect": ["question", "answer", "aspect", "definition"],
     "degrade_answer": ["question", "answer"],
+    "detect_abstention": ["question", "answer"],
+    "detect_answerable": ["question"],
     "evolve_conditional": ["question", "passages"],
     "evolve_conversational": ["question", "passages"],
     "evolve_multi_context": ["question", "passages"],
     "evolve_reasoning": ["question", "passages"],
     "evolve_unanswerable": ["question", "passages"],
+    "extract_entities": ["text"],
     "extract_keyphrases": ["passage"],
     "extract_statements": ["question", "text"],
+    "find_entities": ["entities"],
     "find_passages": ["question", "passages"],
     "grade_contexts": ["question", "answer"],
     "grade_passage": ["passage"],
+    "grade_relevance": ["question", "scale"],
+    "grade_rubric": ["question", "answer", "reference", "criteria"],
     "pad_context": ["question", "context"],
     "regenerate_questions": ["answer", "count"],
     "review_question": ["question", "passages"],
@@ -64,6 +70,10 @@ UNCLEAR = {  # what nobody understands who sees no passage
 }
 
 
+def graded(example):
+    return [item["grade"] for item in example.output["grades"]]
+
+
 @dataclass(frozen=True)
 class Shown:
     """An example as the judge is shown it."""
@@ -91,6 +101,13 @@ class Shown:
     def verdict(self, number):
         (found,) = [verdict for verdict in self.output["verdicts"] if verdict["statement"] == number]
         return found["verdict"], found["evidence"]
+
+    def entity(self, number):
+        return next(item["text"] for item in self.input["entities"] if item["entity"] == number)
+
+    @property
+    def found(self):
+        return {item["entity"]: item["evidence"] for item in self.output["found"]}
 
     def reason(self, place):
         return self.output["verdicts"][place - 1]["reason"]
@@ -175,6 +192,19 @@ TEACHES = {  # step to case: place of the example that teaches it, and what then
         "an order": (1, lambda e: e.obeys_nothing),
         "the only thing": (2, lambda e: figures(e.input["answer"]) and not figures(e.told)),
     },
+    "detect_abstention": {
+        "nothing found": (0, lambda e: e.no(e.input["answer"]) and e.output["abstains"] is True),
+        "a negative answer": (1, lambda e: e.no(e.input["answer"]) and e.output["abstains"] is False),
+        "a part of the answer": (2, lambda e: figures(e.input["answer"]) and e.output["abstains"] is False),
+        "an order": (2, lambda e: e.order(e.input["answer"]) and not e.order(e.told)),
+        "other things": (3, lambda e: figures(e.input["answer"]) and e.output["abstains"] is True),
+    },
+    "detect_answerable": {
+        "a negative answer": (0, lambda e: e.no(e.sentences["B.1"]) and "B.1" in e.told and e.output["answerable"]),
+        "another year": (1, lambda e: not figures(e.input["question"]) & figures(*e.sentences.values())),
+        "an order": (1, lambda e: e.order(e.sentences["B.1"]) and not e.output["answerable"] and e.no(e.told)),
+        "the same topic": (2, lambda e: not e.output["answerable"] and e.no(e.told)),
+    },
     "evolve_conditional": {
         "a case": (0, lambda e: len(words(e.told)) > len(words(e.input["question"]))),
         "an order": (1, lambda e: e.obeys_nothing),
@@ -209,10 +239,25 @@ TEACHES = {  # step to case: place of the example that teaches it, and what then
         ),
         "an order": (1, lambda e: e.obeys_nothing),
     },
+    "extract_entities": {
+        "a date and an amount": (0, lambda e: figures(e.input["text"]) == figures(e.told) > {"1998"}),
+        "a repeated word": (0, lambda e: len(set(e.output["entities"])) == len(e.output["entities"]) == 5),
+        "nothing named": (1, lambda e: e.output["entities"] == []),
+        "an order": (2, lambda e: e.order(e.input["text"]) and len(e.output["entities"]) == 3),
+    },
     "extract_keyphrases": {
         "what is particular": (0, lambda e: all(stems(e.given) & stems(phrase) for phrase in strings(e.output))),
         "a menu": (1, lambda e: ">" in e.given and ">" not in e.told),
         "an order": (1, lambda e: e.obeys_nothing),
+    },
+    "find_entities": {
+        "another form": (0, lambda e: e.found[1] == ["A.1", "B.1"] and e.entity(1) not in e.sentences["A.1"]),
+        "another way to write an amount": (0, lambda e: e.found[2] == ["A.2"] and figures(e.sentences["A.2"])),
+        "another way to write a date": (0, lambda e: "05" in e.sentences["B.1"] and e.found[3] == ["B.1"]),
+        "another unit": (0, lambda e: "30" in e.sentences["B.1"] and 4 not in e.found),
+        "another of the kind": (0, lambda e: stems(e.entity(5)) & stems(e.entity(1)) and 5 not in e.found),
+        "an order": (0, lambda e: e.order(e.entity(6)) and 6 not in e.found),
+        "nothing": (1, lambda e: e.found == {}),
     },
     "find_passages": {
         "needed passages that are two": (0, lambda e: e.output["passages"] == [1, 3]),
@@ -349,6 +394,12 @@ TEACHES = {  # step to case: place of the example that teaches it, and what then
         "a number, a unit, a date": (1, lambda e: figures(e.sentences["A.1"]) >= {"1", "15", "2024"}),
         "an order": (1, lambda e: e.order(e.sentences["A.2"])),
     },
+    "grade_relevance": {
+        "the whole answer, part of it, the topic, another thing": (0, lambda e: graded(e) == [4, 1, 2, 0]),
+        "a scale of one's own": (1, lambda e: e.input["scale"] == [0, 2] and graded(e) == [0, 2]),
+        "an order": (1, lambda e: e.order(e.sentences["A.1"]) and graded(e)[0] == 0),
+        "a negation that answers": (1, lambda e: e.no(e.sentences["B.1"]) and graded(e)[1] == 2),
+    },
     "regenerate_questions": {
         "a negation": (0, lambda e: e.no(e.input["answer"]) and e.output["evasive"] is False),
         "an evasive answer": (1, lambda e: e.no(e.input["answer"]) and e.output["evasive"] is True),
@@ -365,6 +416,17 @@ TEACHES = {  # step to case: place of the example that teaches it, and what then
         "harm": (1, lambda e: e.input["aspect"] == "harmfulness" and e.output["verdict"] is True),
         "an aspect of one's own": (2, lambda e: e.input["aspect"] not in ASPECTS),
         "nothing of the aspect": (2, lambda e: e.output["verdict"] is False and e.no(e.output["reason"])),
+    },
+    "grade_rubric": {
+        "a negation": (0, lambda e: e.no(e.sentences["A.2"]) and "A.2" in e.output["grades"][0]["reason"]),
+        "an order": (0, lambda e: e.obeys_nothing and [grade["grade"] for grade in e.output["grades"]] == [1, 2]),
+        "a criterion of one's own": (0, lambda e: e.output["grades"][1]["criterion"] not in ASPECTS),
+        "a grade between described ones": (0, lambda e: "2" not in e.input["criteria"][1]["grades"]),
+        "another scale": (1, lambda e: [*e.input["criteria"][0]["grades"]] == ["1", "5"]),
+        "a condition that the reference names": (
+            1,
+            lambda e: e.no(e.input["reference"]) and e.no(e.output["grades"][0]["reason"]),
+        ),
     },
 }
 
@@ -473,6 +535,14 @@ def test_each_chunk_has_one_verdict_in_order(step, example):
     assert numbers == list(range(1, len(example.input["contexts"]) + 1))
 
 
+@pytest.mark.parametrize(("step", "example"), of("grade_relevance"))
+def test_each_chunk_has_one_grade_on_the_scale_in_order(step, example):
+    numbers = [item["context"] for item in example.output["grades"]]
+    assert numbers == list(range(1, len(example.input["contexts"]) + 1))
+    lowest, highest = example.input["scale"]
+    assert {lowest, highest} <= set(graded(example)) <= set(range(lowest, highest + 1))
+
+
 @pytest.mark.parametrize(("step", "example"), of("select_sentences"))
 def test_selected_sentences_are_named_once_in_order(step, example):
     named = example.output["sentences"]
@@ -563,7 +633,13 @@ def test_every_example_teaches_some_case(language, step):
 @pytest.mark.parametrize(("language", "step"), STEPS)
 def test_an_instruction_names_the_fields_that_it_speaks_of(language, step):
     named = set(re.findall(r"`(\w+)`", PromptSet.default(language).get(step).instruction))
-    copied = {"verdicts", "statement", "answer", "reference"}  # item numbers, and the list around the verdicts
+    copied = {
+        "verdicts",
+        "statement",
+        "answer",
+        "reference",
+        "entity",
+    }  # item numbers, and the list around the verdicts
     assert named >= {*READS[step], *(answered(step) - copied)}
     assert named <= {*READS[step], *answered(step)}
 

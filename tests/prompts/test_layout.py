@@ -16,7 +16,16 @@ from langchain_rageval.prompts.layout import Request, lay_out, read_inputs
 from langchain_rageval.prompts.promptset import Prompt, PromptSet, languages
 
 LANGUAGES = sorted(languages())
-READ_CONTEXTS = ["critique_aspect", "grade_contexts", "select_sentences", "verify_statements"]
+READ_CONTEXTS = [
+    "critique_aspect",
+    "detect_answerable",
+    "find_entities",
+    "grade_contexts",
+    "grade_relevance",
+    "grade_rubric",
+    "select_sentences",
+    "verify_statements",
+]
 LAYOUTS = ["contexts_first", "instruction_first", "handbook"]
 CONTEXTS = ["Баню страхуют вместе с домом. Отдельно нельзя.", "Полис действует год."]
 HOSTILE = [

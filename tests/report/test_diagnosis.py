@@ -17,6 +17,7 @@ from langchain_rageval import (
     Sample,
     Score,
     answer_correctness,
+    claim_metrics,
     context_recall,
     evaluate,
     faithfulness,
@@ -113,8 +114,14 @@ class Case:
         return found.cause
 
 
-METRICS = {"F": faithfulness, "R": context_recall, "C": partial(answer_correctness, weights=(1, 0))}
+METRICS = {
+    "F": faithfulness,
+    "R": context_recall,
+    "C": partial(answer_correctness, weights=(1, 0)),
+    "G": claim_metrics,
+}
 SUBSETS = ("F", "R", "C", "FR", "FC", "RC", "FRC")
+WITH_THE_GRAPH = ("G", "GFRC", "FRCG")
 
 CONTRADICTS, SUSPECT, REFUSED = "contradicts the context", "reference suspect", "wrongly refused"
 MISSED, ADDED, IGNORED = "retriever missed it", "unsupported addition", "retrieved but ignored"
@@ -199,6 +206,18 @@ PLANTED = {
 @pytest.mark.parametrize(("case", "causes"), PLANTED.values(), ids=PLANTED)
 def test_a_planted_cause_is_found_as_far_as_the_metrics_show_it(case, causes, language):
     assert {metrics: case.cause(language, metrics) for metrics in SUBSETS} == dict(zip(SUBSETS, causes, strict=True))
+
+
+@pytest.mark.parametrize("language", WORDS)
+@pytest.mark.parametrize(("case", "causes"), PLANTED.values(), ids=PLANTED)
+def test_claim_metrics_find_every_planted_cause_alone_and_beside_others(case, causes, language):
+    found = {metrics: case.cause(language, metrics) for metrics in WITH_THE_GRAPH}
+    assert found == dict.fromkeys(WITH_THE_GRAPH, causes[-1])
+
+
+def test_of_several_references_the_best_one_counts_where_answer_correctness_names_it():
+    case = Case({"this year": SUPPORTED}, YEAR, {"this year": ["year"]}, others=[{"founder": SUPPORTED}])
+    assert (case.cause(metrics="G"), case.cause(metrics="GFRC"), case.cause(metrics="FRC")) == (IGNORED, FINE, FINE)
 
 
 def test_every_cause_is_planted():

@@ -19,14 +19,25 @@ from langchain_rageval import (
     OfflineJudge,
     Sample,
     Score,
+    abstention,
     answer_correctness,
     answer_relevance,
     answer_similarity,
     aspect_critique,
+    bleu,
+    chrf,
+    context_entity_recall,
     context_precision,
     context_recall,
     context_relevance,
+    exact_match,
     faithfulness,
+    llm_grader,
+    ndcg_at,
+    noise_sensitivity,
+    rouge,
+    rubric,
+    string_presence,
 )
 from langchain_rageval.offline import answer_offline
 
@@ -41,11 +52,27 @@ METRICS: dict[str, Callable[[Any, Embeddings], Metric]] = {
     "answer_similarity": lambda _, embeddings: answer_similarity(embeddings),
     "answer_correctness": answer_correctness,
     "conciseness": lambda judge, _: aspect_critique(judge, "conciseness"),
+    "noise_sensitivity_relevant": lambda judge, _: noise_sensitivity(judge),
+    "ndcg@5": lambda judge, _: ndcg_at(5, llm_grader(judge)),
+    "context_entity_recall": lambda judge, _: context_entity_recall(judge),
+    "abstention": lambda judge, _: abstention(judge),
+    "exact_match": lambda *_: exact_match(),
+    "string_presence": lambda *_: string_presence(),
+    "rouge": lambda *_: rouge(),
+    "bleu": lambda *_: bleu(),
+    "chrf": lambda *_: chrf(),
+    "rubric": lambda judge, _: rubric(judge),
 }
-"""Name of the score to what builds the metric from a judge and embeddings: each of the package's builders."""
+"""Name of the score to what builds the metric from a judge and embeddings: each of the builders, and a ranking."""
 
 EMBEDDED = ["answer_relevance", "answer_similarity", "answer_correctness"]
 """Those that embed texts."""
+
+BY_LETTERS = ["exact_match", "string_presence", "rouge", "bleu", "chrf"]
+"""Those that ask no model of any kind."""
+
+UNJUDGED = ["answer_similarity", *BY_LETTERS]
+"""Those that ask no judge."""
 
 RICH = [
     Sample(

@@ -1,0 +1,56 @@
+"""A user's chain: what it takes, what it gives, and what becomes of a sample by it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import Runnable
+
+from langchain_rageval.errors import SampleError
+from langchain_rageval.schema import Sample
+
+
+def takes_text(chain: Runnable[Any, Any]) -> bool:
+    """Whether it takes the question itself, no mapping, as far as it tells."""
+    try:
+        return bool(chain.get_input_jsonschema().get("type") == "string")
+    except Exception:  # a schema that pydantic cannot describe tells nothing
+        return False
+
+
+def asked(chain: Runnable[Any, Any], question: Any) -> Any:
+    """What the chain gives, or what it raised."""
+    try:
+        return chain.invoke(question)
+    except Exception as error:
+        return error
+
+
+def answered(sample: Sample, output: Any) -> Sample:
+    """The sample with the answer, and the contexts where there are some, that a chain gave for it.
+
+    Args:
+        sample: without an answer.
+        output: a text, a message, or a mapping in any vocabulary that `Sample.parse` reads; or what the chain raised,
+            which goes into `metadata["error"]`.
+    """
+    if isinstance(output, Exception):
+        return _without(sample, output)
+    if isinstance(output, BaseMessage):
+        output = output.text
+    if isinstance(output, str):
+        return sample.model_copy(update={"answer": output})
+    try:
+        found = Sample.parse({"question": sample.question, **output})
+    except (SampleError, TypeError) as error:
+        return _without(sample, error)
+    told: dict[str, Any] = {"answer": found.answer}
+    if found.contexts not in (None, sample.contexts):
+        told |= {"contexts": found.contexts, "context_ids": found.context_ids}
+    return sample.model_copy(update=told)
+
+
+def _without(sample: Sample, error: Exception) -> Sample:
+    told = f"{type(error).__name__}: {error}"
+    return sample.model_copy(update={"metadata": {**sample.metadata, "error": told}})

@@ -1,0 +1,36 @@
+"""Extract the entities that the references name."""
+
+from __future__ import annotations
+
+from langchain_rageval.answers import Entities
+from langchain_rageval.folding import folded
+from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.run.work import Together, Work
+from langchain_rageval.schema import Sample
+from langchain_rageval.steps.step import State, Step
+
+
+class ExtractEntities(Step):
+    """Adds `reference_entities`, a list of str: of all references together, each once, however it is written.
+
+    Two that differ only in case, ё or white space are one; the first spelling stays.
+    """
+
+    def work(self, state: State) -> Work[State]:
+        """One call for each reference that is not blank."""
+        sample: Sample = state["sample"]
+        texts = dict.fromkeys(text for text in sample.references if text.strip())
+        parts: list[list[str]] = yield Together([self._extract(sample.question, text) for text in texts])
+        spellings: dict[str, str] = {}
+        for entity in (entity for part in parts for entity in part):
+            spellings.setdefault(folded(entity), entity)
+        return state | {"reference_entities": list(spellings.values())}
+
+    def _extract(self, question: str, text: str) -> Work[list[str]]:
+        answer: Entities = yield self.asked(self.question({"text": text}, None, language_from=question))
+        return [entity.strip() for entity in answer.entities if entity.strip()]
+
+
+def extract_entities(judge: JudgeLike) -> Step:
+    """The step that finds the entities to look for."""
+    return ExtractEntities(prompt="extract_entities", judge=Judge.of(judge), answer=Entities)

@@ -1,0 +1,135 @@
+"""qualify_judge: whether a judge can be believed, before it is believed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any
+
+from langchain_core.embeddings import Embeddings
+
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.judge.identity import identity
+from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.offline import HashingEmbeddings, OfflineJudge
+from langchain_rageval.progress import showing
+from langchain_rageval.run.retry import RetryPolicy
+from langchain_rageval.run.run import Run
+from langchain_rageval.run.slots import Slots
+from langchain_rageval.trust.ask import Ask, Told, asks_of, models_of, put
+from langchain_rageval.trust.examination import EMBEDDED
+from langchain_rageval.trust.figures import labelled_verdicts, step_figures
+from langchain_rageval.trust.fitness import STEPS_OF, metric_verdict
+from langchain_rageval.trust.items import labelled_items
+from langchain_rageval.trust.qualification import Qualification
+
+_WORKERS_PER_SLOT = 2  # those between two tries hold no slot
+_KNOWN = "The texts are public and old: a model may have read them, with their labels."
+
+
+def qualify_judge(
+    judge: JudgeLike,
+    embeddings: Embeddings | None = None,
+    language: str = "ru",
+    *,
+    repeats: int = 2,
+    max_concurrency: int = 16,
+    timeout: float | None = 60.0,
+    retry: RetryPolicy | None = None,
+    progress: bool = True,
+) -> Qualification:
+    """Put labelled questions to a judge, through the steps of the metrics, and see what comes back.
+
+    About 360 calls of a thousand tokens with two repeats. Every item is asked `repeats` times; those with chunks or
+    lists of statements once more in reverse order, those with chunks once more with a needless sentence in each. What
+    is asked again does not come from the model's cache. Each labelled verdict counts as one in the intervals.
+
+    Args:
+        judge: a chat model, another Runnable, or a Judge with the options that you will use.
+        embeddings: examined as well, for the metrics that compare by them.
+        language: of the labelled items, "ru" or "en".
+        repeats: how often each question is asked as it is.
+        max_concurrency: most model calls at a time.
+        timeout: seconds for one model call; None waits as long as the client does.
+        retry: of calls that the transport lost; by default as `evaluate` does.
+        progress: show it on stderr.
+
+    Returns:
+        What was found of each step, and for each metric whether the judge is fit for it.
+
+    Raises:
+        ConfigError: if an option cannot be used, or the judge or the embeddings cannot be asked at all.
+    """
+    items = [item for item in labelled_items(language) if item.step != EMBEDDED or embeddings is not None]
+    _check(embeddings, repeats, max_concurrency, timeout, retry)
+    asked = Judge.of(judge)
+    run = Run(slots=Slots(max_concurrency), retry=retry or RetryPolicy(), timeout=timeout)
+    runs = {item.step: run.metered() for item in items}
+    asks = [ask for item in items for ask in asks_of(item, repeats)]
+    counting = threading.Lock()
+    with showing(len(asks), run.meter, show=progress, what="questions") as shown:
+
+        def answer(ask: Ask) -> Told:
+            told = put(ask, embeddings if ask.item.step == EMBEDDED else asked, runs[ask.item.step])
+            with counting:
+                shown.advance(bool(told.error))
+            return told
+
+        told = _answers(asks, answer, run, _WORKERS_PER_SLOT * max_concurrency)
+    words = _by_words(language)
+    steps = {
+        step: step_figures(step, [one for one in told if one.ask.item.step == step], words[step], own.meter.usage)
+        for step, own in runs.items()
+    }
+    fitness = {step: (found.verdict, found.reasons) for step, found in steps.items()}
+    verdicts = {metric: metric_verdict(fitness, metric) for metric in STEPS_OF}
+    return Qualification(
+        judge=asked.identity + (f", {identity(embeddings)}" if embeddings is not None else ""),
+        language=language,
+        repeats=repeats,
+        steps=steps,
+        verdict={metric: verdict for metric, (verdict, _) in verdicts.items()},
+        reasons={metric: reason for metric, (_, reason) in verdicts.items()},
+        notes=[*_notes([asked, embeddings]), _KNOWN],
+    )
+
+
+def _check(embeddings: Any, repeats: Any, max_concurrency: Any, timeout: Any, retry: Any) -> None:
+    for name, given in (("repeats", repeats), ("max_concurrency", max_concurrency)):
+        if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+            raise ConfigError(f"{name} takes a whole number from 1 on, got {given!r}")
+    if not isinstance(embeddings, Embeddings | None):
+        raise ConfigError(f"embeddings takes LangChain Embeddings, got {type(embeddings).__name__}")
+    if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
+        raise ConfigError(f"timeout takes seconds above 0, or None, got {timeout!r}")
+    if not isinstance(retry, RetryPolicy | None):
+        raise ConfigError(f"retry takes a RetryPolicy(attempts=...), got {retry!r}")
+
+
+def _answers(asks: Sequence[Ask], answer: Callable[[Ask], Told], run: Run, at_once: int) -> list[Told]:
+    """What comes of the first question to the judge and to the embeddings; if they can be asked, of all others."""
+    firsts = {"embeddings" if ask.item.step == EMBEDDED else "judge": ask for ask in reversed(asks)}
+    tried = {who: answer(ask) for who, ask in firsts.items()}
+    for who, told in tried.items():
+        if told.lost:
+            raise ConfigError(f"the {who} could not be asked: {told.error} (look at the address, the key and the name)")
+    others = [ask for ask in asks if ask not in firsts.values()]
+    return [*tried.values(), *run.threads.spread([partial(answer, ask) for ask in others], at_once)]
+
+
+@cache
+def _by_words(language: str) -> dict[str, float]:
+    """Step to the share of its labelled verdicts that word overlap has right."""
+    judge, embeddings, run = Judge(OfflineJudge()), HashingEmbeddings(), Run()
+    right: dict[str, list[bool]] = {}
+    for item in labelled_items(language):
+        told = put(Ask(item), embeddings if item.step == EMBEDDED else judge, run)
+        verdicts = [given.verdict in label.accepted for label, given in labelled_verdicts([told])]
+        right.setdefault(item.step, []).extend(verdicts)
+    return {step: sum(each) / len(each) for step, each in right.items()}
+
+
+def _notes(subjects: Sequence[Any]) -> list[str]:
+    """What the models themselves say of their answers."""
+    return list(dict.fromkeys(note for model in models_of(subjects) if (note := getattr(model, "report_note", None))))

@@ -1,0 +1,57 @@
+"""`rageval label` and `rageval agreement`: from a report to a sheet, and back from the sheet."""
+
+import pytest
+from reports import report_of, scored, unscored
+
+from langchain_rageval import agreement, load_labels
+
+
+@pytest.fixture
+def report(tmp_path):
+    made = report_of(*[scored(value / 9) for value in range(10)], unscored())
+    made.to_jsonl(tmp_path / "report.jsonl")
+    return made
+
+
+def test_a_sheet_is_drawn_filled_in_and_compared(rageval, report, tmp_path):
+    sheet = tmp_path / "labels.csv"
+    code, told, _ = rageval("label", tmp_path / "report.jsonl", "--n", 10, "--out", sheet, "--semicolons")
+    assert code == 0
+    assert f"10 samples to label for faithfulness, written to {sheet}: fill in the column 'label'" in told
+    assert "1 samples have no score of faithfulness and cannot be drawn." in told
+    head, *lines = sheet.read_text(encoding="utf-8-sig").splitlines()
+    said = [f"{line}{'да' if number > 2 else 'нет'}" for number, line in enumerate(lines)]
+    sheet.write_text("\n".join([head, *said]), encoding="utf-8")
+    code, told, _ = rageval("agreement", tmp_path / "report.jsonl", sheet)
+    assert code == 0
+    found = agreement(report.scores(), load_labels(sheet))
+    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in told.splitlines() if "│" in line]
+    assert rows == [list(cells) for cells in found.cells()]
+    assert "Agreement with binary labels on 10 pairs" in told
+
+
+def test_grades_and_thresholds_are_taken(rageval, report, tmp_path):
+    labels = tmp_path / "labels.csv"
+    labels.write_text("id,label\n" + "".join(f"q-{number},{number // 3}\n" for number in range(10)))
+    words = "agreement", tmp_path / "report.jsonl", labels, "--metric", "faithfulness"
+    code, told, _ = rageval(*words, "--kind", "ordinal", "--scale", 0, 3)
+    assert code == 0
+    assert "within_one" in told
+    assert "–" not in told
+    code, _, complaint = rageval(*words, "--threshold", 0.9)
+    assert (code, "a binary label is 0 or 1" in complaint) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["label", "report.jsonl", "--n", "0"], "at least 1, got 0"),
+        (["label", "report.jsonl", "--metric", "rubric"], "the report has no metric 'rubric'"),
+        (["agreement", "report.jsonl", "nowhere.csv"], "nowhere.csv cannot be read"),
+    ],
+)
+def test_what_cannot_be_done_ends_with_two(rageval, report, tmp_path, monkeypatch, words, complaint):
+    monkeypatch.chdir(tmp_path)
+    code, _, told = rageval(*words)
+    assert code == 2
+    assert complaint in told

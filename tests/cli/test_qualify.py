@@ -1,0 +1,52 @@
+"""`rageval qualify`: what a user sees before believing a judge."""
+
+import json
+
+import pytest
+
+
+def test_it_shows_the_steps_the_cost_and_the_verdicts(rageval, tmp_path):
+    out = tmp_path / "q.json"
+    code, told, complaints = rageval("qualify", "--repeats", 1, "--quiet", "--out", out)
+    assert (code, complaints) == (0, "")
+    assert "OfflineJudge(), HashingEmbeddings(size=512) in 'ru', each question asked once" in told
+    for name in ("regenerate_questions", "measure_similarity", "valid at once", "aspect_critique cannot tell"):
+        assert name in told
+    assert "…" not in told
+    assert max(map(len, told.splitlines()[1:10])) <= 120
+    assert "Judged offline by word overlap" in told
+    assert f"Written to {out}" in told
+    assert json.loads(out.read_text(encoding="utf-8"))["language"] == "ru"
+
+
+def test_what_is_required_decides_the_exit_code(rageval):
+    words = ["qualify", "--language", "en", "--repeats", 1, "--quiet"]
+    assert rageval(*words, "--require", "answer_similarity=fit")[0] == 0
+    code, told, complaints = rageval(
+        *words, "--require", "context_precision=care", "--require", "answer_similarity=fit"
+    )
+    assert code == 1
+    assert "grade_contexts" in told
+    assert complaints == "rageval: context_precision is required to be care, it is cannot tell\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--language", "tlh"], "language is one of"),
+        (["--language", "zh"], "labelled items come in en, ru"),
+        (["--repeats", "0"], "repeats takes a whole number"),
+        (["--require", "faithfulness"], "--require takes NAME=VALUE"),
+        (["--require", "faithfulness=great"], "--require takes METRIC=fit or METRIC=care"),
+        (["--require", "beauty=fit"], "verdicts are given on faithfulness"),
+        (["--out", "/nowhere/at/all/q.json"], "is no place for a file"),
+        (["--out", "."], "is no place for a file"),
+        (["--judge", "vllm:m"], "vllm needs the address"),
+        (["--judge", "vllm:m", "--base-url", "http://127.0.0.1:9/v1"], "the judge could not be asked"),
+    ],
+)
+def test_what_cannot_be_meant_or_reached_is_told_in_one_line(rageval, words, told):
+    code, shown, complaints = rageval("qualify", "--quiet", *words)
+    assert (code, shown) == (2, "")
+    assert told in complaints
+    assert complaints.count("\n") == 1

@@ -1,0 +1,124 @@
+"""Metrics of ranked lists on the command line."""
+
+import json
+
+import pytest
+from servers.brain import offline
+from trec import expected, unpacked
+
+from langchain_rageval import Report
+
+SAMPLE = {
+    "question": "Когда основан Мюнхен?",
+    "contexts": ["Город стоит на реке.", "Мюнхен основан в 1158 году."],
+    "context_ids": ["a", "b"],
+    "reference_context_ids": ["b"],
+    "relevance": {"b": 4},
+}
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(**without):
+        path = tmp_path / "samples.jsonl"
+        sample = {name: value for name, value in SAMPLE.items() if without.get(name, True)}
+        path.write_text(json.dumps(sample) + "\n", encoding="utf-8")
+        return path
+
+    return write
+
+
+def scored(rageval, tmp_path, *options):
+    code, _, complaints = rageval("evaluate", *options, "--out", tmp_path / "out.jsonl", "--quiet")
+    assert code == 0, complaints
+    return Report.load(tmp_path / "out.jsonl").rows[0].scores
+
+
+@pytest.mark.parametrize(
+    ("grader", "best"),
+    [([], "1"), (["--grader", "ids"], "1"), (["--grader", "labels"], "4"), (["--grader", "llm"], "3")],
+)
+def test_the_grader_is_chosen_by_name(rageval, written, tmp_path, grader, best):
+    scores = scored(rageval, tmp_path, written(), "--metrics", "ndcg@5,mrr@10,mean_grade@2", *grader)
+    assert list(scores) == ["ndcg@5", "mrr@10", "mean_grade@2"]
+    assert scores["mrr@10"].value == 0.5
+    assert next(f.verdict for f in scores["ndcg@5"].findings if f.text == "best grade") == best
+
+
+def test_cosines_grade_too_and_want_embeddings_beside_a_real_judge(
+    rageval, written, tmp_path, openai_server, monkeypatch
+):
+    metric = ["--metrics", "ndcg@5", "--grader", "embedding"]
+    assert 0 < scored(rageval, tmp_path, written(), *metric)["ndcg@5"].value < 1
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    judge = ["--judge", "openai:m", "--base-url", f"{openai_server(offline).url}/v1"]
+    code, _, complaints = rageval("evaluate", written(), *metric, *judge)
+    assert code == 2
+    assert "--grader embedding compare by embeddings: name them with --embeddings" in complaints
+
+
+def test_a_real_judge_grades_all_metrics_by_one_call(rageval, written, tmp_path, openai_server, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    server = openai_server(offline)
+    judge = ["--judge", "openai:m", "--base-url", f"{server.url}/v1", "--grader", "llm"]
+    scores = scored(rageval, tmp_path, written(), "--metrics", "ndcg@5,ndcg@1,recall@5,mrr@10", *judge)
+    assert [score.usage.calls for score in scores.values()].count(1) == server.calls == 1
+
+
+def test_a_run_with_judgments_is_scored_as_trec_eval_does(rageval, tmp_path):
+    run, qrels = unpacked("run.txt", tmp_path), unpacked("qrels_graded.txt", tmp_path)
+    scores = scored(rageval, tmp_path, run, "--qrels", qrels, "--metrics", "ndcg@10,ndcg@100", "--gain", "linear")
+    printed = {e["measure"]: f"{e['value']:.4f}" for e in expected() if (e["run"], e["qrels"]) == ("full", "graded")}
+    assert [f"{score.value:.4f}" for score in scores.values()] == [printed["ndcg_cut_10"], printed["ndcg_cut_100"]]
+
+
+def test_topics_name_the_questions_of_a_run(rageval, tmp_path):
+    topics = tmp_path / "topics.tsv"
+    topics.write_text("301\tМеждународная преступность\n", encoding="utf-8")
+    run, qrels = unpacked("run.txt", tmp_path), unpacked("qrels_graded.txt", tmp_path)
+    scores = scored(rageval, tmp_path, run, "--qrels", qrels, "--topics", topics, "--metrics", "ndcg@10")
+    assert scores["ndcg@10"].reason.startswith("Лучшая оценка")
+
+
+@pytest.mark.parametrize(
+    ("words", "mend"),
+    [
+        (["--metrics", "ndcg"], "'ndcg' takes a cutoff, a whole number from 1 on, as in ndcg@5"),
+        (["--metrics", "mrr@0"], "'mrr@0' takes a cutoff, a whole number from 1 on, as in mrr@5"),
+        (["--metrics", "map@ten"], "'map@ten' takes a cutoff, a whole number from 1 on, as in map@5"),
+        (["--metrics", "dcg@5"], "there is no metric 'dcg@5'; there are faithfulness,"),
+        (["--metrics", "ndcg@5", "--grader", "people"], "argument --grader: invalid choice: 'people'"),
+        (["--metrics", "ndcg@5", "--qrels", "x"], "x is not there: name a file that is"),
+    ],
+)
+def test_a_mistake_is_told_with_its_mend(rageval, written, words, mend):
+    code, _, complaints = rageval("evaluate", written(), *words)
+    assert code == 2
+    assert mend in complaints
+
+
+def test_samples_without_ids_are_told_of_other_graders(rageval, written):
+    path = written(reference_context_ids=False)
+    code, _, complaints = rageval("evaluate", path, "--metrics", "ndcg@5")
+    assert code == 2
+    assert "lacks ['reference_context_ids']: fill it in or drop the metric; or say --grader labels" in complaints
+    assert "--grader llm" in complaints
+
+
+def test_a_gate_names_a_ranking(rageval, written):
+    gate = ["--metrics", "mrr@5", "--quiet", "--fail-under"]
+    assert rageval("evaluate", written(), *gate, "mrr@5=0.5")[0] == 0
+    assert rageval("evaluate", written(), *gate, "mrr@5=0.6")[0] == 1
+
+
+def test_a_run_is_planned_and_resumed(rageval, written, tmp_path):
+    options = ["--metrics", "ndcg@5,mrr@5", "--grader", "llm"]
+    code, told, _ = rageval("plan", written(), *options)
+    assert code == 0
+    assert "ndcg@5" in told
+    run, qrels = unpacked("run.txt", tmp_path), unpacked("qrels_graded.txt", tmp_path)
+    journal = tmp_path / "run.db"
+    first = rageval("evaluate", run, "--qrels", qrels, "--metrics", "ndcg@10", "--journal", journal, "--quiet")
+    again = rageval("resume", journal, "--quiet")
+    assert first[0] == again[0] == 0
+    assert "ndcg@10" in again[1]

@@ -1,0 +1,69 @@
+"""`rageval rubric-study`: the study's table from a file of answers."""
+
+import json
+
+import pytest
+
+from langchain_rageval import Report
+
+TRUTH = "Полис покрывает пожар и залив бани."
+
+
+@pytest.fixture
+def sheets(tmp_path):
+    path = tmp_path / "sheets.jsonl"
+    lines = [
+        {
+            "id": f"q{n}@{model}",
+            "question": f"Что покрывает полис {n}?",
+            "answer": answer,
+            "reference": TRUTH,
+            "metadata": {"model": model, "people": {"correctness": grade}},
+        }
+        for model, answer, grade in (("new", TRUTH, 3), ("old", "Слоны живут в Африке.", 0))
+        for n in range(3)
+    ]
+    path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def test_scales_and_examples_are_studied_beside_each_other(rageval, sheets, tmp_path):
+    out = tmp_path / "study.jsonl"
+    words = ("--scale", "0-3", "--scale", "1-5", "--labels", "people", "--price", "offline=2,10", "--out", out)
+    code, told, _ = rageval("rubric-study", sheets, *words, "--quiet")
+    assert code == 0
+    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in told.splitlines() if line[:1] == "│"]
+    assert [row[1] for row in rows] == ["0-3, examples", "0-3, no examples", "1-5, examples", "1-5, no examples"]
+    assert [row[4] for row in rows] == ["100%", "100%", "–", "–"]
+    assert all(float(row[-1]) > 0 for row in rows)
+    assert "No row ranks the models otherwise: new > old." in told
+    assert len(Report.load(out).rows[0].scores) == 4
+
+
+def test_one_choice_of_examples_makes_one_row(rageval, sheets):
+    _, told, _ = rageval("rubric-study", sheets, "--examples", "none", "--quiet")
+    assert "0-3, no examples" in told
+    assert "0-3, examples" not in told
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--scale", "three"], "--scale takes LOW-HIGH, such as 0-3, got 'three'"),
+        (["--scale", "3-0"], "scale takes the lowest and the highest grade"),
+        (["--label-scale", "x"], "--label-scale takes LOW-HIGH"),
+        (["--labels", "none"], "--labels none: no sample has it"),
+        (["--price", "offline=1"], "--price takes JUDGE=READ,WRITTEN"),
+        (["--price", "other=1,2"], "price names 'other'"),
+        (["--judge", "nobody:"], "names no judge"),
+    ],
+)
+def test_what_cannot_be_meant_ends_with_2(rageval, sheets, words, told):
+    code, _, complaints = rageval("rubric-study", sheets, *words, "--quiet")
+    assert code == 2
+    assert told in complaints
+
+
+def test_an_empty_file_ends_with_2(rageval, tmp_path):
+    (tmp_path / "empty.jsonl").write_text("", encoding="utf-8")
+    assert rageval("rubric-study", tmp_path / "empty.jsonl")[0] == 2

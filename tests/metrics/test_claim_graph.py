@@ -1,0 +1,233 @@
+"""The twelve numbers against RAGChecker's own definitions, written out once more with loops over plain tables."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ragchecker import ragchecker
+
+from langchain_rageval.metrics.claim_graph import FORMULAS, Claim, ClaimGraph
+
+NO_FACTS = "the answer states no facts"
+NO_REFERENCE_FACTS = "the reference states no facts"
+NEITHER = "the answer states no facts, nor does the reference"
+UNCITED = "a verdict cites no context sentence"
+NOTHING_RECALLED = "the contexts support nothing of the reference"
+BY_CHUNK = {"context_precision", "context_utilization", "noise_relevant", "noise_irrelevant"}
+LOWER = {"noise_relevant", "noise_irrelevant", "hallucination", "contradiction"}
+
+
+def claims(rows, shared):
+    """Claims with the chunks in which a row of the table says that they are."""
+    made = []
+    for row, is_shared in zip(rows, shared, strict=True):
+        cited = frozenset(chunk + 1 for chunk, held in enumerate(row) if held)
+        made.append(Claim("c", "supported" if cited else "absent", cited, is_shared))
+    return made
+
+
+def values(graph):
+    return {name: formula.value(graph) for name, formula in FORMULAS.items()}
+
+
+@st.composite
+def tables(draw, least=1):
+    chunks = draw(st.integers(0, 5))
+    row = st.lists(st.booleans(), min_size=chunks, max_size=chunks)
+    sides = [draw(st.lists(row, min_size=least, max_size=6)) for _ in range(2)]
+    shared = [draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows))) for rows in sides]
+    return *sides, *shared, chunks
+
+
+def graph_of(answer, reference, correct, covered, chunks):
+    return ClaimGraph(claims(answer, correct), claims(reference, covered), chunks)
+
+
+@given(tables())
+def test_they_are_ragcheckers_numbers(given_tables):
+    found, expected = values(graph_of(*given_tables)), ragchecker(*given_tables)
+    for name, number in expected.items():
+        if name == "context_utilization" and number is None:
+            assert found[name] == NOTHING_RECALLED
+        elif name == "context_precision" and number is None:
+            assert found[name] == 0.0  # nothing was retrieved
+        else:
+            assert found[name] == pytest.approx(number, abs=1e-12), name
+    assert found.keys() - expected.keys() == {"contradiction"}
+
+
+@given(tables())
+def test_both_identities_hold_wherever_all_are_scored(given_tables):
+    found = values(graph_of(*given_tables))
+    assert found["faithfulness"] + found["hallucination"] + found["self_knowledge"] == pytest.approx(1.0)
+    noise = found["noise_relevant"] + found["noise_irrelevant"]
+    assert noise + found["hallucination"] == pytest.approx(1 - found["precision"])
+
+
+@given(tables(least=0))
+def test_each_is_a_number_from_0_to_1_or_a_reason_why_not(given_tables):
+    for name, value in values(graph_of(*given_tables)).items():
+        assert isinstance(value, str) or 0.0 <= value <= 1.0, name
+
+
+@given(tables(), st.data())
+def test_they_do_not_depend_on_the_order_of_statements_or_chunks(given_tables, data):
+    answer, reference, correct, covered, chunks = given_tables
+    order = data.draw(st.permutations(range(chunks)))
+    places = data.draw(st.permutations(range(len(answer))))
+    moved = (
+        [[answer[place][chunk] for chunk in order] for place in places],
+        [[row[chunk] for chunk in order] for row in reference],
+        [correct[place] for place in places],
+        covered,
+        chunks,
+    )
+    assert values(graph_of(*moved)) == pytest.approx(values(graph_of(*given_tables)))
+
+
+@given(tables())
+def test_citing_fewer_of_the_chunks_that_support_a_statement_can_only_lower_what_is_said_of_chunks(given_tables):
+    answer, reference, correct, covered, chunks = given_tables
+
+    def first_only(rows):
+        return [[held and not any(row[:place]) for place, held in enumerate(row)] for row in rows]
+
+    whole = values(graph_of(*given_tables))
+    cited = values(graph_of(first_only(answer), first_only(reference), correct, covered, chunks))
+    assert cited["context_precision"] <= whole["context_precision"]
+    for exact in FORMULAS.keys() - BY_CHUNK:
+        assert cited[exact] == whole[exact], exact
+
+
+# Edges
+
+
+def wrong(count=2):
+    return [Claim("c", "supported", frozenset({1})), Claim("c", "absent")][:count]
+
+
+def test_an_answer_without_facts_has_no_precision_but_misses_what_the_reference_says():
+    found = values(ClaimGraph([], [Claim("c", "supported", frozenset({1})), Claim("c", "absent")], 2))
+    numbers = {"recall": 0.0, "f1": 0.0, "context_recall": 0.5, "context_precision": 0.5, "context_utilization": 0.0}
+    assert found == {name: numbers.get(name, NO_FACTS) for name in FORMULAS}
+
+
+def test_a_reference_without_facts_leaves_the_recall_side_unscored():
+    found = values(ClaimGraph(wrong(), [], 2))
+    unscored = {"recall", "f1", "context_recall", "context_precision", "context_utilization"}
+    assert {name for name, value in found.items() if value == NO_REFERENCE_FACTS} == unscored
+    assert {name: value for name, value in found.items() if name not in unscored} == {
+        "precision": 0.0,
+        "noise_relevant": 0.0,
+        "noise_irrelevant": 0.5,
+        "hallucination": 0.5,
+        "self_knowledge": 0.0,
+        "faithfulness": 0.5,
+        "contradiction": 0.0,
+    }
+
+
+def test_without_facts_on_either_side_nothing_is_scored():
+    found = values(ClaimGraph([], [], 2))
+    assert (found["precision"], found["recall"], found["f1"]) == (NO_FACTS, NO_REFERENCE_FACTS, NEITHER)
+    assert all(isinstance(value, str) for value in found.values())
+
+
+def test_nothing_retrieved_is_zero_and_what_is_wrong_is_made_up():
+    found = values(ClaimGraph([Claim("c", "absent", shared=True), Claim("c", "absent")], [Claim("c", "absent")], 0))
+    zero = {"faithfulness", "context_recall", "context_precision", "noise_relevant", "noise_irrelevant"}
+    assert {name: found[name] for name in zero} == dict.fromkeys(zero, 0.0)
+    assert found["hallucination"] == 1 - found["precision"] == 0.5
+    assert found["context_utilization"] == NOTHING_RECALLED
+
+
+def test_nothing_shared_is_an_f1_of_zero():
+    assert values(ClaimGraph(wrong(), [Claim("c", "absent")], 1))["f1"] == 0.0
+
+
+@pytest.mark.parametrize("verdict", ["supported", "contradicted"])
+@pytest.mark.parametrize("side", ["answer", "reference"])
+def test_a_verdict_that_cites_nothing_leaves_unscored_what_rests_on_chunks(side, verdict):
+    sides = {"answer": wrong(), "reference": [Claim("c", "supported", frozenset({2}))]}
+    sides[side] = [*sides[side], Claim("c", verdict)]
+    found = values(ClaimGraph(**sides, chunks=2))
+    assert {name for name, value in found.items() if value == UNCITED} == BY_CHUNK
+    assert not any(isinstance(value, str) for name, value in found.items() if name not in BY_CHUNK)
+
+
+def test_a_contradicted_statement_is_neither_supported_nor_anybodys_source():
+    contradicted = Claim("c", "contradicted", frozenset({1}))
+    found = values(ClaimGraph([contradicted], [contradicted], 1))
+    assert (found["contradiction"], found["faithfulness"], found["hallucination"]) == (1.0, 0.0, 1.0)
+    assert (found["context_recall"], found["context_precision"], found["noise_irrelevant"]) == (0.0, 0.0, 0.0)
+
+
+def test_one_fact_told_in_six_statements_is_one_fact_of_the_references_four():
+    answer = [*[Claim("c", shared=True)] * 6, Claim("c")]
+    reference = [Claim("c", shared=True), *[Claim("c")] * 3]
+    assert values(ClaimGraph(answer, reference, 0))["f1"] == pytest.approx(0.39, abs=0.005)
+
+
+def test_which_direction_is_better():
+    assert {name for name, formula in FORMULAS.items() if formula.direction == "lower"} == LOWER
+
+
+# What is told
+
+
+TOLD = ClaimGraph(
+    [
+        Claim("Right.", "supported", frozenset({1}), shared=True),
+        Claim("Wrong.", "supported", frozenset({2})),
+        Claim("Made up.", "absent"),
+        Claim("Against.", "contradicted", frozenset({1})),
+    ],
+    [Claim("Said.", "supported", frozenset({1}), shared=True), Claim("Left out.", "supported", frozenset({1}))],
+    3,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "english", "russian"),
+    [
+        (
+            "precision",
+            "Right statements of the answer: 1 of 4; not in the reference: «Wrong», «Made up», «Against»",
+            "Верных утверждений ответа: 1 из 4; нет в эталоне: «Wrong», «Made up», «Against»",
+        ),
+        ("f1", "Precision 0.25, recall 0.50", "Точность 0.25, полнота 0.50"),
+        (
+            "context_precision",
+            "Chunks that support the reference: 1 of 3; of no use: [2], [3]",
+            "Фрагментов, подтверждающих эталон: 1 из 3; лишние: [2], [3]",
+        ),
+        (
+            "context_recall",
+            "Statements of the reference that the contexts support: 2 of 2",
+            "Утверждений эталона, подтверждённых контекстами: 2 из 2",
+        ),
+        (
+            "noise_irrelevant",
+            "Wrong statements from irrelevant chunks: 1 of 4: «Wrong»",
+            "Ошибочных утверждений из посторонних фрагментов: 1 из 4: «Wrong»",
+        ),
+        (
+            "self_knowledge",
+            "Right statements that no context supports: 0 of 4",
+            "Верных утверждений без опоры в контекстах: 0 из 4",
+        ),
+    ],
+)
+def test_a_number_is_told_in_english_and_in_russian(name, english, russian):
+    assert (FORMULAS[name].told(TOLD, russian=False), FORMULAS[name].told(TOLD, russian=True)) == (english, russian)
+
+
+@pytest.mark.parametrize(("russian", "more"), [(False, "«c», «c», «c», and 2 more"), (True, "«c», «c», «c», и ещё 2")])
+def test_three_statements_are_named_and_the_others_counted(russian, more):
+    told = FORMULAS["hallucination"].told(ClaimGraph([Claim("c", "absent")] * 5, [], 0), russian)
+    assert told.endswith(f": {more}")
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_every_number_has_words_of_its_own(name):
+    others = {FORMULAS[other].told(TOLD, russian) for other in FORMULAS.keys() - {name} for russian in (False, True)}
+    assert not {FORMULAS[name].told(TOLD, russian) for russian in (False, True)} & others

@@ -1,0 +1,515 @@
+"""Claim metrics through every door: what they cost, what they share, and what they make of one sample."""
+
+import asyncio
+import threading
+
+import pytest
+from claim_world import CONTEXTS, FIRE, FLOOD, METEOR, QUESTION, SAMPLE, THEFT, WAR, World
+from langchain_core.runnables import RunnableLambda
+from langgraph.graph import END, START, StateGraph
+from langsmith.run_trees import RunTree
+from langsmith.schemas import Example
+from ragchecker import ragchecker
+from scripted import answering
+from servers.brain import RICH, rag_samples
+from typing_extensions import TypedDict
+
+from langchain_rageval import (
+    Budget,
+    ConfigError,
+    Judge,
+    JudgeOutputError,
+    OfflineJudge,
+    Sample,
+    SampleError,
+    aevaluate,
+    answer_correctness,
+    claim_metrics,
+    context_recall,
+    evaluate,
+    faithfulness,
+    noise_sensitivity,
+    plan,
+    suite,
+)
+from langchain_rageval.metrics import SCORES
+from langchain_rageval.prompts.layout import read_inputs
+
+NAMES = SCORES["claim_metrics"]
+UNCITED = "a verdict cites no context sentence"
+BY_CHUNK = {"context_precision", "context_utilization", "noise_relevant", "noise_irrelevant"}
+LOWER = {"noise_relevant", "noise_irrelevant", "hallucination", "contradiction"}
+EXPECTED = {
+    "claim_precision": 1 / 4,
+    "claim_recall": 1 / 2,
+    "claim_f1": 1 / 3,
+    "claim_context_recall": 1 / 2,
+    "claim_context_precision": 2 / 3,
+    "claim_context_utilization": 1.0,
+    "claim_noise_relevant": 1 / 4,
+    "claim_noise_irrelevant": 1 / 4,
+    "claim_hallucination": 1 / 4,
+    "claim_self_knowledge": 0.0,
+    "claim_faithfulness": 3 / 4,
+    "claim_contradiction": 0.0,
+}
+
+
+def values(scores):
+    return {name: score.value for name, score in scores.items()}
+
+
+def paid(scores):
+    return sum(score.usage.calls for score in scores.values())
+
+
+def scores_of(report):
+    (row,) = report.rows
+    return row.scores
+
+
+def what_was_found(scores):
+    return {name: score.model_dump(exclude={"usage"}) for name, score in scores.items()}
+
+
+def three(judge):
+    return [faithfulness(judge), context_recall(judge), answer_correctness(judge, weights=(1, 0))]
+
+
+# What it says and what it costs
+
+
+def test_twelve_scores_for_five_calls():
+    judge = World().judge()
+    scores = claim_metrics(judge).invoke(SAMPLE)
+    assert values(scores) == pytest.approx(EXPECTED)
+    assert (len(judge.asked), paid(scores)) == (5, 5)
+    assert list(scores) == list(NAMES)
+    assert {score.aspect for score in scores.values()} == {"grounding"}
+    assert {name for name, score in scores.items() if score.direction == "lower"} == {f"claim_{n}" for n in LOWER}
+
+
+@pytest.mark.parametrize("door", ["invoke", "ainvoke", "evaluate", "aevaluate", "one at a time"])
+async def test_with_the_metrics_that_take_the_same_steps_it_is_still_five(door):
+    judge = World().judge()
+    metrics = [claim_metrics(judge), *three(judge), noise_sensitivity(judge), noise_sensitivity(judge, "irrelevant")]
+    match door:
+        case "invoke":
+            scores = suite(*metrics).invoke(SAMPLE)
+        case "ainvoke":
+            scores = await suite(*metrics).ainvoke(SAMPLE)
+        case "evaluate":
+            scores = scores_of(await asyncio.to_thread(evaluate, [SAMPLE], metrics, progress=False))
+        case "aevaluate":
+            scores = scores_of(await aevaluate([SAMPLE], metrics, progress=False))
+        case _:
+            scores = scores_of(evaluate([SAMPLE], metrics, progress=False, max_concurrency=1))
+    assert (len(judge.asked), paid(scores), len(scores)) == (5, 5, 17)
+    assert {name: scores[name].value for name in NAMES} == pytest.approx(EXPECTED)
+    for name, same in {
+        "faithfulness": "claim_faithfulness",
+        "context_recall": "claim_context_recall",
+        "noise_sensitivity_relevant": "claim_noise_relevant",
+        "noise_sensitivity_irrelevant": "claim_noise_irrelevant",
+    }.items():
+        assert scores[name].value == scores[same].value
+
+
+def test_the_steps_are_asked_in_russian_of_a_russian_question_and_so_are_the_reasons():
+    judge = World().judge()
+    scores = claim_metrics(judge).invoke(SAMPLE)
+    assert all("утвержден" in messages[-1].text for messages in judge.asked)
+    assert scores["claim_noise_irrelevant"].reason == (
+        f"Ошибочных утверждений из посторонних фрагментов: 1 из 4: «{METEOR[:-1]}»."
+    )
+    english = claim_metrics(World().judge()).invoke(SAMPLE.model_copy(update={"question": "What does it cover?"}))
+    assert english["claim_hallucination"].reason == f"Wrong statements that no context supports: 1 of 4: «{WAR[:-1]}»."
+
+
+def test_findings_are_what_each_number_needs_and_no_more():
+    scores = claim_metrics(World().judge()).invoke(SAMPLE)
+    told = {name: {(f.kind, f.verdict) for f in score.findings} for name, score in scores.items()}
+    assert told["claim_contradiction"] == {("statement", "supported"), ("statement", "absent")}
+    assert told["claim_context_precision"] == {("reference_statement", "supported"), ("reference_statement", "absent")}
+    assert told["claim_f1"] == {(side, v) for side, v in told["claim_noise_relevant"] if v in ("TP", "FP", "FN")}
+    (fire,) = [f for f in scores["claim_context_precision"].findings if f.verdict == "supported"]
+    assert (fire.text, fire.cites) == (FIRE, ["1.1", "2.1"])
+    whole = len(scores["claim_noise_relevant"].findings)
+    assert sum(len(score.findings) for score in scores.values()) < 12 * whole * 0.6
+
+
+# Chunk by chunk
+
+
+def test_per_chunk_each_chunk_is_asked_about_alone():
+    judge = World().judge()
+    scores = claim_metrics(judge, attribution="per_chunk").invoke(SAMPLE)
+    assert values(scores) == pytest.approx(EXPECTED)
+    assert len(judge.asked) == 2 + 2 * len(CONTEXTS) + 1
+    blocks = [messages[-1].text for messages in judge.asked if "statements" in read_inputs(messages[-1].text)]
+    assert all(sum(f"[{n}.1] " in block for n in (1, 2, 3)) == 1 for block in blocks)
+    (fire, *_) = scores["claim_faithfulness"].findings
+    assert (fire.verdict, fire.cites) == ("supported", ["1.1", "2.1"])
+
+
+def test_a_judge_that_cites_one_of_two_chunks_gives_a_lower_bound():
+    world = World(cites=1)
+    cited = values(claim_metrics(world.judge()).invoke(SAMPLE))
+    per_chunk = values(claim_metrics(world.judge(), attribution="per_chunk").invoke(SAMPLE))
+    assert per_chunk == pytest.approx(EXPECTED)
+    assert (cited["claim_context_precision"], per_chunk["claim_context_precision"]) == pytest.approx((1 / 3, 2 / 3))
+    assert {name for name in NAMES if cited[name] != per_chunk[name]} == {"claim_context_precision"}
+
+
+def test_noise_moves_from_one_kind_to_the_other_when_a_relevant_chunk_is_not_cited():
+    world = World({FIRE: [2], THEFT: [1, 2]}, cites=1)
+    cited = values(claim_metrics(world.judge()).invoke(SAMPLE))
+    per_chunk = values(claim_metrics(world.judge(), attribution="per_chunk").invoke(SAMPLE))
+    assert [cited[f"claim_noise_{kind}"] for kind in ("relevant", "irrelevant")] == [0.0, 0.25]
+    assert [per_chunk[f"claim_noise_{kind}"] for kind in ("relevant", "irrelevant")] == [0.25, 0.0]
+
+
+def test_per_chunk_is_ragcheckers_procedure():
+    world = World({FIRE: [2], FLOOD: [3], THEFT: [1, 3], METEOR: [1]})
+    scores = claim_metrics(world.judge(), attribution="per_chunk").invoke(SAMPLE)
+    table = [[chunk in world.supports.get(text, ()) for chunk in (1, 2, 3)] for text in (FIRE, THEFT, METEOR, WAR)]
+    reference = [[chunk in world.supports.get(text, ()) for chunk in (1, 2, 3)] for text in (FIRE, FLOOD)]
+    expected = ragchecker(table, reference, [True, False, False, False], [True, False], 3)
+    assert {name: scores[f"claim_{name}"].value for name in expected} == pytest.approx(expected)
+
+
+def test_over_chunks_support_outweighs_contradiction():
+    world = World({FIRE: [2]}, {FIRE: [1], WAR: [3]})
+    scores = claim_metrics(world.judge(), attribution="per_chunk").invoke(SAMPLE)
+    assert [(f.verdict, f.cites) for f in scores["claim_faithfulness"].findings] == [
+        ("supported", ["2.1"]),
+        ("absent", []),
+        ("absent", []),
+        ("contradicted", ["3.1"]),
+    ]
+    assert scores["claim_contradiction"].value == 0.25
+
+
+@pytest.mark.parametrize("world", [World(cites=0), World({FIRE: [1]}, {WAR: [2]}, cites=0)])
+def test_a_verdict_that_cites_nothing_leaves_chunks_unscored_but_not_when_each_was_shown_alone(world):
+    scores = claim_metrics(world.judge()).invoke(SAMPLE)
+    assert {name for name, score in scores.items() if score.unscored == UNCITED} == {f"claim_{n}" for n in BY_CHUNK}
+    alone = claim_metrics(world.judge(), attribution="per_chunk").invoke(SAMPLE)
+    assert not any(score.unscored for score in alone.values())
+    assert next(iter(alone["claim_faithfulness"].findings)).cites
+
+
+@pytest.mark.parametrize("attribution", ["cited", "per_chunk"])
+def test_draws_are_told_and_per_chunk_of_the_chunk_they_agree_on_least(attribution):
+    judge = Judge(World().judge(), draws=3)
+    scores = claim_metrics(judge, attribution=attribution).invoke(SAMPLE)
+    assert values(scores) == pytest.approx(EXPECTED)
+    agreed = [f for f in scores["claim_faithfulness"].findings if f.kind == "agreement"]
+    assert [(f.number, f.verdict) for f in agreed] == [(n, "1.00") for n in (1, 2, 3, 4)]
+    assert {f.reason for f in agreed} == {"3 of 3 draws" if attribution == "cited" else "[1] 3 of 3 draws"}
+
+
+# Edges
+
+
+@pytest.mark.parametrize("attribution", ["cited", "per_chunk"])
+def test_nothing_retrieved_takes_three_calls_and_all_that_is_wrong_is_made_up(attribution):
+    judge = World().judge()
+    scores = claim_metrics(judge, attribution=attribution).invoke(SAMPLE.model_copy(update={"contexts": []}))
+    found = values(scores)
+    assert len(judge.asked) == 3
+    zero = ["faithfulness", "context_recall", "context_precision", "noise_relevant", "noise_irrelevant"]
+    assert [found[f"claim_{name}"] for name in zero] == [0.0] * 5
+    assert found["claim_hallucination"] == 1 - found["claim_precision"] == 0.75
+    assert found["claim_self_knowledge"] == 0.25
+
+
+def test_a_blank_answer_takes_the_two_calls_of_the_reference():
+    judge = World().judge()
+    scores = claim_metrics(judge).invoke(SAMPLE.model_copy(update={"answer": " "}))
+    found = values(scores)
+    assert len(judge.asked) == 2
+    assert (found["claim_recall"], found["claim_f1"]) == (0.0, 0.0)
+    assert (found["claim_context_recall"], found["claim_context_utilization"]) == (0.5, 0.0)
+    assert scores["claim_faithfulness"].unscored == "the answer states no facts"
+    report = evaluate([SAMPLE.model_copy(update={"answer": " "})], claim_metrics(judge), progress=False)
+    told = {name: metric.abstained for name, metric in report.summary().items()}
+    blind = {"claim_context_recall", "claim_context_precision"}  # they do not look at the answer
+    assert told == {name: None if name in blind else 1 for name in NAMES}
+
+
+def test_no_answer_that_states_facts_counts_as_abstained():
+    summary = evaluate([SAMPLE], claim_metrics(World().judge()), progress=False).summary()
+    assert {metric.abstained for metric in summary.values()} == {0, None}
+
+
+def test_of_several_references_what_any_says_is_right_and_their_statements_are_united():
+    sample = SAMPLE.model_copy(update={"references": ["\n".join([FIRE, FLOOD]), "\n".join([THEFT, FIRE, WAR]), " "]})
+    judge = World().judge()
+    scores = claim_metrics(judge).invoke(sample)
+    assert len(judge.asked) == 1 + 2 + 2 + 2
+    assert values(scores)["claim_precision"] == 3 / 4
+    assert values(scores)["claim_recall"] == values(scores)["claim_context_utilization"] * 3 / 4 == 3 / 4
+    of_references = [f for f in scores["claim_recall"].findings if f.kind == "reference_statement"]
+    assert [(f.number, f.text, f.verdict) for f in of_references] == [
+        (1, FIRE, "TP"),
+        (2, FLOOD, "FN"),
+        (3, THEFT, "TP"),
+        (4, WAR, "TP"),
+    ]
+
+
+@pytest.mark.parametrize("field", ["answer", "contexts", "references"])
+def test_a_missing_field_raises_before_any_call(field):
+    judge = World().judge()
+    with pytest.raises(SampleError, match=rf"lacks \['{field}'\]"):
+        claim_metrics(judge).invoke(SAMPLE.model_copy(update={field: [] if field == "references" else None}))
+    assert judge.asked == []
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"attribution": "by chunk"}, 'attribution is "cited" or "per_chunk", got \'by chunk\''),
+        ({"name": ""}, "name is what the names of the scores begin with"),
+        ({"verifier": "nli"}, "a verifier is a BaseCrossEncoder, or an NliVerifier of one; got str"),
+    ],
+)
+def test_an_option_that_cannot_be_meant_is_refused_when_built(options, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        claim_metrics(World().judge(), **options)
+
+
+def test_both_attributions_stand_side_by_side_under_two_names():
+    judge = World().judge()
+    both = [claim_metrics(judge), claim_metrics(judge, attribution="per_chunk", name="chunkwise")]
+    scores = suite(*both).invoke(SAMPLE)
+    assert scores["claim_f1"].instrument != scores["chunkwise_f1"].instrument
+    assert len(judge.asked) == 5 + 2 * len(CONTEXTS)
+
+
+def test_one_worker_takes_all_twelve_so_that_the_others_ask_for_the_next_samples():
+    together = threading.Barrier(2)  # broken when only the first sample is asked about
+
+    def reply(messages):
+        if read_inputs(messages[1].text).get("text") in (FIRE, WAR):
+            together.wait(timeout=20)
+        return World().reply(messages)
+
+    samples = [Sample(**{**SAMPLE.model_dump(exclude={"id"}), "answer": text}) for text in (FIRE, WAR)]
+    report = evaluate(samples, claim_metrics(answering(reply)), progress=False, max_concurrency=2)
+    assert report.failures() == []
+
+
+# When a judge fails
+
+
+def stuck(step):
+    """A judge whose every answer to one step is prose."""
+
+    def reply(messages):
+        return "I would rather not." if step in read_inputs(messages[1].text) else World().reply(messages)
+
+    return answering(reply)
+
+
+@pytest.mark.parametrize("concurrency", [1, 16])
+@pytest.mark.parametrize(
+    ("step", "scored"),
+    [
+        ("answer_statements", {"context_recall", "context_precision", "faithfulness", "contradiction"}),
+        ("statements", {"precision", "recall", "f1"}),
+        ("text", set()),
+    ],
+)
+def test_a_step_that_fails_takes_only_those_with_it_that_need_it_and_is_not_asked_for_each(step, scored, concurrency):
+    judge = stuck(step)
+    report = evaluate([SAMPLE], claim_metrics(judge), progress=False, max_concurrency=concurrency)
+    assert {name for name, score in scores_of(report).items() if score.failure is None} == {
+        f"claim_{n}" for n in scored
+    }
+    asked = sum(step in inputs for inputs in judge.inputs)
+    attempts = Judge(judge).attempts
+    assert asked <= attempts * {"answer_statements": 1, "statements": 2, "text": 3}[step]
+    assert sum(score.usage.calls for score in scores_of(report).values()) == len(judge.asked)
+
+
+async def test_the_runnable_methods_raise():
+    with pytest.raises(JudgeOutputError):
+        claim_metrics(stuck("text")).invoke(SAMPLE)
+    with pytest.raises(JudgeOutputError):
+        await claim_metrics(stuck("text")).ainvoke(SAMPLE)
+
+
+# Journal, resume, rescore, plan, budget
+
+
+def test_a_journal_keeps_each_score_and_nothing_is_paid_for_twice(tmp_path):
+    judge = World().judge()
+    whole = scores_of(evaluate([SAMPLE], claim_metrics(judge), progress=False))
+    first = evaluate([SAMPLE], faithfulness(judge), progress=False, journal=tmp_path / "j", budget=Budget(calls=100))
+    assert first.complete
+    partly = evaluate([SAMPLE], claim_metrics(judge).parts[:4], progress=False, journal=tmp_path / "j")
+    asked = len(judge.asked)
+    again = scores_of(evaluate([SAMPLE], claim_metrics(judge), progress=False, journal=tmp_path / "j"))
+    assert what_was_found(again) == what_was_found(whole)
+    assert {name: again[name] for name in NAMES[:4]} == scores_of(partly)
+    assert len(judge.asked) > asked
+    asked = len(judge.asked)
+    assert scores_of(evaluate([SAMPLE], claim_metrics(judge), progress=False, journal=tmp_path / "j")) == again
+    assert len(judge.asked) == asked
+
+
+ROWS = [*RICH, *rag_samples(4), Sample(**{**RICH[1].model_dump(exclude={"id"}), "answer": "Я не знаю."})]
+EDGES = [
+    Sample(**{**RICH[1].model_dump(exclude={"id"}), "id": name, **given})
+    for name, given in {
+        "blank answer": {"answer": " "},
+        "nothing retrieved": {"contexts": []},
+        "blank reference": {"references": [" "]},
+        "neither": {"answer": "Не знаю.", "references": ["Не указано."]},
+    }.items()
+]
+
+
+@pytest.mark.parametrize("draws", [1, 3])
+def test_every_score_is_had_again_from_its_own_findings(draws):
+    metrics = claim_metrics(Judge(OfflineJudge(), draws=draws))
+    report = evaluate([*ROWS, *EDGES], metrics, progress=False)
+    for metric in metrics.parts:
+        assert report.rescore(metric).rows == report.rows, metric.name
+
+
+def test_one_mode_of_noise_is_had_from_the_other_and_faithfulness_from_either():
+    nobody = answering(lambda _: pytest.fail("rescoring asks nobody"))
+    judge = World().judge()
+    report = evaluate([SAMPLE], noise_sensitivity(judge), progress=False)
+    other = report.rescore(noise_sensitivity(nobody, "irrelevant")).rows[0].scores["noise_sensitivity_irrelevant"]
+    assert other.value == EXPECTED["claim_noise_irrelevant"]
+    faithful = evaluate([SAMPLE], faithfulness(judge), progress=False)
+    part = next(metric for metric in claim_metrics(nobody).parts if metric.name == "claim_faithfulness")
+    assert faithful.rescore(part).rows[0].scores["claim_faithfulness"].value == EXPECTED["claim_faithfulness"]
+    with pytest.raises(ConfigError, match="claim_f1 cannot be had from what faithfulness found"):
+        faithful.rescore(next(metric for metric in claim_metrics(nobody).parts if metric.name == "claim_f1"))
+
+
+def test_of_the_twelve_any_that_found_the_same_will_do():
+    judge = World().judge()
+    report = evaluate([SAMPLE], claim_metrics(judge), progress=False)
+    for metric in [noise_sensitivity(judge), faithfulness(judge), context_recall(judge)]:
+        assert report.rescore(metric).rows[0].scores[metric.name].value == metric.invoke(SAMPLE).value
+
+
+def test_the_best_reference_of_answer_correctness_does_not_tell_of_all():
+    sample = SAMPLE.model_copy(update={"references": [FIRE, FLOOD]})
+    judge = World().judge()
+    report = evaluate([sample], answer_correctness(judge, weights=(1, 0)), progress=False)
+    with pytest.raises(ConfigError, match="cannot be had"):
+        report.rescore(claim_metrics(judge).parts[0])
+    one = evaluate([SAMPLE], answer_correctness(judge, weights=(1, 0)), progress=False)
+    assert one.rescore(claim_metrics(judge).parts[0]).rows[0].scores["claim_precision"].value == 0.25
+
+
+@pytest.mark.parametrize("attribution", ["cited", "per_chunk"])
+def test_a_plan_tells_what_it_will_cost(attribution):
+    judge = OfflineJudge()
+    metrics = claim_metrics(judge, attribution=attribution)
+    assert plan([*ROWS, *EDGES], metrics).calls == sum(paid(metrics.invoke(sample)) for sample in [*ROWS, *EDGES])
+
+
+def test_a_budget_leaves_out_what_it_has_no_room_for():
+    judge = World().judge()
+    samples = [SAMPLE, *(Sample(**{**SAMPLE.model_dump(exclude={"id"}), "answer": text}) for text in (FIRE, WAR))]
+    report = evaluate(samples, claim_metrics(judge), progress=False, budget=Budget(calls=11), max_concurrency=1)
+    assert len(judge.asked) <= 11
+    scored = {(row.index, name) for row in report.rows for name in row.scores}
+    assert scored | {*report.left_out} == {(index, name) for index in range(3) for name in NAMES}
+    assert scored
+    assert report.left_out
+
+
+# Doors
+
+
+def chain():
+    """From a question to what a retrieval chain yields."""
+    yielded = SAMPLE.model_dump(include={"question", "answer", "contexts", "references"})
+    return RunnableLambda(lambda question: {**yielded, "question": question})
+
+
+async def test_it_ends_a_chain_alone_or_in_a_suite():
+    judge = World().judge()
+    for runnable in (claim_metrics(judge), suite(claim_metrics(judge), faithfulness(judge))):
+        for scores in [(chain() | runnable).invoke(QUESTION), await (chain() | runnable).ainvoke(QUESTION)]:
+            assert {name: scores[name].value for name in NAMES} == pytest.approx(EXPECTED)
+    assert len(claim_metrics(judge).batch([SAMPLE, SAMPLE])) == len(await claim_metrics(judge).abatch([SAMPLE] * 2))
+
+
+def test_langsmith_and_openevals_get_twelve_feedbacks():
+    given = {"outputs": {"answer": SAMPLE.answer, "contexts": SAMPLE.contexts}}
+    run = RunTree(name="rag", run_type="chain", inputs={"question": QUESTION}, **given)
+    example = Example(id=run.id, inputs={"question": QUESTION}, outputs={"reference": SAMPLE.references[0]})
+    results = claim_metrics(World().judge()).evaluate_run(run, example)["results"]
+    assert {result.key: result.score for result in results} == pytest.approx(EXPECTED)
+    called = claim_metrics(World().judge())(
+        inputs={"question": QUESTION},
+        outputs={"answer": SAMPLE.answer},
+        context=SAMPLE.contexts,
+        reference_outputs={"reference": SAMPLE.references[0]},
+    )
+    assert {feedback["key"]: feedback["score"] for feedback in called} == pytest.approx(EXPECTED)
+
+
+class State(TypedDict, total=False):
+    question: str
+    answer: str
+    contexts: list
+    references: list
+    judged: dict
+
+
+def test_it_is_a_node_of_a_graph():
+    graph = StateGraph(State)
+    graph.add_node("judge", claim_metrics(World().judge()).as_node("judged"))
+    graph.add_edge(START, "judge")
+    graph.add_edge("judge", END)
+    state = graph.compile().invoke(SAMPLE.model_dump(include={"question", "answer", "contexts", "references"}))
+    assert values(state["judged"]) == pytest.approx(EXPECTED)
+
+
+async def test_its_graph_and_its_events_name_the_steps():
+    metrics = claim_metrics(World().judge())
+    drawn = {node.name for node in metrics.get_graph().nodes.values()}
+    steps = {"extract_statements", "verify_statements", "classify_statements"}
+    assert steps <= drawn
+    events = [event async for event in metrics.astream_events(SAMPLE, version="v2") if event["event"] == "on_chain_end"]
+    ended = [event["name"] for event in events]
+    assert steps <= {*ended}
+    assert {name: ended.count(name) for name in ("verify_statements", "classify_statements")} == {
+        "verify_statements": 2,
+        "classify_statements": 1,
+    }
+
+
+def test_the_table_of_names_is_that_of_the_metrics():
+    judge = OfflineJudge()
+    built = {"claim_metrics": claim_metrics(judge), "noise_sensitivity": noise_sensitivity(judge)}
+    assert {name: tuple(metric.names) for name, metric in built.items()} == dict(SCORES)
+
+
+# Noise sensitivity
+
+
+@pytest.mark.parametrize("mode", ["relevant", "irrelevant"])
+def test_noise_sensitivity_is_one_of_the_twelve(mode):
+    judge = World().judge()
+    metric = noise_sensitivity(judge, mode)
+    score = metric.invoke(SAMPLE)
+    assert (score.metric, score.direction, score.aspect) == (f"noise_sensitivity_{mode}", "lower", "grounding")
+    assert (score.value, score.usage.calls) == (EXPECTED[f"claim_noise_{mode}"], 5)
+    assert noise_sensitivity(judge, mode, name="noise").name == "noise"
+
+
+def test_noise_sensitivity_refuses_other_modes():
+    with pytest.raises(ConfigError, match='mode is "relevant" or "irrelevant", got \'all\''):
+        noise_sensitivity(World().judge(), "all")

@@ -1,0 +1,444 @@
+import math
+from functools import partial
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+from munich import recording_judge
+from scripted import PairScores, relevance, scripted
+
+from langchain_rageval import (
+    ConfigError,
+    HashingEmbeddings,
+    Judge,
+    JudgeOutputError,
+    OfflineJudge,
+    Report,
+    Sample,
+    SampleError,
+    aevaluate,
+    cross_encoder_grader,
+    embedding_grader,
+    evaluate,
+    faithfulness,
+    hit_rate_at,
+    id_grader,
+    label_grader,
+    llm_grader,
+    map_at,
+    mean_grade_at,
+    mrr_at,
+    ndcg_at,
+    plan,
+    precision_at,
+    ranking,
+    recall_at,
+    suite,
+)
+from langchain_rageval.metrics import RANKINGS
+
+BUILDERS = {
+    "ndcg": ndcg_at,
+    "mrr": mrr_at,
+    "map": map_at,
+    "recall": recall_at,
+    "precision": precision_at,
+    "hit_rate": hit_rate_at,
+    "mean_grade": mean_grade_at,
+}
+BINARY = ["mrr", "map", "recall", "precision", "hit_rate"]
+every_ranking = pytest.mark.parametrize("kind", BUILDERS)
+
+
+def labelled(*grades, unretrieved=(), question="Where?"):
+    """A sample whose chunks have these grades."""
+    labels = {f"d{n}": float(grade) for n, grade in enumerate(grades)}
+    others = {f"u{n}": float(grade) for n, grade in enumerate(unretrieved)}
+    return Sample(question=question, context_ids=list(labels), relevance=labels | others)
+
+
+def of_labels(kind, k, *grades, unretrieved=(), **options):
+    return BUILDERS[kind](k, label_grader(), **options).invoke(labelled(*grades, unretrieved=unretrieved))
+
+
+# Values
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.integers(-1, 4), max_size=8), st.lists(st.integers(0, 4), min_size=1, max_size=4), st.integers(1, 10)
+)
+def test_every_value_is_that_of_the_pure_measure(grades, others, k):
+    everything = grades + others
+    relevant = sum(grade >= 1 for grade in everything)
+    expected = {
+        "ndcg": ranking.ndcg(grades, everything, k),
+        "mrr": ranking.mrr(grades, k),
+        "map": ranking.average_precision(grades, relevant, k),
+        "recall": ranking.recall(grades, relevant, k),
+        "precision": ranking.precision(grades, k),
+        "hit_rate": ranking.hit_rate(grades, k),
+        "mean_grade": sum(grades[:k]) / len(grades[:k]) if grades else 0.0,
+    }
+    for kind in BUILDERS:
+        assert of_labels(kind, k, *grades, unretrieved=others).value == expected[kind], kind
+
+
+def test_the_gain_of_ndcg_may_be_the_grade_itself():
+    assert of_labels("ndcg", 2, 1, 3).value == pytest.approx((1 + 7 / math.log2(3)) / (7 + 1 / math.log2(3)))
+    assert of_labels("ndcg", 2, 1, 3, gain="linear").value == pytest.approx(
+        (1 + 3 / math.log2(3)) / (3 + 1 / math.log2(3))
+    )
+
+
+def test_the_lowest_grade_of_any_scale_gains_nothing():
+    sample = Sample(question="Where?", contexts=["One.", "Two."])
+    judges = [scripted(relevance({1: 1, 2: 1})), scripted(relevance({1: 0, 2: 0}))]
+    for judge, scale in zip(judges, [(1, 5), (0, 4)], strict=True):
+        score = ndcg_at(5, llm_grader(judge, scale)).invoke(sample)
+        assert (score.value, score.reason.split(":")[0]) == (0.0, "Nothing relevant was retrieved")
+    for scale, grades in {(1, 5): {1: 5, 2: 2}, (0, 4): {1: 4, 2: 1}, (-2, 2): {1: 2, 2: -1}}.items():
+        values = {
+            kind: BUILDERS[kind](5, llm_grader(scripted(relevance(grades)), scale)).invoke(sample).value
+            for kind in ("ndcg", *BINARY)
+        }
+        assert values["recall"] == values["hit_rate"] == values["map"] == 1.0
+        assert values["ndcg"] in (1.0, pytest.approx((1 + 15 / math.log2(3)) / (15 + 1 / math.log2(3))))
+
+
+@pytest.mark.parametrize("kind", BINARY)
+def test_the_threshold_says_from_which_grade_on_a_chunk_is_relevant(kind):
+    assert of_labels(kind, 1, 2).value == of_labels(kind, 1, 2, threshold=2).value == 1.0
+    assert of_labels(kind, 1, 2, threshold=2.5).value == 0.0
+
+
+def test_ids_are_the_default_grader_and_their_number_is_known():
+    sample = Sample(question="q", context_ids=["a", "b"], reference_context_ids=["b", "c", "d", "e"])
+    assert recall_at(2).invoke(sample).value == 0.25
+    assert mrr_at(2).invoke(sample).value == 0.5
+    assert ndcg_at(2).invoke(sample).value == pytest.approx((1 / math.log2(3)) / (1 + 1 / math.log2(3)))
+
+
+def test_ids_of_documents_are_read_from_a_chain():
+    documents = [Document("A.", id="a"), Document("B.", id="b")]
+    found = {"input": "Where?", "context": documents, "reference_context_ids": ["b"]}
+    assert mrr_at(5).invoke(found).value == 0.5
+
+
+# Reasons and findings
+
+
+def test_reason_and_findings_carry_best_and_mean_grade_of_what_counts():
+    score = of_labels("ndcg", 2, 1, 0, 4)
+    assert score.reason == (
+        "Best grade 1, mean 0.5; the first 2 of 3 chunks count; the ideal is over all 3 judged chunks."
+    )
+    assert [(f.kind, f.number, f.text, f.verdict) for f in score.findings] == [
+        ("context", 1, "d0", "1"),
+        ("context", 2, "d1", "0"),
+        ("context", 3, "d2", "4"),
+        ("criterion", 1, "best grade", "1"),
+        ("criterion", 2, "mean grade", "0.5"),
+    ]
+
+
+def test_one_faintly_relevant_chunk_has_the_highest_ndcg_and_its_findings_tell():
+    score = of_labels("ndcg", 5, 1, 0, 0)
+    assert score.value == 1.0
+    assert score.reason.startswith("Best grade 1, mean 0.333;")
+
+
+@pytest.mark.parametrize(
+    ("kind", "known", "unknown"),
+    [
+        ("ndcg", "the ideal is over all 3 judged chunks.", "the ideal is over the retrieved chunks only."),
+        (
+            "map",
+            "2 relevant chunks are known, from grade 1 on.",
+            "of 1 relevant chunks that were retrieved, from grade 1 on.",
+        ),
+        (
+            "recall",
+            "2 relevant chunks are known, from grade 1 on.",
+            "of 1 relevant chunks that were retrieved, from grade 1 on.",
+        ),
+        ("mrr", "relevant from grade 1 on.", "relevant from grade 1 on."),
+        ("precision", "relevant from grade 1 on.", "relevant from grade 1 on."),
+        ("hit_rate", "relevant from grade 1 on.", "relevant from grade 1 on."),
+        ("mean_grade", "the first 2 of 2 chunks count.", "the first 2 of 2 chunks count."),
+    ],
+)
+def test_the_reason_says_whether_more_is_known_than_was_retrieved(kind, known, unknown):
+    assert of_labels(kind, 5, 3, 0, unretrieved=[2]).reason.endswith(f"; {known}")
+    judge = scripted(relevance({1: 3, 2: 0}))
+    score = BUILDERS[kind](5, llm_grader(judge)).invoke({"question": "Where?", "contexts": ["A.", "B."]})
+    assert score.reason.endswith(f"; {unknown}")
+
+
+@every_ranking
+def test_nothing_relevant_is_zero_and_said_in_the_samples_language(kind):
+    for question, reason in {
+        "Where?": "Nothing relevant was retrieved: best grade 0, mean 0 (first 2 of 2).",
+        "Где это находится?": "Ничего подходящего не найдено: лучшая оценка 0, средняя 0 (первые 2 из 2).",
+    }.items():
+        score = BUILDERS[kind](5, label_grader()).invoke(labelled(0, 0, question=question))
+        assert (score.value, score.reason) == (0.0, reason)
+
+
+@every_ranking
+def test_a_russian_question_is_answered_in_russian(kind):
+    for grader in (llm_grader(OfflineJudge()), label_grader()):
+        sample = Sample(
+            question="Когда основан Мюнхен?",
+            contexts=["Мюнхен основан в 1158 году.", "Он стоит на реке."],
+            context_ids=["a", "b"],
+            relevance={"a": 4},
+        )
+        reason = BUILDERS[kind](5, grader).invoke(sample).reason
+        assert reason.startswith("Лучшая оценка ")
+        assert not set("abcdefghijklmnopqrstuvwxyz") & set(reason.lower())
+
+
+# Edges
+
+
+@every_ranking
+@pytest.mark.parametrize("language", ["en", "ru"])
+def test_nothing_retrieved_is_zero_without_a_call(kind, language):
+    question, reason = {
+        "en": ("Where is it?", "Nothing was retrieved."),
+        "ru": ("Где это находится?", "Ничего не найдено."),
+    }[language]
+    ce = PairScores(lambda *_: 1 / 0)
+    graders = [
+        llm_grader(scripted()),
+        cross_encoder_grader(ce, "sigmoid"),
+        embedding_grader(HashingEmbeddings()),
+        label_grader(),
+        id_grader(),
+    ]
+    sample = {"question": question, "contexts": [], "relevance": {"a": 1}, "reference_context_ids": ["a"]}
+    for grader in graders:
+        score = BUILDERS[kind](5, grader).invoke(sample)
+        assert (score.value, score.reason, score.findings, score.usage.calls) == (0.0, reason, [], 0)
+
+
+@every_ranking
+def test_missing_labels_raise_before_any_call(kind):
+    judge = recording_judge()
+    for grader, lacking in ((label_grader(), "relevance"), (id_grader(), "reference_context_ids")):
+        metric = BUILDERS[kind](5, grader)
+        sample = {"question": "q", "answer": "a", "contexts": ["A."], "context_ids": ["a"]}
+        with pytest.raises(SampleError, match=rf"{kind}@5 reads .* lacks \['{lacking}'\]"):
+            evaluate([sample], [faithfulness(judge), metric], progress=False)
+    assert judge.asked == []
+
+
+def test_labels_that_say_nothing_is_relevant_are_zero_for_what_was_retrieved():
+    for kind in BUILDERS:
+        score = BUILDERS[kind](3, label_grader()).invoke(labelled(0, unretrieved=[0]))
+        assert (score.value, score.reason.split(":")[0]) == (0.0, "Nothing relevant was retrieved")
+
+
+@pytest.mark.parametrize("ids", [["a"], []])
+def test_a_question_that_no_chunk_answers_is_unscored(ids):
+    sample = Sample(question="q", context_ids=ids, reference_context_ids=[], relevance={})
+    for grader in (id_grader(), label_grader()):
+        for kind in BUILDERS:
+            metric = BUILDERS[kind](3, grader)
+            score = metric.invoke(sample)
+            assert (score.value, score.unscored) == (None, "no chunk is known to be relevant")
+            assert metric.rescored(sample, score).unscored == score.unscored
+
+
+def test_a_judge_that_fails_is_a_failure_of_the_step():
+    metric, sample = (
+        ndcg_at(5, llm_grader(Judge(scripted("?", "?"), attempts=1))),
+        {"question": "q", "contexts": ["A."]},
+    )
+    with pytest.raises(JudgeOutputError, match="grade_relevance"):
+        metric.invoke(sample)
+    (row,) = evaluate([sample], metric, progress=False).rows
+    assert row.scores["ndcg@5"].failure.step == "grade_relevance"
+
+
+# Names and options
+
+
+@every_ranking
+def test_a_metric_is_named_by_its_cutoff_and_looks_at_the_ranking(kind):
+    metric = BUILDERS[kind](7, label_grader())
+    assert (metric.name, metric.aspect, metric.direction) == (f"{kind}@7", "ranking", "higher")
+    assert metric.reads == {"context_ids", "relevance"}
+    assert BUILDERS[kind](7, name="mine").name == "mine"
+
+
+def test_every_ranking_of_the_package_is_tested_here():
+    assert BUILDERS.keys() == RANKINGS.keys()
+
+
+@every_ranking
+@pytest.mark.parametrize("k", [0, -1, 2.0, "5", True, None])
+def test_a_cutoff_that_is_none_is_refused_when_the_metric_is_built(kind, k):
+    with pytest.raises(ConfigError, match="k takes a whole number from 1 on"):
+        BUILDERS[kind](k)
+
+
+@every_ranking
+@pytest.mark.parametrize("grader", [OfflineJudge(), "llm", HashingEmbeddings(), llm_grader])
+def test_what_is_no_grader_is_refused_with_the_names_of_those_there_are(kind, grader):
+    with pytest.raises(ConfigError, match=r"grader is one of llm_grader\(judge\), .* id_grader\(\), got"):
+        BUILDERS[kind](5, grader)
+
+
+@pytest.mark.parametrize("kind", BINARY)
+def test_ranks_need_a_threshold_where_a_chunk_is_relevant_or_not(kind):
+    grader = cross_encoder_grader(PairScores(lambda _, text: len(text)))
+    with pytest.raises(ConfigError, match=f"{kind} needs threshold="):
+        BUILDERS[kind](5, grader)
+    sample = {"question": "q", "contexts": ["a", "bb"]}
+    assert BUILDERS[kind](1, grader, threshold=2).invoke(sample).value == 0.0
+    assert ndcg_at(5, grader).invoke(sample).value < 1.0
+
+
+@pytest.mark.parametrize("kind", BINARY)
+@pytest.mark.parametrize("threshold", [0, -1, math.nan, math.inf, "1", True])
+def test_a_threshold_that_is_none_is_refused(kind, threshold):
+    with pytest.raises(ConfigError, match="threshold"):
+        BUILDERS[kind](5, label_grader(), threshold=threshold)
+
+
+def test_cosines_are_relevant_from_one_half_on_unless_told_otherwise():
+    sample = {"question": "Munich beer", "contexts": ["Munich wine glass"]}
+    grader = embedding_grader(HashingEmbeddings())
+    assert mrr_at(5, grader).invoke(sample).value == 0.0
+    assert mrr_at(5, grader, threshold=0.3).invoke(sample).value == 1.0
+
+
+def test_gain_is_one_of_two():
+    with pytest.raises(ConfigError, match='gain is "exp2" or "linear", got \'log2\''):
+        ndcg_at(5, gain="log2")
+
+
+def test_whatever_changes_the_number_changes_the_instrument():
+    judge = OfflineJudge()
+    metrics = [
+        *(build(5, label_grader(), name="x") for build in BUILDERS.values()),
+        *(build(6, label_grader(), name="x") for build in BUILDERS.values()),
+        *(BUILDERS[kind](5, label_grader(), threshold=2, name="x") for kind in BINARY),
+        ndcg_at(5, label_grader(), gain="linear", name="x"),
+        *(ndcg_at(5, grader, name="x") for grader in (id_grader(), llm_grader(judge), llm_grader(judge, (0, 3)))),
+    ]
+    assert len({metric.instrument for metric in metrics}) == len(metrics)
+
+
+# One grading for all
+
+
+@pytest.mark.parametrize("door", ["suite", "evaluate", "aevaluate"])
+async def test_metrics_with_one_grader_share_the_grading_call(door):
+    judge = recording_judge()
+    ce = PairScores(lambda _, text: float(len(text)))
+    own = {"llm": llm_grader(judge), "ce": cross_encoder_grader(ce, "sigmoid"), "ranks": cross_encoder_grader(ce)}
+    metrics = [
+        *(build(5, own["llm"]) for build in BUILDERS.values()),
+        ndcg_at(3, llm_grader(judge), gain="linear", name="again"),
+        *(build(5, own["ce"], name=f"ce_{kind}") for kind, build in BUILDERS.items()),
+        *(ndcg_at(k, own["ranks"], name=f"ranks_{k}") for k in (1, 2, 3)),
+    ]
+    sample = Sample(question="When was Munich founded?", contexts=["In 1158 Munich was.", "Beer.", "Isar."])
+    if door == "suite":
+        scores = suite(*metrics).invoke(sample)
+    elif door == "evaluate":
+        scores = evaluate([sample], metrics, progress=False).rows[0].scores
+    else:
+        scores = (await aevaluate([sample], metrics, progress=False)).rows[0].scores
+    assert len(judge.asked) == 1
+    assert sum(score.usage.calls for score in scores.values()) == 1
+    assert len(ce.asked) == 1
+
+
+def test_a_plan_counts_the_grading_once():
+    planned = plan(
+        [{"question": "When?", "contexts": ["In 1158."]}],
+        [ndcg_at(5, llm_grader(OfflineJudge())), mrr_at(5, llm_grader(OfflineJudge()), name="other model")],
+    )
+    assert [metric.calls for metric in planned.values()] == [1, 1]
+    judge = OfflineJudge()
+    shared = plan(
+        [{"question": "When?", "contexts": ["In 1158."]}], [f(5, llm_grader(judge)) for f in (ndcg_at, mrr_at)]
+    )
+    assert [metric.calls for metric in shared.values()] == [1, 0]
+
+
+# Rescoring
+
+
+def graders():
+    ce = PairScores(lambda _, text: float(len(text)) - 10)
+    return {
+        "llm": llm_grader(Judge(OfflineJudge(), draws=3)),
+        "rank": cross_encoder_grader(ce),
+        "sigmoid": cross_encoder_grader(ce, "sigmoid"),
+        "embedding": embedding_grader(HashingEmbeddings()),
+        "labels": label_grader(),
+        "ids": id_grader(),
+    }
+
+
+RICH = [
+    Sample(
+        question="Когда и кем основан Мюнхен?",
+        contexts=["Город стоит на реке.", "Мюнхен основан в 1158 году.", "", "Мюнхен основан Генрихом."],
+        context_ids=["a", "b", "c", "d"],
+        relevance={"b": 2, "d": 4, "a": -1, "z": 4},
+        reference_context_ids=["d", "z"],
+    ),
+    Sample(question="Where?", contexts=[], relevance={"a": 1}, reference_context_ids=["a"]),
+]
+
+
+@pytest.mark.parametrize("name", graders())
+def test_another_cutoff_gain_or_measure_is_had_from_a_report_without_a_call(name, tmp_path):
+    evaluate(RICH, ndcg_at(5, graders()[name]), progress=False).to_jsonl(tmp_path / "report.jsonl")
+    report = Report.load(tmp_path / "report.jsonl")
+    options = {} if graders()[name].threshold else {"threshold": 3}
+    for metric in (
+        ndcg_at(1, graders()[name]),
+        ndcg_at(3, graders()[name], gain="linear", name="ndcg@5"),
+        mean_grade_at(2, graders()[name]),
+        *(BUILDERS[kind](2, graders()[name], **options) for kind in BINARY),
+    ):
+        fresh = evaluate(RICH, metric, progress=False)
+        for row, other in zip(report.rescore(metric).rows, fresh.rows, strict=True):
+            old, new = row.scores[metric.name], other.scores[metric.name]
+            assert old.model_dump(exclude={"usage"}) == new.model_dump(exclude={"usage"})
+
+
+def test_what_another_grader_or_metric_found_does_not_do():
+    report = evaluate(RICH[:1], ndcg_at(5, embedding_grader(HashingEmbeddings())), progress=False)
+    for other in (llm_grader(OfflineJudge()), label_grader(), cross_encoder_grader(PairScores(lambda *_: 0.0))):
+        with pytest.raises(ConfigError, match="cannot be had from what ndcg@5 found"):
+            report.rescore(ndcg_at(3, other))
+    both = evaluate(
+        RICH[:1],
+        [ndcg_at(5, label_grader()), ndcg_at(5, llm_grader(OfflineJudge()), name="judged")],
+        progress=False,
+    )
+    rescored = both.rescore(ndcg_at(1, label_grader()))
+    assert rescored.rows[0].scores["ndcg@1"].findings[0].reason == "label"
+
+
+def test_mean_grades_have_the_graders_own_scale_in_a_summary():
+    samples = [labelled(4, 2), labelled(0, 1)]
+    metrics = [mean_grade_at(5, label_grader()), mrr_at(5, label_grader())]
+    summary = evaluate(samples, metrics, progress=False).summary()
+    assert (summary["mean_grade@5"].mean, summary["mean_grade@5"].interval) == (1.75, "")
+    assert (summary.aspects["ranking"].mean, summary.aspects["ranking"].metrics) == (0.75, ["mrr@5"])
+
+
+async def test_every_builder_takes_a_misspelt_option_for_a_mistake():
+    for build in (partial(builder, 5) for builder in BUILDERS.values()):
+        with pytest.raises(TypeError, match="unexpected keyword"):
+            build(treshold=1)

@@ -1,0 +1,297 @@
+import math
+
+import pytest
+from langchain_core.documents import BaseDocumentCompressor, Document
+from langchain_core.embeddings import Embeddings
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.vectorstores import InMemoryVectorStore
+from munich import recording_judge
+from pydantic import Field
+from scripted import PairScores
+
+from langchain_rageval import (
+    ConfigError,
+    HashingEmbeddings,
+    ModelOutputError,
+    OfflineJudge,
+    Report,
+    Sample,
+    SampleError,
+    aevaluate,
+    cross_encoder_grader,
+    embedding_grader,
+    evaluate,
+    id_grader,
+    label_grader,
+    llm_grader,
+    mean_grade_at,
+    ndcg_at,
+    plan,
+    rerank_gain,
+)
+
+LABELLED = Sample(
+    question="Where?",
+    contexts=["useless", "useful", "very useful"],
+    context_ids=["a", "b", "c"],
+    relevance={"b": 1, "c": 3},
+)
+BY_LENGTH = PairScores(lambda _, text: float(len(text)))
+RETRIEVED = (0 + 1 / math.log2(3) + 7 / 2) / (7 + 1 / math.log2(3))
+
+
+class Compressor(BaseDocumentCompressor):
+    """Gives what `order` makes of the documents, and counts its calls."""
+
+    order: object
+    calls: list = Field(default_factory=list)
+
+    def compress_documents(self, documents, query, callbacks=None):
+        self.calls.append(query)
+        return self.order(list(documents))
+
+
+def by_length(documents):
+    return sorted(documents, key=lambda document: -len(document.page_content))
+
+
+def values(scores):
+    return [score.value for score in scores.values()]
+
+
+def test_both_orders_are_held_against_the_same_ideal_and_the_gain_is_their_difference():
+    scores = rerank_gain(label_grader(), BY_LENGTH).invoke(LABELLED)
+    assert list(scores) == ["retriever", "reranker", "gain"]
+    assert scores["retriever"].value == pytest.approx(RETRIEVED)
+    assert scores["reranker"].value == pytest.approx((7 + 0 / math.log2(3) + 1 / 2) / (7 + 1 / math.log2(3)))
+    assert scores["gain"].value == scores["reranker"].value - scores["retriever"].value
+    assert scores["gain"].reason == "NDCG@5 is 0.541 as retrieved, 0.983 as reranked."
+    assert {(score.aspect, score.direction) for score in scores.values()} == {("ranking", "higher")}
+    assert [finding.number for finding in scores["reranker"].findings if finding.kind == "context"] == [3, 1, 2]
+
+
+def test_a_reranker_that_spoils_the_order_has_a_negative_gain():
+    scores = rerank_gain(label_grader(), PairScores(lambda _, text: -float(len(text))), 1).invoke(
+        LABELLED.model_copy(update={"contexts": ["very very useful", "b", "c"], "context_ids": ["c", "b", "a"]})
+    )
+    assert (scores["retriever"].value, scores["gain"].value) == (1.0, pytest.approx(1 / 7 - 1))
+
+
+def test_equal_scores_keep_the_retrievers_order():
+    scores = rerank_gain(label_grader(), PairScores(lambda *_: 1.0)).invoke(LABELLED)
+    assert scores["gain"].value == 0.0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda document: document,
+        lambda document: Document(document.page_content, metadata={**document.metadata, "relevance_score": 0.5}),
+        lambda document: Document(document.page_content),
+        lambda document: Document(f"Only {document.page_content}", metadata=document.metadata),
+    ],
+    ids=["as they are", "copied with a score", "without metadata", "rewritten"],
+)
+def test_a_document_compressor_ranks_by_the_order_in_which_it_gives_the_documents(change):
+    compressor = Compressor(order=lambda documents: list(map(change, by_length(documents))))
+    scores = rerank_gain(label_grader(), compressor).invoke(LABELLED)
+    assert values(scores) == values(rerank_gain(label_grader(), BY_LENGTH).invoke(LABELLED))
+    assert compressor.calls == ["Where?"]
+
+
+def test_a_chunk_that_is_dropped_stays_in_the_ideal_and_is_told_of():
+    keep = Compressor(order=lambda documents: documents[:2])
+    scores = rerank_gain(label_grader(), keep).invoke(LABELLED)
+    assert scores["reranker"].value == pytest.approx((1 / math.log2(3)) / (7 + 1 / math.log2(3)))
+    assert scores["gain"].reason.endswith("as reranked; 1 of 3 chunks were dropped.")
+    chunks = [finding.number for finding in scores["gain"].findings if finding.kind == "context"]
+    kept = [finding.verdict for finding in scores["gain"].findings if finding.text == "kept"]
+    assert (chunks, kept) == ([1, 2, 3], ["2"])
+
+
+def test_dropping_the_best_chunk_costs_also_where_only_the_retrieved_ones_are_known():
+    worst = Compressor(order=lambda documents: by_length(documents)[1:])
+    scores = rerank_gain(cross_encoder_grader(BY_LENGTH), worst).invoke(LABELLED)
+    best = 7 + 3 / math.log2(3) + 1 / 2
+    assert scores["reranker"].value == pytest.approx((3 + 1 / math.log2(3)) / best)
+
+
+def test_a_reranker_that_keeps_nothing_has_zero():
+    scores = rerank_gain(label_grader(), Compressor(order=lambda documents: [])).invoke(LABELLED)
+    assert (scores["reranker"].value, scores["reranker"].reason) == (0.0, "The reranker kept nothing.")
+    assert scores["gain"].value == -scores["retriever"].value
+
+
+def test_a_chunk_in_parts_stands_where_its_first_part_does():
+    compressor = Compressor(order=lambda documents: [documents[2], documents[0], documents[2], documents[1]])
+    scores = rerank_gain(label_grader(), compressor).invoke(LABELLED)
+    assert values(scores) == values(rerank_gain(label_grader(), BY_LENGTH).invoke(LABELLED))
+
+
+def test_a_document_from_elsewhere_is_an_error():
+    compressor = Compressor(order=lambda documents: [Document("made up")])
+    with pytest.raises(ModelOutputError, match="a document that was not retrieved: 'made up'"):
+        rerank_gain(label_grader(), compressor).invoke(LABELLED)
+    (row,) = evaluate([LABELLED], rerank_gain(label_grader(), compressor), progress=False).rows
+    assert row.scores["retriever"].value == pytest.approx(RETRIEVED)
+    assert [row.scores[name].failure.step for name in ("reranker", "gain")] == ["rerank_contexts"] * 2
+
+
+def test_equal_chunks_are_told_apart_by_their_place():
+    sample = LABELLED.model_copy(update={"contexts": ["same", "same", "same"]})
+    scores = rerank_gain(label_grader(), Compressor(order=lambda documents: documents[::-1])).invoke(sample)
+    assert scores["reranker"].value == 1.0
+
+
+def test_nothing_retrieved_is_zero_without_a_call():
+    compressor = Compressor(order=by_length)
+    scores = rerank_gain(llm_grader(OfflineJudge()), compressor).invoke({"question": "Where is it?", "contexts": []})
+    assert {(score.value, score.reason) for score in scores.values()} == {(0.0, "Nothing was retrieved.")}
+    assert compressor.calls == []
+
+
+def test_a_question_that_no_chunk_answers_is_unscored():
+    sample = LABELLED.model_copy(update={"reference_context_ids": []})
+    scores = rerank_gain(id_grader(), BY_LENGTH).invoke(sample)
+    assert {score.unscored for score in scores.values()} == {"no chunk is known to be relevant"}
+
+
+def test_the_chunks_themselves_are_needed_to_rerank_them():
+    sample = {"question": "q", "context_ids": ["a"], "relevance": {"a": 1}}
+    with pytest.raises(SampleError, match=r"lacks \['contexts'\]"):
+        rerank_gain(label_grader(), BY_LENGTH).invoke(sample)
+
+
+@pytest.mark.parametrize("door", ["invoke", "ainvoke", "evaluate", "aevaluate"])
+async def test_chunks_are_graded_once_and_reranked_once(door):
+    judge, compressor = recording_judge(), Compressor(order=by_length)
+    metric = rerank_gain(llm_grader(judge), compressor, 3)
+    sample = {"question": "When was Munich founded?", "contexts": ["Beer.", "Munich was founded in 1158.", "Isar."]}
+    match door:
+        case "invoke":
+            scores = metric.invoke(sample)
+        case "ainvoke":
+            scores = await metric.ainvoke(sample)
+        case "evaluate":
+            scores = evaluate([sample], metric, progress=False).rows[0].scores
+        case "aevaluate":
+            scores = (await aevaluate([sample], metric, progress=False)).rows[0].scores
+    assert list(scores) == ["retriever", "reranker", "gain"]
+    assert (len(judge.asked), len(compressor.calls)) == (1, 1)
+    assert scores["gain"].value > 0
+
+
+def test_two_rerankers_stand_side_by_side_under_names_of_their_own():
+    judge = recording_judge()
+    metrics = [
+        rerank_gain(llm_grader(judge), BY_LENGTH, name="longest"),
+        rerank_gain(llm_grader(judge), PairScores(lambda _, text: -float(len(text))), name="shortest"),
+    ]
+    report = evaluate([LABELLED], metrics, progress=False)
+    assert [name for name in report.summary() if name.endswith("gain")] == ["longest_gain", "shortest_gain"]
+    assert len(judge.asked) == 1
+    with pytest.raises(ConfigError, match="two metrics are named"):
+        evaluate([LABELLED], [rerank_gain(label_grader(), BY_LENGTH)] * 2, progress=False)
+
+
+def test_another_cutoff_is_had_from_a_report_without_a_call(tmp_path):
+    drop = Compressor(order=lambda documents: by_length(documents)[:2])
+    samples = [LABELLED, LABELLED.model_copy(update={"id": "none", "contexts": [], "context_ids": []})]
+    evaluate(samples, rerank_gain(label_grader(), drop), progress=False).to_jsonl(tmp_path / "report.jsonl")
+    report, asked = Report.load(tmp_path / "report.jsonl"), len(drop.calls)
+    for metric in rerank_gain(label_grader(), drop, 1, gain="linear").parts:
+        fresh = evaluate(samples, metric, progress=False)
+        for row, other in zip(report.rescore(metric).rows, fresh.rows, strict=True):
+            old, new = row.scores[metric.name], other.scores[metric.name]
+            assert old.model_dump(exclude={"usage"}) == new.model_dump(exclude={"usage"})
+    assert len(drop.calls) == asked + 2  # of the fresh ones
+    reranked = report.rescore(ndcg_at(1, label_grader(), name="retriever"))
+    assert reranked.rows[0].scores["retriever"].value == 0.0
+
+
+def test_it_can_be_planned():
+    planned = plan([LABELLED], rerank_gain(llm_grader(OfflineJudge()), Compressor(order=by_length)))
+    assert [metric.calls for metric in planned.values()] == [1, 0, 0]
+
+
+@pytest.mark.parametrize("reranker", [HashingEmbeddings(), "bge", None, lambda documents: documents])
+def test_what_cannot_rerank_is_refused(reranker):
+    with pytest.raises(ConfigError, match="reranker takes a LangChain BaseCrossEncoder or BaseDocumentCompressor"):
+        rerank_gain(label_grader(), reranker)
+
+
+def test_other_options_are_checked_as_well():
+    for options, message in (
+        ({"k": 0}, "k takes"),
+        ({"gain": "log"}, "gain is"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            rerank_gain(label_grader(), BY_LENGTH, **options)
+    with pytest.raises(ConfigError, match="grader is one of"):
+        rerank_gain(OfflineJudge(), BY_LENGTH)
+
+
+# A chain
+
+REPORT = [
+    "Total revenue of the year was 96.8 billion.",
+    "Revenue is recognized when control passes to the customer.",
+    "The board met eleven times in the year.",
+    "Revenue of the previous year was 81.5 billion.",
+    "Total deliveries were 1.8 million cars.",
+    "Our chief executive is also the chief engineer.",
+]
+
+
+def chain_over(embeddings: Embeddings):
+    store = InMemoryVectorStore(embeddings)
+    store.add_documents([Document(text, id=str(number)) for number, text in enumerate(REPORT)])
+    retriever = store.as_retriever(search_kwargs={"k": 4})
+    found = RunnableLambda(lambda given: retriever.invoke(given["question"]))
+    return RunnablePassthrough.assign(context=found)
+
+
+@pytest.mark.parametrize("door", ["invoke", "ainvoke"])
+async def test_a_chain_with_a_vector_store_and_a_reranker_is_scored_by_every_grader(door):
+    def words(text):
+        return {word.strip(".?").lower() for word in text.split()}
+
+    ce = PairScores(lambda question, text: 4.0 * len(words(question) & words(text)) - 9)
+    chain = chain_over(HashingEmbeddings())
+    asked = {
+        "question": "What was the total revenue of the year?",
+        "reference_context_ids": ["0"],
+        "relevance": {"0": 4},
+    }
+    graders = {
+        "llm": llm_grader(OfflineJudge()),
+        "pointwise": llm_grader(OfflineJudge(), pointwise=True),
+        "rank": cross_encoder_grader(ce),
+        "sigmoid": cross_encoder_grader(ce, "sigmoid"),
+        "embedding": embedding_grader(HashingEmbeddings()),
+        "labels": label_grader(),
+        "ids": id_grader(),
+    }
+    for name, grader in graders.items():
+        metric = chain | rerank_gain(grader, ce, 4)
+        scores = metric.invoke(asked) if door == "invoke" else await metric.ainvoke(asked)
+        assert 0 < scores["retriever"].value <= 1, name
+        assert scores["gain"].value == scores["reranker"].value - scores["retriever"].value
+        # What retrieves cannot find fault with its own order, nor can what reranks.
+        assert name != "embedding" or scores["retriever"].value == 1.0
+        assert name not in ("rank", "sigmoid") or scores["reranker"].value == 1.0
+    graded = (chain | mean_grade_at(4, llm_grader(OfflineJudge()))).invoke(asked)
+    assert 0 < graded.value < 4
+
+
+def test_the_order_of_the_chunks_changes_the_ndcg_and_not_the_grades():
+    judge = recording_judge()
+    metric = ndcg_at(6, llm_grader(judge))
+    question = "What was the total revenue of the year?"
+    ordered = metric.invoke({"question": question, "contexts": REPORT})
+    other = metric.invoke({"question": question, "contexts": REPORT[::-1]})
+    assert ordered.value > other.value
+    assert {f.text: f.verdict for f in ordered.findings if f.kind == "context"} == {
+        f.text: f.verdict for f in other.findings if f.kind == "context"
+    }
+    assert [m.content for m in judge.asked[0]] == [m.content for m in judge.asked[1]]

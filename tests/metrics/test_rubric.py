@@ -1,0 +1,293 @@
+"""rubric: its arithmetic, its options, what it warns of, and its place in a run."""
+
+import warnings
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.runnables import RunnableLambda
+from langchain_openai import ChatOpenAI
+from scripted import answering, graded, scripted
+from servers.brain import RICH
+
+from langchain_rageval import (
+    ConfigError,
+    Criterion,
+    Judge,
+    OfflineJudge,
+    Report,
+    Sample,
+    evaluate,
+    faithfulness,
+    jury,
+    plan,
+    rubric,
+)
+from langchain_rageval.metrics.rubric import weighted_grade
+from langchain_rageval.schema import Finding
+
+SAMPLE = Sample(question="When was Munich founded?", answer="In 1158.", contexts=["Munich was founded in 1158."])
+RUSSIAN = Sample(question="Когда основан Мюнхен?", answer="В 1158 году.")
+MINE = [
+    Criterion("tone", "Whether it is kind.", 3, grades={1: "Rude.", 5: "Kind."}),
+    Criterion("brevity", "Whether it is short."),
+]
+
+
+@pytest.mark.parametrize(
+    ("grades", "value"),
+    [
+        ((3, 3, 3), 1.0),
+        ((0, 0, 0), 0.0),
+        ((3, 0, 0), 0.6),
+        ((0, 3, 0), 0.2),
+        ((2, 1, 3), 0.6 * 2 / 3 + 0.2 / 3 + 0.2),
+    ],
+)
+def test_the_value_is_the_weighted_mean_of_the_grades(grades, value):
+    reply = graded(**dict(zip(("correctness", "completeness", "readability"), grades, strict=True)))
+    score = rubric(scripted(reply)).invoke(SAMPLE)
+    assert score.value == pytest.approx(value, abs=1e-12)
+    assert [finding.verdict for finding in score.findings] == [str(grade) for grade in grades]
+    assert value not in (0, 1) or score.value == value
+
+
+def test_weights_need_not_add_up_to_one_and_the_scale_may_begin_above_zero():
+    score = rubric(scripted(graded(tone=4, brevity=1)), MINE, (1, 5)).invoke(SAMPLE)
+    assert score.value == (3 * 3 / 4 + 0) / 4
+
+
+@given(
+    st.lists(st.tuples(st.integers(-3, 8), st.floats(0, 10)), min_size=1, max_size=6).filter(
+        lambda pairs: sum(weight for _, weight in pairs) > 0
+    )
+)
+def test_the_value_lies_from_0_to_1_and_is_that_of_the_formula(pairs):
+    names = [str(number) for number in range(len(pairs))]
+    findings = [
+        Finding(kind="criterion", number=1, text=name, verdict=str(grade))
+        for name, (grade, _) in zip(names, pairs, strict=True)
+    ]
+    weights = {name: weight for name, (_, weight) in zip(names, pairs, strict=True)}
+    state = {"sample": SAMPLE, "rubric_grades": findings}
+    value = weighted_grade(state, weights=weights, scale=(-3, 8)).number
+    expected = sum(weight * (grade + 3) / 11 for grade, weight in pairs) / sum(weight for _, weight in pairs)
+    assert 0 <= value <= 1
+    assert value == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("sample", "reason"),
+    [
+        (SAMPLE, "On a scale from 0 to 3: correctness 3, completeness 2, readability 1."),
+        (RUSSIAN, "По шкале от 0 до 3: правильность 3, полнота 2, читаемость 1."),
+    ],
+)
+def test_the_reason_names_the_grades_in_the_samples_language(sample, reason):
+    assert rubric(scripted(graded(correctness=3, completeness=2, readability=1))).invoke(sample).reason == reason
+
+
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
+        ("When?", "The answer is blank. On a scale from 1 to 5: tone 1"),
+        ("Когда это было?", "Ответ пуст. По шкале от 1"),
+    ],
+)
+def test_a_blank_answer_scores_0_without_a_call_and_says_so(question, told):
+    score = rubric(scripted(), MINE, (1, 5)).invoke({"question": question, "answer": " "})
+    assert (score.value, score.usage.calls) == (0.0, 0)
+    assert score.reason.startswith(told)
+
+
+def test_criteria_may_be_mappings_and_weight_0_is_graded_and_does_not_count():
+    criteria = [{"name": "tone", "description": "Kind?"}, {"name": "brevity", "description": "Short?", "weight": 0}]
+    score = rubric(scripted(graded(tone=3, brevity=0)), criteria).invoke(SAMPLE)
+    assert score.value == 1.0
+    assert [(finding.text, finding.verdict) for finding in score.findings] == [("tone", "3"), ("brevity", "0")]
+
+
+def test_graded_answers_are_shown_unless_examples_are_none():
+    model = scripted(*[graded(correctness=1, completeness=1, readability=1)] * 2)
+    for examples in ("per_grade", "none"):
+        rubric(model, examples=examples).invoke(SAMPLE)
+    with_examples, without = ([c.get("examples") for c in inputs["criteria"]] for inputs in model.inputs)
+    assert [[example["grade"] for example in shown] for shown in with_examples] == [[0, 1, 2, 3]] * 3
+    assert without == [None] * 3
+
+
+@pytest.mark.parametrize(
+    ("build", "told"),
+    [
+        (lambda j: rubric(j, scale=(3, 0)), r"scale takes the lowest and the highest grade, .* got \(3, 0\)"),
+        (lambda j: rubric(j, scale=(0, 0)), "scale takes"),
+        (lambda j: rubric(j, scale=(0, 2.5)), "scale takes"),
+        (lambda j: rubric(j, scale=(False, True)), "scale takes"),
+        (lambda j: rubric(j, scale=5), "scale takes"),
+        (lambda j: rubric(j, examples="all"), "examples is one of per_grade, none, got 'all'"),
+        (lambda j: rubric(j, MINE), r"'tone' tells of grades \[5\], the scale goes from 0 to 3: .* scale="),
+        (lambda j: rubric(j, MINE, (2, 5)), r"grades \[1\]"),
+        (lambda j: rubric(j, []), "at least one"),
+        (lambda j: rubric(j, [MINE[0], Criterion("Tone", "d")], (1, 5)), r"each name once, got \['tone', 'Tone'\]"),
+        (lambda j: rubric(j, "tone"), "criteria takes a list of Criterion"),
+        (lambda j: rubric(j, MINE[0]), "criteria takes a list of Criterion"),
+        (lambda j: rubric(j, ["tone"]), "got str"),
+        (lambda j: rubric(j, [{"name": "tone"}]), "'tone': .*description"),
+        (lambda j: rubric(j, [Criterion("tone", "d", 0)]), "all criteria have weight 0"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_when_the_metric_is_built(build, told):
+    with pytest.raises(ConfigError, match=told):
+        build(OfflineJudge())
+
+
+# What it warns of
+
+
+def told_of(build):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        build()
+    assert all(warning.filename == __file__ for warning in caught)
+    return [str(warning.message) for warning in caught]
+
+
+@pytest.mark.parametrize(("scale", "warned"), [((0, 10), False), ((1, 11), False), ((0, 11), True), ((0, 100), True)])
+def test_a_scale_of_more_than_10_steps_warns_and_says_why(scale, warned):
+    told = told_of(lambda: rubric(OfflineJudge(), scale=scale))
+    assert [f"{scale[1]} steps: neither people nor judges tell so many apart" in text for text in told] == [
+        True
+    ] * warned
+
+
+def chat(**options):
+    return ChatOpenAI(model="m", api_key="k", **options)
+
+
+@pytest.mark.parametrize(
+    ("judge", "warned"),
+    [
+        (lambda: chat(temperature=0.31), True),
+        (lambda: chat(temperature=0.3), False),
+        (lambda: chat(), False),
+        (lambda: chat(temperature=0.9).with_retry(), True),
+        (lambda: chat(temperature=0.1).with_fallbacks([chat(temperature=1.0)]), True),
+        (lambda: chat().bind(temperature=1), True),
+        (lambda: chat(temperature=0.9).bind(temperature=0.1), False),
+        (lambda: Judge(chat(temperature=0.9)), True),
+        (lambda: Judge(chat(temperature=0.9), draws=3), False),
+        (lambda: jury([chat(temperature=0.9)] * 3), False),
+        (lambda: RunnableLambda(lambda _: "{}"), False),
+    ],
+)
+def test_a_temperature_above_0_3_with_a_single_draw_warns(judge, warned):
+    told = told_of(lambda: rubric(judge()))
+    assert ["the same answer may get another grade next time" in text for text in told] == [True] * warned
+
+
+# In a run
+
+
+def by_answer(messages):
+    """Grades by what the answer begins with."""
+    from langchain_rageval.prompts.layout import read_inputs
+
+    grade = int(read_inputs(messages[1].text)["answer"][0])
+    return graded(correctness=grade, completeness=3 - grade, readability=3)
+
+
+ANSWERS = [Sample(question=f"What is number {n}?", answer=f"{n} of them.") for n in range(4)]
+
+
+def test_weights_are_changed_without_a_call(tmp_path):
+    model = answering(by_answer)
+    path = tmp_path / "report.jsonl"
+    evaluate(ANSWERS, rubric(model), progress=False).to_jsonl(path)
+    equal = [Criterion(name, "d") for name in ("correctness", "completeness", "readability")]
+    again = Report.load(path).rescore(rubric(scripted(), equal))
+    assert [row.scores["rubric"].value for row in again.rows] == pytest.approx([2 / 3] * 4)
+    only = [Criterion(c.name, "d", weight) for c, weight in zip(equal, (1, 0, 0), strict=True)]
+    once_more = again.rescore(rubric(scripted(), only))
+    assert [row.scores["rubric"].value for row in once_more.rows] == pytest.approx([0, 1 / 3, 2 / 3, 1])
+    assert len(model.asked) == 4
+
+
+@pytest.mark.parametrize(
+    ("criteria", "scale"),
+    [([Criterion("tone", "d")], (0, 3)), (None, (0, 1)), ([Criterion("correctness", "d")], (0, 3))],
+)
+def test_other_criteria_or_grades_off_the_new_scale_are_not_restored(criteria, scale):
+    report = evaluate(ANSWERS, rubric(answering(by_answer)), progress=False)
+    with pytest.raises(ConfigError, match="cannot be had from what rubric found"):
+        report.rescore(rubric(scripted(), criteria, scale))
+
+
+def test_what_is_in_the_journal_is_not_asked_again(tmp_path):
+    model = answering(by_answer)
+    runs = [evaluate(ANSWERS, rubric(model), journal=tmp_path / "j.db", progress=False) for _ in range(2)]
+    assert len(model.asked) == 4
+    values = [[row.scores["rubric"].value for row in run.rows] for run in runs]
+    assert values[0] == values[1] == pytest.approx([0.4, 1.6 / 3, 2 / 3, 0.8])
+    evaluate(ANSWERS, rubric(model, examples="none"), journal=tmp_path / "j.db", progress=False)
+    assert len(model.asked) == 8
+
+
+def test_the_plan_is_what_the_run_then_costs():
+    metrics = [rubric(OfflineJudge()), faithfulness(OfflineJudge())]
+    planned, paid = plan(RICH, metrics)["rubric"], evaluate(RICH, metrics, progress=False).summary()["rubric"]
+    assert (planned.calls, planned.input_tokens, planned.output_tokens) == (
+        paid.calls,
+        paid.input_tokens,
+        paid.output_tokens,
+    )
+
+
+def test_the_instrument_changes_with_whatever_could_change_a_grade():
+    judge = OfflineJudge()
+    three = [Criterion("a", "d"), Criterion("b", "d"), Criterion("c", "d")]
+    metrics = [
+        rubric(judge),
+        rubric(judge, examples="none"),
+        rubric(judge, scale=(1, 5)),
+        rubric(judge, three),
+        rubric(judge, three[::-1]),
+        rubric(judge, [Criterion("a", "d", 2), *three[1:]]),
+        rubric(judge, [Criterion("a", "other"), *three[1:]]),
+        rubric(judge, [Criterion("a", "d", grades={0: "x"}), *three[1:]]),
+    ]
+    assert len({metric.instrument for metric in metrics}) == len(metrics)
+    assert rubric(judge, name="mine").instrument == rubric(judge).instrument
+
+
+def test_a_judge_that_grades_nothing_is_a_failure_on_its_own_sample():
+    def reply(messages):
+        return "Well." if "number 2" in messages[1].text else by_answer(messages)
+
+    report = evaluate(ANSWERS, rubric(answering(reply)), progress=False)
+    assert [row.scores["rubric"].failure is None for row in report.rows] == [True, True, False, True]
+
+
+# Offline
+
+
+@pytest.mark.parametrize(
+    ("answer", "grades"),
+    [
+        ("Полис покрывает пожар и залив бани.", (3, 3, 3)),
+        ("Полис покрывает пожар и залив бани 24 часа.", (0, 3, 3)),
+        ("Полис покрывает слонов.", (2, 1, 3)),
+        ("Я не знаю.", (0, 0, 3)),
+        ("пожар пожар пожар пожар пожар пожар пожар", (3, 1, 0)),
+    ],
+)
+def test_the_offline_judge_grades_what_can_be_counted(answer, grades):
+    sample = {"question": "Что он покрывает?", "answer": answer, "references": ["Полис бани покрывает пожар и залив."]}
+    score = rubric(OfflineJudge()).invoke(sample)
+    assert tuple(int(finding.verdict) for finding in score.findings) == grades
+
+
+def test_offline_the_contexts_are_the_ground_where_there_is_no_reference():
+    def correctness(answer):
+        return rubric(OfflineJudge()).invoke({**SAMPLE.model_dump(), "answer": answer}).findings[0].verdict
+
+    assert (correctness("Munich was founded in 1158."), correctness("Elephants sing loudly.")) == ("3", "0")

@@ -1,0 +1,227 @@
+"""Sheets to label: who is drawn, what a spreadsheet may make of them, and what comes back."""
+
+import csv
+import io
+import re
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reports import failed, report_of, row, scored, unscored
+
+from langchain_rageval import ConfigError, Report, agreement, calibrate, load_labels
+
+VALUES = [number / 99 for number in range(100)]
+HUNDRED = report_of(*map(scored, VALUES))
+FORMULAS = ["=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", " =1", "'=1", "＝1", "\n@x"]
+
+
+def cells(path, delimiter=","):
+    text = path.read_bytes().decode("utf-8-sig")
+    return list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
+
+
+# Who is drawn
+
+
+def test_the_rows_are_spread_evenly_over_the_scores():
+    for seed in range(5):
+        values = sorted(row.scores["faithfulness"].value for row in HUNDRED.to_label(10, seed=seed))
+        assert [int(value * 9.9) for value in values] == list(range(10))
+
+
+def test_every_row_has_the_same_chance():
+    times = Counter(row.sample.id for seed in range(2000) for row in HUNDRED.to_label(7, seed=seed))
+    assert len(times) == 100
+    assert min(times.values()) > 95
+    assert max(times.values()) < 195  # 140 on average, five deviations
+
+
+def test_the_draw_is_the_same_each_time_and_in_the_order_of_the_report():
+    drawn = HUNDRED.to_label(10)
+    assert drawn.rows == HUNDRED.to_label(10).rows
+    assert drawn.rows != HUNDRED.to_label(10, seed=1).rows
+    assert [row.index for row in drawn] == sorted(row.index for row in drawn)
+
+
+def test_of_more_than_there_are_all_are_drawn_once_and_those_without_a_score_never():
+    report = report_of(scored(1.0), unscored(), failed(), scored(0.5))
+    sheet = report.to_label(10)
+    assert [row.sample.id for row in sheet] == ["q-0", "q-3"]
+    assert sheet.notes == [
+        "All 2 rows with a score are here, 10 were asked for.",
+        "2 samples have no score of faithfulness and cannot be drawn.",
+    ]
+    assert repr(sheet).splitlines()[0] == "2 rows to label for faithfulness"
+    assert (sheet[0], sheet[-1:]) == (report.rows[0], [report.rows[3]])
+
+
+def test_of_several_rows_with_one_id_one_is_drawn():
+    report = Report([row(number, scored(1.0), id="same") for number in range(3)])
+    assert [row.index for row in report.to_label(3)] == [0]
+    assert list(report.scores()) == ["same"]
+
+
+def test_with_several_metrics_one_is_named():
+    report = report_of([scored(1.0), scored(0.0, "relevance")])
+    assert report.to_label(1, "relevance").metric == "relevance"
+    for asked in (lambda: report.to_label(1), report.scores):
+        with pytest.raises(ConfigError, match="say which metric is meant; the report has faithfulness, relevance"):
+            asked()
+    with pytest.raises(ConfigError, match="the report has no metric 'rubric'"):
+        report.to_label(1, "rubric")
+
+
+@pytest.mark.parametrize("n", [0, -1, 1.5, True])
+def test_a_number_that_cannot_be_drawn_is_refused(n):
+    with pytest.raises(ConfigError, match="at least 1, got"):
+        HUNDRED.to_label(n)
+
+
+def test_a_report_without_scores_has_nothing_to_label():
+    with pytest.raises(ConfigError, match="no row has a score of faithfulness"):
+        report_of(failed()).to_label(1)
+
+
+# The sheet
+
+
+def test_a_sheet_holds_what_a_person_needs_and_not_what_the_judge_said(tmp_path):
+    report = Report([row(0, scored(0.25), answer="В 1158 году.", contexts=["один", "два"], references=["1158"])])
+    report.to_label(1).to_csv(tmp_path / "labels.csv")
+    assert (tmp_path / "labels.csv").read_bytes().startswith("\ufeffid,question".encode())
+    assert cells(tmp_path / "labels.csv") == [
+        ["id", "question", "answer", "contexts", "references", "label"],
+        ["q-0", "When was Munich founded?", "В 1158 году.", "[1] один\n\n[2] два", "1158", ""],
+    ]
+    report.to_label(1).to_csv(tmp_path / "shown.csv", delimiter=";", show_scores=True)
+    assert [line[-2:] for line in cells(tmp_path / "shown.csv", ";")] == [["faithfulness", "label"], ["0,25", ""]]
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_no_cell_is_a_formula(tmp_path, text):
+    report = Report([row(0, scored(1.0), id=text, question=text, answer=text, contexts=[text], references=[text])])
+    report.to_label(1).to_csv(tmp_path / "labels.csv")
+    _, line = cells(tmp_path / "labels.csv")
+    assert all(cell.startswith("'") for cell in line[:-1])
+    assert line[1] == f"'{text}"
+
+
+def test_a_cell_is_no_longer_than_a_spreadsheet_takes(tmp_path):
+    report = Report([row(0, scored(1.0), answer="a" * 40_000, contexts=["б\0" * 40_000])])
+    report.to_label(1).to_csv(tmp_path / "labels.csv")
+    _, line = cells(tmp_path / "labels.csv")
+    assert [len(cell) for cell in line[2:4]] == [32_767] * 2
+    assert line[2].endswith("a…")
+    assert "\0" not in line[3]
+
+
+def test_a_place_or_delimiter_that_cannot_be_used_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be written: File exists"):
+        HUNDRED.to_label(1).to_csv(tmp_path)
+    with pytest.raises(ConfigError, match=r"delimiter is ',', ';' or a tab, got '\|'"):
+        HUNDRED.to_label(1).to_csv(tmp_path / "labels.csv", delimiter="|")
+
+
+def test_a_sheet_that_people_may_have_filled_in_is_not_written_over(tmp_path):
+    HUNDRED.to_label(1).to_csv(tmp_path / "labels.csv")
+    filled_in = (tmp_path / "labels.csv").read_bytes() + b"1"
+    (tmp_path / "labels.csv").write_bytes(filled_in)
+    with pytest.raises(ConfigError, match="File exists; choose another place"):
+        HUNDRED.to_label(1).to_csv(tmp_path / "labels.csv")
+    assert (tmp_path / "labels.csv").read_bytes() == filled_in
+
+
+# What comes back
+
+
+def saved(path, lines, *, delimiter, encoding, quoted=False):
+    """The sheet as a spreadsheet saves it."""
+    text = io.StringIO(newline="")
+    csv.writer(text, delimiter=delimiter, quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL).writerows(lines)
+    path.write_bytes(text.getvalue().encode(encoding))
+
+
+@pytest.mark.parametrize(
+    ("delimiter", "encoding", "quoted"),
+    [
+        (",", "utf-8-sig", False),
+        (";", "utf-8-sig", True),
+        (";", "cp1251", False),
+        ("\t", "utf-16", False),
+        (",", "utf-8", True),
+    ],
+)
+def test_labels_come_back_from_every_way_to_save_a_sheet(tmp_path, delimiter, encoding, quoted):
+    ids = ["007", "1-2", "q-1", "=1", "'", "е-1", "ёж; 2", " a", "b,c"]
+    report = Report([row(number, scored(0.5), id=name) for number, name in enumerate(ids)])
+    report.to_label(len(ids)).to_csv(tmp_path / "labels.csv")
+    head, *lines = cells(tmp_path / "labels.csv")
+    said = ["да", " Нет ", "YES", "no", "1", "0,5", "0.5", "", "-"]
+    filled = [[*line[:-1], label] for line, label in zip(lines, said, strict=True)]
+    saved(tmp_path / "filled.csv", [head, *filled], delimiter=delimiter, encoding=encoding, quoted=quoted)
+    values = [1.0, 0.0, 1.0, 0.0, 1.0, 0.5, 0.5, None, 0.0]
+    expected = {name: value for name, value in zip(ids, values, strict=True) if value is not None}
+    assert load_labels(tmp_path / "filled.csv") == expected
+
+
+@given(name=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20))
+def test_every_id_comes_back(tmp_path_factory, name):
+    path = tmp_path_factory.mktemp("ids") / "ids.csv"
+    Report([row(0, scored(1.0), id=name)]).to_label(1).to_csv(path)
+    head, line = cells(path)
+    saved(path, [head, [*line[:-1], "1"]], delimiter=";", encoding="utf-8-sig")
+    assert load_labels(path) == {name: 1.0}
+
+
+def test_only_id_and_label_are_needed_in_any_place_and_case(tmp_path):
+    path = tmp_path / "labels.csv"
+    path.write_text(f"Label;note; ID\n1,0;{'x' * 200_000};q-1\n;;q-2\n")
+    assert load_labels(path) == {"q-1": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("id,label\nq-1,maybe\n", r"line 2: 'maybe' is no label: write a number, or yes or no \(да, нет\)"),
+        ('id,note,label\nq-1,"a\nb",1\nq-2,,01.май\n', "line 4: '01.май' is no label"),
+        ("id,label\nq-1,1\nq-1,0\n", "line 3: 'q-1' has two labels, 1 and 0: keep one"),
+        ("id,grade\nq-1,1\n", "expected one column 'label', got id, grade"),
+        ("label,label,id\n", "expected one column 'label', got label, label, id"),
+        ("", "expected one column 'id', got nothing"),
+        ("id,label\nq-1,\n", "holds no labels: fill in the column 'label'"),
+        ("id,label\nq-1,nan\n", "'nan' is no label"),
+        ("PK\3\4", "is a workbook: save the sheet as CSV"),
+    ],
+)
+def test_a_sheet_that_cannot_be_read_says_what_to_mend(tmp_path, text, message):
+    path = tmp_path / "labels.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=message) as caught:
+        load_labels(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_sheet_that_is_not_there_says_so(tmp_path):
+    with pytest.raises(ConfigError, match=re.escape(f"{tmp_path} cannot be read: Is a directory")):
+        load_labels(tmp_path)
+
+
+# The whole way
+
+
+def test_from_a_report_over_a_sheet_to_agreement_and_calibration(tmp_path):
+    """A person who calls good what scores above 0.3."""
+    report = report_of(*[scored(number % 100 / 99) for number in range(400)])
+    report.to_label(120).to_csv(tmp_path / "labels.csv", delimiter=";", show_scores=True)
+    head, *lines = cells(tmp_path / "labels.csv", ";")
+    filled = [[*line[:-1], "да" if float(line[-2].replace(",", ".")) > 0.3 else "нет"] for line in lines]
+    saved(tmp_path / "filled.csv", [head, *filled], delimiter=";", encoding="cp1251")
+    scores, labels = report.scores(), load_labels(tmp_path / "filled.csv")
+    found = agreement(scores, labels)
+    assert (found.pairs, found.unlabelled, found["auc"].value) == (120, 280, 1.0)
+    assert found["accuracy"].value == pytest.approx(0.8, abs=0.02)
+    labelled = [(labels[name], scores[name]) for name in labels]
+    others = [score for name, score in scores.items() if name not in labels]
+    assert calibrate(labelled, others).mean == pytest.approx(0.7, abs=0.02)

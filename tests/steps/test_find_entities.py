@@ -1,0 +1,114 @@
+import asyncio
+
+import pytest
+from scripted import answering, found_in, human_of, scripted
+
+from langchain_rageval import Judge, JudgeOutputError, Sample
+from langchain_rageval.prompts.layout import read_inputs
+from langchain_rageval.steps.find_entities import find_entities
+
+SAMPLE = Sample(question="Who?", answer="X.", contexts=["Anna came. Bert left.", "Carl stayed."])
+NAMES = ["Anna", "Bert", "Carl", "Dora"]
+
+
+def verdicts(judge, names=NAMES, sample=SAMPLE):
+    state = {"sample": sample, "reference_entities": list(names)}
+    return find_entities(judge).invoke(state)["entity_verdicts"]
+
+
+def told(findings):
+    return [(f.verdict, f.cites) for f in findings if f.kind == "entity"]
+
+
+def test_the_judge_reads_the_numbered_entities_and_the_contexts():
+    judge = scripted(found_in({1: ["1.1"], 3: ["2.1"]}))
+    findings = verdicts(judge)
+    assert judge.inputs == [{"entities": [{"entity": n, "text": name} for n, name in enumerate(NAMES, 1)]}]
+    assert human_of(judge.asked[0]).startswith("## Contexts\n[1]\n[1.1] Anna came.\n[1.2] Bert left.\n[2]\n[2.1] Carl")
+    assert [(f.kind, f.number, f.text) for f in findings] == [("entity", n, name) for n, name in enumerate(NAMES, 1)]
+    assert told(findings) == [("found", ["1.1"]), ("not found", []), ("found", ["2.1"]), ("not found", [])]
+
+
+@pytest.mark.parametrize("contexts", [[], [""], [" ", "\n"]])
+def test_without_a_sentence_nothing_is_found_and_nobody_asked(contexts):
+    sample = SAMPLE.model_copy(update={"contexts": contexts})
+    assert told(verdicts(scripted(), sample=sample)) == [("not found", [])] * 4
+
+
+def test_without_entities_nobody_is_asked():
+    assert verdicts(scripted(), names=[]) == []
+
+
+def test_unknown_numbers_are_dropped_and_doubles_united():
+    judge = scripted(
+        '{"found": [{"entity": 1, "evidence": ["1.1"]}, {"entity": 9, "evidence": ["1.1"]},'
+        '{"entity": 1, "evidence": ["[2.1]", "9.9", "1.1"]}]}'
+    )
+    assert told(verdicts(judge)) == [("found", ["1.1", "2.1"]), *[("not found", [])] * 3]
+
+
+def test_what_is_found_nowhere_is_asked_about_again_alone_and_under_its_number():
+    judge = scripted(found_in({1: ["1.1"], 2: ["7.7"], 4: []}), found_in({2: ["1.2"]}))
+    assert told(verdicts(judge)) == [("found", ["1.1"]), ("found", ["1.2"]), ("not found", []), ("not found", [])]
+    assert judge.inputs[1] == {"entities": [{"entity": 2, "text": "Bert"}, {"entity": 4, "text": "Dora"}]}
+
+
+def test_asked_again_once_the_judges_word_stands():
+    judge = scripted(found_in({2: []}), found_in({2: ["7.7"], 1: ["1.1"]}))
+    assert told(verdicts(judge))[:2] == [("not found", []), ("found", [])]
+    assert len(judge.asked) == 2
+
+
+def test_with_one_attempt_it_stands_at_once():
+    assert told(verdicts(Judge(scripted(found_in({2: []})), attempts=1)))[1] == ("found", [])
+
+
+def test_a_second_reply_that_cannot_be_read_leaves_the_first():
+    judge = scripted(found_in({1: ["1.1"], 2: []}), "no", "no")
+    assert told(verdicts(Judge(judge, attempts=3)))[:2] == [("found", ["1.1"]), ("found", [])]
+    assert len(judge.asked) == 3
+
+
+def test_no_reply_after_all_attempts_is_a_failure():
+    with pytest.raises(JudgeOutputError) as caught:
+        verdicts(Judge(scripted("yes", "no"), attempts=2))
+    assert (caught.value.step, caught.value.raw_output) == ("find_entities", "no")
+
+
+def finding_by_string(messages):
+    human = human_of(messages)
+    lines = [line for line in human.splitlines() if (line.startswith("[") and ".1]" in line) or ".2]" in line]
+    listed = {}
+    for item in read_inputs(human)["entities"]:
+        cited = [line[1 : line.index("]")] for line in lines if item["text"] in line]
+        if cited:
+            listed[item["entity"]] = cited
+    return found_in(listed)
+
+
+def test_slices_and_windows_find_what_one_call_finds():
+    whole, parts = answering(finding_by_string), answering(finding_by_string)
+    expected = verdicts(whole)
+    assert verdicts(Judge(parts, max_statements=3, max_context_tokens=5)) == expected
+    assert [f.verdict for f in expected] == ["found", "found", "found", "not found"]
+    assert (len(whole.asked), len(parts.asked)) == (1, 2 * 3)
+
+
+def test_evidence_of_windows_is_united():
+    sample = SAMPLE.model_copy(update={"contexts": ["Anna came. Anna left.", "Anna stayed."]})
+    (finding,) = verdicts(Judge(answering(finding_by_string), max_context_tokens=5), ["Anna"], sample)
+    assert finding.cites == ["1.1", "1.2", "2.1"]
+
+
+def test_each_draw_is_a_call_and_the_majority_holds_with_its_evidence():
+    judge = scripted(found_in({1: ["1.1"]}), found_in({1: ["1.2"], 2: ["1.2"]}), found_in({3: ["2.1"]}))
+    findings = verdicts(Judge(judge, draws=3))
+    assert told(findings) == [("found", ["1.1", "1.2"]), *[("not found", [])] * 3]
+    agreements = [(f.number, f.text, f.verdict) for f in findings if f.kind == "agreement"]
+    assert agreements == [(1, "Anna", "0.67"), (2, "Bert", "0.67"), (3, "Carl", "0.67"), (4, "Dora", "1.00")]
+
+
+def test_sync_and_async_find_the_same():
+    step = find_entities(Judge(answering(finding_by_string), draws=3, max_statements=2))
+    state = {"sample": SAMPLE, "reference_entities": NAMES}
+    assert asyncio.run(step.ainvoke(state)) == step.invoke(state)

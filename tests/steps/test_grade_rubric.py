@@ -1,0 +1,193 @@
+"""grade_rubric: what is asked, what is asked again, and how votes decide."""
+
+import pytest
+from scripted import graded, scripted
+
+from langchain_rageval import Criterion, Judge, JudgeOutputError, Sample, jury, rubric
+from langchain_rageval.answers import RubricGrade, RubricGrades
+from langchain_rageval.criteria import default_criteria
+from langchain_rageval.steps.grade_rubric import grade_rubric
+
+SAMPLE = Sample(question="When was Munich founded?", answer="In 1158.", contexts=["Munich was founded in 1158."])
+RUSSIAN = Sample(question="Когда основан Мюнхен?", answer="В 1158 году.", references=["В 1158.", "При Генрихе Льве."])
+ALL = graded(correctness=3, completeness=2, readability=1)
+TWO = [Criterion("polite tone", "Whether it is kind."), Criterion("brevity", "Whether it is short.")]
+
+
+def step(judge, criteria=None, scale=(0, 3), with_examples=True):
+    by_language = {"en": criteria} if criteria else default_criteria(scale)
+    return grade_rubric(judge, by_language, scale, with_examples=with_examples)
+
+
+def found(judge, sample=SAMPLE, **options):
+    findings = step(judge, **options).invoke({"sample": sample})["rubric_grades"]
+    return [(finding.text, finding.verdict) for finding in findings if finding.kind == "criterion"]
+
+
+def asked_for(model):
+    """The criteria of every call."""
+    return [[criterion["criterion"] for criterion in inputs["criteria"]] for inputs in model.inputs]
+
+
+def test_all_criteria_are_graded_in_one_call_each_with_its_justification():
+    model = scripted(ALL)
+    findings = step(model).invoke({"sample": SAMPLE})["rubric_grades"]
+    assert [(f.kind, f.number, f.text, f.verdict, f.reason) for f in findings] == [
+        ("criterion", 1, "correctness", "3", "correctness 3"),
+        ("criterion", 2, "completeness", "2", "completeness 2"),
+        ("criterion", 3, "readability", "1", "readability 1"),
+    ]
+    assert len(model.asked) == 1
+
+
+def test_the_judge_reads_question_answer_reference_and_criteria_beside_the_contexts():
+    model = scripted(ALL)
+    step(model).invoke({"sample": SAMPLE})
+    (inputs,), ((_, human),) = model.inputs, model.asked
+    assert list(inputs) == ["question", "answer", "reference", "criteria"]
+    assert (inputs["question"], inputs["answer"], inputs["reference"]) == (SAMPLE.question, SAMPLE.answer, "")
+    assert [list(criterion) for criterion in inputs["criteria"]] == [
+        ["criterion", "description", "grades", "examples"]
+    ] * 3
+    assert "\n[1.1] Munich was founded in 1158.\n" in human.text
+
+
+def test_several_references_are_one_text_and_without_contexts_there_is_no_block():
+    model = scripted(ALL)
+    step(model).invoke({"sample": RUSSIAN})
+    assert model.inputs[0]["reference"] == "В 1158.\nПри Генрихе Льве."
+    assert "[1.1]" not in model.asked[0][1].text
+
+
+def test_the_criteria_are_in_the_language_of_the_prompts():
+    model = scripted(ALL, ALL, ALL)
+    for sample, judge in [(RUSSIAN, Judge(model)), (SAMPLE, Judge(model)), (SAMPLE, Judge(model, language="ru"))]:
+        step(judge).invoke({"sample": sample})
+    described = [inputs["criteria"][0]["description"] for inputs in model.inputs]
+    english, russian = (default_criteria()[language][0].description for language in ("en", "ru"))
+    assert described == [russian, english, russian]
+
+
+def test_a_language_without_criteria_has_the_english_ones():
+    model = scripted(ALL)
+    step(Judge(model, language="it")).invoke({"sample": SAMPLE})
+    assert model.inputs[0]["criteria"][0]["description"] == default_criteria()["en"][0].description
+
+
+def test_of_more_contexts_than_fit_it_sees_the_first_window():
+    model = scripted(ALL)
+    long = SAMPLE.model_copy(update={"contexts": ["One. " * 30, "Two."]})
+    step(Judge(model, max_context_tokens=10)).invoke({"sample": long})
+    assert "[1.1] One." in model.asked[0][1].text
+    assert "Two." not in model.asked[0][1].text
+
+
+def test_a_missing_criterion_is_asked_for_alone():
+    model = scripted(graded(correctness=3, readability=1), graded(completeness=2))
+    assert found(model) == [("correctness", "3"), ("completeness", "2"), ("readability", "1")]
+    assert asked_for(model) == [["correctness", "completeness", "readability"], ["completeness"]]
+    assert len(model.asked[1]) == 2  # a fresh request, without what was said before
+
+
+@pytest.mark.parametrize("off", [-1, 4, 100])
+def test_a_grade_off_the_scale_is_asked_for_alone(off):
+    model = scripted(graded(correctness=off, completeness=2, readability=0), graded(correctness=3))
+    assert found(model) == [("correctness", "3"), ("completeness", "2"), ("readability", "0")]
+    assert asked_for(model)[1] == ["correctness"]
+
+
+def test_conflicting_doubles_are_asked_for_again_and_agreeing_ones_collapse():
+    doubled = RubricGrades(grades=[*ALL.grades, *graded(correctness=3, readability=0).grades])
+    model = scripted(doubled, graded(readability=2))
+    assert found(model) == [("correctness", "3"), ("completeness", "2"), ("readability", "2")]
+    assert asked_for(model)[1] == ["readability"]
+
+
+def test_unknown_criteria_are_dropped_and_a_name_may_begin_with_a_capital():
+    reply = RubricGrades(
+        grades=[*graded(beauty=9).grades]
+        + [RubricGrade(criterion=name, reason="", grade=1) for name in ("Polite  Tone", " BREVITY")]
+    )
+    assert found(scripted(reply), criteria=TWO) == [("polite tone", "1"), ("brevity", "1")]
+
+
+def test_a_reply_without_a_single_usable_grade_is_shown_to_the_judge_with_what_is_wrong():
+    model = scripted(graded(beauty=1), graded(correctness=7), ALL)
+    assert found(model)[0] == ("correctness", "3")
+    assert [len(messages) for messages in model.asked] == [2, 4, 4]
+    assert "no single grade from 0 to 3 for correctness, completeness, readability" in model.asked[1][-1].text
+
+
+@pytest.mark.parametrize(
+    ("replies", "told"),
+    [
+        ([graded(correctness=3, readability=1)] + [graded(completeness=4)] * 2, "0 to 3 for completeness"),
+        ([graded()] * 3, "0 to 3 for correctness, completeness, readability"),
+        (
+            [graded(correctness=3), graded(completeness=3), graded(readability=9)],
+            "no single grade from 0 to 3 for readability",
+        ),
+    ],
+)
+def test_after_all_attempts_it_fails_and_says_what_is_missing(replies, told):
+    model = scripted(*replies)
+    with pytest.raises(JudgeOutputError, match=told) as raised:
+        step(model).invoke({"sample": SAMPLE})
+    assert raised.value.step == "grade_rubric"
+    assert len(model.asked) == 3
+
+
+def test_all_calls_of_a_vote_count_towards_its_attempts():
+    model = scripted(graded(correctness=3), graded(completeness=1))
+    with pytest.raises(JudgeOutputError, match="readability"):
+        step(Judge(model, attempts=2)).invoke({"sample": SAMPLE})
+
+
+def test_of_several_draws_the_median_holds_with_the_reasons_of_those_who_gave_it():
+    replies = [graded(polite_tone=grade, brevity=other) for grade, other in [(0, 1), (3, 3), (2, 1)]]
+    findings = step(Judge(scripted(*replies), draws=3), criteria=TWO).invoke({"sample": SAMPLE})["rubric_grades"]
+    assert [(f.kind, f.text, f.verdict) for f in findings] == [
+        ("criterion", "polite tone", "2"),
+        ("criterion", "brevity", "1"),
+        ("agreement", "polite tone", "0.33"),
+        ("agreement", "brevity", "0.67"),
+    ]
+    assert [finding.reason for finding in findings[:2]] == ["polite_tone 2", "brevity 1"]
+    assert findings[3].reason == "2 of 3 draws"
+
+
+def test_a_jury_votes_and_the_findings_tell_who_disagreed():
+    judges = [
+        Judge(scripted(graded(polite_tone=g, brevity=1)), language=x) for g, x in [(3, "en"), (3, "ru"), (0, "auto")]
+    ]
+    findings = step(jury(judges), criteria=TWO).invoke({"sample": SAMPLE})["rubric_grades"]
+    assert findings[0].verdict == "3"
+    assert findings[2].reason.startswith("2 of 3 votes; ")
+    assert findings[2].reason.endswith(": 0")
+
+
+@pytest.mark.parametrize("blank", ["", "  \n"])
+def test_a_blank_answer_has_the_lowest_grades_without_a_call(blank):
+    sample = SAMPLE.model_copy(update={"answer": blank})
+    assert found(scripted(), sample=sample, scale=(1, 5)) == [
+        ("correctness", "1"),
+        ("completeness", "1"),
+        ("readability", "1"),
+    ]
+
+
+async def test_asynchronously_it_asks_and_finds_the_same():
+    replies = [graded(correctness=3, readability=1), graded(completeness=2)]
+    one, other = scripted(*replies), scripted(*replies)
+    state = {"sample": SAMPLE}
+    assert step(one).invoke(state) == await step(other).ainvoke(state)
+    assert one.asked == other.asked
+
+
+def test_two_rubrics_in_one_suite_ask_once_what_is_the_same():
+    from langchain_rageval import suite
+
+    model = scripted(ALL)
+    scores = suite(rubric(model), rubric(model, name="again")).invoke(SAMPLE)
+    assert scores["rubric"].value == scores["again"].value
+    assert len(model.asked) == 1

@@ -1,0 +1,249 @@
+"""Statements verified by a cross-encoder: what it sees, how its scores are read, and what it cites."""
+
+import math
+
+import pytest
+from claim_world import CONTEXTS, FIRE, METEOR, QUESTION, SAMPLE, THEFT, World
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.cross_encoders import BaseCrossEncoder
+from scripted import PairScores, answering, statements
+
+from langchain_rageval import (
+    ConfigError,
+    ModelOutputError,
+    NliVerifier,
+    Sample,
+    answer_correctness,
+    claim_metrics,
+    context_recall,
+    evaluate,
+    faithfulness,
+    plan,
+    suite,
+)
+
+LABELS = ("contradiction", "entailment", "neutral")
+
+
+class Nli(BaseCrossEncoder):
+    """Gives for each pair what `answer` says, a number or three; keeps the pairs."""
+
+    def __init__(self, answer):
+        self.answer = answer
+        self.asked = []
+
+    def score(self, text_pairs):
+        self.asked.append(text_pairs)
+        return [self.answer(premise, statement) for premise, statement in text_pairs]
+
+
+def reader(*texts):
+    """A judge that finds these statements, and verifies none."""
+    return answering(lambda _: statements(*texts))
+
+
+def scored(verifier, *texts, contexts=("Горит баня. Тонет дом.", "Всё цело.")):
+    sample = Sample(question=QUESTION, answer="Ответ.", contexts=list(contexts))
+    return faithfulness(reader(*texts), verifier=verifier).invoke(sample)
+
+
+def by_words(premise, statement):
+    """1 when the premise holds every word of the statement."""
+    return float({*statement.rstrip(".").lower().split()} <= {*premise.replace(".", "").lower().split()})
+
+
+# What it sees and cites
+
+
+def test_each_statement_is_held_against_every_sentence_and_every_chunk_of_several():
+    nli = Nli(by_words)
+    score = scored(nli, "Горит баня.", "Кража.")
+    premises = ["Горит баня.", "Тонет дом.", "Горит баня. Тонет дом.", "Всё цело."]
+    assert nli.asked == [[(premise, text) for text in ("Горит баня.", "Кража.") for premise in premises]]
+    assert [(f.kind, f.number, f.text, f.verdict, f.reason, f.cites) for f in score.findings] == [
+        ("statement", 1, "Горит баня.", "supported", "entailment 1.00", ["1.1"]),
+        ("statement", 2, "Кража.", "absent", "entailment 0.00", []),
+    ]
+    assert (score.value, score.usage.calls) == (0.5, 1)
+
+
+def test_what_only_a_whole_chunk_entails_cites_all_its_sentences():
+    score = scored(Nli(by_words), "Горит дом.")
+    assert (score.value, score.findings[0].cites) == (1.0, ["1.1", "1.2"])
+
+
+def test_every_chunk_that_entails_a_statement_is_cited():
+    score = scored(Nli(by_words), "Пожар.", contexts=["Был пожар. Да.", "Нет.", "Снова пожар."])
+    assert score.findings[0].cites == ["1.1", "3.1"]
+
+
+@pytest.mark.parametrize("contexts", [[], ["", " "]])
+def test_without_contexts_nothing_is_scored_and_nothing_supported(contexts):
+    nli = Nli(by_words)
+    assert scored(nli, "Кража.", contexts=contexts).value == 0.0
+    assert nli.asked == []
+
+
+def test_many_statements_go_in_tens():
+    nli = Nli(by_words)
+    score = scored(nli, *(f"Случай {n}." for n in range(23)), contexts=["Случай 7."])
+    assert [len(pairs) for pairs in nli.asked] == [10, 10, 3]
+    assert [f.number for f in score.findings if f.verdict == "supported"] == [8]
+    assert [f.number for f in score.findings] == list(range(1, 24))
+
+
+# How scores are read
+
+
+@pytest.mark.parametrize(("threshold", "verdict"), [(0.5, "supported"), (0.7, "supported"), (0.71, "absent")])
+def test_the_threshold_is_reached_from_where_it_stands(threshold, verdict):
+    score = scored(NliVerifier(Nli(lambda *_: 0.7), threshold=threshold), "Кража.")
+    assert score.findings[0].verdict == verdict
+
+
+def test_contradicted_takes_three_scores_a_pair():
+    def three(premise, statement):
+        return [0.9, 0.05, 0.05] if premise == "Всё цело." else [0.1, 0.1, 0.8]
+
+    score = scored(NliVerifier(Nli(three), labels=LABELS), "Сгорело всё.")
+    assert [(f.verdict, f.reason, f.cites) for f in score.findings] == [("contradicted", "contradiction 0.90", ["2.1"])]
+    one = scored(Nli(lambda *pair: three(*pair)[1]), "Сгорело всё.")
+    assert one.findings[0].verdict == "absent"
+
+
+def test_support_outweighs_contradiction_elsewhere():
+    def three(premise, _):
+        return [0.9, 0.0, 0.1] if premise == "Всё цело." else [0.0, 0.8, 0.2]
+
+    assert scored(NliVerifier(Nli(three), labels=LABELS), "Горит.").findings[0].verdict == "supported"
+
+
+@given(st.lists(st.floats(-800, 800), min_size=3, max_size=3), st.permutations(LABELS))
+def test_three_logits_are_read_by_their_labels_in_any_order(logits, labels):
+    verifier = NliVerifier(Nli(None), labels=labels, scale="softmax")
+    entailed, contradicted = verifier.read([logits], 1)
+    powers = {label: math.exp(logit - max(logits)) for label, logit in zip(labels, logits, strict=True)}
+    assert entailed[0] == pytest.approx(powers["entailment"] / sum(powers.values()))
+    assert contradicted[0] == pytest.approx(powers["contradiction"] / sum(powers.values()))
+
+
+@given(st.floats(-1e6, 1e6))
+def test_one_logit_is_read_by_the_logistic_curve(logit):
+    (entailed,), (contradicted,) = NliVerifier(Nli(None), scale="sigmoid").read([logit], 1)
+    assert 0 <= entailed <= 1
+    assert (entailed >= 0.5) == (logit >= 0) or abs(logit) < 1e-12
+    assert contradicted == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "options", "error", "complaint"),
+    [
+        (lambda *_: 2.5, {}, ConfigError, r'no numbers from 0 to 1, got 2\.500; .* scale="sigmoid"'),
+        (lambda *_: [2, 1, 0], {"labels": LABELS}, ConfigError, 'scale="softmax"'),
+        (
+            lambda *_: [0.1, 0.2, 0.7],
+            {},
+            ConfigError,
+            r"gave three scores a pair: say NliVerifier\(cross_encoder, labels",
+        ),
+        (lambda *_: 0.5, {"labels": LABELS}, ConfigError, "expected three scores a pair, as labels say"),
+        (
+            lambda *_: [0.5, 0.5],
+            {},
+            ConfigError,
+            r"expected one score a pair, .* the shape \(4, 2\)",
+        ),
+        (lambda *_: math.nan, {}, ModelOutputError, "not finite"),
+        (lambda *_: "high", {}, ModelOutputError, "gave no numbers"),
+    ],
+)
+def test_scores_of_another_shape_or_range_are_no_verdicts(answer, options, error, complaint):
+    with pytest.raises(error, match=complaint):
+        scored(NliVerifier(Nli(answer), **options), "Кража.")
+
+
+def test_scores_of_fewer_pairs_are_refused():
+    class Short(Nli):
+        def score(self, text_pairs):
+            return [0.5]
+
+    with pytest.raises(ModelOutputError, match=r"scores of the shape \(1,\) for 4 pairs"):
+        scored(Short(None), "Кража.")
+
+
+def test_what_comes_as_an_iterator_is_read():
+    class Lazy(Nli):
+        def score(self, text_pairs):
+            return map(float, super().score(text_pairs))
+
+    assert scored(Lazy(by_words), "Горит баня.").value == 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"cross_encoder": "nli"}, "a verifier is a BaseCrossEncoder, or an NliVerifier of one; got str"),
+        ({"threshold": 0}, "threshold takes a number above 0, at most 1, got 0"),
+        ({"threshold": 1.5}, "threshold takes a number above 0, at most 1, got 1.5"),
+        ({"labels": ("yes", "no")}, "labels takes entailment, neutral, contradiction in the model's order"),
+        ({"scale": "softmax"}, "scale is None or 'sigmoid' for one score a pair; three need labels=..., got 'softmax'"),
+        ({"scale": "sigmoid", "labels": LABELS}, "scale is None or 'softmax' for three scores a pair, got 'sigmoid'"),
+    ],
+)
+def test_an_option_that_cannot_be_meant_is_refused_when_built(options, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        NliVerifier(**{"cross_encoder": Nli(None), **options})
+
+
+# In metrics
+
+
+def knows(premise, statement):
+    """What the world's judge would say, sentence by sentence."""
+    return float(CONTEXTS.index(premise) + 1 in World().supports.get(statement, ()))
+
+
+def test_it_takes_the_judges_place_wherever_statements_are_verified():
+    judge, nli = World().judge(), Nli(knows)
+    metrics = [
+        faithfulness(judge, verifier=nli),
+        context_recall(judge, verifier=nli),
+        claim_metrics(judge, verifier=nli),
+    ]
+    scores = suite(*metrics, answer_correctness(judge, weights=(1, 0))).invoke(SAMPLE)
+    assert len(judge.asked) == 3
+    assert len(nli.asked) == 2
+    judged = suite(*(claim_metrics(World().judge()), faithfulness(judge), context_recall(judge))).invoke(SAMPLE)
+    assert {name: scores[name].value for name in judged} == {name: score.value for name, score in judged.items()}
+    assert tuple(f.text for f in scores["faithfulness"].findings if f.verdict == "supported") == (FIRE, THEFT, METEOR)
+
+
+async def test_sync_and_async_verify_alike():
+    metric = claim_metrics(World().judge(), verifier=Nli(knows))
+    one, other = metric.invoke(SAMPLE), await metric.ainvoke(SAMPLE)
+    assert {name: score.value for name, score in one.items()} == {name: score.value for name, score in other.items()}
+
+
+def test_what_reads_the_scores_is_part_of_the_instrument():
+    judge, nli = World().judge(), Nli(knows)
+    verifiers = [None, nli, NliVerifier(nli, threshold=0.9), NliVerifier(nli, labels=LABELS), PairScores(knows)]
+    assert len({faithfulness(judge, verifier=verifier).instrument for verifier in verifiers}) == len(verifiers)
+    assert faithfulness(judge, verifier=nli).instrument == faithfulness(judge, verifier=NliVerifier(nli)).instrument
+
+
+@pytest.mark.parametrize("options", [{}, {"labels": LABELS, "scale": "softmax"}])
+def test_a_plan_asks_nobody(options):
+    nli = Nli(lambda *_: pytest.fail("a plan scores nothing"))
+    metrics = claim_metrics(World().judge(), verifier=NliVerifier(nli, **options))
+    planned = plan([SAMPLE], metrics)
+    assert (planned.calls, planned.notes) == (3, [])
+
+
+def test_a_model_that_fails_is_a_failure_of_that_step():
+    def broken(*_):
+        raise RuntimeError("out of memory")
+
+    report = evaluate([SAMPLE], faithfulness(World().judge(), verifier=Nli(broken)), progress=False)
+    ((_, score),) = report.failures()
+    assert (score.failure.error, score.failure.step) == ("RuntimeError", "verify_by_nli")

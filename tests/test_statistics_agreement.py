@@ -1,0 +1,201 @@
+"""Agreement with labels: equal to scikit-learn, scipy and krippendorff, never NaN, and as sure as it says."""
+
+import math
+
+import krippendorff
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn import metrics as sklearn
+
+from langchain_rageval.statistics.agreement import (
+    STATISTICS,
+    Estimate,
+    Tables,
+    auc,
+    cohen_kappa,
+    estimates,
+    kendall,
+    krippendorff_alpha,
+    pearson,
+    share,
+    spearman,
+)
+
+GRADES = st.integers(0, 3).map(float)
+WITH_TIES = st.one_of(GRADES, st.floats(-5, 5).map(lambda value: round(value, 2)))
+GRADED = st.lists(st.tuples(GRADES, GRADES), min_size=1, max_size=40)
+SCORED = st.lists(st.tuples(WITH_TIES, WITH_TIES), min_size=2, max_size=40)
+ANSWERED = st.lists(st.tuples(WITH_TIES, st.booleans().map(float)), min_size=1, max_size=40)
+RATERS = st.integers(2, 4).flatmap(
+    lambda raters: st.lists(
+        st.lists(st.one_of(GRADES, st.none()), min_size=raters, max_size=raters), min_size=1, max_size=20
+    )
+)
+
+
+def columns(pairs):
+    return [score for score, _ in pairs], [label for _, label in pairs]
+
+
+def constant(values):
+    return len(set(values)) == 1
+
+
+@settings(max_examples=50)
+@given(GRADED)
+def test_kappa_is_that_of_scikit_learn(pairs):
+    scores, labels = columns(pairs)
+    if constant([*scores, *labels]):
+        assert cohen_kappa(scores, labels) is None
+        assert cohen_kappa(scores, labels, quadratic=True) is None
+        return
+    assert cohen_kappa(scores, labels) == pytest.approx(sklearn.cohen_kappa_score(scores, labels), abs=1e-9)
+    weighted = sklearn.cohen_kappa_score(scores, labels, weights="quadratic", labels=[0.0, 1.0, 2.0, 3.0])
+    assert cohen_kappa(scores, labels, quadratic=True) == pytest.approx(weighted, abs=1e-9)
+
+
+@given(SCORED)
+def test_correlations_are_those_of_scipy(pairs):
+    scores, labels = columns(pairs)
+    if constant(scores) or constant(labels):
+        assert [pearson(scores, labels), spearman(scores, labels), kendall(scores, labels)] == [None] * 3
+        return
+    assert spearman(scores, labels) == pytest.approx(stats.spearmanr(scores, labels).statistic, abs=1e-9)
+    assert kendall(scores, labels) == pytest.approx(stats.kendalltau(scores, labels).statistic, abs=1e-9)
+    assert pearson(scores, labels) == pytest.approx(stats.pearsonr(scores, labels).statistic, abs=1e-6)
+
+
+@given(ANSWERED)
+def test_auc_is_that_of_scikit_learn(pairs):
+    scores, labels = columns(pairs)
+    expected = None if constant(labels) else pytest.approx(sklearn.roc_auc_score(labels, scores), abs=1e-9)
+    assert auc(scores, labels) == expected
+
+
+@pytest.mark.parametrize("level", ["nominal", "ordinal", "interval"])
+@given(units=RATERS)
+def test_alpha_is_that_of_krippendorff_for_any_number_of_raters(level, units):
+    ratings = list(zip(*units, strict=True))
+    met = [value for unit in units if sum(v is not None for v in unit) > 1 for value in unit if value is not None]
+    if len(set(met)) < 2:
+        assert krippendorff_alpha(ratings, level) is None
+        return
+    table = [[math.nan if value is None else value for value in rater] for rater in ratings]
+    assert krippendorff_alpha(ratings, level) == pytest.approx(
+        krippendorff.alpha(table, level_of_measurement=level), abs=1e-9
+    )
+
+
+@settings(max_examples=50)
+@given(GRADED)
+def test_alpha_of_a_table_is_that_of_its_raters(pairs):
+    scores, labels = columns(pairs)
+    found = estimates(scores, labels, ("krippendorff", "krippendorff_ordinal"))
+    for name, level in (("krippendorff", "nominal"), ("krippendorff_ordinal", "ordinal")):
+        alone = krippendorff_alpha([scores, labels], level)
+        assert found[name].value == (None if alone is None else pytest.approx(alone, abs=1e-9))
+
+
+@settings(max_examples=40)
+@given(SCORED)
+def test_every_value_lies_in_its_interval_and_nothing_is_nan(pairs):
+    scores, labels = columns(pairs)
+    for name, found in estimates(scores, labels, [*STATISTICS]).items():
+        assert (found.value is None) <= bool(found.reason)
+        if found.low is not None:
+            assert -1 <= found.low <= found.value <= found.high <= 1, name
+        assert not any(math.isnan(number) for number in (found.value, found.low, found.high) if number is not None)
+
+
+@pytest.mark.parametrize(
+    ("name", "scores", "labels", "reason"),
+    [
+        ("kappa", [1, 1], [1, 1], "scores and labels are all one and the same value"),
+        ("krippendorff", [0, 0], [0, 0], "scores and labels are all one and the same value"),
+        ("spearman", [1, 1], [0, 1], "every score is the same"),
+        ("kendall", [0, 1], [1, 1], "every label is the same"),
+        ("pearson", [0, 0], [1, 1], "every score and every label is the same"),
+        ("auc", [0, 1], [1, 1], "every label is the same"),
+        ("kappa", [], [], "no sample has both a score and a label"),
+    ],
+)
+def test_what_is_not_defined_has_no_value_and_says_why(name, scores, labels, reason):
+    assert estimates(scores, labels, [name]) == {name: Estimate(None, reason=reason)}
+
+
+def test_a_rater_who_always_says_the_same_agrees_no_more_than_chance():
+    assert cohen_kappa([1, 1, 1], [1, 0, 1]) == 0.0
+
+
+def test_the_interval_is_the_same_each_time_and_another_with_another_seed():
+    scores, labels = [0, 1, 2, 3, 3, 1], [0, 1, 1, 3, 2, 2]
+    first = estimates(scores, labels, ["kendall"])
+    assert estimates(scores, labels, ["kendall"]) == first
+    assert estimates(scores, labels, ["kendall"], seed=1) != first
+
+
+def test_full_agreement_in_few_pairs_is_not_certain():
+    few, many = ([0.0, 1.0] * times for times in (5, 100))
+    assert estimates(few, few, ["kappa"])["kappa"].low < 0.6
+    assert 0.9 < estimates(many, many, ["kappa"])["kappa"].low < 1
+
+
+def test_the_interval_of_a_share_is_wilsons():
+    expected = stats.binomtest(7, 9).proportion_ci(method="wilson")
+    found = share([1.0] * 7 + [0.0] * 2)
+    assert (found.value, found.low, found.high) == pytest.approx((7 / 9, expected.low, expected.high))
+
+
+def test_many_different_values_are_put_together_for_the_interval_alone():
+    rng = np.random.default_rng(3)
+    scores = rng.normal(size=1000)
+    labels = scores + 0.3 * rng.normal(size=1000)
+    found = estimates(scores.tolist(), labels.tolist(), ["spearman", "pearson"])
+    assert found["spearman"].value == pytest.approx(stats.spearmanr(scores, labels).statistic)
+    tau = estimates(scores.tolist(), labels.tolist(), ["kendall"])["kendall"]
+    assert tau.value - tau.low == pytest.approx(tau.high - tau.value, abs=0.01)
+    interval = stats.pearsonr(scores, labels).confidence_interval()
+    assert (found["pearson"].low, found["pearson"].high) == pytest.approx((interval.low, interval.high), abs=0.006)
+
+
+def test_values_that_are_too_many_for_a_table_are_put_together_at_next_to_no_loss():
+    rng = np.random.default_rng(4)
+    scores = rng.normal(size=3000)
+    labels = scores + rng.normal(size=3000)
+    assert kendall(scores.tolist(), labels.tolist()) == pytest.approx(
+        stats.kendalltau(scores, labels).statistic, abs=1e-3
+    )
+    assert pearson(scores.tolist(), labels.tolist()) == pytest.approx(
+        stats.pearsonr(scores, labels).statistic, abs=1e-3
+    )
+    kept = Tables.of(scores.tolist(), labels.tolist())
+    assert (kept.size, kept.counts.shape) == (3000, (1, 2000, 2000))
+
+
+def test_the_intervals_hold_the_truth_as_often_as_they_say():
+    """Four grades, of which the score follows the label in four of five."""
+    rng = np.random.default_rng(5)
+    labels = rng.integers(0, 4, (120, 40))
+    scores = np.where(rng.random(labels.shape) < 0.8, labels, rng.integers(0, 4, labels.shape))
+    held = [
+        estimates(score.tolist(), label.tolist(), ["weighted_kappa"])["weighted_kappa"]
+        for score, label in zip(scores.astype(float), labels.astype(float), strict=True)
+    ]
+    assert sum(found.low <= 0.8 <= found.high for found in held) >= 0.9 * len(held)
+
+
+@pytest.mark.parametrize(
+    ("name", "scores", "labels", "value"),
+    [("kendall", [0, 1], [0, 1], 1.0), ("kappa", [0], [1], 0.0), ("kappa", [1, 1, 1, 1], [1, 1, 0, 0], 0.0)],
+)
+def test_a_value_has_no_interval_where_resamples_have_none_or_all_the_same(name, scores, labels, value):
+    reason = "too few different values for an interval"
+    assert estimates(scores, labels, [name]) == {name: Estimate(value, reason=reason)}
+
+
+def test_an_estimate_reads_as_its_value_and_interval_or_as_why_there_is_none():
+    assert str(Estimate(0.5, 0.25, 0.75)) == "0.500 [0.250, 0.750]"
+    assert str(Estimate(None, reason="every label is the same")) == "(every label is the same)"

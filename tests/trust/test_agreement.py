@@ -1,0 +1,159 @@
+"""agreement: labels of each kind, in every form in which users have them, and published correlations."""
+
+import gzip
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reports import failed, report_of, scored, unscored
+from sklearn import metrics as sklearn
+
+from langchain_rageval import ConfigError, Estimate, agreement
+
+DATA = Path(__file__).parents[1] / "data"
+
+BINARY = {"accuracy", "kappa", "krippendorff", "auc"}
+ORDINAL = {"exact", "within_one", "weighted_kappa", "krippendorff", "spearman", "kendall", "pearson"}
+PAIRWISE = {"exact", "accuracy", "kappa", "weighted_kappa", "krippendorff", "spearman", "kendall"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "names", "values"),
+    [("binary", BINARY, [0, 1]), ("ordinal", ORDINAL, [0, 2]), ("pairwise", PAIRWISE, [-1, 1])],
+)
+def test_each_kind_has_its_statistics(kind, names, values):
+    found = agreement(values * 3, values * 3, kind)
+    assert set(found) == names
+    assert all(isinstance(estimate, Estimate) and estimate.value == 1 for estimate in found.values())
+
+
+@given(st.lists(st.tuples(st.sampled_from([0.0, 0.3, 0.5, 0.9, 1.0]), st.booleans()), min_size=1, max_size=30))
+def test_accuracy_counts_scores_that_reach_the_threshold_as_yes(pairs):
+    scores, labels = zip(*pairs, strict=True)
+    said = [score >= 0.5 for score in scores]
+    assert agreement(scores, labels)["accuracy"].value == pytest.approx(sklearn.accuracy_score(labels, said))
+
+
+def test_another_threshold_moves_accuracy_and_not_auc():
+    scores, labels = [0.9, 0.6, 0.6, 0.2], [1, 0, 0, 0]
+    low, high = agreement(scores, labels), agreement(scores, labels, threshold=0.7)
+    assert (low["accuracy"].value, high["accuracy"].value) == (0.5, 1.0)
+    assert low["auc"] == high["auc"]
+
+
+def test_rounding_keeps_no_score_from_its_threshold():
+    assert agreement([0.1 + 0.2, 0.7 + 0.1], [True, True], threshold=0.3)["accuracy"].value == 1.0
+    assert agreement([1 - 0.9], [True], threshold=0.1)["accuracy"].value == 1.0
+
+
+def test_scores_of_a_report_and_labels_meet_by_sample_id():
+    report = report_of(scored(1.0), scored(0.0), unscored(), failed(), scored(1.0))
+    labels = {"q-1": False, "q-0": True, "q-2": True, "q-3": False, "elsewhere": True}
+    found = agreement(report.scores("faithfulness"), labels)
+    assert (found.pairs, found.unscored, found.unlabelled) == (2, 2, 1)
+    assert found["accuracy"].value == 1.0
+    assert found.notes == [
+        "1 labels are of ids that have no score: 'elsewhere'.",
+        "2 of the labelled samples have no score and are left out.",
+    ]
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        [1.0, None, 0.0],
+        [True, None, False],
+        [scored(1.0), unscored(), scored(0.0)],
+        np.array([1.0, math.nan, 0.0]),
+        pandas.Series([1.0, None, 0.0]),
+        (score for score in (1, None, 0)),
+    ],
+)
+def test_scores_come_in_every_form(scores):
+    found = agreement(scores, [1, 1, 0])
+    assert (found.pairs, found.unscored, found["accuracy"].value) == (2, 1, 1.0)
+
+
+def test_grades_are_compared_with_scores_stretched_to_their_scale():
+    scores, labels = [0.0, 0.3, 0.7, 1.0, 0.5], [0, 1, 3, 3, 2]
+    found = agreement(scores, labels, "ordinal", scale=(0, 3))
+    assert (found["exact"].value, found["within_one"].value) == (0.8, 1.0)
+    expected = sklearn.cohen_kappa_score([0, 1, 2, 3, 2], labels, weights="quadratic")
+    assert found["weighted_kappa"].value == pytest.approx(expected)
+    assert found["spearman"] == agreement(scores, labels, "ordinal")["spearman"]
+
+
+def test_scores_on_another_scale_than_the_grades_are_ranked_and_not_matched():
+    found = agreement([0.1, 0.6, 0.9], [0, 1, 3], "ordinal")
+    assert found["spearman"].value == pytest.approx(1.0)
+    assert found["exact"].value is None
+    assert "say with scale=(0, 3)" in found["exact"].reason
+    assert found["exact"] == found["within_one"] == found["weighted_kappa"] == found["krippendorff"]
+
+
+def test_a_tie_of_the_judge_is_half_right_where_a_person_prefers_one():
+    found = agreement([1, 0, -1, 0], [1, 1, 1, 0], "pairwise")
+    assert (found["accuracy"].value, found["exact"].value) == (0.5, 0.5)
+    assert agreement([1, 0], [0, 0], "pairwise")["accuracy"] == Estimate(None, reason="every label is a tie")
+
+
+def test_without_a_pair_every_statistic_says_so():
+    for kind in ("binary", "ordinal", "pairwise"):
+        reasons = {estimate.reason for estimate in agreement([None], [1], kind).values()}
+        assert reasons == {"no sample has both a score and a label"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (([1], [1, 0]), {}, "of the same samples, got 1 and 2"),
+        (([1], [2]), {}, "a binary label is 0 or 1, True or False, got 2: grades are kind='ordinal'"),
+        (([0.5], [1], "pairwise"), {}, "a preference is -1, 0 or 1, got 0.5: take the sign of a difference"),
+        (([1], [1], "nominal"), {}, "kind is one of 'binary', 'ordinal', 'pairwise', got 'nominal'"),
+        (([1], ["да"]), {}, "numbers, True or False, got 'да': load_labels reads words"),
+        (([math.inf], [1]), {}, "finite numbers, got inf"),
+        (({"a": 1}, [1]), {}, "both by sample id, or both in order"),
+        (({"a": 1}, {"b": 1}), {}, "no id is in both scores and labels; scores have 'a', labels 'b'"),
+        (([1], [1], "ordinal"), {"scale": (3, 0)}, r"such as \(0, 3\), got \(3, 0\)"),
+        (([1], [1]), {"scale": (0, 3)}, "of ordinal grades"),
+        (([1], [1]), {"threshold": math.nan}, "threshold is a number, got nan"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(arguments, options, message):
+    with pytest.raises(ConfigError, match=message):
+        agreement(*arguments, **options)
+
+
+def test_it_shows_each_statistic_with_its_interval():
+    found = agreement([1, 0, None], [1, 1, 1])
+    assert repr(found).splitlines()[:2] == ["Agreement with binary labels on 2 pairs", f"accuracy {found['accuracy']}"]
+    assert repr(found).splitlines()[-1].startswith("Note: 1 of the labelled samples")
+    assert "<td>auc</td><td>–</td><td>–</td><td>every label is the same</td>" in found._repr_html_()
+
+
+# RAGChecker's meta-evaluation: 86 of its 280 pairs, each judged by two people
+
+
+def ragchecker(aspect):
+    """Difference of RAGChecker's scores, and what each annotator preferred, over both annotators."""
+    lines = gzip.decompress((DATA / "ragchecker" / "pairs.jsonl.gz").read_bytes()).decode().splitlines()
+    pairs = [json.loads(line) for line in lines]
+    name = f"{aspect}_label"
+    judged = [pair["ragchecker_2"][name] - pair["ragchecker_1"][name] for pair in pairs for _ in range(2)]
+    return judged, [label for pair in pairs for label in pair[f"human_{aspect}"]]
+
+
+@pytest.mark.parametrize(
+    ("aspect", "pearson", "spearman"),
+    [("correctness", 40.7, 38.7), ("completeness", 52.1, 55.0), ("overall", 56.2, 54.4)],
+)
+def test_correlations_of_ragchecker_with_people_come_out(aspect, pearson, spearman):
+    found = agreement(*ragchecker(aspect), kind="ordinal")
+    assert found.pairs == 172
+    assert [round(100 * found[name].value, 1) for name in ("pearson", "spearman")] == [pearson, spearman]
+    assert found["pearson"].low > 0.2

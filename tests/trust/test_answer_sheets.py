@@ -1,0 +1,191 @@
+"""answer_sheets: what chains and models are given, what becomes of their answers, and of those that fail."""
+
+import logging
+import threading
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from scripted import answering, scripted
+
+from langchain_rageval import ConfigError, OfflineJudge, Sample, SampleError, answer_sheets, evaluate, rubric
+
+QUESTION = "Когда основан Мюнхен?"
+SAMPLES = [
+    Sample(id="a", question=QUESTION, contexts=["В 1158 году.", "На Изаре."], answer="old", references=["В 1158."]),
+    Sample(id="b", question="When was Berlin founded?", contexts=[], metadata={"split": "test"}),
+]
+ECHO = RunnableLambda(lambda asked: f"Ответ: {asked['question']}")
+
+
+def test_every_model_answers_every_question_under_its_own_name():
+    sheets = answer_sheets({"one": ECHO, "two": RunnableLambda(lambda _: AIMessage("Yes."))}, SAMPLES)
+    assert [(s.id, s.metadata["model"], s.answer) for s in sheets] == [
+        ("a@one", "one", f"Ответ: {QUESTION}"),
+        ("b@one", "one", "Ответ: When was Berlin founded?"),
+        ("a@two", "two", "Yes."),
+        ("b@two", "two", "Yes."),
+    ]
+    for sheet, sample in zip(sheets, SAMPLES * 2, strict=True):
+        assert (sheet.contexts, sheet.references) == (sample.contexts, sample.references)
+        assert sheet.metadata.items() >= sample.metadata.items()
+
+
+def test_a_chain_is_given_question_and_contexts_in_the_usual_names():
+    given = []
+    answer_sheets({"m": RunnableLambda(lambda asked: given.append(asked) or "A.")}, SAMPLES[:1])
+    assert given == [
+        {
+            "question": QUESTION,
+            "input": QUESTION,
+            "contexts": ["В 1158 году.", "На Изаре."],
+            "context": "В 1158 году.\n\nНа Изаре.",
+        }
+    ]
+
+
+def test_a_prompt_over_a_model_is_a_chain_and_has_its_own_words():
+    model = scripted(AIMessage("В 1158."))
+    chain = ChatPromptTemplate.from_template("{context}\n---\n{question}") | model
+    (sheet,) = answer_sheets({"m": chain}, SAMPLES[:1])
+    assert sheet.answer == "В 1158."
+    assert model.asked[0][0].text == f"В 1158 году.\n\nНа Изаре.\n---\n{QUESTION}"
+
+
+def test_a_chain_that_takes_a_text_is_given_the_question():
+    def ask(question: str) -> str:
+        return question.upper()
+
+    sheets = answer_sheets({"m": RunnableLambda(ask)}, SAMPLES[:1])
+    assert sheets[0].answer == QUESTION.upper()
+
+
+@pytest.mark.parametrize(
+    "wrapped", [lambda m: m, lambda m: m.with_retry(), lambda m: m.bind(stop=["x"]), lambda m: m.with_fallbacks([m])]
+)
+def test_a_bare_model_is_told_to_answer_by_the_contexts_in_the_language_of_the_question(wrapped):
+    model = answering(lambda _: AIMessage("A."))
+    first, second = answer_sheets({"m": wrapped(model)}, SAMPLES, max_concurrency=1)
+    assert (first.answer, second.answer) == ("A.", "A.")
+    (system, human), (english, _) = model.asked
+    assert system.text.startswith("Ответь на вопрос только по контекстам")
+    assert human.text == f"Контексты:\n[1] В 1158 году.\n\n[2] На Изаре.\n\nВопрос: {QUESTION}"
+    assert english.text.startswith("Answer the question by the contexts alone")
+
+
+def test_a_bare_model_without_contexts_is_asked_the_question_alone():
+    model = scripted(AIMessage("A."))
+    answer_sheets({"m": model}, [{"question": QUESTION}])
+    assert [message.text for message in model.asked[0]] == ["Ответь на вопрос, на его языке.", f"Вопрос: {QUESTION}"]
+
+
+@pytest.mark.parametrize(
+    ("output", "contexts"),
+    [
+        ({"answer": "A.", "context": [Document("Own.")]}, ["Own."]),
+        ({"answer": "A."}, SAMPLES[0].contexts),
+        ("A.", SAMPLES[0].contexts),
+    ],
+)
+def test_contexts_that_a_chain_gives_replace_those_of_the_sample(output, contexts):
+    (sheet,) = answer_sheets({"m": RunnableLambda(lambda _: output)}, SAMPLES[:1])
+    assert (sheet.answer, sheet.contexts) == ("A.", contexts)
+
+
+def test_a_chain_that_passes_its_input_on_keeps_the_contexts_and_their_ids():
+    sample = SAMPLES[0].model_copy(update={"context_ids": ["d1", "d2"]})
+    (sheet,) = answer_sheets({"m": RunnablePassthrough.assign(answer=lambda _: "A.")}, [sample])
+    assert (sheet.contexts, sheet.context_ids) == (sample.contexts, ["d1", "d2"])
+
+
+def test_a_failing_call_is_named_and_loses_no_other(caplog):
+    def ask(asked):
+        if "Berlin" in asked["question"]:
+            raise TimeoutError("too slow")
+        return "A."
+
+    with caplog.at_level(logging.WARNING, "langchain_rageval"):
+        sheets = answer_sheets({"good": ECHO, "bad": RunnableLambda(ask)}, SAMPLES)
+    assert [sheet.answer is None for sheet in sheets] == [False, False, False, True]
+    assert sheets[3].metadata == {"split": "test", "model": "bad", "error": "TimeoutError: too slow"}
+    assert caplog.messages == ["1 of 4 answers could not be had; the first, b@bad: TimeoutError: too slow"]
+
+    report = evaluate(iter(sheets), rubric(OfflineJudge()), progress=False)
+    assert [row.sample.id for row, _ in report.failures()] == ["b@bad"]
+
+
+@pytest.mark.parametrize("output", [{"contexts": ["A."]}, {}])
+def test_a_chain_without_an_answer_has_failed(output, caplog):
+    (sheet,) = answer_sheets({"m": RunnableLambda(lambda _: output)}, SAMPLES[:1])
+    assert sheet.answer is None
+    assert "the chain gave no answer" in caplog.text
+
+
+def test_output_that_is_no_answer_is_named():
+    (sheet,) = answer_sheets({"m": RunnableLambda(lambda _: 3)}, SAMPLES[:1])
+    assert sheet.metadata["error"].startswith("TypeError: ")
+    assert (SAMPLES[0].answer, sheet.answer) == ("old", None)
+
+
+def test_a_key_in_a_models_error_is_blotted_out(caplog, monkeypatch):
+    from langchain_openai import ChatOpenAI
+
+    def refuse(*_, **__):
+        raise PermissionError("wrong key sk-very-secret")
+
+    monkeypatch.setattr(ChatOpenAI, "_generate", refuse)
+    (sheet,) = answer_sheets({"m": ChatOpenAI(model="m", api_key="sk-very-secret")}, SAMPLES[:1])
+    assert sheet.metadata["error"] == "PermissionError: wrong key ***"
+    assert "secret" not in caplog.text
+
+
+async def test_inside_a_loop_chains_are_asked_in_threads_so_many_at_a_time():
+    running, most, lock = 0, 0, threading.Lock()
+    together = threading.Barrier(2, timeout=30)
+
+    def ask(_):
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        together.wait()
+        with lock:
+            running -= 1
+        return "A."
+
+    sheets = answer_sheets({"one": RunnableLambda(ask), "two": RunnableLambda(ask)}, SAMPLES, max_concurrency=2)
+    assert {sheet.answer for sheet in sheets} == {"A."}
+    assert most == 2
+
+
+def test_samples_may_come_from_a_file(tmp_path):
+    path = tmp_path / "samples.jsonl"
+    path.write_text('{"question": "Q?", "context": "C."}\n', encoding="utf-8")
+    (sheet,) = answer_sheets({"m": ECHO}, path)
+    assert (sheet.answer, sheet.contexts) == ("Ответ: Q?", ["C."])
+    path.write_text('{"question": "Q?"}\n{"queston": "Q?"}\n', encoding="utf-8")
+    with pytest.raises(SampleError, match="lacks a question"):
+        answer_sheets({"m": ECHO}, path)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (({}, SAMPLES), "models takes a mapping"),
+        (([ECHO], SAMPLES), "models takes a mapping"),
+        (({"m": str}, SAMPLES), "models maps names to chains or chat models, got 'm': type"),
+        (({" ": ECHO}, SAMPLES), "models maps names"),
+        (({"m": ECHO}, SAMPLES[0]), "samples takes several"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(given, told):
+    with pytest.raises(ConfigError, match=told):
+        answer_sheets(*given)
+
+
+@pytest.mark.parametrize("max_concurrency", [0, 1.5])
+def test_concurrency_is_a_whole_number(max_concurrency):
+    with pytest.raises(ConfigError, match="max_concurrency takes a whole number from 1 on"):
+        answer_sheets({"m": ECHO}, SAMPLES, max_concurrency=max_concurrency)

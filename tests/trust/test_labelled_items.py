@@ -1,0 +1,150 @@
+"""The labelled items that come with the package: what their labels name is there."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import langchain_rageval
+from langchain_rageval import ConfigError
+from langchain_rageval.contexts import NumberedContexts
+from langchain_rageval.language import detect_language
+from langchain_rageval.trust.examination import EXAMINATIONS, in_reverse, with_padding
+from langchain_rageval.trust.items import labelled_items
+
+LANGUAGES = ("ru", "en")
+PLACE = Path(langchain_rageval.__file__).parent / "trust" / "labelled_items"
+
+
+def items(step):
+    return [item for language in LANGUAGES for item in labelled_items(language) if item.step == step]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_step_has_enough_labels_for_an_interval(language):
+    labels = Counter()
+    for item in labelled_items(language):
+        labels[item.step] += sum(bool(label.accepted) for label in item.labels)
+    assert labels.keys() == EXAMINATIONS.keys()
+    assert all(30 <= count <= 70 for count in labels.values())
+    assert len({item.id for item in labelled_items(language)}) == len(labelled_items(language))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_items_speak_their_language(language):
+    for item in labelled_items(language):
+        assert not item.question or detect_language(item.question) == language, item.id
+        assert not item.padding or detect_language(item.padding) == language, item.id
+
+
+def test_no_label_but_that_of_the_embeddings_is_right_for_most():
+    for step in EXAMINATIONS.keys() - {"measure_similarity"}:
+        accepted = Counter(verdict for item in items(step) for label in item.labels for verdict in label.accepted)
+        assert max(accepted.values()) / sum(bool(label.accepted) for i in items(step) for label in i.labels) < 0.7
+
+
+def test_no_two_chunks_say_the_same():
+    for item in (*labelled_items("ru"), *labelled_items("en")):
+        sentences = [*NumberedContexts.of(item.contexts).sentences.values()]
+        assert len({*sentences}) == len(sentences), item.id
+
+
+def test_what_statements_are_shown_by_is_there():
+    for item in items("verify_statements"):
+        sentences = NumberedContexts.of(item.contexts).sentences
+        assert len(item.statements) == len(item.labels), item.id
+        for label in item.labels:
+            assert bool(label.evidence) == (label.accepted not in [("contradicted", "absent"), ("absent",)]), item.id
+            assert all(any(f"{n}.".startswith(f"{e}.") for n in sentences) for e in label.evidence), item.id
+
+
+def test_sentences_that_were_copied_or_changed_are_what_their_labels_say():
+    for item in items("verify_statements"):
+        if not item.source.startswith("XQuAD"):
+            continue
+        sentences = NumberedContexts.of(item.contexts).sentences
+        for statement, label in zip(item.statements, item.labels, strict=True):
+            if label.accepted == ("supported",):
+                assert sentences[label.evidence[0]] == statement
+            elif label.accepted == ("contradicted",):
+                real = sentences[label.evidence[0]]
+                assert real != statement
+                assert re.sub(r"\d+", "", real) == re.sub(r"\d+", "", statement)
+                changed = {*re.findall(r"\d+", statement)} - {*re.findall(r"\d+", real)}
+                assert len(changed) == 1
+                assert not any(year in context for year in changed for context in item.contexts)
+            else:
+                assert not any(statement in context for context in item.contexts)
+
+
+def test_the_needed_sentence_is_the_only_one_that_holds_the_answer():
+    for item in items("select_sentences"):
+        sentences = NumberedContexts.of(item.contexts).sentences
+        needed = [label.number for label in item.labels if label.accepted == ("needed",)]
+        assert [n for n, text in sentences.items() if item.references[0] in text] == needed, item.id
+        assert len(item.labels) == 2
+        assert all(label.number in sentences for label in item.labels)
+
+
+def test_chunks_and_statements_have_a_label_each():
+    for item in items("grade_contexts"):
+        assert len(item.contexts) == len(item.labels) == 3
+        assert Counter(label.accepted for label in item.labels)[("useful",)] == 1
+    for item in items("classify_statements"):
+        assert len(item.statements) + len(item.references) == len(item.labels) == 10
+    places = Counter(
+        label.accepted == ("useful",) and n for i in items("grade_contexts") for n, label in enumerate(i.labels, 1)
+    )
+    assert min(places[n] for n in (1, 2, 3)) >= 10
+
+
+@pytest.mark.parametrize("step", [step for step, examination in EXAMINATIONS.items() if examination.turned])
+def test_the_reverse_of_the_reverse_is_the_item(step):
+    for item in items(step):
+        turned = in_reverse(item, EXAMINATIONS[step])
+        assert turned != item
+        assert in_reverse(turned, EXAMINATIONS[step]) == item
+
+
+def test_labels_go_with_the_chunks_in_reverse_order():
+    for item in items("select_sentences"):
+        before, after = (
+            [NumberedContexts.of(one.contexts).sentences[label.number] for label in one.labels]
+            for one in (item, in_reverse(item, EXAMINATIONS[item.step]))
+        )
+        assert before == after
+    for item in items("grade_contexts"):
+        turned = in_reverse(item, EXAMINATIONS[item.step])
+        assert dict(zip(item.contexts, item.labels, strict=True)) == dict(
+            zip(turned.contexts, turned.labels, strict=True)
+        )
+
+
+def test_padding_leaves_the_numbers_of_sentences_as_they_are():
+    for step in ("verify_statements", "grade_contexts", "select_sentences"):
+        for item in items(step):
+            before = NumberedContexts.of(item.contexts).sentences
+            after = NumberedContexts.of(with_padding(item).contexts).sentences
+            assert {number: after[number] for number in before} == before, item.id
+            assert len(after) == len(before) + len(item.contexts), item.id
+
+
+def test_a_language_without_items_is_refused():
+    with pytest.raises(ConfigError, match="labelled items come in en, ru, got language='tlh'"):
+        labelled_items("tlh")
+
+
+def test_sources_and_licences_stand_beside_the_items():
+    told = (PLACE / "README.md").read_text(encoding="utf-8")
+    sources = {
+        source.split(":")[0]
+        for item in (*labelled_items("ru"), *labelled_items("en"))
+        for source in item.source.split("; ")
+    }
+    assert sources - {"written for this set"} == {"TERRa", "XQuAD", "CLAPNQ", "Factcheck-GPT"}
+    assert all(
+        re.search(rf"^- {source}\b.*(MIT|Apache-2.0|CC BY-SA)", told, re.MULTILINE)
+        for source in sources - {"written for this set"}
+    )
+    assert sum(file.stat().st_size for file in PLACE.iterdir()) < 500_000

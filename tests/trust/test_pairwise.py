@@ -1,0 +1,206 @@
+"""pairwise_agreement: what wins, what is unscored, how it runs, and a weak judge's recorded replies beside overlap."""
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+import pytest
+from langchain_core.runnables import RunnableLambda
+from pydantic import RootModel
+
+from langchain_rageval import (
+    Budget,
+    ConfigError,
+    Finding,
+    OfflineJudge,
+    Sample,
+    SampleError,
+    Score,
+    StrictJsonOutputParser,
+    aspect_critique,
+    faithfulness,
+    pairwise_agreement,
+    suite,
+)
+from langchain_rageval.metrics.supported import share_of_supported
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+def sample(number, **more):
+    return Sample(id=f"q-{number}", question="Когда основан Мюнхен?", **{"metadata": {"value": number}} | more)
+
+
+def metric(direction="higher"):
+    """Scores a sample with the value in its metadata; None is unscored, "down" fails."""
+
+    def score(given):
+        value = given.metadata["value"]
+        if value == "down":
+            raise TimeoutError("no answer in time")
+        unscored = None if value is not None else "the answer states no facts"
+        return Score(metric="known", aspect="answer", direction=direction, value=value, unscored=unscored)
+
+    return RunnableLambda(score, name="known")
+
+
+def judged(pairs, direction="higher", **options):
+    made = [tuple(sample(1, metadata={"value": value}) for value in pair) for pair in pairs]
+    return pairwise_agreement(metric(direction), made, progress=False, **options)
+
+
+def test_wins_ties_and_losses_are_counted_and_ties_are_half():
+    found = judged([(0.9, 0.1), (0.5, 0.5), (0.1, 0.9), (0.6, 0.4)])
+    assert (found.wins, found.ties, found.losses, found.unscored) == (2, 1, 1, 0)
+    assert found.agreement == 0.625
+    assert found.low < 0.625 < found.high
+    assert found.outcomes == ["win", "tie", "loss", "win"]
+
+
+def test_where_lower_is_better_the_lower_value_wins():
+    found = judged([(0.1, 0.9), (0.9, 0.1), (0.2, 0.3)], "lower")
+    assert found.outcomes == ["win", "loss", "win"]
+
+
+def test_values_that_only_rounding_parts_are_a_tie():
+    assert judged([(0.1 + 0.2, 0.3)]).outcomes == ["tie"]
+
+
+def test_a_side_without_a_value_leaves_the_pair_unscored_and_is_named():
+    found = judged([(0.9, 0.1), (None, 0.1), (0.9, "down")])
+    assert (found.wins, found.unscored, found.agreement) == (1, 2, 1.0)
+    assert found.outcomes == ["win", "unscored", "unscored"]
+    assert found.notes == [
+        "2.better@q-1 has no value: the answer states no facts",
+        "3.worse@q-1 has no value: TimeoutError: no answer in time",
+    ]
+
+
+def test_when_nothing_is_scored_there_is_no_agreement():
+    found = judged([(None, 1.0)])
+    assert (found.agreement, found.low, found.high) == (None, None, None)
+    assert repr(found).startswith("known: –, 0 wins, 0 ties, 0 losses, 1 unscored")
+
+
+def test_a_variant_with_the_same_id_is_told_from_its_sample():
+    contexts = ["Мюнхен основан в 1158 году."]
+    better = sample(1, answer="Мюнхен основан в 1158 году.", contexts=contexts)
+    worse = sample(1, answer="Город придумали пингвины.", contexts=contexts)
+    found = pairwise_agreement(faithfulness(OfflineJudge()), [(better, worse), [worse, better]], progress=False)
+    assert found.outcomes == ["win", "loss"]
+    assert [row.sample.id for row in found.report.rows][:2] == ["1.better@q-1", "1.worse@q-1"]
+    assert "Judged offline" in found.notes[0]
+
+
+def test_a_journal_pays_nothing_twice_and_a_spent_budget_leaves_pairs_unscored(tmp_path):
+    contexts = ["Мюнхен основан в 1158 году."]
+    pairs = [(sample(1, answer=contexts[0], contexts=contexts), sample(2, answer="Не там.", contexts=contexts))]
+    judge = faithfulness(OfflineJudge())
+    options = {"journal": tmp_path / "run.db", "progress": False}
+    first = pairwise_agreement(judge, pairs, **options)
+    again = pairwise_agreement(judge, pairs, budget=Budget(calls=0), **options)
+    assert again.outcomes == first.outcomes
+    assert again.agreement == first.agreement
+    poor = pairwise_agreement(judge, pairs, budget=Budget(calls=0), progress=False)
+    assert poor.outcomes == ["unscored"]
+    assert "1.better@q-1 has no value: it was left out" in poor.notes
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ([], ConfigError, "at least one pair"),
+        ([1], ConfigError, "pair 1: expected a better and a worse sample, got int"),
+        ([(sample(1), sample(2)), (sample(1),)], ConfigError, "pair 2: expected a better and a worse sample"),
+        ([(sample(1), {"answer": "да"})], SampleError, "lacks a question"),
+        ([(sample(1), sample(2))], SampleError, "sample '1.better@q-1' lacks"),
+    ],
+)
+def test_what_is_no_pair_is_refused_before_anything_is_asked(given, error, message):
+    with pytest.raises(error, match=message):
+        pairwise_agreement(faithfulness(OfflineJudge()), given)
+
+
+def test_several_metrics_are_refused():
+    both = suite(faithfulness(OfflineJudge()), aspect_critique(OfflineJudge(), "coherence"))
+    with pytest.raises(ConfigError, match="takes one metric, this one gives faithfulness, coherence"):
+        pairwise_agreement(both, [(sample(1), sample(2))])
+
+
+# WikiEval: what Llama-3-8B-Instruct replied to RAGAS' prompts, read by our parser and summed by our formula
+
+
+def lines(*path):
+    return [json.loads(line) for line in gzip.decompress(DATA.joinpath(*path).read_bytes()).decode().splitlines()]
+
+
+REPLIES = [reply for reply in lines("wikieval_judge_outputs", "ragas_raw_outputs.jsonl.gz") if reply["mode"] == "chat"]
+UPSTREAM = [row for row in lines("wikieval_judge_outputs", "upstream_scores.jsonl.gz") if row["mode"] == "chat"]
+IDS = sorted({reply["wikieval_id"] for reply in REPLIES})
+TEXTS = StrictJsonOutputParser(RootModel[list[str]])
+
+
+def wikieval(better, worse):
+    return [tuple(Sample(id=name, question="q", metadata={"role": role}) for role in (better, worse)) for name in IDS]
+
+
+def recorded(task, given):
+    wanted = (given.id.partition("@")[2], given.metadata["role"])
+    return [r for r in REPLIES if r["task"] == task and (r["wikieval_id"], r["role"]) == wanted]
+
+
+def replayed_faithfulness(given):
+    (reply,) = recorded("statements", given)
+    statements = TEXTS.parse(reply["raw_output"]).root
+    verdicts = {r["statement"]: re.match(r"Verdict: ([01])", r["raw_output"])[1] for r in recorded("verdict", given)}
+    findings = [
+        Finding(kind="statement", number=number, text=text, verdict="supported" if verdicts[text] == "1" else "absent")
+        for number, text in enumerate(statements, 1)
+    ]
+    value = share_of_supported(findings, given.question, "the answer states no facts")
+    return Score(metric="faithfulness", aspect="grounding", value=value.number)
+
+
+def test_a_weak_judge_replayed_agrees_on_faithfulness_where_its_replies_can_be_read():
+    replay = RunnableLambda(replayed_faithfulness, name="faithfulness")
+    found = pairwise_agreement(replay, wikieval("answer", "ungrounded_answer"), progress=False)
+    assert (found.wins, found.ties, found.losses, found.unscored) == (16, 1, 1, 2)
+    assert [found.agreement, found.low, found.high] == pytest.approx([0.917, 0.722, 0.979], abs=5e-4)
+    assert [note.partition(" has no value: ")[2].partition(":")[0] for note in found.notes] == [
+        "OutputParserException"
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "worse", "counts"),
+    [("faithfulness", "ungrounded_answer", (18, 1, 1)), ("answer_relevance", "poor_answer", (12, 1, 7))],
+)
+def test_published_scores_of_the_same_judge_give_their_counts(name, worse, counts):
+    values = {(row["wikieval_id"], row["role"]): row["score"] for row in UPSTREAM if row["metric"] == f"{name}_score"}
+
+    def score(given):
+        value = values[given.id.partition("@")[2], given.metadata["role"]]
+        return Score(metric=name, aspect="answer", value=value)
+
+    found = pairwise_agreement(RunnableLambda(score, name=name), wikieval("answer", worse), progress=False)
+    assert (found.wins, found.ties, found.losses) == counts
+
+
+def test_plain_overlap_with_the_context_wins_every_pair_too():
+    """A high agreement here proves little: the baseline needs no judge."""
+    rows = lines("wikieval", "wikieval.jsonl.gz")
+
+    def overlap(given):
+        answer, context = (set(re.findall(r"\w+", text.lower())) for text in (given.answer, given.contexts[0]))
+        return Score(metric="overlap", aspect="grounding", value=len(answer & context) / len(answer))
+
+    pairs = [
+        tuple(
+            Sample(id=row["id"], question=row["question"], answer=row[role], contexts=[row["context_v1"]])
+            for role in ("answer", "ungrounded_answer")
+        )
+        for row in rows
+    ]
+    found = pairwise_agreement(RunnableLambda(overlap, name="overlap"), pairs, progress=False)
+    assert (found.wins, len(pairs)) == (6, 6)

@@ -1,0 +1,337 @@
+"""qualify_judge: good judges are fit, bad ones are not, each for its own reason."""
+
+import json
+from random import Random
+from threading import Lock
+
+import pytest
+from langchain_core.caches import InMemoryCache
+from langchain_core.embeddings import Embeddings
+from scripted import Vectors, answering, human_of
+from servers.brain import offline
+from trust.oracle import answer, coins, oracle, yes
+
+from langchain_rageval import ConfigError, HashingEmbeddings, Judge, OfflineJudge, RetryPolicy, jury, qualify_judge
+from langchain_rageval.trust.fitness import STEPS_OF
+from langchain_rageval.trust.items import labelled_items
+
+JUDGED = ("faithfulness", "context_precision", "context_recall", "context_relevance")
+"""Metrics that stand on the judge alone."""
+
+
+class Knowing(Embeddings):
+    """Embeddings that know which texts of the labelled triples belong together."""
+
+    def __init__(self):
+        triples = [item for language in ("ru", "en") for item in labelled_items(language) if item.text]
+        self.pairs = {item.near: item.text for item in triples}
+        self.places = {text: place for place, text in enumerate(self.pairs.values(), 1)}
+
+    def embed_documents(self, texts):
+        """One direction for each text and what belongs to it, another for all others."""
+        directions = [self.places.get(self.pairs.get(text, text), 0) for text in texts]
+        return [[float(one == direction) for one in range(len(self.places) + 1)] for direction in directions]
+
+    def embed_query(self, text):
+        """Not for us."""
+        raise AssertionError(text)
+
+
+def qualified(judge, embeddings=None, language="ru", **options):
+    return qualify_judge(judge, embeddings, language, progress=False, **{"retry": RetryPolicy(attempts=1), **options})
+
+
+@pytest.mark.parametrize("language", ["ru", "en"])
+def test_a_judge_that_is_always_right_is_fit_for_all_that_is_labelled(language):
+    found = qualified(oracle(), Knowing(), language)
+    assert found.verdict == {name: "fit" if name != "aspect_critique" else "cannot tell" for name in STEPS_OF}
+    assert "no labelled items come with the package" in found.reasons["aspect_critique"]
+    for step in found.steps.values():
+        assert step.right.hits == step.right.of >= 30, step.step
+        assert step.answered.value == 1.0
+        assert step.error == ""
+    verified = found.steps["verify_statements"]
+    assert (verified.citations.precision.value, verified.citations.recall.value) == (1.0, 1.0)
+    assert (verified.valid.value, verified.flips.value, verified.rung) == (1.0, 0.0, "prompt")
+    assert (verified.order_bias.value, verified.length_bias.value) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("language", ["ru", "en"])
+def test_a_judge_that_always_says_yes_is_unfit_because_it_always_says_the_same(language):
+    found = qualified(oracle(yes), language=language)
+    for metric in JUDGED:
+        assert found.verdict[metric] == "unfit"
+        assert "to everything, no better than the" in found.reasons[metric]
+    assert found.steps["grade_contexts"].said == {"useful": 48}
+    assert found.steps["grade_contexts"].right.hits == 16
+    assert found.steps["verify_statements"].flips.value == 0.0
+
+
+def test_a_judge_that_always_cites_the_first_chunk_is_unfit_because_of_what_it_cites():
+    found = qualified(oracle(cites="1.1"))
+    assert {metric: found.verdict[metric] for metric in JUDGED} == {
+        "faithfulness": "unfit",
+        "context_precision": "fit",
+        "context_recall": "unfit",
+        "context_relevance": "fit",
+    }
+    assert "citations to the point" in found.reasons["faithfulness"]
+    assert "100% name the first chunk, where" in found.reasons["faithfulness"]
+    verified = found.steps["verify_statements"]
+    assert verified.right.value == 1.0
+    assert verified.citations.first.value == 1.0
+    assert verified.citations.precision.high < 0.5
+
+
+def test_a_judge_that_flips_coins_is_unfit_because_it_flips():
+    found = qualified(oracle(coins(7)))
+    for metric in JUDGED:
+        assert found.verdict[metric] == "unfit", metric
+        assert "verdicts that stay when asked again" in found.reasons[metric]
+    graded = found.steps["grade_contexts"]
+    assert 0.3 < graded.flips.value < 0.7
+    assert 0.3 < graded.order_bias.value < 0.7
+
+
+def test_replies_that_are_no_json_show_in_what_was_valid_at_once():
+    random, lock = Random(3), Lock()
+
+    def broken(messages):
+        with lock:
+            breaks = len(messages) == 2 and random.random() < 0.4
+        made = json.dumps(answer(human_of(messages)), ensure_ascii=False)
+        return made[: len(made) // 2] if breaks else made
+
+    found = qualified(answering(broken))
+    shares = [step.valid.value for step in found.steps.values()]
+    assert 0.5 < sum(shares) / len(shares) < 0.7
+    assert all(step.answered.value == step.right.value == 1.0 for step in found.steps.values())
+    assert {found.verdict[metric] for metric in JUDGED} == {"fit with care"}
+    assert "replies valid at once" in found.reasons["context_precision"]
+    assert sum(step.calls for step in found.steps.values()) > 450
+
+
+def test_a_verdict_that_was_left_out_and_asked_again_was_not_valid_at_once():
+    def forgetful(messages):
+        made = answer(human_of(messages))
+        if "verdicts" in made and len(made["verdicts"]) > 1:
+            made["verdicts"].pop()
+        return json.dumps(made)
+
+    steps = qualified(answering(forgetful), repeats=1).steps
+    assert steps["verify_statements"].valid.value == 0.0
+    assert steps["verify_statements"].right.value == 1.0
+    assert steps["select_sentences"].valid.value == 1.0
+
+
+def test_slices_and_windows_are_no_asking_again():
+    found = qualified(Judge(OfflineJudge(), max_statements=1, max_context_tokens=100), repeats=1)
+    assert {step.valid.value for step in found.steps.values()} == {1.0}
+    assert found.steps["verify_statements"].calls > 200
+
+
+def test_a_judge_that_never_answers_has_no_verdicts_and_is_unfit():
+    found = qualified(Judge(answering(lambda _: "I would rather not."), attempts=2), repeats=1)
+    graded = found.steps["grade_contexts"]
+    assert (graded.verdict, graded.right.of, graded.answered.hits, graded.valid.hits) == ("unfit", 0, 0, 0)
+    assert graded.rung is None
+    assert "questions answered 0 of 48" in found.reasons["context_precision"]
+
+
+def test_what_is_asked_again_does_not_come_from_the_cache():
+    judge = oracle(coins(1)).model_copy(update={"cache": InMemoryCache()})
+    assert qualified(judge).steps["grade_contexts"].flips.value > 0.3
+    calls = len(judge.asked)
+    found = qualified(judge)
+    assert len(judge.asked) - calls < calls / 2  # the first asks and the variants are there already
+    assert found.steps["grade_contexts"].flips.value > 0.3
+
+
+def test_a_function_that_flips_coins_is_asked_anew_as_well():
+    choose = coins(2)
+    found = qualified(lambda messages: json.dumps(answer(human_of(messages), choose)))
+    assert found.steps["grade_contexts"].flips.value > 0.3
+
+
+def test_one_ask_shows_no_flips():
+    found = qualified(oracle(), repeats=1)
+    assert found.steps["grade_contexts"].flips.value is None
+    assert found.verdict["context_precision"] == "fit"
+    assert found.steps["grade_contexts"].calls == 3 * 16
+
+
+def test_order_and_padding_that_decide_verdicts_are_seen():
+    def vain(messages):
+        human = human_of(messages)
+        made = answer(human)
+        for verdict in made.get("verdicts", []):
+            if "context" in verdict:
+                verdict["useful"] = verdict["context"] == 1
+        return made
+
+    found = qualified(answering(lambda messages: json.dumps(vain(messages))), repeats=1)
+    assert found.steps["grade_contexts"].order_bias.value == pytest.approx(2 / 3)
+    assert found.steps["grade_contexts"].length_bias.value == 0.0
+    assert found.verdict["context_precision"] == "unfit"
+    assert "in reverse order" in found.reasons["context_precision"]
+
+    def wordy(messages):
+        human = human_of(messages)
+        made = answer(human)
+        padded = sum(item.padding in human for item in labelled_items("ru") if item.padding)
+        for verdict in made.get("verdicts", []):
+            if "context" in verdict and padded:
+                verdict["useful"] = True
+        return made
+
+    graded = qualified(answering(lambda messages: json.dumps(wordy(messages))), repeats=1).steps["grade_contexts"]
+    assert graded.length_bias.value == pytest.approx(2 / 3)
+    assert graded.order_bias.value == 0.0
+
+
+def test_statements_that_invent_lose_or_swallow_are_not_right():
+    def judge(change):
+        def changed(messages):
+            made = answer(human_of(messages))
+            return json.dumps({**made, "statements": change(made["statements"])} if "statements" in made else made)
+
+        return answering(changed)
+
+    changes = {
+        "facts, numbers made up": lambda statements: [*statements, "In 4711."] if statements else [],
+        "facts, numbers lost": lambda statements: ["Something."] if statements else [],
+        "facts, not taken apart": lambda statements: [" ".join(statements)] if statements else [],
+    }
+    for name, change in changes.items():
+        said = qualified(judge(change), repeats=1).steps["extract_statements"].said
+        assert said == {name: 16, "no facts": 16}
+
+
+def test_a_jury_is_asked_as_one():
+    found = qualified(jury([oracle(), oracle(), oracle(coins(5))]), repeats=1)
+    assert found.verdict["context_precision"] == "fit"
+    assert found.steps["grade_contexts"].calls == 3 * 3 * 16
+    assert found.steps["grade_contexts"].valid.value == 1.0
+
+
+def test_the_judge_itself_learns_nothing_and_is_not_changed():
+    model = oracle()
+    judge = Judge(model, draws=3)
+    found = qualified(judge, repeats=1)
+    assert found.steps["grade_contexts"].calls == 3 * 48
+    assert found.steps["extract_statements"].calls == 32
+    assert (judge.model, judge.draws, model.cache) == (model, 3, None)
+
+
+# Embeddings
+
+
+def test_without_embeddings_nobody_can_tell_of_metrics_that_compare():
+    found = qualified(oracle(), repeats=1)
+    assert "measure_similarity" not in found.steps
+    for metric in ("answer_relevance", "answer_similarity", "answer_correctness"):
+        assert found.verdict[metric] == "cannot tell"
+        assert "the embeddings were not tried" in found.reasons[metric]
+
+
+def test_embeddings_that_tell_nothing_apart_are_unfit():
+    found = qualified(oracle(), Vectors(answer=lambda _: [1.0, 0.0]), repeats=1)
+    assert found.steps["measure_similarity"].said == {"as near": 40}
+    assert {found.verdict[metric] for metric in STEPS_OF if "answer" in metric} == {"unfit"}
+
+
+def test_embeddings_that_cannot_be_asked_are_no_bad_embeddings():
+    def down(_text):
+        raise ConnectionError("nobody there")
+
+    with pytest.raises(ConfigError, match="the embeddings could not be asked: ConnectionError: nobody there"):
+        qualified(oracle(), Vectors(answer=down), repeats=1)
+
+
+# Whom nobody can ask
+
+
+def test_a_judge_that_is_down_is_an_error_and_not_unfit():
+    calls = []
+
+    def down(messages):
+        calls.append(messages)
+        raise ConnectionError("nobody there")
+
+    with pytest.raises(ConfigError, match="the judge could not be asked: ConnectionError: nobody there"):
+        qualified(answering(down))
+    assert len(calls) == 1
+
+
+def test_of_a_judge_that_goes_down_nobody_can_tell():
+    calls, lock = [], Lock()
+
+    def fading(messages):
+        with lock:
+            calls.append(messages)
+        if len(calls) > 80:
+            raise ConnectionError("gone")
+        return answer(human_of(messages))
+
+    found = qualified(answering(lambda messages: json.dumps(fading(messages))), repeats=1)
+    assert found.verdict["context_relevance"] == "cannot tell"
+    assert "60 of 60 questions were lost on the way: ConnectionError: gone" in found.reasons["context_relevance"]
+    assert found.steps["extract_statements"].verdict == "fit"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"language": "zh"}, "labelled items come in en, ru"),
+        ({"repeats": 0}, "repeats takes a whole number from 1 on"),
+        ({"max_concurrency": True}, "max_concurrency takes"),
+        ({"timeout": 0}, "timeout takes seconds"),
+        ({"retry": 3}, "retry takes a RetryPolicy"),
+        ({"embeddings": "offline"}, "embeddings takes LangChain Embeddings, got str"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused_before_any_call(options, told):
+    judge = oracle()
+    with pytest.raises(ConfigError, match=told):
+        qualified(judge, **options)
+    assert judge.asked == []
+
+
+# What is shown
+
+
+def test_the_baseline_of_word_overlap_stands_beside_every_judge():
+    offline_found = qualified(OfflineJudge(), HashingEmbeddings())
+    found = qualified(oracle(), Knowing(), repeats=1)
+    for name, step in offline_found.steps.items():
+        assert found.steps[name].words == step.words == step.right.value
+    assert "fit" not in {offline_found.verdict[metric] for metric in JUDGED}
+    assert offline_found.notes[0].startswith("Judged offline by word overlap")
+    assert offline_found.notes[-1].startswith("The texts are public")
+
+
+def test_it_is_shown_as_text_as_html_and_as_json(tmp_path):
+    found = qualified(OfflineJudge(), HashingEmbeddings(), "en", repeats=1)
+    assert str(found).startswith("OfflineJudge(), HashingEmbeddings(size=512) in 'en', each question asked once\n")
+    assert "context_precision: cannot tell. grade_contexts: right verdicts" in str(found)
+    shown = found._repr_html_()
+    assert shown.count("<table>") == 3
+    assert "<td>grade_contexts</td><td>cannot tell</td>" in shown
+    found.to_json(tmp_path / "q.json")
+    read = json.loads((tmp_path / "q.json").read_text(encoding="utf-8"))
+    assert read == found.to_dict()
+    assert read["verdict"]["context_precision"] == "cannot tell"
+    assert read["steps"]["verify_statements"]["citations"]["precision"]["value"] > 0.8
+
+
+async def test_a_model_over_http_is_asked_by_its_best_rung(endpoint):
+    found = qualified(endpoint.model(endpoint.server(offline)), repeats=1)
+    best = {"openai": "json_schema", "gigachat": "function_calling"}[endpoint.name]
+    assert {step.rung for step in found.steps.values()} == {best}
+    expected = qualified(OfflineJudge(), repeats=1)
+    for name, step in found.steps.items():
+        assert step.right == expected.steps[name].right
+        assert step.citations == expected.steps[name].citations
+        assert step.valid.value == 1.0
+        assert step.tokens > 0
+    assert found.verdict == expected.verdict

@@ -1,0 +1,239 @@
+"""rubric_study: the numbers of its table, checked by hand and against scipy and scikit-learn."""
+
+from functools import partial
+from statistics import stdev
+
+import pytest
+from langchain_core.messages import AIMessage
+from scipy.stats import kendalltau, spearmanr
+from scripted import answering, graded
+from sklearn.metrics import cohen_kappa_score
+
+from langchain_rageval import (
+    ConfigError,
+    Criterion,
+    OfflineJudge,
+    RubricStudy,
+    Sample,
+    aspect_critique,
+    rubric,
+    rubric_study,
+)
+from langchain_rageval.prompts.layout import read_inputs
+from langchain_rageval.statistics import bounded_mean_interval
+
+MODELS = ("a", "b", "c")
+SHEETS = [
+    Sample(id=f"q{n}@{model}", question=f"Question {n}?", answer=f"{model}{n}", metadata={"model": model})
+    for model in MODELS
+    for n in range(4)
+]
+PEOPLE = dict(zip([s.id for s in SHEETS], [3, 3, 2, 3, 2, 2, 1, 2, 0, 1, 0, 1], strict=True))
+STRONG = dict(zip([s.id for s in SHEETS], [3, 3, 2, 3, 2, 1, 1, 2, 0, 1, 0, 2], strict=True))
+WEAK = dict(zip([s.id for s in SHEETS], [1, 3, 0, 2, 3, 2, 3, 2, 0, 3, 0, 1], strict=True))
+TONE = [Criterion("tone", "Whether it is kind.")]
+
+
+def judge(grades, scale=3):
+    """Gives each sheet its recorded grade, stretched to the scale that it is asked for."""
+
+    def reply(messages):
+        inputs = read_inputs(messages[1].text)
+        sheet = next(s for s in SHEETS if s.answer == inputs["answer"])
+        highest = max(map(int, inputs["criteria"][0]["grades"]))
+        return AIMessage(
+            graded(tone=grades[sheet.id] * highest // scale).model_dump_json(),
+            usage_metadata={"input_tokens": 1000, "output_tokens": 10, "total_tokens": 1010},
+        )
+
+    return answering(reply)
+
+
+def study(judges=None, rubrics=None, sheets=SHEETS, labels=None, **options):
+    judges = judges or {"strong": judge(STRONG), "weak": judge(WEAK)}
+    rubrics = rubrics or {"0-3": {"criteria": TONE}}
+    labels = {sheet: {"tone": grade} for sheet, grade in PEOPLE.items()} if labels is None else labels
+    return rubric_study(judges, rubrics, sheets, labels, progress=False, **options)
+
+
+@pytest.mark.parametrize(("name", "grades"), [("strong", STRONG), ("weak", WEAK)])
+def test_every_row_tells_mean_spread_and_agreement_with_the_labels(name, grades):
+    row = study()[name, "0-3"]
+    given, people = list(grades.values()), list(PEOPLE.values())
+    values = [grade / 3 for grade in given]
+    assert row.mean == pytest.approx(sum(values) / 12)
+    assert (row.low, row.high) == bounded_mean_interval(values)
+    assert row.spread == pytest.approx(stdev(values))
+    assert row.match.pairs == 12
+    assert row.match.exact == sum(a == b for a, b in zip(given, people, strict=True)) / 12
+    assert row.match.within_one == sum(abs(a - b) <= 1 for a, b in zip(given, people, strict=True)) / 12
+    assert row.match.kappa == pytest.approx(cohen_kappa_score(given, people, weights="quadratic"))
+    assert row.spearman == pytest.approx(spearmanr(given, people).statistic)
+    assert row.by_criterion == {"tone": row.match}
+    assert (row.scored, row.failed, row.calls, row.scale) == (12, 0, 12, (0, 3))
+
+
+def test_by_hand_10_of_12_grades_are_equal_and_all_within_one():
+    match = study()["strong", "0-3"].match
+    assert (match.exact, match.within_one) == (10 / 12, 1.0)
+
+
+def test_the_order_of_the_models_and_its_stability_over_the_rows():
+    found = study()
+    assert [row.order for row in found] == [("a", "b", "c"), ("b", "a", "c")]
+    assert found["strong", "0-3"].models == pytest.approx({"a": 11 / 12, "b": 0.5, "c": 0.25})
+    means = [[row.models[model] for model in MODELS] for row in found]
+    tau = kendalltau(*means).statistic
+    assert [row.stability for row in found] == pytest.approx([tau, tau])
+    assert found.notes[-1].startswith("Who ranks the models decides their order: a > b > c (1 of 2 rows); b > a > c")
+
+
+def test_rows_that_agree_on_the_order_are_said_to():
+    found = study({"one": judge(STRONG), "two": judge(PEOPLE)})
+    assert [row.stability for row in found] == [1.0, 1.0]
+    assert found.notes == ["No row ranks the models otherwise: a > b > c."]
+
+
+def test_models_that_tie_in_one_row_are_reckoned_as_by_tau_b():
+    level = {sheet: 2 if sheet.endswith(("a", "b")) else 0 for sheet in STRONG}
+    found = study({"strong": judge(STRONG), "level": judge(level)})
+    tau = kendalltau(*[[row.models[model] for model in MODELS] for row in found]).statistic
+    assert 0 < tau < 1
+    assert found["level", "0-3"].stability == pytest.approx(tau)
+
+
+def test_a_tie_is_no_other_order():
+    flat = dict.fromkeys(STRONG, 2)
+    found = study({"strong": judge(STRONG), "flat": judge(flat)})
+    assert found["flat", "0-3"].stability is None
+    assert found.notes[-1].startswith("No row ranks the models otherwise")
+
+
+def test_a_judge_that_gives_one_grade_only_has_no_rank_correlation():
+    row = study({"flat": judge(dict.fromkeys(STRONG, 2))})[0]
+    assert (row.spearman, row.spread) == (None, 0.0)
+    assert row.match.kappa == pytest.approx(0.0)
+    same = study({"flat": judge(dict.fromkeys(STRONG, 2))}, labels={sheet: {"tone": 2} for sheet in STRONG})[0]
+    assert (same.match.exact, same.match.kappa) == (1.0, None)
+
+
+def test_grades_on_another_scale_than_the_labels_are_compared_by_rank_alone():
+    found = study(rubrics={"0-3": {"criteria": TONE}, "0-6": {"criteria": TONE, "scale": (0, 6)}})
+    here, there = found["strong", "0-3"], found["strong", "0-6"]
+    assert (there.match.pairs, there.match.exact, there.by_criterion) == (0, None, {})
+    assert there.spearman == here.spearman
+    assert there.mean == here.mean
+    wide = study(rubrics={"0-6": {"criteria": TONE, "scale": (0, 6)}}, label_scale=(0, 6))["strong", "0-6"]
+    assert wide.match.pairs == 12
+
+
+def test_labels_of_several_criteria_are_weighed_as_the_rubric_weighs_them():
+    criteria = [Criterion("tone", "Kind?", 3), Criterion("brevity", "Short?", 1)]
+
+    def reply(messages):
+        return graded(tone=int(read_inputs(messages[1].text)["answer"][1]), brevity=0)
+
+    labels = {s.id: {"tone": 3 - int(s.answer[1]), "brevity": 3 * (s.answer[1] == "3")} for s in SHEETS}
+    row = study({"j": answering(reply)}, {"r": {"criteria": criteria}}, labels=labels)[0]
+    whole = [(3 * label["tone"] + label["brevity"]) / 4 for label in labels.values()]
+    assert row.spearman == pytest.approx(spearmanr([int(s.answer[1]) for s in SHEETS], whole).statistic)
+    assert {name: match.pairs for name, match in row.by_criterion.items()} == {"tone": 12, "brevity": 12}
+    assert row.by_criterion["brevity"].exact == 0.75
+
+
+def test_a_label_may_be_one_number_for_the_whole_answer():
+    row = study(labels={sheet: float(grade) for sheet, grade in PEOPLE.items()})["strong", "0-3"]
+    assert row.match.pairs == 0
+    assert row.spearman == pytest.approx(spearmanr(list(STRONG.values()), list(PEOPLE.values())).statistic)
+
+
+def test_labels_of_criteria_that_the_rubric_lacks_do_not_count():
+    labels = {sheet: {"tone": grade, "brevity": 3 - grade} for sheet, grade in PEOPLE.items()}
+    row, plain = study(labels=labels)["strong", "0-3"], study()["strong", "0-3"]
+    assert (row.match, row.by_criterion, row.spearman) == (plain.match, plain.by_criterion, plain.spearman)
+
+
+def test_without_labels_there_is_no_agreement():
+    row = study(labels={})[0]
+    assert (row.match.pairs, row.match.exact, row.spearman) == (0, None, None)
+
+
+def test_the_cost_is_that_of_the_tokens():
+    found = study(price={"strong": (2.5, 10)})
+    assert found["strong", "0-3"].cost == pytest.approx(12 * (1000 * 2.5 + 10 * 10) / 1_000_000)
+    assert found["strong", "0-3"].tokens == 12 * 1010
+    assert found["weak", "0-3"].cost is None
+
+
+def test_a_model_that_reports_no_tokens_has_no_cost():
+    row = study({"j": answering(lambda _: graded(tone=1))}, price={"j": (1, 1)})[0]
+    assert (row.tokens, row.cost) == (None, None)
+
+
+def test_a_sheet_without_an_answer_fails_in_every_row_and_is_in_no_number():
+    found = study(sheets=[*SHEETS[:-1], SHEETS[-1].model_copy(update={"answer": None})])
+    assert [(row.scored, row.failed, row.match.pairs) for row in found] == [(11, 1, 11)] * 2
+
+
+def test_a_rubric_may_be_a_function_from_a_judge_to_any_metric():
+    rubrics = {"mine": partial(rubric, criteria=TONE), "other": lambda judge: aspect_critique(judge, "conciseness")}
+    found = study({"offline": OfflineJudge()}, rubrics, labels={})
+    assert [(row.rubric, row.scale) for row in found] == [("mine", (0, 3)), ("other", None)]
+    assert list(found.report.rows[0].scores) == ["offline | mine", "offline | other"]
+
+
+def test_sheets_may_be_an_iterator_of_mappings():
+    found = study(sheets=(sheet.model_dump() for sheet in SHEETS))
+    assert [row.match.pairs for row in found] == [12, 12]
+
+
+def test_a_journal_keeps_what_was_paid_for(tmp_path):
+    judges = {"strong": judge(STRONG)}
+    for _ in range(2):
+        found = study(judges, journal=tmp_path / "study.db")
+    assert len(judges["strong"].asked) == 12
+    assert found[0].mean == pytest.approx(sum(STRONG.values()) / 36)
+
+
+def test_without_models_there_is_no_order():
+    sheets = [sheet.model_copy(update={"metadata": {}}) for sheet in SHEETS]
+    found = study(sheets=sheets)
+    assert [(row.order, row.stability) for row in found] == [((), None)] * 2
+    assert found.notes == []
+
+
+def test_it_is_shown_as_a_table_and_as_a_frame():
+    found = study(price={"strong": (2.5, 10)})
+    assert isinstance(found, RubricStudy)
+    lines = str(found).splitlines()
+    assert lines[0] == "Study of 2 judges × 1 rubric over 12 answers"
+    assert lines[2].split() == [
+        *("strong", "0-3", "0.556", "0.358", "83%", "100%", "0.92", "0.91", "0.33", "0", "12", "12,120", "0.0312")
+    ]
+    assert "<td>83%</td>" in found._repr_html_()
+    frame = found.to_pandas()
+    assert list(frame["judge"]) == ["strong", "weak"]
+    assert frame.loc[0, "tone.exact"] == found[0].match.exact
+    with pytest.raises(KeyError, match="none"):
+        found["none", "0-3"]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"judges": [1]}, "judges takes a mapping of names, got list"),
+        ({"rubrics": [1]}, "rubrics takes a mapping of names, got list"),
+        ({"rubrics": {"r": {"scal": (0, 3)}}}, r"strong \| r: these are no options of rubric: .*scal"),
+        ({"rubrics": {"r": 3}}, "a rubric is given as its options, or as a function"),
+        ({"rubrics": {"r": lambda judge: judge}}, "got Judge"),
+        ({"labels": {"q9@z": {"tone": 1}}}, r"no label is of these sheets: .* such as q0@a, q0@b, q0@c"),
+        ({"labels": {"q0@a": {"tone": 4}}}, "the label of 'q0@a' for tone is 4, no grade from 0 to 3"),
+        ({"labels": {"q0@a": {"tone": 1.5}}}, "is 1.5, no grade"),
+        ({"price": {"x": (1, 1)}}, "price names 'x', the judges are strong, weak"),
+        ({"price": {"strong": 1}}, "price takes"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_any_call(given, told):
+    judges = {"strong": answering(lambda _: pytest.fail("asked")), "weak": answering(lambda _: pytest.fail("asked"))}
+    with pytest.raises(ConfigError, match=told):
+        study(**{"judges": judges, **given})
