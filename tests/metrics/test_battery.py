@@ -53,7 +53,7 @@ from langchain_rageval import (
 )
 from langchain_rageval.metrics import ASPECTS, BUILDERS, SCORES
 from langchain_rageval.testing import MetricTests
-from langchain_rageval.testing.battery import HOSTILE, everywhere
+from langchain_rageval.testing.material import HOSTILE, everywhere
 
 Build = Callable[..., Metric]
 

@@ -21,7 +21,7 @@ from langchain_rageval import (
 )
 from langchain_rageval.steps import Statements
 from langchain_rageval.testing import MetricTests, ScriptedJudge
-from langchain_rageval.testing.battery import SAMPLE
+from langchain_rageval.testing.material import SAMPLE
 
 
 class TestAProperty(MetricTests):
