@@ -56,12 +56,11 @@ def summary_evaluator(metric: Metric | Suite, *, max_concurrency: int = 16) -> S
 
 
 def _samples(runs: Sequence[TracedRun], examples: Sequence[Example]) -> Iterator[dict[str, Any]]:
-    """What each run says; without the example's id, which all repetitions of an example share."""
     for run, example in zip(runs, examples, strict=True):
         try:
-            yield {field: value for field, value in read_run(run, example).items() if field != "id"}
+            yield read_run(run, example)
         except SampleError:
-            yield {}  # cannot be read as a sample, and so fails on its row
+            yield {"inputs": example.inputs, "outputs": run.outputs}  # raises the same where a failure is recorded
 
 
 def _feedback(metric: MetricSummary, report: Report) -> dict[str, Any]:

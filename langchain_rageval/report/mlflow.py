@@ -59,7 +59,8 @@ def write_run(
             run_id = str(run.info.run_id)
             _log(client, client.get_run(run_id), metrics, params)
             if table:
-                client.log_table(run_id, _table(report), f"{prefix}{_FOLDER}/rows.json")
+                frame = report.to_pandas().astype(object)  # as it is, pandas warns of what MLflow asks of its columns
+                client.log_table(run_id, frame, f"{prefix}{_FOLDER}/rows.json")
             client.log_artifacts(run_id, folder, f"{prefix}{_FOLDER}")
     return run_id
 
@@ -71,7 +72,8 @@ def metric_key(name: str) -> str:
 
 
 def _check_prefix(prefix: str) -> None:
-    if not re.fullmatch(rf"(?:[\w\- ][\w.\- ]*/?){{0,{_LONGEST_PREFIX}}}", prefix) or len(prefix) > _LONGEST_PREFIX:
+    parts = prefix.removesuffix("/").split("/") if prefix else []
+    if len(prefix) > _LONGEST_PREFIX or not all(re.fullmatch(r"[\w\- ][\w.\- ]*", part) for part in parts):
         raise ConfigError(
             f"prefix is put before MLflow's names, such as 'before/': letters, digits, '_', '-', '.', ' ' and '/', at "
             f"most {_LONGEST_PREFIX} of them; got {prefix!r}"
@@ -158,9 +160,3 @@ def _log(client: MlflowClient, run: Run, metrics: Mapping[str, float], params: M
         client.log_param(run.info.run_id, key, param)
     for key, number in metrics.items():
         client.log_metric(run.info.run_id, key, number)
-
-
-def _table(report: Report) -> Any:
-    """The rows as a frame of plain objects, None where there is nothing."""
-    frame = report.to_pandas().astype(object)
-    return frame.where(frame.notna(), None)

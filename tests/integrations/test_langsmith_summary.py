@@ -40,6 +40,12 @@ def test_runs_that_cannot_be_scored_are_counted_and_take_no_other_with_them():
     assert "1 scored, 0 unscored, 2 failed; SampleError: " in result["comment"]
 
 
+def test_a_run_that_cannot_be_read_is_told_of_in_its_own_words():
+    result = summary_evaluator(faithfulness(OfflineJudge()))([run(TRUE), run(TRUE, "a text")], [example(), example()])
+    assert (result["score"], result["metadata"]["failed"]) == (1.0, 1)
+    assert "SampleError: contexts: expected a list of str, got str 'a text'" in result["comment"]
+
+
 def test_without_a_scored_run_there_is_no_score():
     result = summary_evaluator(faithfulness(broken_judge()))([run(TRUE)], [example()])
     assert result["score"] is None

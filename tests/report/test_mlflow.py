@@ -128,8 +128,9 @@ def test_a_run_that_cannot_be_finished_is_marked_as_failed(mlflow, monkeypatch, 
     monkeypatch.setattr(mlflow.MlflowClient, "log_artifacts", full)
     with pytest.raises(OSError, match="No space left"):
         told().to_mlflow(f"broken {named}", "failing" if named else None, page=False, table=False)
-    (run,) = [run for run in mlflow.search_runs(search_all_experiments=True, output_format="list")
-              if run.info.run_name == f"broken {named}"]  # fmt: skip
+    runs = mlflow.search_runs(search_all_experiments=True, output_format="list")
+    (run,) = [run for run in runs if run.info.run_name == f"broken {named}"]
+    assert run.info.status == "FAILED"
     assert run.data.metrics["faithfulness/mean"] == 0.75
     assert mlflow.active_run() is None
 
