@@ -385,4 +385,9 @@ def _found(result: Any) -> dict[str, Any]:
 
 
 def _pickled(metric: Any) -> Any:
-    return pickle.loads(pickle.dumps(metric))
+    try:
+        packed = pickle.dumps(metric)
+    except Exception as error:
+        told = "the metric cannot go to another process: define its functions at the top of a module"
+        raise AssertionError(f"{told} ({error})") from error
+    return pickle.loads(packed)

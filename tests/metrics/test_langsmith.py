@@ -30,6 +30,7 @@ from langchain_rageval import (
     Metric,
     OfflineJudge,
     answer_relevance,
+    claim_metrics,
     faithfulness,
     suite,
     summary_evaluator,
@@ -238,6 +239,17 @@ async def test_a_suite_gives_several_feedbacks(door, client):
     both = suite(faithfulness(OfflineJudge()), faithfulness(OfflineJudge(), name="other"))
     (feedback,) = await experiment(door, client, answers_alone(), both, examples(QUESTION))
     assert [(part.key, part.score) for part in feedback] == [("faithfulness", 0.5), ("other", 0.5)]
+
+
+@both_doors
+async def test_claim_metrics_give_twelve_feedbacks_for_five_calls(door, client):
+    judge = recording_judge()
+    claims = claim_metrics(judge)
+    (feedback,) = await experiment(door, client, answers_alone(), claims, examples(QUESTION))
+    assert [part.key for part in feedback] == claims.names
+    assert len(feedback) == 12
+    assert all(part.score is not None or part.comment for part in feedback)
+    assert len(judge.asked) <= 5
 
 
 @both_doors

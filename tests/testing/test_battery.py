@@ -191,6 +191,13 @@ def test_an_order_that_cannot_be_seen_is_said_not_to_be_tested():
         MetricTests().test_scores_keep_the_order_of_the_samples_when_the_first_takes_longest(constant, SAMPLE, "batch")
 
 
+def test_a_metric_that_cannot_be_sent_elsewhere_is_told_why():
+    good = built(Metric)
+    local = Metric("mine", aspect="answer", reads={"answer"}, steps=good.steps, reduce=lambda state: good.reduce(state))
+    with pytest.raises(AssertionError, match="cannot go to another process: define its functions at the top of a mod"):
+        MetricTests().test_a_copy_scores_the_same_under_the_same_instrument(local, dict(SAMPLE), "pickle")
+
+
 def test_a_battery_without_a_metric_says_what_to_define():
     with pytest.raises(NotImplementedError, match="MetricTests defines `metric`, as a property or a fixture"):
         MetricTests().metric  # noqa: B018
