@@ -27,6 +27,7 @@ from langchain_rageval.cli import (
     resume,
     rubric_study,
 )
+from langchain_rageval.cli.examples import add_examples
 from langchain_rageval.cli.text import printable
 from langchain_rageval.errors import BelowThreshold, RagevalError
 
@@ -83,6 +84,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.add_to(commands)
+    for name, made in commands.choices.items():
+        add_examples(made, name)
     return parser
 
 

@@ -15,9 +15,10 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self, overload
+from typing import IO, Any, Self, TextIO, overload
 
 import numpy as np
 from pydantic import ValidationError
@@ -187,19 +188,27 @@ class ReportFile:
                 left = left[self._file.write(left) :]
 
 
-def write_report(path: str | Path, rows: Iterable[Row], head: Head) -> None:
-    """Write beside the target first and then put it in place, so that nothing half-written is ever there.
+def write_report(path: str | Path | TextIO, rows: Iterable[Row], head: Head) -> None:
+    """Write a report: beside the target first, then in its place, so that nothing half-written is ever there.
+
+    Args:
+        path: of the file; or a file that is open for text, which is written to and left open.
+        rows: of the report.
+        head: of the report.
 
     Raises:
         ConfigError: if the place cannot be written to.
     """
+    lines = chain([head_line(head)], map(row_line, rows))
+    if not isinstance(path, str | Path):
+        path.writelines(lines)
+        return
     target = Path(path)
     with _writing(target):
         handle, beside = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.write(head_line(head))
-                file.writelines(map(row_line, rows))
+                file.writelines(lines)
             os.chmod(beside, 0o644)
             os.replace(beside, target)
         except BaseException:

@@ -8,7 +8,7 @@ from heapq import nsmallest
 from math import isclose, sqrt
 from pathlib import Path
 from statistics import stdev
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TextIO, overload
 
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.metrics.threshold import reaches
@@ -278,8 +278,15 @@ class Report:
 
         return pandas.DataFrame([_record(row) for row in self.rows])
 
-    def to_jsonl(self, path: str | Path) -> None:
-        """Write the report; `Report.load` gives an equal one."""
+    def to_jsonl(self, path: str | Path | TextIO) -> None:
+        """Write the report as JSON lines; `Report.load` gives an equal one.
+
+        Args:
+            path: of the file; or a file that is open for text, such as `sys.stdout`.
+
+        Raises:
+            ConfigError: if the place cannot be written to.
+        """
         write_report(path, self.rows, {"notes": self.notes, "complete": self.complete, "left_out": self.left_out})
 
     def to_html(

@@ -9,7 +9,7 @@ from functools import partial
 from hashlib import blake2b
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TextIO
 
 from langchain_core.runnables import Runnable
 from pydantic import Field, ValidationError
@@ -148,8 +148,11 @@ class Testset:
 
         return pandas.DataFrame([row.model_dump() for row in self.rows], columns=list(TestsetRow.model_fields))
 
-    def to_jsonl(self, path: str | Path) -> None:
+    def to_jsonl(self, path: str | Path | TextIO) -> None:
         """Write it as JSON lines, the first about the run; `Testset.load` gives an equal one.
+
+        Args:
+            path: of the file; or a file that is open for text, such as `sys.stdout`.
 
         Raises:
             ConfigError: if the place cannot be written to.
@@ -160,8 +163,12 @@ class Testset:
             json.dumps({_HEAD: about}, ensure_ascii=False),
             *(row.model_dump_json(fallback=str) for row in self.rows),
         ]
+        text = "\n".join([*lines, ""])
+        if not isinstance(path, str | Path):
+            path.write(text)
+            return
         try:
-            Path(path).write_text("\n".join([*lines, ""]), encoding="utf-8")
+            Path(path).write_text(text, encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"{path} cannot be written: {error.strerror}; choose another place") from None
 
