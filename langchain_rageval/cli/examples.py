@@ -11,7 +11,7 @@ from langchain_rageval.cli.machine import KEYS
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "evaluate": (
         "rageval evaluate samples.jsonl --metrics all --html report.html",
-        "rageval evaluate samples.csv --judge gigachat:GigaChat-2-Max --out report.jsonl",
+        "rageval evaluate samples.csv --judge gigachat:GigaChat-2-Max --out r.jsonl",
         "rageval evaluate samples.jsonl --fail-under faithfulness=0.8 --quiet",
         "rageval evaluate - --judge vllm:MODEL --base-url http://localhost:8000/v1",
     ),
