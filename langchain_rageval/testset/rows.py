@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TextIO
 
@@ -17,6 +16,7 @@ from pydantic import Field, ValidationError
 from langchain_rageval._version import __version__
 from langchain_rageval.chains import answered, asked, takes_text
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.markup import bold, folded, listed, paragraph, text
 from langchain_rageval.run.threads import DaemonThreads
 from langchain_rageval.schema import Data, Sample
 from langchain_rageval.testset.candidate import Candidate, Trial
@@ -75,6 +75,16 @@ class TestsetRow(Data):
             spans=[(passage.source, passage.start, passage.end) for passage in passages],
             metadata=passages[0].metadata,
         )
+
+    def _repr_html_(self) -> str:
+        """The question with its answer and the tree it grew on, for notebooks."""
+        trials = [
+            " ".join(["✓" if trial.accepted else "✗", bold(trial.kind), text(trial.question)])
+            + (f" <em>{text(trial.feedback)}</em>" if trial.feedback else "")
+            for trial in self.history
+        ]
+        head = paragraph(bold(self.question), "(" + text(self.evolution) + ")")
+        return head + paragraph(text(self.reference)) + folded("how it came about", listed(trials))
 
     def to_sample(self) -> Sample:
         """What `evaluate` reads, without an answer and contexts yet; an unanswerable question has no reference."""
@@ -138,9 +148,9 @@ class Testset:
 
     def _repr_html_(self) -> str:
         """Each question with its answer and the tree it grew on, for notebooks."""
-        items = "".join(_html(row) for row in self.rows)
-        notes = "".join(f"<p><em>{escape(note)}</em></p>" for note in self.notes)
-        return f"<p>{escape(repr(self).splitlines()[0])}</p><ol>{items}</ol>{notes}"
+        items = listed([row._repr_html_() for row in self.rows], numbered=True)
+        notes = "".join(paragraph(f"<em>{text(note)}</em>") for note in self.notes)
+        return paragraph(text(repr(self).splitlines()[0])) + items + notes
 
     def to_pandas(self) -> pandas.DataFrame:
         """One line for each row; contexts, history and the like as lists in their cells."""
@@ -231,14 +241,3 @@ class Testset:
         ]
         client.create_examples(dataset_id=dataset.id, examples=examples)
         return dataset
-
-
-def _html(row: TestsetRow) -> str:
-    trials = "".join(
-        f"<li>{'✓' if trial.accepted else '✗'} <b>{escape(trial.kind)}</b> {escape(trial.question)}"
-        + (f" <em>{escape(trial.feedback)}</em>" if trial.feedback else "")
-        + "</li>"
-        for trial in row.history
-    )
-    head = f"<b>{escape(row.question)}</b> ({escape(row.evolution)})<br>{escape(row.reference)}"
-    return f"<li>{head}<details><summary>how it came about</summary><ul>{trials}</ul></details></li>"
