@@ -14,6 +14,7 @@ from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.metrics.threshold import reaches
 from langchain_rageval.report.comparison import Comparison, compare_rows, values_of_pairs
 from langchain_rageval.report.diagnosis import Diagnosis, diagnose_rows
+from langchain_rageval.report.figure import draw_report
 from langchain_rageval.report.files import read_report, write_report
 from langchain_rageval.report.labelling import LabelSheet, rows_to_label
 from langchain_rageval.report.mlflow import write_run
@@ -27,6 +28,7 @@ from langchain_rageval.statistics import detectable_difference
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.figure import Figure
 
     from langchain_rageval.metrics.metric import Metric
 
@@ -355,6 +357,31 @@ class Report:
             table=table,
             page=page,
         )
+
+    def plot(
+        self,
+        *,
+        baseline: Report | None = None,
+        margin: float = 0.0,
+        allow_different_instruments: bool = False,
+    ) -> Figure:
+        """Draw each metric's mean with its interval, beside how its values are spread.
+
+        Args:
+            baseline: a run over the same samples to compare with: its means, and the differences with their verdicts.
+            margin: of the comparison; see `compare`.
+            allow_different_instruments: of the comparison.
+
+        Returns:
+            A matplotlib Figure that notebooks show and `savefig` writes; no window opens, pyplot is left alone.
+
+        Raises:
+            ConfigError: if matplotlib is not there, nothing was scored, or the reports cannot be compared.
+        """
+        comparison = None
+        if baseline is not None:
+            comparison = self.compare(baseline, margin, allow_different_instruments=allow_different_instruments)
+        return draw_report(self, baseline, comparison)
 
     @classmethod
     def load(cls, path: str | Path, *, lazy: bool = False) -> Report:

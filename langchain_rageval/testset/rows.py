@@ -20,11 +20,13 @@ from langchain_rageval.markup import bold, folded, listed, paragraph, text
 from langchain_rageval.run.threads import DaemonThreads
 from langchain_rageval.schema import Data, Sample
 from langchain_rageval.testset.candidate import Candidate, Trial
+from langchain_rageval.testset.figure import draw_testset, draw_tree
 
 if TYPE_CHECKING:
     import pandas
     from langsmith import Client
     from langsmith.schemas import Dataset
+    from matplotlib.figure import Figure
 
 _HEAD = "rageval_testset"
 
@@ -151,6 +153,24 @@ class Testset:
         items = listed([row._repr_html_() for row in self.rows], numbered=True)
         notes = "".join(paragraph(f"<em>{text(note)}</em>") for note in self.notes)
         return paragraph(text(repr(self).splitlines()[0])) + items + notes
+
+    def plot(self, row: int | None = None) -> Figure:
+        """Draw what the set consists of and what was rejected, or how one of its questions came about.
+
+        Args:
+            row: place of the question whose tree is to be drawn: what was tried, what was kept, and what was said.
+
+        Returns:
+            A matplotlib Figure that notebooks show and `savefig` writes; no window opens, pyplot is left alone.
+
+        Raises:
+            ConfigError: if matplotlib is not there, there is no such row, or there is nothing to draw.
+        """
+        if row is None:
+            return draw_testset(self)
+        if not -len(self) <= row < len(self):
+            raise ConfigError(f"there is no row {row}: the test set has {len(self)}, counted from 0")
+        return draw_tree(self.rows[row])
 
     def to_pandas(self) -> pandas.DataFrame:
         """One line for each row; contexts, history and the like as lists in their cells."""
