@@ -19,6 +19,12 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "plan": ("rageval plan samples.jsonl --metrics faithfulness,context_recall --draws 3",),
     "report": ("rageval report report.jsonl --open", "rageval report report.jsonl --json"),
     "compare": ("rageval compare before.jsonl after.jsonl --margin 0.02 --fail-if-worse",),
+    "leaderboard": ("rageval leaderboard model-a.jsonl model-b.jsonl --metric faithfulness",),
+    "rubric-study": ("rageval rubric-study answers.jsonl --judge openai:gpt-4o-mini --scale 0-3",),
+    "qualify": (
+        "rageval qualify --judge gigachat:GigaChat-2-Max --require faithfulness=care",
+        "rageval qualify --judge offline --repeats 1",
+    ),
     "label": ("rageval label report.jsonl --metric faithfulness --out labels.csv",),
     "agreement": ("rageval agreement report.jsonl labels.csv --metric faithfulness",),
     "generate": (
