@@ -22,9 +22,8 @@ def show(cell, title, names):
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
     exec(compile(tree, title, "exec"), names)
     value = last and eval(compile(ast.Expression(last.value), title, "eval"), names)
-    for way in ("_repr_html_", "_repr_png_"):
-        if hasattr(value, way):
-            assert getattr(value, way)()
+    ways = [getattr(value, way) for way in ("_repr_html_", "_repr_png_") if hasattr(value, way)]
+    assert not ways or any(way() for way in ways)
 
 
 def ran(path):
