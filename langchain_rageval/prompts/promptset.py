@@ -66,7 +66,12 @@ class Example(Frozen):
 
 
 class Prompt(Frozen):
-    """What one step tells the judge in one language."""
+    """What one step tells the judge in one language.
+
+    Attributes:
+        instruction: what to do with the inputs.
+        examples: solved inputs, shown after it.
+    """
 
     instruction: str
     examples: list[Example] = []
