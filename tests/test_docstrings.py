@@ -105,9 +105,10 @@ def test_what_is_raised_is_told(name):
 
 
 def fields_of(kind):
-    """What its maker or reader knows it by: fields, or the names under which they are given."""
+    """Its fields, or what its own constructor takes."""
     if issubclass(kind, BaseModel):
-        return [kind.model_fields[name].alias or name for name in kind.__annotations__ if name in kind.model_fields]
+        own = [name for name in kind.__annotations__ if name in kind.model_fields]
+        return taken(kind.__init__) if "__init__" in vars(kind) else own
     fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
     return [field.name for field in fields if field.init and not field.name.startswith("_")]
 
