@@ -23,11 +23,12 @@ ERRORS = {name for name, value in vars(errors).items() if inspect.isclass(value)
 
 
 def methods():
-    """The public methods and properties that each public class defines itself."""
+    """The public methods and properties that each public class defines itself, but for those that LangChain calls."""
     for name, kind in CLASSES.items():
         for own, value in vars(kind).items():
             function = getattr(value, "__func__", getattr(value, "fget", value))
-            if not own.startswith("_") and inspect.isfunction(function) and function.__module__.startswith(PACKAGE):
+            foreign = any(own in vars(base) for base in kind.__mro__ if not base.__module__.startswith(PACKAGE))
+            if not own.startswith("_") and inspect.isfunction(function) and not foreign:
                 yield f"{name}.{own}", function
 
 
