@@ -285,7 +285,7 @@ def repository() -> list[Path]:
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     paths = [ROOT / line for line in listed.stdout.splitlines()]
-    return [path for path in paths if path.suffix not in (".gz", ".parquet") and path.is_file()]
+    return [path for path in paths if path.suffix not in (".gz", ".parquet", ".png") and path.is_file()]
 
 
 FOREIGN = re.compile(
