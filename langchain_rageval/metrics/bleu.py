@@ -7,6 +7,7 @@ From 0 to 1, higher is better; no model is asked. Source: Papineni et al. 2002, 
 from __future__ import annotations
 
 from functools import cache, partial
+from importlib import import_module
 from typing import Any, Literal, get_args
 
 from langchain_rageval.errors import ConfigError
@@ -60,6 +61,7 @@ def sentence_bleu(answer: str, reference: str, *, tokenize: Tokenize) -> float:
 
 @cache
 def _scorer(tokenize: str) -> Any:
+    import_module("sacrebleu")  # whole, before its parts: threads that begin with parts lock each other out
     from sacrebleu.metrics.bleu import BLEU
 
     return BLEU(tokenize=tokenize, effective_order=True)

@@ -8,6 +8,7 @@ counts them.
 from __future__ import annotations
 
 from functools import cache, partial
+from importlib import import_module
 from typing import Any
 
 from langchain_rageval.errors import ConfigError
@@ -52,6 +53,7 @@ def sentence_chrf(answer: str, reference: str, *, word_order: int) -> float:
 
 @cache
 def _scorer(word_order: int) -> Any:
+    import_module("sacrebleu")  # whole, before its parts: threads that begin with parts lock each other out
     from sacrebleu.metrics.chrf import CHRF
 
     return CHRF(word_order=word_order)
