@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 
@@ -158,6 +159,25 @@ def test_fields_and_skipped_lines_on_stdin(rageval, given, tmp_path):
     words = ["evaluate", "-", "--fields", "question=q", "--on-error", "skip", "--out", tmp_path / "out.jsonl"]
     assert rageval(*words)[0] == 0
     assert [row.sample.question for row in Report.load(tmp_path / "out.jsonl").rows] == ["Где?"]
+
+
+def test_stdin_is_no_trec_run(rageval, folder):
+    code, out, err = rageval("evaluate", "-", "--qrels", "samples.jsonl")
+    assert (code, out) == (2, "")
+    assert "give the name of a TREC run" in err
+
+
+@pytest.mark.parametrize("words", [["evaluate", "samples.jsonl", "--out", "-"], ["plan", "samples.jsonl", "--json"]])
+def test_a_program_that_stops_reading_is_no_error(folder, words):
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        environment = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
+        done = subprocess.run([*PROGRAM, *words], stdout=write, stderr=subprocess.PIPE, env=environment, timeout=120)
+    finally:
+        os.close(write)
+    assert done.returncode == 0
+    assert b"Error" not in done.stderr
 
 
 def test_the_report_goes_to_stdout_and_the_table_to_stderr(rageval, folder):

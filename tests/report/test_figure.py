@@ -92,10 +92,10 @@ def test_nothing_to_draw_is_said():
 
 
 def test_names_are_drawn_as_they_are_and_in_cyrillic_without_a_warning(tmp_path):
-    name = "верность $\\frac{1}{0}$ \x07\u202e"
+    name = "верность $\\oops$ \x07\u202e"
     figure = Report([one(0.5, name)]).plot()
     figure.savefig(tmp_path / "a.svg")
-    assert "верность $\\frac{1}{0}$ \ufffd\ufffd\n1 of 1 scored" in texts(figure)
+    assert "верность $\\oops$ \ufffd\ufffd\n1 of 1 scored" in texts(figure)
 
 
 def test_a_notebook_gets_a_picture():

@@ -83,7 +83,7 @@ def test_an_empty_set_has_nothing_to_draw():
 
 
 def test_what_others_wrote_is_drawn_as_it_is(tmp_path):
-    evil = "$\\frac{1}{0}$ <script> \x1b[31m \u202e" + "x" * 1_000_000
+    evil = "$\\oops$ <script> \x1b[31m \u202e" + "x" * 1_000_000
     row = BATH.model_copy(
         update={
             "question": evil,
