@@ -79,7 +79,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="rageval", description="Judge RAG systems with the model you can afford.")
+    parser = argparse.ArgumentParser(
+        prog="rageval",
+        description="Judge RAG systems with the model you can afford.",
+        epilog="To begin with: rageval demo. For examples of a command: rageval COMMAND --help.",
+    )
     parser.add_argument("--version", action="version", version=f"rageval {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for command in COMMANDS:

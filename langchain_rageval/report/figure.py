@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from langchain_rageval.drawing import BLUE, GREEN, GREY, ORANGE, RED, name_bars, new_figure, one_line, plain, write
@@ -31,16 +32,22 @@ def draw_report(report: Report, baseline: Report | None, comparison: Comparison 
     figure = new_figure(3.6 * panels + 1.6, 1.3 + 0.62 * len(summary))
     means, spread, *more = figure.subplots(1, panels, sharey=True)
     _draw_means(means, summary, baseline.summary() if baseline else None)
-    _draw_spread(spread, summary, [_values(report, name) for name in summary])
+    _draw_spread(spread, _values(report))
     for axes in more:
         _draw_differences(axes, list(summary), comparison)
     name_bars(means, [_named(metric) for metric in summary.values()])
     return figure
 
 
-def _values(report: Report, name: str) -> list[float]:
-    scores = [row.scores[name].value for row in report.rows if name in row.scores]
-    return [value for value in scores if value is not None]
+def _values(report: Report) -> Mapping[str, Sequence[float]]:
+    """The values of each metric, in the order of the summary; the rows, which may be on disk, are read once."""
+    values: dict[str, array[float]] = {}
+    for row in report.rows:
+        for name, score in row.scores.items():
+            known = values.setdefault(name, array("d"))
+            if score.value is not None:
+                known.append(score.value)
+    return values
 
 
 def _named(metric: MetricSummary) -> str:
@@ -76,9 +83,9 @@ def _draw_mean(axes: Axes, metric: MetricSummary, height: float, colour: str, ma
     write(axes, metric.mean, y, f"{metric.mean:.2f}", ha="center", va=va, color=colour, size="small")
 
 
-def _draw_spread(axes: Axes, summary: Summary, spread: Sequence[Sequence[float]]) -> None:
+def _draw_spread(axes: Axes, spread: Mapping[str, Sequence[float]]) -> None:
     axes.set_title("values of the samples", loc="left")
-    for place, values in enumerate(spread):
+    for place, values in enumerate(spread.values()):
         if values:
             drawn = Histogram.of(values)
             low, *_, high = drawn.edges

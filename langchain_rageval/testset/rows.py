@@ -149,7 +149,7 @@ class Testset:
         return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
-        """Each question with its answer and the tree it grew on, for notebooks."""
+        """The first fifty questions, each with its answer and the tree it grew on, for notebooks."""
         items = listed([row._repr_html_() for row in self.rows], numbered=True)
         notes = "".join(paragraph(f"<em>{text(note)}</em>") for note in self.notes)
         return paragraph(text(repr(self).splitlines()[0])) + items + notes
