@@ -194,6 +194,7 @@ HEAVY = (
     "langchain_gigachat",
     "langchain_text_splitters",
     "langsmith",
+    "matplotlib",
     "numpy",
     "openai",
     "pandas",

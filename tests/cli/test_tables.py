@@ -18,23 +18,39 @@ from langchain_rageval.cli.tables import Output
 LONGEST = "context_entity_recall"
 
 
-def shown(width, *words):
-    """What a command shows in a terminal so wide, in lines without colours."""
+def seen(width, *words, **environment):
+    """What a command writes to a terminal so wide."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
     env = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR", "FORCE_COLOR")}
+    env |= {"TERM": "xterm-256color", "PYTHONPATH": ":".join(sys.path), **environment}
     command = [sys.executable, "-m", "langchain_rageval", *map(str, words)]
-    with subprocess.Popen(command, stdout=theirs, stderr=subprocess.DEVNULL, env={**env, "TERM": "xterm"}) as process:
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=env) as process:
         os.close(theirs)
-        seen = b""
+        written = b""
         try:
             while part := os.read(ours, 65536):
-                seen += part
+                written += part
         except OSError:  # how Linux says that the other end is closed
             pass
         os.close(ours)
     assert process.returncode == 0
-    return re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", seen.decode()).replace("\r", "").split("\n")
+    return written.decode()
+
+
+def shown(width, *words):
+    """The lines of it, without colours."""
+    return re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", seen(width, *words)).replace("\r", "").split("\n")
+
+
+@pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_progress_and_tables_have_colours_unless_they_are_not_wanted(tmp_path, environment, coloured):
+    samples = tmp_path / "samples.jsonl"
+    samples.write_text('{"question": "Q?", "answer": "It is so.", "contexts": ["It is so."]}\n' * 3)
+    written = seen(100, "evaluate", samples, **environment)
+    assert "3/3 samples" in written
+    assert "Judged offline" in written
+    assert bool(re.search(r"\x1b\[[0-9;]*(3[0-8]|9[0-7])[0-9;]*m", written)) == coloured
 
 
 def table(columns=("mean", "95% interval", "scored", "unscored", "failed", "calls", "tokens")):
