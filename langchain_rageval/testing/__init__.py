@@ -3,6 +3,7 @@
 Nothing here is a pytest plugin; importing it changes no session. Only `MetricTests` needs pytest.
 """
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from langchain_rageval.errors import ConfigError
@@ -23,7 +24,8 @@ def __getattr__(name: str) -> Any:
         import pytest
     except ImportError:
         raise ConfigError("MetricTests is run by pytest: pip install pytest") from None
-    pytest.register_assert_rewrite(f"{__name__}.battery")
+    if f"{__name__}.battery" not in sys.modules:  # or pytest warns that it comes too late
+        pytest.register_assert_rewrite(f"{__name__}.battery")
     from langchain_rageval.testing.battery import MetricTests
 
     return MetricTests
