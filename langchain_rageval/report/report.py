@@ -8,14 +8,16 @@ from heapq import nsmallest
 from math import isclose, isnan, sqrt
 from pathlib import Path
 from statistics import stdev
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TextIO, overload
 
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.metrics.threshold import reaches
 from langchain_rageval.report.comparison import Comparison, compare_rows, values_of_pairs
 from langchain_rageval.report.diagnosis import Diagnosis, diagnose_rows
+from langchain_rageval.report.figure import draw_report
 from langchain_rageval.report.files import read_report, write_report
 from langchain_rageval.report.labelling import LabelSheet, rows_to_label
+from langchain_rageval.report.mlflow import write_run
 from langchain_rageval.report.notebook import html_table
 from langchain_rageval.report.page import PageLanguage, write_page
 from langchain_rageval.report.rescoring import rescored_rows
@@ -26,6 +28,7 @@ from langchain_rageval.statistics import detectable_difference
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.figure import Figure
 
     from langchain_rageval.metrics.metric import Metric
 
@@ -281,8 +284,15 @@ class Report:
 
         return pandas.DataFrame([_record(row) for row in self.rows])
 
-    def to_jsonl(self, path: str | Path) -> None:
-        """Write the report; `Report.load` gives an equal one."""
+    def to_jsonl(self, path: str | Path | TextIO) -> None:
+        """Write the report as JSON lines; `Report.load` gives an equal one.
+
+        Args:
+            path: of the file; or a file that is open for text, such as `sys.stdout`.
+
+        Raises:
+            ConfigError: if the place cannot be written to.
+        """
         write_report(path, self.rows, {"notes": self.notes, "complete": self.complete, "left_out": self.left_out})
 
     def to_html(
@@ -310,6 +320,72 @@ class Report:
         if baseline is not None:
             comparison = self.compare(baseline, margin, allow_different_instruments=allow_different_instruments)
         write_page(self, path, baseline=baseline, comparison=comparison, language=language)
+
+    def to_mlflow(
+        self,
+        run_name: str | None = None,
+        experiment: str | None = None,
+        tracking_uri: str | None = None,
+        *,
+        prefix: str = "",
+        table: bool = True,
+        page: bool = True,
+    ) -> str:
+        """Log the report to MLflow: into the run that is active, else into a new one, which is ended.
+
+        Metrics are `faithfulness/mean`, `/low`, `/high`, `/scored`, `/unscored`, `/failed`, and what it cost; "ndcg@5"
+        is `ndcg_at_5`. Params are the package's version, the notes and each metric's instrument. Artifacts, in
+        `rageval/`, are the rows as a table, the HTML page, and the file that `Report.load` reads.
+
+        Args:
+            run_name: of a new run.
+            experiment: by name, of a new run; made if it is not there. By default the one that is set in MLflow.
+            tracking_uri: where a new run is kept, such as "sqlite:///mlflow.db"; MLflow's own setting stays as it is.
+            prefix: stands before every name, so that one run can hold several reports, such as "before/".
+            table: whether to log the rows as a table.
+            page: whether to log the HTML page.
+
+        Returns:
+            The run's id.
+
+        Raises:
+            ConfigError: if mlflow is not there, a run is active and options are given for a new one, two metrics would
+                have one name, or the active run already holds another report under this prefix.
+        """
+        return write_run(
+            self,
+            run_name=run_name,
+            experiment=experiment,
+            tracking_uri=tracking_uri,
+            prefix=prefix,
+            table=table,
+            page=page,
+        )
+
+    def plot(
+        self,
+        *,
+        baseline: Report | None = None,
+        margin: float = 0.0,
+        allow_different_instruments: bool = False,
+    ) -> Figure:
+        """Draw each metric's mean with its interval, beside how its values are spread.
+
+        Args:
+            baseline: a run over the same samples to compare with: its means, and the differences with their verdicts.
+            margin: of the comparison; see `compare`.
+            allow_different_instruments: of the comparison.
+
+        Returns:
+            A matplotlib Figure that notebooks show and `savefig` writes; no window opens, pyplot is left alone.
+
+        Raises:
+            ConfigError: if matplotlib is not there, nothing was scored, or the reports cannot be compared.
+        """
+        comparison = None
+        if baseline is not None:
+            comparison = self.compare(baseline, margin, allow_different_instruments=allow_different_instruments)
+        return draw_report(self, baseline, comparison)
 
     @classmethod
     def load(cls, path: str | Path, *, lazy: bool = False) -> Report:

@@ -76,7 +76,7 @@ class Candidate(Data):
         return self.model_copy(update=changes)
 
     def tried(self, kind: str, *, accepted: bool = True, feedback: str = "") -> Self:
-        """The same with one more trial of the question as it stands."""
+        """The same with one more trial of the question as it stands; see `Trial` for `kind`, `accepted`, `feedback`."""
         trial = Trial(kind=kind, question=self.question, accepted=accepted, feedback=feedback)
         return self.but(history=[*self.history, trial])
 

@@ -95,6 +95,9 @@ def calibrate(
         unlabelled: what the judge said of the others.
         level: share of such intervals that are to hold the true mean.
 
+    Returns:
+        The estimate with its interval.
+
     Raises:
         ConfigError: if there are too few, the level is out of range, a value is no number, or ppi-python is missing.
 

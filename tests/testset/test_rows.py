@@ -1,6 +1,7 @@
 """A test set: what it gives, how it is kept, and how a chain is asked its questions."""
 
 import json
+import re
 from collections import Counter
 from uuid import UUID
 
@@ -47,7 +48,7 @@ def test_the_repr_tells_the_yield():
 
 
 def test_a_notebook_shows_the_tree_with_everything_escaped():
-    html = TESTSET._repr_html_()
+    html = re.sub("</?bdi>", "", TESTSET._repr_html_())
     assert "✗ <b>seed</b> Что с баней? <em>Неясно &lt;b&gt;.</em>" in html
     assert "✓ <b>rewrite</b> Как застраховать баню?" in html
 
