@@ -64,6 +64,14 @@ class Pending:
     run: Run
     left: int
     scores: dict[int, dict[str, Score]] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take(self, number: int, scores: dict[str, Score]) -> bool:
+        """Keep the scores of the metric with this number; gives whether it was the last one."""
+        with self.lock:
+            self.scores[number] = scores
+            self.left -= 1
+            return not self.left
 
     def row(self) -> Row:
         """The finished row, scores in the order of the metrics.
@@ -71,11 +79,9 @@ class Pending:
         Raises:
             ConfigError: if two of a user's own metrics gave scores of one name.
         """
-        scores: dict[str, Score] = {}
-        for _, part in sorted(self.scores.copy().items()):
-            refuse_doubled([*scores, *part])
-            scores |= part
-        return Row(index=self.index, sample=self.sample, scores=scores)
+        pairs = [pair for _, part in sorted(self.scores.copy().items()) for pair in part.items()]
+        refuse_doubled([name for name, _ in pairs])
+        return Row(index=self.index, sample=self.sample, scores=dict(pairs))
 
 
 @dataclass(frozen=True)
@@ -87,8 +93,8 @@ class Task:
     unreadable: SampleError | None
 
 
-Result = Task | BaseException | None
-"""What a worker hands over: a task it has done, what ended it, or None when it has nothing more to do."""
+Result = Pending | BaseException | None
+"""What a worker hands over: a sample whose last task it has done, what ended it, or None when it has no more to do."""
 
 
 @dataclass(frozen=True)
@@ -156,8 +162,7 @@ class Evaluation:
         def work() -> None:
             try:
                 for task in _of_one_worker(tasks, lock, stopped):
-                    task.pending.scores[task.number] = self._done(task)
-                    results.put(task)
+                    self._finish(task, results)
             except BaseException as error:
                 results.put(error)
             results.put(None)
@@ -186,8 +191,7 @@ class Evaluation:
         async def work() -> None:
             try:
                 async for task in _aof_one_worker(tasks, lock):
-                    task.pending.scores[task.number] = await self._adone(task)
-                    await results.put(task)
+                    await self._afinish(task, results)
             except asyncio.CancelledError as error:
                 if stopping.is_set():
                     raise
@@ -331,6 +335,15 @@ class Evaluation:
         pending = self.begun[index] = Pending(index, sample, self.run.for_sample(), left=len(self.metrics))
         return ([Task(pending, number, unreadable) for number in numbers] for numbers in self._kin)
 
+    def _finish(self, task: Task, results: SimpleQueue[Result]) -> None:
+        """Do a task, and hand over its sample if that was the last."""
+        if task.pending.take(task.number, self._done(task)):
+            results.put(task.pending)
+
+    async def _afinish(self, task: Task, results: asyncio.Queue[Result]) -> None:
+        if task.pending.take(task.number, await self._adone(task)):
+            await results.put(task.pending)
+
     def _done(self, task: Task) -> dict[str, Score]:
         metric, pending = self.metrics[task.number], task.pending
         if task.unreadable:
@@ -399,16 +412,12 @@ class Evaluation:
         return [parts_to_rehearse(metric) for metric in self.metrics]
 
     def _rows(self, result: Result) -> Iterator[Row]:
-        """The row, when this was the last of its metrics and has scores; raises what a worker raised."""
+        """The row of a sample that is done, if it has scores; raises what a worker raised."""
         if isinstance(result, BaseException):
             raise result
         if result is None:
             return
-        pending = result.pending
-        pending.left -= 1
-        if pending.left:
-            return
-        row = pending.row()
+        row = result.row()
         if row.scores:
             self.grounds.see(row)
             yield row

@@ -190,7 +190,7 @@ class Judge:
         return PromptSet.default(detect_language(text) if self.language == "auto" else self.language)
 
     def call(self, request: Request, way: Way, tail: Sequence[BaseMessage], draw: int) -> Call:
-        """The model call that puts a request in one way, `tail` being what came of it before."""
+        """The model call that puts a `request` in one `way`, `tail` being what came of it before; `draw` from 0 on."""
         messages = lay_out(request, self.laid_out, with_schema=way.rung in _TOLD_IN_WORDS, fold_system=way.fold_system)
         options = self._client.rungs[way.rung](request.schema, self._own_options) if way.rung != "prompt" else {}
         model = self._uncached if draw else self._unlimited

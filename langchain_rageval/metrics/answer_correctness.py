@@ -76,11 +76,7 @@ def answer_correctness(
     if facts:
         if judge is None:
             raise ConfigError("answer_correctness needs a judge for the facts; or say weights=(0, 1)")
-        stages += [
-            extract_statements(judge, of="answer"),
-            extract_statements(judge, of="reference"),
-            classify_statements(judge),
-        ]
+        stages += [extract_statements(judge, of="both"), classify_statements(judge)]
     if nearness:
         if embeddings is None:
             raise ConfigError("answer_correctness needs embeddings for the similarity; or say weights=(1, 0)")

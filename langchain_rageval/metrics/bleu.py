@@ -60,7 +60,7 @@ def sentence_bleu(answer: str, reference: str, *, tokenize: Tokenize) -> float:
 
 @cache
 def _scorer(tokenize: str) -> Any:
-    from sacrebleu import BLEU  # by the package: threads that import two of its modules at once wait for each other
+    from sacrebleu import BLEU  # of the package: threads that begin with two of its modules block each other
 
     return BLEU(tokenize=tokenize, effective_order=True)
 

@@ -100,6 +100,10 @@ class Metric(Traced[Any, Score], Doors):
 
     __str__ = __repr__
 
+    def __hash__(self) -> int:
+        """By what decides its scores, so that a metric can be a key: `{metric: 0.8}`."""
+        return hash((self.name, self.instrument))
+
     @property
     def parts(self) -> Sequence[Metric]:
         """Itself."""
@@ -196,15 +200,17 @@ class Metric(Traced[Any, Score], Doors):
     def _do(self, input: Any, config: RunnableConfig) -> Score:
         state: State = {"sample": self.read(input)}
         run = Run.of(config).metered()
+        inner = run.into(config)
         for step in self._sequence():
-            state = step.invoke(state, run.into(config))
+            state = step.within(state, inner) if isinstance(step, Traced) else step.invoke(state, inner)
         return self._stamped(self.reduce(state), run.meter.usage)
 
     async def _ado(self, input: Any, config: RunnableConfig) -> Score:
         state: State = {"sample": self.read(input)}
         run = Run.of(config).metered()
+        inner = run.into(config)
         for step in self._sequence():
-            state = await step.ainvoke(state, run.into(config))
+            state = await (step.awithin(state, inner) if isinstance(step, Traced) else step.ainvoke(state, inner))
         return self._stamped(self.reduce(state), run.meter.usage)
 
     def _stamped(self, value: Value, usage: Usage) -> Score:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from importlib.resources import files
@@ -16,8 +17,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from langchain_rageval.answers import ANSWERS
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.markup import bold, counted, paragraph, table, text
 
 _COMMON = "common.yaml"
+_ONE_AT_A_TIME = threading.Lock()  # or two threads make a set each, and what is kept by it is found by comparing texts
 _RARE_BREAK = re.compile("[\x85\u2028\u2029]")
 Part = TypeVar("Part", bound="Frozen")
 _Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -63,7 +66,12 @@ class Example(Frozen):
 
 
 class Prompt(Frozen):
-    """What one step tells the judge in one language."""
+    """What one step tells the judge in one language.
+
+    Attributes:
+        instruction: what to do with the inputs.
+        examples: solved inputs, shown after it.
+    """
 
     instruction: str
     examples: list[Example] = []
@@ -111,7 +119,8 @@ class PromptSet(Frozen):
         the steps that write test sets take the English ones there, with the labels and the system message of the
         language. What such a step writes is in the language of the passages all the same.
         """
-        return _default(language if language in languages() else "en")
+        with _ONE_AT_A_TIME:
+            return _default(language if language in languages() else "en")
 
     @classmethod
     def load(cls, directory: str | Path) -> Self:
@@ -166,6 +175,15 @@ class PromptSet(Frozen):
         _check(step, new)
         return type(self)(common=self.common, prompts={**self.prompts, step: new})
 
+    def _repr_html_(self) -> str:
+        """Each step with the first line of its instruction, for notebooks."""
+        title = f"Prompts in {self.common.language}: {counted(len(self.prompts), 'step')}"
+        lines = [
+            (bold(step), text(prompt.instruction.strip().split("\n")[0]), str(len(prompt.examples)))
+            for step, prompt in self.prompts.items()
+        ]
+        return paragraph(text(title)) + table(("step", "instruction", "examples"), lines)
+
     def get(self, step: str) -> Prompt:
         """The prompt of a step.
 
@@ -218,7 +236,7 @@ def _default(language: str) -> PromptSet:
 
 def _parsed(kind: type[Part], file: Traversable | Path) -> Part:
     try:
-        return kind.model_validate(yaml.load(file.read_text(encoding="utf-8"), Loader=_Loader))
+        return kind.model_validate(_Loader(file.read_text(encoding="utf-8")).get_single_data())
     except (yaml.YAMLError, ValidationError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file.name} is no {kind.__name__.lower()} file: {error}") from None
 
@@ -227,12 +245,12 @@ def _check_common(common: Common, like: Common) -> None:
     lacking = sorted(like.labels.keys() - common.labels.keys())
     if lacking:
         raise ConfigError(f"{_COMMON} lacks the labels {lacking}; copy them from another language")
-    for name, text in [*common.labels.items(), ("ask_again", common.ask_again)]:
+    for name, label in [*common.labels.items(), ("ask_again", common.ask_again)]:
         gap = "problem" if name == "ask_again" else "step"
         try:
-            text.format(**{gap: ""})
+            label.format(**{gap: ""})
         except (KeyError, IndexError, ValueError):
-            raise ConfigError(f"{_COMMON}: {name} may hold {{{gap}}} and no other braces, got {text!r}") from None
+            raise ConfigError(f"{_COMMON}: {name} may hold {{{gap}}} and no other braces, got {label!r}") from None
 
 
 def _check(step: str, prompt: Prompt) -> None:

@@ -47,6 +47,11 @@ class Slots:
         """A copy, or one in another process, starts with every slot free."""
         return Slots, (self.limit,)
 
+    @property
+    def idle(self) -> int:
+        """How many lie idle, as far as that can be told at a moment; none when there is no limit, and so no pool."""
+        return 0 if self.size is None else max(0, self.size - self._used - len(self._waiting))
+
     def turned_away(self, since: int) -> None:
         """Take note that the endpoint refused a call for want of room: halve the slots, to one at least."""
         with self._lock:

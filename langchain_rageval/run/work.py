@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, 
 from concurrent.futures import wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from langchain_core.cross_encoders import BaseCrossEncoder
@@ -85,7 +86,11 @@ Lossy = Call | Batch | Rate
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Do several works that do not depend on each other; the reply is the list of their results, in order."""
+    """Do several works that do not depend on each other; the reply is the list of their results, in order.
+
+    On a loop they are done side by side. In threads they are while slots of a pool lie idle, as they do for the last
+    samples of a run; else one after the other, for other samples fill the slots, and nobody has to be woken.
+    """
 
     works: Sequence[Work[Any]]
 
@@ -154,7 +159,8 @@ def _supply(need: Need, run: Run, config: RunnableConfig) -> Any:
         case Pause(seconds):
             return time.sleep(seconds)
         case Together(works):
-            return [drive(part, run, config) for part in works]
+            parts = [partial(drive, part, run, config) for part in works]
+            return run.threads.gather(parts) if run.slots.idle >= len(parts) > 1 else [part() for part in parts]
         case Alone(gate, part):
             with gate:
                 return drive(part, run, config)

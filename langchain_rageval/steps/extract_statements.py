@@ -1,7 +1,8 @@
-"""Extract the statements of the answer, or of the references."""
+"""Extract the statements of the answer, of the references, or of both."""
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Literal
 
 from langchain_rageval.answers import Statements
@@ -14,25 +15,29 @@ Side = Literal["answer", "reference"]
 
 
 class ExtractStatements(Step):
-    """Adds `<of>_statements`, a list of str: of the answer, or of all references together, each once.
+    """Adds `answer_statements`, a list of str, or `reference_statements`, those of all references, each once; or both.
 
     Of the references it also adds `statements_by_reference`, a list for each reference in order.
     """
 
-    of: Side
+    of: Side | Literal["both"]
     for_contexts: bool = False
 
     def work(self, state: State) -> Work[State]:
         """One call for each text that is not blank; none when there are no contexts to compare with but should be."""
         sample: Sample = state["sample"]
-        texts = [sample.answer or ""] if self.of == "answer" else sample.references
+        answers = [sample.answer or ""] if self.of != "reference" else []
+        references = sample.references if self.of != "answer" else []
         if self.for_contexts and not any(context.strip() for context in sample.contexts or []):
-            texts = []
-        parts = yield Together([self._extract(sample.question, text) for text in texts])
-        statements = [statement for part in parts for statement in part]
-        if self.of == "answer":
-            return state | {"answer_statements": statements}
-        return state | {"reference_statements": list(dict.fromkeys(statements)), "statements_by_reference": parts}
+            answers = references = []
+        parts = yield Together([self._extract(sample.question, text) for text in [*answers, *references]])
+        of_answers, of_references = parts[: len(answers)], parts[len(answers) :]
+        if self.of != "reference":
+            state = state | {"answer_statements": list(chain.from_iterable(of_answers))}
+        if self.of != "answer":
+            once = list(dict.fromkeys(chain.from_iterable(of_references)))
+            state = state | {"reference_statements": once, "statements_by_reference": of_references}
+        return state
 
     def _extract(self, question: str, text: str) -> Work[list[str]]:
         if not text.strip():
@@ -43,12 +48,12 @@ class ExtractStatements(Step):
         return [statement.strip() for statement in answer.statements if statement.strip()]
 
 
-def extract_statements(judge: JudgeLike, *, of: Side, for_contexts: bool = False) -> Step:
+def extract_statements(judge: JudgeLike, *, of: Side | Literal["both"], for_contexts: bool = False) -> Step:
     """The step that finds the statements to judge.
 
     Args:
         judge: who is asked.
-        of: the "answer", or the "reference": all of them.
+        of: the "answer", or the "reference": all of them. "both" are asked for at the same time.
         for_contexts: whether statements are of no use when the contexts hold no words.
     """
     return ExtractStatements(

@@ -1,6 +1,5 @@
 import subprocess
 import sys
-import textwrap
 
 import pytest
 from by_letters import ENGLISH, LONG, RUSSIAN, value
@@ -82,31 +81,33 @@ def test_a_tokenizer_that_needs_more_is_refused(tokenize):
     assert bleu().instrument != bleu(tokenize="13a").instrument
 
 
-def test_it_and_chrf_may_load_sacrebleu_in_two_threads_at_once():
-    script = """
-        import sys, threading, time
-        from langchain_rageval.metrics.bleu import sentence_bleu
-        from langchain_rageval.metrics.chrf import sentence_chrf
+THREADS = """
+import random, sys, threading, time
 
-        begun, values = threading.Event(), []
+class Slow:
+    def find_spec(self, name, *_):
+        if name.startswith("sacrebleu"):
+            time.sleep(random.random() * 0.03)
 
-        class Slow:
-            # The package is being loaded for a while, with the other thread on its way to the same.
-            def find_spec(self, name, path=None, target=None):
-                if name == "sacrebleu":
-                    begun.set()
-                    time.sleep(0.5)
+sys.meta_path.insert(0, Slow())
+random.seed(1)
+from langchain_rageval import bleu, chrf
 
-        def other():
-            begun.wait()
-            values.append(sentence_chrf("a text", "a text", word_order=0))
+def score(metric):
+    time.sleep(random.random() * 0.1)
+    scores.append(metric.invoke({"question": "q", "answer": "a b c", "references": ["a c d"]}).value)
 
-        sys.meta_path.insert(0, Slow())
-        thread = threading.Thread(target=other)
-        thread.start()
-        values.append(sentence_bleu("a text", "a text", tokenize="13a"))
-        thread.join()
-        print([round(value, 6) for value in values])
-    """
-    run = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60)
-    assert (run.stdout.strip(), run.stderr) == ("[1.0, 1.0]", "")
+scores = []
+threads = [threading.Thread(target=score, args=(build(),)) for build in (bleu, chrf) * 4]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(len(scores))
+"""
+
+
+def test_threads_that_are_the_first_to_score_do_not_lock_each_other_out():
+    environment = {"PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", THREADS], env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("8\n", "")

@@ -2,6 +2,9 @@
 
 import re
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from importlib.resources import files
 from string import Formatter
 
@@ -369,3 +372,15 @@ def test_a_file_that_cannot_be_used_is_refused_by_name(name, text, told, tmp_pat
 def test_a_directory_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="is no directory"):
         PromptSet.load(tmp_path / "missing")
+
+
+def test_threads_that_ask_at_the_same_moment_get_one_set(monkeypatch):
+    monkeypatch.setattr(promptset, "_default", lru_cache(promptset._default.__wrapped__))
+    meeting = threading.Barrier(8)
+
+    def asked(_number):
+        meeting.wait(20)
+        return PromptSet.default("ru")
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len({id(prompts) for prompts in pool.map(asked, range(8))}) == 1

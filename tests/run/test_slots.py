@@ -48,6 +48,20 @@ async def test_threads_and_a_loop_share_the_same_slots():
     assert (holders.most, holders.now) == (3, 0)
 
 
+def test_idle_slots_are_those_that_nobody_holds_or_waits_for():
+    slots = Slots(2)
+    assert slots.idle == 2
+    with slots:
+        assert slots.idle == 1
+        with slots:
+            place = slots._take()
+            assert slots.idle == 0
+        assert place.result(0) == slots.idle == 0  # it went to who waited
+    slots.__exit__()
+    assert slots.idle == 2
+    assert Slots(None).idle == 0
+
+
 async def test_without_a_limit_nobody_waits():
     slots = Slots(None)
     async with asyncio.timeout(1), slots, slots:

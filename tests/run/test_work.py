@@ -163,6 +163,35 @@ def test_works_done_together_raise_the_first_error(do):
         do(asks(Together(works)), Run())
 
 
+def threads_of_works_together(number, slots):
+    """In which threads so many works are done."""
+    seen = []
+
+    def call(_messages):
+        seen.append(threading.get_ident())
+        return "done"
+
+    works = [asks(Call(RunnableLambda(call), [HumanMessage("?")])) for _ in range(number)]
+    driven(asks(Together(works)), Run(slots=slots))
+    return seen
+
+
+def test_in_threads_works_done_together_overlap_while_slots_lie_idle():
+    meeting = threading.Barrier(3)
+    call = Call(RunnableLambda(lambda _messages: str(meeting.wait(20) >= 0)), [HumanMessage("?")])
+    replies = driven(asks(Together([asks(call), asks(call), asks(call)])), Run(slots=Slots(3)))
+    assert [reply.text for reply in replies] == ["True"] * 3
+
+
+@pytest.mark.parametrize("slots", [Slots(None), Slots(2)], ids=["no pool", "too few slots"])
+def test_without_idle_slots_works_done_together_stay_in_the_callers_thread(slots):
+    assert threads_of_works_together(3, slots) == [threading.get_ident()] * 3
+
+
+def test_a_work_that_is_alone_stays_in_the_callers_thread():
+    assert threads_of_works_together(1, Slots(3)) == [threading.get_ident()]
+
+
 async def test_on_a_loop_works_done_together_overlap():
     meeting = asyncio.Barrier(3)
 

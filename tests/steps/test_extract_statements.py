@@ -36,6 +36,25 @@ def test_sync_and_async_find_the_same():
     assert asyncio.run(step.ainvoke({"sample": SAMPLE})) == step.invoke({"sample": SAMPLE})
 
 
+def test_of_both_the_answer_comes_first_and_nothing_is_mixed():
+    judge = scripted(statements("Это Анна."), statements("Анна."), statements("Пётр."))
+    state = extracted(judge, "both")
+    assert [inputs["text"] for inputs in judge.inputs] == ["Анна и Пётр.", "Анна.", "Пётр."]
+    assert state["answer_statements"] == ["Это Анна."]
+    assert (state["reference_statements"], state["statements_by_reference"]) == (
+        ["Анна.", "Пётр."],
+        [["Анна."], [], ["Пётр."]],
+    )
+
+
+def test_both_find_what_each_side_alone_finds():
+    def step(of):
+        return extract_statements(answering(lambda messages: statements("a", " ", "b", "a")), of=of)
+
+    alone = (step("answer") | step("reference")).invoke({"sample": SAMPLE})
+    assert step("both").invoke({"sample": SAMPLE}) == alone == asyncio.run(step("both").ainvoke({"sample": SAMPLE}))
+
+
 @pytest.mark.parametrize("answer", [None, "", " \n\t"])
 def test_a_blank_answer_makes_no_call(answer):
     assert extracted(scripted(), "answer", SAMPLE.model_copy(update={"answer": answer}))["answer_statements"] == []

@@ -1,0 +1,57 @@
+"""Whether somebody listens: asked once for a metric, and never missed."""
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.runnables import RunnableLambda
+from scripted import scripted, statements, supported, verdicts
+
+from langchain_rageval import Sample, faithfulness
+from langchain_rageval.metrics.metric import Metric
+from langchain_rageval.metrics.value import Value
+from langchain_rageval.run import traced
+
+SAMPLE = Sample(question="?", answer="A.", contexts=["A."])
+
+
+class Listener(BaseCallbackHandler):
+    """Keeps the names of the runs that it sees begin."""
+
+    run_inline = True
+
+    def __init__(self):
+        self.names = []
+
+    def on_chain_start(self, *_, name=None, **__):
+        self.names.append(name)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """How often it was asked who listens."""
+    times = []
+    heard = traced._heard
+    monkeypatch.setattr(traced, "_heard", lambda config: times.append(config) or heard(config))
+    return times
+
+
+def metric():
+    return faithfulness(scripted(statements("a"), verdicts(supported(1, "1.1"))))
+
+
+async def scores(door):
+    return metric().invoke(SAMPLE) if door == "invoke" else await metric().ainvoke(SAMPLE)
+
+
+@pytest.mark.parametrize("door", ["invoke", "ainvoke"])
+async def test_where_nobody_listens_to_a_metric_its_steps_do_not_ask_again(asked, door):
+    assert (await scores(door)).value == 1
+    assert len(asked) == 1
+
+
+def test_a_listener_that_a_step_of_the_users_own_brings_along_hears_what_is_in_it():
+    listener = Listener()
+    steps = metric().steps
+    own = RunnableLambda(lambda state, config: steps.invoke(state, {**config, "callbacks": [listener]}), name="own")
+    mine = Metric("mine", aspect="answer", reads=set(), steps=own, reduce=lambda state: Value(1))
+    assert mine.invoke(SAMPLE).value == 1
+    assert listener.names[-2:] == ["extract_statements", "verify_statements"]
