@@ -72,6 +72,7 @@ def test_every_block_is_tried_below():
     titles += ["Grades instead of fractions", "Whether a judge can be believed"]
     titles += ["A retriever without labels", "Where right and wrong statements come from"]
     titles += ["In production", "LangSmith", "MLflow", "pytest", "A guard in LangGraph"]
+    titles.append("Figures and notebooks")
     assert sorted(PYTHON) == sorted([*titles, *elsewhere, "What it costs, and no more than that"])
     assert len(PYTHON) == len(blocks("python"))
 
@@ -261,6 +262,13 @@ def test_pytest(ran):
 def test_a_guard_in_langgraph(ran, capsys):
     ran("A guard in LangGraph")
     assert capsys.readouterr().out == "Не знаю: в документах этого нет.\n"
+
+
+def test_figures_and_notebooks(ran, tmp_path):
+    made = ran("Questions from your documents")["testset"]
+    report = ran("In Python")["report"]
+    ran("Figures and notebooks", report=report, before=report, testset=made)
+    assert (tmp_path / "tree.png").exists()
 
 
 def test_in_a_chain(ran):
