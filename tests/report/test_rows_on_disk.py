@@ -167,7 +167,7 @@ def test_no_samples_make_an_empty_report(out):
 
 
 def test_memory_does_not_grow_with_the_rows(tmp_path):
-    count = 500
+    count = 1000
 
     def samples():
         for number in range(count):
