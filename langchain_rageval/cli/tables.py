@@ -100,8 +100,9 @@ def show_report(report: Report, out: Console, *, written: str | None = None) -> 
     """Print the summary, the worst samples, and the notes."""
     summary = report.summary()
     out.print(summary_table(f"{len(report)} samples", {"all": report.rows}))
-    for metric in summary:
-        worst = [row for row in report.worst(metric, _WORST) if row.scores[metric].value not in (1.0, None)]
+    for metric, whole in summary.items():
+        best = 1.0 if whole.direction == "higher" else 0.0
+        worst = [row for row in report.worst(metric, _WORST) if row.scores[metric].value != best]
         if worst:
             out.print(f"\n[bold]Worst by {escape(metric)}[/bold]")
         for row in worst:
