@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_rageval._version import __version__
 
 if TYPE_CHECKING:
+    from langchain_rageval.callbacks.callback import RagEvalCallback as RagEvalCallback
     from langchain_rageval.criteria import Criterion as Criterion
     from langchain_rageval.errors import BelowThreshold as BelowThreshold
     from langchain_rageval.errors import BudgetExceeded as BudgetExceeded
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from langchain_rageval.graders.id_grader import id_grader as id_grader
     from langchain_rageval.graders.label_grader import label_grader as label_grader
     from langchain_rageval.graders.llm_grader import llm_grader as llm_grader
+    from langchain_rageval.integrations.langsmith import summary_evaluator as summary_evaluator
     from langchain_rageval.judge.judge import Judge as Judge
     from langchain_rageval.judge.jury import jury as jury
     from langchain_rageval.judge.parser import StrictJsonOutputParser as StrictJsonOutputParser
@@ -86,16 +88,29 @@ if TYPE_CHECKING:
     from langchain_rageval.schema import Score as Score
     from langchain_rageval.schema import Usage as Usage
     from langchain_rageval.sentences import split_sentences as split_sentences
+    from langchain_rageval.sinks.jsonl import JsonlSink as JsonlSink
+    from langchain_rageval.sinks.langsmith import LangSmithSink as LangSmithSink
+    from langchain_rageval.sinks.logs import LoggingSink as LoggingSink
+    from langchain_rageval.sinks.opentelemetry import OpenTelemetrySink as OpenTelemetrySink
+    from langchain_rageval.sinks.sqlite import SqliteSink as SqliteSink
     from langchain_rageval.statistics.agreement import Estimate as Estimate
     from langchain_rageval.steps.step import Step as Step
     from langchain_rageval.steps.verify_by_nli import NliVerifier as NliVerifier
+    from langchain_rageval.testset.answer_unaided import closed_book_filter as closed_book_filter
     from langchain_rageval.testset.candidate import Candidate as Candidate
     from langchain_rageval.testset.candidate import Trial as Trial
+    from langchain_rageval.testset.compare_questions import evolution_filter as evolution_filter
     from langchain_rageval.testset.docstore import Docstore as Docstore
+    from langchain_rageval.testset.evolutions import Evolution as Evolution
     from langchain_rageval.testset.generator import TestsetGenerator as TestsetGenerator
+    from langchain_rageval.testset.grade_passage import passage_filter as passage_filter
+    from langchain_rageval.testset.needed_passages import find_passages as find_passages
+    from langchain_rageval.testset.passage import Passage as Passage
     from langchain_rageval.testset.readers import load_documents as load_documents
+    from langchain_rageval.testset.review_question import question_filter as question_filter
     from langchain_rageval.testset.rows import Testset as Testset
     from langchain_rageval.testset.rows import TestsetRow as TestsetRow
+    from langchain_rageval.testset.write_question import seed_question as seed_question
     from langchain_rageval.translation import translate_prompts as translate_prompts
     from langchain_rageval.trust.agreement import Agreement as Agreement
     from langchain_rageval.trust.agreement import agreement as agreement
@@ -115,6 +130,7 @@ if TYPE_CHECKING:
     from langchain_rageval.trust.rubric_study import rubric_study as rubric_study
 
 _HOMES = {
+    "callbacks.callback": ("RagEvalCallback",),
     "criteria": ("Criterion",),
     "errors": (
         "BelowThreshold",
@@ -133,6 +149,7 @@ _HOMES = {
     "graders.id_grader": ("id_grader",),
     "graders.label_grader": ("label_grader",),
     "graders.llm_grader": ("llm_grader",),
+    "integrations.langsmith": ("summary_evaluator",),
     "judge.judge": ("Judge",),
     "judge.jury": ("jury",),
     "judge.parser": ("StrictJsonOutputParser",),
@@ -179,14 +196,27 @@ _HOMES = {
     "run.run": ("Run",),
     "schema": ("Failure", "Finding", "Row", "Sample", "Score", "Usage"),
     "sentences": ("split_sentences",),
+    "sinks.jsonl": ("JsonlSink",),
+    "sinks.langsmith": ("LangSmithSink",),
+    "sinks.logs": ("LoggingSink",),
+    "sinks.opentelemetry": ("OpenTelemetrySink",),
+    "sinks.sqlite": ("SqliteSink",),
     "statistics.agreement": ("Estimate",),
     "steps.step": ("Step",),
     "steps.verify_by_nli": ("NliVerifier",),
+    "testset.answer_unaided": ("closed_book_filter",),
     "testset.candidate": ("Candidate", "Trial"),
+    "testset.compare_questions": ("evolution_filter",),
     "testset.docstore": ("Docstore",),
+    "testset.evolutions": ("Evolution",),
     "testset.generator": ("TestsetGenerator",),
+    "testset.grade_passage": ("passage_filter",),
+    "testset.needed_passages": ("find_passages",),
+    "testset.passage": ("Passage",),
     "testset.readers": ("load_documents",),
+    "testset.review_question": ("question_filter",),
     "testset.rows": ("Testset", "TestsetRow"),
+    "testset.write_question": ("seed_question",),
     "translation": ("translate_prompts",),
     "trust.agreement": ("Agreement", "agreement"),
     "trust.answer_sheets": ("answer_sheets",),

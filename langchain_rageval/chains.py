@@ -5,10 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableLambda
 
-from langchain_rageval.errors import SampleError
+from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.schema import Sample
+
+
+def as_chain(given: Any) -> Runnable[Any, Any]:
+    """A chain as it is, a function as the chain of it.
+
+    Raises:
+        ConfigError: if it is neither.
+    """
+    if isinstance(given, Runnable):
+        return given
+    if not callable(given):
+        raise ConfigError(f"a chain is a Runnable or a function of the question, got {type(given).__name__}")
+    return RunnableLambda(given)
 
 
 def takes_text(chain: Runnable[Any, Any]) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, unusable
 from langchain_rageval.prompts.promptset import Frozen
 from langchain_rageval.schema import without_surrogates
 
@@ -75,9 +75,7 @@ class Criterion(Frozen):
         try:
             super().__init__(**without_surrogates(given))
         except ValidationError as error:
-            problem = error.errors()[0]
-            where = ".".join(map(str, problem["loc"]))
-            raise ConfigError(f"criterion {name!r}: {where}: {problem['msg']}, got {problem['input']!r}") from None
+            raise unusable(f"criterion {name!r}", error) from None
         texts = {"name": self.name, "description": self.description}
         texts |= {f"description of grade {grade}": text for grade, text in self.grades.items()}
         blank = [what for what, text in texts.items() if not text.strip()]

@@ -17,6 +17,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pydantic import ValidationError
+
     from langchain_rageval.schema import Score
 
 
@@ -51,9 +53,13 @@ class JudgeOutputError(RagevalError):
     """
 
     def __init__(self, message: str, step: str, raw_output: str) -> None:
-        super().__init__(f"{step}: {message}")
+        super().__init__(message, step, raw_output)  # all three: an error that is pickled is made again from these
         self.step = step
         self.raw_output = raw_output
+
+    def __str__(self) -> str:
+        """The step and what was wrong."""
+        return f"{self.step}: {self.args[0]}"
 
 
 class ModelOutputError(RagevalError):
@@ -81,6 +87,13 @@ class BudgetExceeded(RagevalError):
 
 class JournalError(RagevalError):
     """The journal cannot be read or written."""
+
+
+def unusable(what: str, error: ValidationError) -> ConfigError:
+    """The first problem that pydantic found in how something was to be built."""
+    problem = error.errors()[0]
+    where = ".".join(map(str, problem["loc"]))
+    return ConfigError(f"{what}: {where}: {problem['msg']}, got {problem['input']!r}")
 
 
 def blame(error: Exception, step: str) -> None:

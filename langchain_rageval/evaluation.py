@@ -42,8 +42,8 @@ def evaluate(
 
     Args:
         samples: a list, an iterator, a path that `load_samples` reads, a DataFrame, a data set of mappings, LangSmith
-            examples; each item anything that `Sample.parse` reads. Lists and DataFrames are checked before any call;
-            of the others, an item that cannot be scored is a failure on its row.
+            examples, a Testset; each item anything that `Sample.parse` reads. Lists, DataFrames and Testsets are
+            checked before any call; of the others, an item that cannot be scored is a failure on its row.
         metrics: Runnables that return a Score, or a mapping of names to Scores; a suite counts as its metrics.
         max_concurrency: most model calls at a time; halved when a chat endpoint answers 429, and growing again while
             calls go well. Whoever was turned away waits as long as Retry-After says, and nobody else does.

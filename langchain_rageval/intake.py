@@ -30,6 +30,8 @@ def checked(samples: Any, metrics: Sequence[AnyMetric]) -> Any:
         return read_samples(samples)
     if hasattr(samples, "to_dict") and hasattr(samples, "columns"):
         samples = samples.to_dict("records")
+    if hasattr(samples, "to_samples"):  # a Testset, whose rows are no samples yet
+        samples = samples.to_samples()
     if isinstance(samples, Mapping | Sample):
         raise ConfigError("samples takes several; put a single one in a list, or call the metric's invoke")
     if not any(hasattr(samples, name) for name in ("__iter__", "__aiter__", "__getitem__")):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from itertools import zip_longest
 from os import PathLike
@@ -56,9 +56,17 @@ def load_samples(
             suffix says.
         SampleError: later, naming file and line, if a line is no sample.
     """
-    if on_error not in ("raise", "skip"):
-        raise ConfigError(f"on_error is 'raise' or 'skip', got {on_error!r}")
+    _check_on_error(on_error)
     return _settled(read_samples(path, fields, qrels=qrels, topics=topics), on_error)
+
+
+def samples_in_lines(
+    lines: Iterable[bytes], name: str, fields: Fields | None = None, on_error: Literal["raise", "skip"] = "raise"
+) -> Iterator[Sample]:
+    """As `load_samples`, from the lines of a `.jsonl` file that has no path, such as stdin; errors call it `name`."""
+    _check_on_error(on_error)
+    check_fields(fields or {})
+    return _settled(_parsed(_json_lines(_decoded(lines, name)), _json_sample, name, fields or {}), on_error)
 
 
 def read_samples(
@@ -91,6 +99,11 @@ def read_samples(
     return _samples(path, suffix, fields)
 
 
+def _check_on_error(on_error: str) -> None:
+    if on_error not in ("raise", "skip"):
+        raise ConfigError(f"on_error is 'raise' or 'skip', got {on_error!r}")
+
+
 def _settled(read: Iterator[Sample | SampleError], on_error: str) -> Iterator[Sample]:
     for item in read:
         if isinstance(item, Sample):
@@ -103,28 +116,42 @@ def _settled(read: Iterator[Sample | SampleError], on_error: str) -> Iterator[Sa
 
 def _samples(path: Path, suffix: str, fields: Fields) -> Iterator[Sample | SampleError]:
     read, decode = _FORMATS[suffix]
-    for place, record in read(path):
+    yield from _parsed(read(path), decode, path.name, fields)
+
+
+def _parsed(
+    records: Records, decode: Callable[[Any, Fields], Any], name: str, fields: Fields
+) -> Iterator[Sample | SampleError]:
+    for place, record in records:
         try:
             yield Sample.parse(decode(record, fields), fields)
         except (SampleError, ValueError, RecursionError) as error:
-            unreadable = SampleError(f"{path.name}, {place}: {error}", getattr(error, "field", None))
+            unreadable = SampleError(f"{name}, {place}: {error}", getattr(error, "field", None))
             unreadable.__cause__ = error
             yield unreadable
 
 
 def _lines(path: Path) -> Iterator[str]:
     with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise ConfigError(f"{path.name}, line {number}: not UTF-8: save the file as UTF-8") from error
+        yield from _decoded(file, path.name)
 
 
-def _json_lines(path: Path) -> Records:
-    for number, line in enumerate(_lines(path), start=1):
+def _decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{name}, line {number}: not UTF-8: save the file as UTF-8") from error
+
+
+def _json_lines(lines: Iterable[str]) -> Records:
+    for number, line in enumerate(lines, start=1):
         if line.strip():
             yield f"line {number}", line
+
+
+def _json_lines_of(path: Path) -> Records:
+    return _json_lines(_lines(path))
 
 
 def _json_sample(line: str, _: Fields) -> Any:
@@ -208,8 +235,8 @@ def _as_read(record: Any, _: Fields) -> Any:
 
 
 _FORMATS: Mapping[str, tuple[Callable[[Path], Records], Callable[[Any, Fields], Any]]] = {
-    ".jsonl": (_json_lines, _json_sample),
-    ".ndjson": (_json_lines, _json_sample),
+    ".jsonl": (_json_lines_of, _json_sample),
+    ".ndjson": (_json_lines_of, _json_sample),
     ".json": (_json_items, _as_read),
     ".csv": (_csv_rows, _csv_sample),
     ".parquet": (_parquet_rows, _as_read),

@@ -32,7 +32,7 @@ def load_judge(name: str, *, base_url: str | None = None, temperature: float = 0
     Raises:
         ConfigError: if the name is unknown, or a key, an address or a package is missing.
     """
-    provider, _, model = name.partition(":")
+    provider, model = _parted(name)
     if name == "offline":
         return Judge(OfflineJudge(), **options)
     if not model and (provider in _CHAT_MODELS or not name):
@@ -51,7 +51,7 @@ def load_embeddings(name: str, *, base_url: str | None = None) -> Embeddings:
     Raises:
         ConfigError: if the name is unknown, or a key, an address or a package is missing.
     """
-    provider, _, model = name.partition(":")
+    provider, model = _parted(name)
     if name == "offline":
         return HashingEmbeddings()
     if provider == "gigachat":
@@ -59,6 +59,15 @@ def load_embeddings(name: str, *, base_url: str | None = None) -> Embeddings:
     if provider in ("openai", "vllm") and model:
         return _openai_embeddings(provider, model, base_url)
     raise ConfigError(f"{name!r} names no embeddings; use offline, openai:MODEL, vllm:MODEL, gigachat[:MODEL]")
+
+
+def _parted(name: Any) -> tuple[str, str]:
+    """Provider and model."""
+    if not isinstance(name, str):
+        came = type(name).__name__
+        raise ConfigError(f"expected a name such as 'openai:MODEL', got {came}: a model needs no loading")
+    provider, _, model = name.partition(":")
+    return provider, model
 
 
 def _openai(model: str, base_url: str | None, options: Options) -> BaseChatModel:

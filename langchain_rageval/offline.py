@@ -24,7 +24,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_rageval import offline_judging, offline_writing
 from langchain_rageval.answers import ANSWERS
 from langchain_rageval.language import detect_language
-from langchain_rageval.prompts.layout import read_inputs
+from langchain_rageval.prompts.layout import read_inputs, read_title
 from langchain_rageval.prompts.promptset import PromptSet, languages
 from langchain_rageval.run.meter import tokens_in
 from langchain_rageval.sentences import split_sentences
@@ -34,7 +34,6 @@ Inputs = Mapping[str, Any]
 Sentences = Mapping[str, str]
 
 _SENTENCE = re.compile(r"^\[(\d+\.\d+)\] (.*)$", re.MULTILINE)
-_TITLE = re.compile(r'^\{.*"title": "(\w+)"', re.MULTILINE)
 _EVASION = re.compile(
     r"\b(не знаю|не могу ответить|нет (?:таких )?(?:сведений|данных|информации)|не (?:сказано|указано|найден\w*)"
     r"|(?:do not|don't|does not|doesn't) (?:know|say|answer)|(?:cannot|can't) answer|no (?:answer|information)"
@@ -94,10 +93,10 @@ class OfflineJudge(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         human = next(message for message in messages if message.type == "human").text
-        titles = _TITLE.findall(human)
-        if not titles:
+        title = read_title(human)
+        if title is None:
             raise ValueError("OfflineJudge answers the steps of langchain_rageval only; this is no request of theirs")
-        reply = json.dumps(answer_offline(titles[-1], human), ensure_ascii=False)
+        reply = json.dumps(answer_offline(title, human), ensure_ascii=False)
         read, written = tokens_in(*(message.text for message in messages)), tokens_in(reply)
         usage = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
         return ChatResult(generations=[ChatGeneration(message=AIMessage(reply, usage_metadata=usage))])

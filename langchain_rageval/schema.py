@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from langchain_rageval.errors import SampleError
+from langchain_rageval.markup import bold, counted, folded, listed, paragraph, table, text
 from langchain_rageval.vocabulary import read_fields, text_of
 
 Aspect = Literal["context", "answer", "grounding", "ranking"]
@@ -22,6 +23,10 @@ FindingKind = Literal[
     "statement", "reference_statement", "context", "sentence", "criterion", "question", "entity", "aspect", "agreement"
 ]
 
+_MARKS = dict.fromkeys(("supported", "TP", "useful", "needed", "yes", "found", "accepted"), "✓")
+_MARKS |= dict.fromkeys(("contradicted", "FP", "not useful", "no", "not found"), "✗") | dict.fromkeys(
+    ("absent", "FN"), "?"
+)
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _DEEPEST = 100  # no encoder follows a nested value for ever
 
@@ -132,6 +137,19 @@ class Sample(Data):
             return cls(**found)
         except ValidationError as error:
             raise _sample_error(found, error) from None
+
+    def _repr_html_(self) -> str:
+        """Question, answer, contexts and references, for notebooks."""
+        answer = "<em>no answer</em>" if self.answer is None else text(self.answer)
+        parts = [paragraph(bold(self.question)), paragraph(answer)]
+        for items, what in ((self.contexts, "context"), (self.reference_contexts, "reference context")):
+            if items is not None:
+                told = listed([*map(text, items)], numbered=True)
+                parts.append(folded(counted(len(items), what), told))
+        if self.references:
+            told = listed([*map(text, self.references)])
+            parts.append(folded(counted(len(self.references), "reference"), told))
+        return "".join(parts)
 
 
 def _sample_error(found: Mapping[str, Any], error: ValidationError) -> SampleError:
@@ -272,6 +290,16 @@ class Score(Frozen):
             return f"{self.failure.error}: {self.failure.message}"
         return self.unscored or self.reason
 
+    def _repr_html_(self) -> str:
+        """Value, reason, and the findings with their verdicts, for notebooks."""
+        shown = "–" if self.value is None else f"{self.value:.3f}"
+        head = paragraph(bold(self.metric), shown, text(self.comment))
+        rows = [
+            (_MARKS.get(found.verdict, ""), *map(text, (found.verdict, found.text, found.reason)), _cites(found))
+            for found in self.findings
+        ]
+        return head + (table(("", "verdict", "what", "why", "cites"), rows) if rows else "")
+
     def feedback(self, sample_id: str | None = None) -> dict[str, Any]:
         """The score as LangSmith and openevals take it; the score is None, never NaN, when there is no value."""
         metadata = {
@@ -298,3 +326,11 @@ class Row(Frozen):
     index: int = Field(ge=0)
     sample: Sample
     scores: dict[Clean, Score]
+
+    def _repr_html_(self) -> str:
+        """The sample and its scores, for notebooks."""
+        return self.sample._repr_html_() + "".join(score._repr_html_() for score in self.scores.values())
+
+
+def _cites(finding: Finding) -> str:
+    return text(", ".join(finding.cites))

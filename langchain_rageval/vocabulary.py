@@ -50,7 +50,7 @@ def read_fields(obj: Any, fields: Mapping[str, str] | None = None) -> dict[str, 
 
     Raises:
         SampleError: if `obj` has no fields at all, or a str where a list of str belongs.
-        ConfigError: if a key of `fields` is no field of Sample.
+        ConfigError: if a key of `fields` is no field of Sample, or a value no name.
     """
     fields = fields or {}
     check_fields(fields)
@@ -74,11 +74,16 @@ def read_run(run: Any, example: Any = None) -> dict[str, Any]:
 
 
 def check_fields(fields: Mapping[str, str]) -> None:
-    """Raise ConfigError if a key of `fields` is no field of Sample."""
+    """Raise ConfigError if `fields` is no mapping of fields of Sample to names."""
+    example = "fields maps fields of Sample to your names for them, as in {'question': 'q'}"
     for field in fields:
         if field not in NAMES:
-            example = "fields maps fields of Sample to your names for them, as in {'question': 'q'}"
             raise ConfigError(f"{example}; {field!r} is no field: use one of {', '.join(NAMES)}")
+    if not isinstance(fields, Mapping):
+        raise ConfigError(f"{example}; got {type(fields).__name__}")
+    for field, name in fields.items():
+        if not isinstance(name, str):
+            raise ConfigError(f"{example}; got {name!r} for {field!r}")
 
 
 def text_of(value: Any) -> Any:
@@ -139,7 +144,19 @@ def _inside(field: str, name: str, mapping: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _messages(value: Any) -> list[Any]:
-    return value if isinstance(value, list) and all(map(_speaker, value)) else []
+    """The messages in a list of nothing else, some of them of a speaker whom we know; none in anything else."""
+    messages = [_spelled_out(item) for item in value] if isinstance(value, list) else []
+    return messages if all(map(_is_message, messages)) and any(map(_speaker, messages)) else []
+
+
+def _spelled_out(item: Any) -> Any:
+    """A message from a pair of role and text, and with an empty text where it only calls a tool; else the item."""
+    match item:
+        case [str() as role, str() as content]:
+            return {"role": role, "content": content}
+        case {"role": str(), "content": None} | {"role": str(), "tool_calls": _}:
+            return {**item, "content": item.get("content") or ""}
+    return item
 
 
 def _conversation(messages: list[Any]) -> dict[str, Any]:
@@ -244,10 +261,16 @@ def _present(values: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _follow(values: Any, path: str) -> Any:
-    """What a name or a dotted path leads to; None when it leads nowhere."""
+    """What a name or a dotted path leads to, through mappings and other objects; None when it leads nowhere."""
     for step in [path] if path in values else path.split("."):
-        values = values.get(step) if isinstance(values, Mapping) else None
+        values = values.get(step) if isinstance(values, Mapping) else _part_of(values, step)
     return values
+
+
+def _part_of(value: Any, name: str) -> Any:
+    """What an object of any class keeps under a name; a text and a method keep nothing that is meant."""
+    found = None if isinstance(value, str) else getattr(value, name, None)
+    return None if callable(found) else _plain(found)
 
 
 def _get(value: Any, name: str) -> Any:
@@ -258,8 +281,15 @@ def _is_document(value: Any) -> bool:
     return isinstance(_get(value, "page_content"), str)
 
 
+def _is_message(value: Any) -> bool:
+    """Whether the value is one of LangChain's messages, or a mapping with role or type, and content."""
+    return isinstance(_role(value), str) and isinstance(_get(value, "content"), str | list)
+
+
 def _speaker(value: Any) -> str | None:
-    """Who speaks, if the value is a message: one of LangChain's, or a mapping with role or type, and content."""
-    role = _get(value, "role") or _get(value, "type")
-    is_message = isinstance(role, str) and isinstance(_get(value, "content"), str | list)
-    return _SPEAKERS.get(role.lower().removesuffix("messagechunk")) if is_message else None
+    """Who speaks, if the value is a message of someone whom we know."""
+    return _SPEAKERS.get(_role(value).lower().removesuffix("messagechunk")) if _is_message(value) else None
+
+
+def _role(value: Any) -> Any:
+    return _get(value, "role") or _get(value, "type")

@@ -1,15 +1,12 @@
 """Judges and embeddings for tests: they replay typed replies, or answer by a function, and keep what was asked."""
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
-from pydantic import BaseModel, PrivateAttr
+from langchain_core.messages import BaseMessage
 
 from langchain_rageval.answers import (
     Abstention,
@@ -35,53 +32,32 @@ from langchain_rageval.answers import (
     VerdictLabel,
     Verdicts,
 )
-from langchain_rageval.prompts.layout import read_inputs
-
-Reply = BaseModel | AIMessage | str | Exception
+from langchain_rageval.testing.scripted import Reply, ScriptedJudge, ScriptedRequest
 
 
-class Scripted(BaseChatModel):
-    """Gives `replies` in order; or what `answer` makes of the messages. Has no structured output of its own."""
+class Scripted(ScriptedJudge):
+    """Gives replies as `ScriptedJudge` does; or what `answer` makes of the messages."""
 
-    replies: Sequence[Any] = ()
     answer: Callable[[list[BaseMessage]], Any] | None = None
-    _asked: list[list[BaseMessage]] = PrivateAttr(default_factory=list)
-    _lock: Any = PrivateAttr(default_factory=threading.Lock)
-
-    @property
-    def _llm_type(self) -> str:
-        return "scripted"
+    _agenerate = BaseChatModel._agenerate  # an answer may wait for others, so it must not hold up the loop
 
     @property
     def asked(self) -> list[list[BaseMessage]]:
         """The messages of every call so far."""
-        return self._asked
+        return [list(request.messages) for request in self.requests]
 
     @property
     def inputs(self) -> list[dict[str, Any]]:
         """The JSON inputs of every call so far."""
-        return [read_inputs(human_of(messages)) for messages in self._asked]
+        return [request.inputs for request in self.requests]
 
-    def _generate(self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **_: Any) -> ChatResult:
-        with self._lock:
-            number = len(self._asked)
-            self._asked.append(messages)
-        if self.answer is not None:
-            reply = self.answer(messages)
-        else:
-            assert number < len(self.replies), f"no reply left for call {number + 1}: {messages[-1].text[-300:]}"
-            reply = self.replies[number]
-        if isinstance(reply, Exception):
-            raise reply
-        if isinstance(reply, BaseModel) and not isinstance(reply, AIMessage):
-            reply = reply.model_dump_json()
-        message = reply if isinstance(reply, AIMessage) else AIMessage(reply)
-        return ChatResult(generations=[ChatGeneration(message=message)])
+    def _reply(self, request: ScriptedRequest) -> Any:
+        return self.answer(list(request.messages)) if self.answer else super()._reply(request)
 
 
 def scripted(*replies: Reply) -> Scripted:
     """A judge that gives these replies in order."""
-    return Scripted(replies=replies)
+    return Scripted(*replies)
 
 
 def answering(answer: Callable[[list[BaseMessage]], Any]) -> Scripted:

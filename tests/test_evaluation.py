@@ -33,6 +33,8 @@ from langchain_rageval import (
     Sample,
     SampleError,
     Score,
+    Testset,
+    TestsetRow,
     aevaluate,
     astream_evaluate,
     evaluate,
@@ -343,6 +345,17 @@ async def test_samples_come_in_many_shapes(rows_of, samples):
     rows = await rows_of(samples(), metric)
     assert [row.scores["faithfulness"].value for row in rows] == [0.5, 0.5]
     assert [row.sample.contexts for row in rows] == [CONTEXTS, CONTEXTS]
+
+
+async def test_a_test_set_is_evaluated_as_its_samples(rows_of):
+    row = {"question": QUESTION, "contexts": CONTEXTS, "reference": "In Germany.", "evolution": "simple"}
+    testset = Testset([TestsetRow(id="q1", **row), TestsetRow(id="q2", answerable=False, **row)])
+    chain = RunnableLambda(lambda _sample: {"question": QUESTION, "answer": ANSWER, "contexts": CONTEXTS})
+    rows = await rows_of(testset, chain | metric)
+    assert [row.sample for row in rows] == testset.to_samples()
+    assert [row.scores["faithfulness"].value for row in rows] == [0.5, 0.5]
+    with pytest.raises(SampleError, match=r"sample 'q1' lacks \['answer', 'contexts'\]"):
+        await rows_of(testset, metric)
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv", "a.parquet"])

@@ -8,7 +8,15 @@ from servers.brain import RICH, offline, rag_samples, says_the_same
 from servers.embedder import Embedder
 from servers.faults import Faults
 
-from langchain_rageval import RetryPolicy, answer_similarity, evaluate, faithfulness, load_embeddings, load_judge
+from langchain_rageval import (
+    OfflineJudge,
+    RetryPolicy,
+    answer_similarity,
+    evaluate,
+    faithfulness,
+    load_embeddings,
+    load_judge,
+)
 from langchain_rageval.errors import ConfigError
 
 TEXTS = ["Где живёт Анна?", "где живёт анна?", "nothing alike"]
@@ -133,6 +141,12 @@ class TestLoadJudge:
         monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
         with pytest.raises(ConfigError, match="pip install langchain"):
             load_judge("anthropic:claude")
+
+    @pytest.mark.parametrize("load", [load_judge, load_embeddings])
+    @pytest.mark.parametrize("given", [None, OfflineJudge()])
+    def test_what_is_no_name_is_refused(self, load, given):
+        with pytest.raises(ConfigError, match=f"'openai:MODEL', got {type(given).__name__}: a model needs no loading"):
+            load(given)
 
     def test_an_option_out_of_range_is_named(self):
         with pytest.raises(ConfigError, match="attempts takes a whole number from 1 on, got 0"):

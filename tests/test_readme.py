@@ -3,10 +3,12 @@
 import re
 import shlex
 import tomllib
+import warnings
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from langsmith.utils import get_env_var
 from munich import offline_reply, recording_judge
 from reports import report_of, scored
 
@@ -31,6 +33,7 @@ from langchain_rageval.metrics import BUILDERS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+RUSSIAN = (ROOT / "README.ru.md").read_text(encoding="utf-8")
 GATE = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
@@ -68,6 +71,8 @@ def test_every_block_is_tried_below():
     titles += ["Questions from your documents", "Without a model", "Does the judge agree with people"]
     titles += ["Grades instead of fractions", "Whether a judge can be believed"]
     titles += ["A retriever without labels", "Where right and wrong statements come from"]
+    titles += ["In production", "LangSmith", "MLflow", "pytest", "A guard in LangGraph"]
+    titles.append("Figures and notebooks")
     assert sorted(PYTHON) == sorted([*titles, *elsewhere, "What it costs, and no more than that"])
     assert len(PYTHON) == len(blocks("python"))
 
@@ -132,7 +137,7 @@ def test_what_is_said_of_the_report_is_there(ran, tmp_path):
     report = ran("In Python")["report"]
     names = {"report": report, "path": tmp_path / "report.jsonl"}
     calls = re.findall(r"`(report\.[^`]*)`", README)
-    assert len(calls) == 13
+    assert len(calls) == 14
     calls.remove("report.jsonl.part")  # a file
     again, reweighed = [call for call in calls if "rescore" in call]
     calls.remove(again)
@@ -223,6 +228,49 @@ def test_where_right_and_wrong_statements_come_from(ran, capsys):
     ]
 
 
+def test_in_production(ran, capsys):
+    stats = ran("In production")["callback"].stats()
+    assert (stats["sampled"], stats["scored"], stats["dropped"], stats["sink_errors"]) == (1, 1, 0, 0)
+    assert "[('faithfulness', 1.0)]" in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore:'upload_results' parameter is in beta")
+def test_langsmith(ran, capsys, monkeypatch):
+    monkeypatch.setenv("LANGSMITH_ENDPOINT", "http://127.0.0.1:9")
+    get_env_var.cache_clear()
+    ran("LangSmith")
+    assert "{'faithfulness': 1.0, 'context_recall': 1.0}" in capsys.readouterr().out
+
+
+def test_mlflow(ran, monkeypatch):
+    pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what MLflow makes of SQLAlchemy and pandas is its own
+        assert len(ran("MLflow")["run_id"]) == 32
+
+
+def test_pytest(ran):
+    left = ran("pytest")
+    with pytest.raises(AssertionError) as caught:
+        left["test_the_answer_keeps_to_the_policy"]()
+    assert str(caught.value) in README
+    left["test_one_statement_of_two_is_one_half"]()
+    assert left["TestPoliteness"]().metric.name == "politeness"
+
+
+def test_a_guard_in_langgraph(ran, capsys):
+    ran("A guard in LangGraph")
+    assert capsys.readouterr().out == "Не знаю: в документах этого нет.\n"
+
+
+def test_figures_and_notebooks(ran, tmp_path):
+    made = ran("Questions from your documents")["testset"]
+    report = ran("In Python")["report"]
+    ran("Figures and notebooks", report=report, before=report, testset=made)
+    assert (tmp_path / "tree.png").exists()
+
+
 def test_in_a_chain(ran):
     left = ran("In a chain")
     answered = (left["rag_chain"] | left["suite"](left["metric"])).invoke("?")
@@ -274,8 +322,8 @@ GATE_COMMANDS = [
 
 
 def test_the_tests_are_run_as_the_readme_says():
-    (line,) = (parts(words) for words in COMMANDS if "pytest" in words[-1])
-    assert line == ["python3 -m venv .venv", "pip install -e .[test]", "pytest"]
+    (line,) = (parts(words) for words in COMMANDS if "pytest" in " ".join(words))
+    assert line == ["python3 -m venv .venv", "pip install -e .[test]", "pytest -n 2 --dist loadfile"]
     assert [command for command in GATE_COMMANDS if command in line] == line[1:]
     assert 'python3 -m venv "$fresh/venv"' in GATE
 
@@ -285,6 +333,17 @@ def test_the_main_job_is_run_as_the_readme_says():
     assert line == ["python3 -m venv .venv", "pip install .", "rageval demo"]
     assert any(command.endswith("rageval demo") for command in GATE_COMMANDS)
 
+
+@pytest.mark.parametrize("block", re.findall(r"^```python\n(.*?)^```$", RUSSIAN, re.MULTILINE | re.DOTALL))
+def test_every_block_of_the_russian_readme_runs(block, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIGACHAT_CREDENTIALS", "dGVzdDp0ZXN0")
+    exec(compile(block, "README.ru.md", "exec"), {})
+
+
+IN_TEXT = [shlex.split(line) for line in re.findall(r"`(rageval \w+ [^`]*)`", RUSSIAN)]
+SHELL = re.findall(r"^```sh\n(.*?)^```$", RUSSIAN, re.MULTILINE | re.DOTALL)
+COMMANDS += [shlex.split(line) for block in SHELL for line in block.splitlines()] + IN_TEXT
 
 RAGEVAL = [words[1:] for words in COMMANDS if words and Path(words[0]).name == "rageval"]
 RAGEVAL += [words[words.index(".venv/bin/rageval") + 1 :] for words in COMMANDS if ".venv/bin/rageval" in words]
@@ -303,11 +362,13 @@ def test_there_are_such_lines():
         "label",
         "leaderboard",
         "qualify",
+        "report",
+        "resume",
         "rubric-study",
     }
 
 
-@pytest.mark.parametrize("option", sorted(set(re.findall(r"`?(--[a-z][a-z-]*)", README))))
+@pytest.mark.parametrize("option", sorted(set(re.findall(r"`?(--[a-z][a-z-]*)", README + RUSSIAN))))
 def test_every_option_in_the_text_exists(option, capsys):
     for command in main.COMMANDS:
         with pytest.raises(SystemExit):
@@ -317,11 +378,11 @@ def test_every_option_in_the_text_exists(option, capsys):
 
 def test_every_extra_in_the_text_exists():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    named = set(re.findall(r'(?:rageval|\.)\[(\w+)\]"', README))
+    named = set(re.findall(r'(?:rageval|\.)\[(\w+)\]"', README + RUSSIAN))
     assert {"gigachat", "test"} <= named <= extras.keys()
 
 
 def test_every_link_into_the_repository_leads_somewhere():
-    links = re.findall(r"\]\((?!http)([^)#]+)\)", README)
+    links = re.findall(r"\]\((?!http)([^)#]+)(?:#[^)]*)?\)", README + RUSSIAN)
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []

@@ -1,6 +1,7 @@
 from collections import namedtuple
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -8,7 +9,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    ChatMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langsmith.schemas import Example, Run
 from pydantic import BaseModel, ConfigDict
 
@@ -159,6 +168,38 @@ def test_langgraph_messages_give_the_last_question_its_answer_and_the_documents_
         "context_ids": ["d1", "d2"],
         "metadata": {},
     }
+
+
+def test_a_conversation_in_the_words_of_openai_is_read_with_its_calls_of_tools():
+    call = {"id": "1", "type": "function", "function": {"name": "search", "arguments": "{}"}}
+    messages = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": "Capital of France?"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "content": "Paris ...", "tool_call_id": "1"},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "function", "name": "search", "content": "Paris ..."},
+        {"role": "assistant", "content": "Paris."},
+    ]
+    assert read_fields({"messages": messages}) == {"question": "Capital of France?", "answer": "Paris.", "metadata": {}}
+    asked_and_told = {"inputs": {"messages": messages[:2]}, "outputs": {"messages": messages[2:]}}
+    assert read_fields(asked_and_told)["answer"] == "Paris."
+
+
+def test_messages_of_speakers_of_ones_own_stand_between_question_and_answer():
+    messages = [RemoveMessage(id="0"), HumanMessage("q"), ChatMessage("no", role="critic"), AIMessage("a")]
+    assert read_fields({"messages": messages}) == {"question": "q", "answer": "a", "metadata": {}}
+
+
+def test_pairs_of_role_and_text_are_messages():
+    messages = [("system", "Be brief."), ("human", "Столица?"), ("ai", "Москва.")]
+    assert read_fields({"messages": messages}) == {"question": "Столица?", "answer": "Москва.", "metadata": {}}
+
+
+@pytest.mark.parametrize("messages", [[("Anna", "Hi."), ("Ivan", "Hi.")], [{"role": "critic", "content": "no"}], ["q"]])
+def test_a_list_in_which_nobody_known_speaks_is_no_conversation(messages):
+    with pytest.raises(SampleError, match="question"):
+        Sample.parse({"messages": messages})
 
 
 def test_messages_without_a_question_still_hold_the_answer():
@@ -417,6 +458,20 @@ def test_fields_map_names_and_dotted_paths_before_all_known_names():
     }
 
 
+def test_dotted_paths_lead_through_objects_of_any_class():
+    result = SimpleNamespace(nodes=SimpleNamespace(found=np.array(["c"])), text="a", score=float("nan"))
+    fields = {"contexts": "result.nodes.found", "answer": "result.text", "references": "result.score"}
+    found = read_fields(SimpleNamespace(question="q", result=result), fields)
+    assert (found["contexts"], found["answer"]) == (["c"], "a")
+    assert "references" not in found
+
+
+@pytest.mark.parametrize("path", ["question.title", "result.text.upper", "result.nodes", "result.run", "nodes.0.text"])
+def test_a_path_through_a_text_or_to_a_method_leads_nowhere(path):
+    result = SimpleNamespace(text="a", run=lambda: "a")
+    assert "answer" not in read_fields({"question": "q", "result": result, "nodes": []}, {"answer": path})
+
+
 def test_two_fields_may_be_mapped_to_one_name():
     found = read_fields({"question": "q", "docs": ["c"]}, {"contexts": "docs", "reference_contexts": "docs"})
     assert found["contexts"] == found["reference_contexts"] == ["c"]
@@ -436,6 +491,15 @@ def test_fields_map_paths_within_a_run():
         a_run({"q": "q", "k": 4}, {"text": "a", "n": 1}), {"question": "inputs.q", "answer": "outputs.text"}
     )
     assert (found["question"], found["answer"]) == ("q", "a")
+
+
+@pytest.mark.parametrize(
+    ("fields", "got"),
+    [({"question": None}, "None for 'question'"), ({"answer": 2}, "2 for 'answer'"), (["id"], "list")],
+)
+def test_fields_without_names_are_refused(fields, got):
+    with pytest.raises(ConfigError, match=rf"as in {{'question': 'q'}}; got {got}"):
+        read_fields({"q": "q"}, fields)
 
 
 def test_an_unknown_field_in_fields_is_refused_with_the_fields_there_are():

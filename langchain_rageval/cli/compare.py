@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+from langchain_rageval.cli.machine import add_json_option, told_of_comparison, write_json
 from langchain_rageval.cli.text import printable
 from langchain_rageval.errors import ConfigError
 
@@ -36,6 +37,7 @@ def add_to(commands: Any) -> None:
         help="compare also what different judges, prompts, options or versions have scored",
     )
     parser.add_argument("--fail-if-worse", action="store_true", help="exit 1 when a metric is worse")
+    add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -51,7 +53,10 @@ def run(options: argparse.Namespace) -> int:
     comparison = candidate.compare(
         baseline, options.margin, options.cluster or None, options.allow_different_instruments
     )
-    _show(comparison)
+    if options.json:
+        write_json(told_of_comparison(comparison))
+    else:
+        _show(comparison)
     worse = [str(metric) for metric in comparison.values() if metric.verdict == "worse"]
     if worse and options.fail_if_worse:
         sys.stderr.write(f"rageval: {printable('; '.join(worse))}\n")
@@ -70,10 +75,10 @@ def _show(comparison: Comparison) -> None:
     from langchain_rageval.cli.tables import console, show_notes
     from langchain_rageval.report.comparison import HEADINGS, cells
 
-    table = Table(title=escape(comparison.title), title_justify="left", title_style="bold")
+    table = Table(title=escape(comparison.title), title_justify="left", title_style="bold", caption_justify="left")
     for heading in HEADINGS:
         words = heading in ("metric", "verdict")
-        table.add_column(heading, justify="left" if words else "right", no_wrap=True)
+        table.add_column(heading, justify="left" if words else "right")
     table.caption = "+ and −: pairs in which the candidate is better, worse"
     for metric in comparison.values():
         name, verdict, *numbers = (escape(printable(cell)) for cell in cells(metric))

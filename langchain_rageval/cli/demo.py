@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_rageval.cli.choice import names_in, without_embeddings
 from langchain_rageval.cli.evaluate import (
     add_judge_options,
+    add_quiet_option,
     check_writable,
     metrics_of,
     refuse_all_failed,
@@ -34,6 +35,7 @@ def add_to(commands: Any) -> None:
     parser.set_defaults(run=run)
     add_judge_options(parser)
     parser.add_argument("--open", action="store_true", help=f"write the report to {PAGE} and open it in a browser")
+    add_quiet_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -50,7 +52,13 @@ def run(options: argparse.Namespace) -> int:
     if options.embeddings is None and options.judge != "offline":
         names = without_embeddings(names)
     metrics = metrics_of(options, names)
-    report = evaluate(samples, metrics, max_concurrency=options.max_concurrency, timeout=options.timeout)
+    report = evaluate(
+        samples,
+        metrics,
+        max_concurrency=options.max_concurrency,
+        timeout=options.timeout,
+        progress=not options.quiet,
+    )
     refuse_all_failed(report)
     slices: dict[str, list[Row]] = {}
     for row in report.rows:

@@ -23,6 +23,14 @@ from langchain_rageval.cli.choice import (
     with_their_packages,
     without_embeddings,
 )
+from langchain_rageval.cli.machine import (
+    PIPE,
+    add_json_option,
+    refuse_both,
+    stdout,
+    told_of_report,
+    write_json,
+)
 from langchain_rageval.cli.text import printable
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.budget import Budget
@@ -57,7 +65,7 @@ def add_to(commands: Any) -> None:
     parser.set_defaults(run=run)
     add_input_options(parser)
     add_judge_options(parser)
-    parser.add_argument("--out", help="write the report there, as JSON lines")
+    parser.add_argument("--out", help="write the report there, as JSON lines; - for stdout, with the table on stderr")
     parser.add_argument("--html", metavar="PATH", help="write it there as one HTML page that needs no network")
     parser.add_argument(
         "--fail-under",
@@ -73,7 +81,13 @@ def add_to(commands: Any) -> None:
         "--journal", help="keep finished scores in this SQLite file; `rageval resume` goes on after a crash or Ctrl-C"
     )
     add_budget_options(parser)
-    parser.add_argument("--quiet", action="store_true", help="no progress")
+    add_json_option(parser)
+    add_quiet_option(parser)
+
+
+def add_quiet_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--quiet`."""
+    parser.add_argument("--quiet", action="store_true", help="no progress on stderr; warnings and errors stay")
 
 
 def add_budget_options(parser: argparse.ArgumentParser) -> None:
@@ -87,7 +101,10 @@ def add_budget_options(parser: argparse.ArgumentParser) -> None:
 
 def add_input_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say what is scored, by which metrics."""
-    parser.add_argument("file", help="samples: question, answer, contexts, references, in any usual vocabulary")
+    parser.add_argument(
+        "file",
+        help="samples: question, answer, contexts, references, in any usual vocabulary; - for JSON lines on stdin",
+    )
     parser.add_argument(
         "--metrics",
         default="faithfulness",
@@ -141,10 +158,12 @@ def add_judge_options(
 
 def run(options: argparse.Namespace) -> int:
     """Check everything that can be checked before the first call, then score, write and show."""
-    from langchain_rageval.cli.tables import show_report
     from langchain_rageval.evaluation import evaluate
 
+    refuse_both(options)
     gates, budget = _gates(options.fail_under, scores_of(names_in(options.metrics))), budget_of(options)
+    if not 0 <= options.max_failed <= 1:
+        raise ConfigError(f"--max-failed takes a share from 0 to 1, got {options.max_failed:g}")
     check_writable("--out", options.out, options.file)
     check_writable("--html", options.html, options.file)
     samples, metrics = asked(options)
@@ -163,17 +182,29 @@ def run(options: argparse.Namespace) -> int:
         raise KeyboardInterrupt
     if report.complete:
         refuse_all_failed(report)
-    if options.out:
-        report.to_jsonl(options.out)
     if options.html:
         report.to_html(options.html)
-    show_report(report, written=" and ".join(filter(None, (options.out, options.html))))
+    _tell(report, options)
     warn_of_failures(report)
     if not report.complete:
         raise KeyboardInterrupt
     if gates:
         report.check(gates, max_failed=options.max_failed)
     return 0
+
+
+def _tell(report: Report, options: argparse.Namespace) -> None:
+    """Write the report where it was asked for, and show it where that leaves room."""
+    from langchain_rageval.cli.tables import console, show_report
+
+    piped = options.out == PIPE
+    if options.out:
+        report.to_jsonl(stdout() if piped else options.out)
+    if options.json:
+        write_json(told_of_report(report))
+    else:
+        places = [place for place in (options.out, options.html) if place and place != PIPE]
+        show_report(report, console(stderr=piped), written=" and ".join(places))
 
 
 def asked(options: argparse.Namespace) -> tuple[Sequence[Sample], list[Metric]]:
@@ -195,28 +226,27 @@ def budget_of(options: argparse.Namespace) -> Budget | None:
 
 def _note_command(options: argparse.Namespace) -> None:
     """Keep in the journal what was asked, so that `rageval resume` can ask it again; no passwords."""
-    from langchain_rageval.judge.identity import without_userinfo
+    from langchain_rageval.judge.identity import without_keys
 
     if options.words is not None:
-        words = [without_userinfo(word) for word in options.words]
+        words = [without_keys(word) for word in options.words]
         command = {"words": words, "folder": str(Path.cwd())}
         Journal(options.journal).put(COMMAND, json.dumps(command))
 
 
 def _samples(options: argparse.Namespace) -> Sequence[Sample]:
-    from langchain_rageval.loading import load_samples
+    from langchain_rageval.loading import load_samples, samples_in_lines
 
-    samples = list(
-        load_samples(
-            options.file,
-            fields=pairs_in(options.fields.split(","), "--fields"),
-            on_error=options.on_error,
-            qrels=options.qrels,
-            topics=options.topics,
-        )
-    )
+    fields = pairs_in(options.fields.split(","), "--fields")
+    if options.file == PIPE:
+        if options.qrels or options.topics:
+            raise ConfigError("stdin is read as JSON lines; with --qrels and --topics give the name of a TREC run")
+        samples = list(samples_in_lines(sys.stdin.buffer, "stdin", fields, options.on_error))
+    else:
+        trec = {"qrels": options.qrels, "topics": options.topics}
+        samples = list(load_samples(options.file, fields=fields, on_error=options.on_error, **trec))
     if not samples:
-        raise ConfigError(f"{options.file} holds no samples")
+        raise ConfigError(f"{'stdin' if options.file == PIPE else options.file} holds no samples")
     return samples
 
 
@@ -300,7 +330,7 @@ def pairs_in(given: Sequence[str], option: str) -> Mapping[str, str]:
 
 def check_writable(option: str, out: str | None, file: str) -> None:
     """Raise ConfigError when what an option names cannot be written, or is the file that is read."""
-    if out is None:
+    if out is None or out == PIPE:
         return
     folder = Path(out).resolve().parent
     if Path(out).exists() and not Path(out).is_file():

@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from langchain_rageval.cli.evaluate import add_budget_options, budget_of, pairs_in
+from langchain_rageval.cli.evaluate import add_budget_options, add_quiet_option, budget_of, pairs_in
+from langchain_rageval.cli.machine import PIPE, add_json_option, refuse_both, stdout, told_of_testset, write_json
 from langchain_rageval.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,21 +42,27 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--embeddings", help="offline, openai:MODEL, vllm:MODEL, gigachat[:MODEL] (default: offline)")
     parser.add_argument("--embeddings-base-url", help="address of their server (default: --base-url)")
     parser.add_argument("--language", default="auto", help="of the prompts (default: that of each passage)")
-    parser.add_argument("--out", default="testset.jsonl", help="write the test set there (default: %(default)s)")
+    parser.add_argument(
+        "--out",
+        default="testset.jsonl",
+        help="write the test set there; - for stdout, with the table on stderr (default: %(default)s)",
+    )
     parser.add_argument("--journal", help="keep finished steps in this SQLite file; the same command goes on from it")
     add_budget_options(parser)
     parser.add_argument("--max-concurrency", type=int, default=16, help="model calls at a time (default: %(default)s)")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds for a model call (default: %(default)s)")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
+    add_json_option(parser)
+    add_quiet_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Check everything that can be checked before the first call, then generate, write and show."""
-    from langchain_rageval.cli.tables import show_testset
+    from langchain_rageval.cli.tables import console, show_testset
     from langchain_rageval.models import load_embeddings
     from langchain_rageval.testset.generator import TestsetGenerator
     from langchain_rageval.testset.readers import load_documents
 
+    refuse_both(options)
     if not Path(options.out).resolve().parent.is_dir():
         raise ConfigError(f"--out {options.out}: there is no such folder; choose another place")
     if not Path(options.path).exists():
@@ -78,8 +85,12 @@ def run(options: argparse.Namespace) -> int:
     )
     testset = generator.generate(list(load_documents(options.path)))
     _refuse_nothing(testset)
-    testset.to_jsonl(options.out)
-    show_testset(testset, written=options.out)
+    piped = options.out == PIPE
+    testset.to_jsonl(stdout() if piped else options.out)
+    if options.json:
+        write_json(told_of_testset(testset))
+    else:
+        show_testset(testset, console(stderr=piped), written="" if piped else options.out)
     if testset.broken_off:
         raise KeyboardInterrupt
     return 0

@@ -27,6 +27,7 @@ from langchain_rageval.cli import (
     resume,
     rubric_study,
 )
+from langchain_rageval.cli.examples import add_examples
 from langchain_rageval.cli.text import printable
 from langchain_rageval.errors import BelowThreshold, RagevalError
 
@@ -78,11 +79,17 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="rageval", description="Judge RAG systems with the model you can afford.")
+    parser = argparse.ArgumentParser(
+        prog="rageval",
+        description="Judge RAG systems with the model you can afford.",
+        epilog="To begin with: rageval demo. For examples of a command: rageval COMMAND --help.",
+    )
     parser.add_argument("--version", action="version", version=f"rageval {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.add_to(commands)
+    for name, made in commands.choices.items():
+        add_examples(made, name)
     return parser
 
 

@@ -10,21 +10,27 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from langchain_rageval.cli.machine import add_json_option, write_json
 from langchain_rageval.metrics import ASPECTS, BUILDERS, RANKINGS
 
 
 def add_to(commands: Any) -> None:
     """Add the command."""
-    commands.add_parser("metrics", help="list the metrics").set_defaults(run=run)
+    parser: argparse.ArgumentParser = commands.add_parser("metrics", help="list the metrics")
+    parser.set_defaults(run=run)
+    add_json_option(parser)
 
 
-def run(_options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Print a line for each metric, its name first."""
     lines = {name: _headline(module) for name, module in BUILDERS.items()}
     lines |= {
         aspect: f"aspect_critique: built-in aspect, {direction} is better" for aspect, direction in ASPECTS.items()
     }
     lines |= {f"{name}@K": _headline(module) for name, module in RANKINGS.items()}
+    if options.json:
+        write_json({"metrics": lines})
+        return 0
     width = max(map(len, lines))
     for name, told in lines.items():
         sys.stdout.write(f"{name:<{width}}  {told}\n")

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from langchain_rageval.cli import evaluate
+from langchain_rageval.cli.machine import add_json_option, told_of_plan, write_json
 
 
 def add_to(commands: Any) -> None:
@@ -17,6 +18,7 @@ def add_to(commands: Any) -> None:
     evaluate.add_input_options(parser)
     evaluate.add_judge_options(parser)
     parser.add_argument("--journal", help="of the run; what it holds costs nothing")
+    add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -25,5 +27,9 @@ def run(options: argparse.Namespace) -> int:
     from langchain_rageval.planning import plan
 
     samples, metrics = evaluate.asked(options)
-    show_plan(plan(samples, metrics, journal=options.journal))
+    planned = plan(samples, metrics, journal=options.journal)
+    if options.json:
+        write_json(told_of_plan(planned))
+    else:
+        show_plan(planned)
     return 0

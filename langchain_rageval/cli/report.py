@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from langchain_rageval.cli.evaluate import check_writable
+from langchain_rageval.cli.machine import add_json_option, told_of_report, write_json
 from langchain_rageval.errors import ConfigError
 
 
@@ -30,11 +31,12 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--language", choices=("auto", "en", "ru"), default="auto", help="of the page (default: that of most questions)"
     )
+    add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Show the report, and write the page if one is asked for."""
-    from langchain_rageval.cli.tables import show_diagnosis, show_report
+    from langchain_rageval.cli.tables import console, show_diagnosis, show_report
     from langchain_rageval.report.report import Report
 
     page = options.html or (str(Path(options.report).with_suffix(".html")) if options.open else None)
@@ -50,8 +52,11 @@ def run(options: argparse.Namespace) -> int:
             allow_different_instruments=options.allow_different_instruments,
             language=options.language,
         )
-    show_report(report, written=page)
-    show_diagnosis(report)
+    if options.json:
+        write_json(told_of_report(report))
+    else:
+        show_report(report, console(), written=page)
+        show_diagnosis(report)
     if page and options.open:
         show_page(page)
     return 0

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from langchain_rageval.cli import evaluate
+from langchain_rageval.cli.machine import PIPE
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.journal import Journal
 
@@ -36,10 +37,9 @@ def run(options: argparse.Namespace) -> int:
     evaluate.add_to(parser.add_subparsers())
     again = parser.parse_args([*command["words"], *options.options])
     folder = Path(command["folder"])
-    again.file = str(folder / again.file)
-    for option in ("out", "qrels", "topics"):
+    for option in ("file", "out", "html", "qrels", "topics"):
         named = getattr(again, option)
-        setattr(again, option, named and str(folder / named))
+        setattr(again, option, named if named in (None, PIPE) else str(folder / named))
     again.journal = options.journal
     again.words = None
     return int(again.run(again))

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from langchain_rageval.cli.text import printable
 from langchain_rageval.contexts import NumberedContexts
@@ -30,31 +34,75 @@ _COLOURS = {
 _FITNESS = {"fit": "green", "fit with care": "yellow", "cannot tell": "magenta", "unfit": "red"}
 _WORST = 3
 _LONGEST = 300
+_ENDLESS = 1_000_000
+_SPARED = ("tokens", "calls", "unscored", "pairs", "baseline", "candidate")
+"""Columns that a narrow terminal can do without, the first to go first."""
 
 
 class Output(Console):
-    """Leaves the end of a closed pipe to the commands; rich itself would exit with 1, a gate's code."""
+    """Makes tables as wide as they may be, and leaves the end of a closed pipe to the commands.
+
+    rich itself would cut numbers off, and exit with 1, a gate's code.
+    """
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """As rich prints, tables so that no name and no number is cut."""
+        for table in objects:
+            if isinstance(table, Table):
+                self._fit(table)
+        super().print(*objects, **options)
 
     def on_broken_pipe(self) -> None:
         """Say so to whoever started the command."""
         raise BrokenPipeError
 
+    def _fit(self, table: Table) -> None:
+        """Break headings rather than cells; then drop the frame, and the columns that can be spared.
 
-def console() -> Console:
+        What is no terminal is as wide as the table.
+        """
+        if self._widest(table) <= self.width:
+            return
+        for place, column in enumerate(table.columns):
+            if place == 0 or column.justify == "right":
+                cells = [cell_len(Text.from_markup(str(cell)).plain) for cell in column.cells]
+                words = [cell_len(word) for word in Text.from_markup(str(column.header)).plain.split()]
+                column.width = max([*cells, *words])
+        if not self.is_terminal:
+            self.width = max(self.width, self._narrowest(table))
+        if self._narrowest(table) > self.width:
+            table.box, table.show_edge, table.padding = box.SIMPLE_HEAD, False, (0, 0)
+        spared = [column for name in _SPARED for column in table.columns if column.header == name]
+        left_out = []
+        while spared and self._narrowest(table) > self.width:
+            left_out.append(spared.pop(0))
+            table.columns.remove(left_out[-1])
+        if left_out:
+            told = f"A wider terminal also shows {', '.join(str(column.header) for column in left_out)}."
+            table.caption = "\n".join(filter(None, (str(table.caption or ""), told)))
+
+    def _widest(self, table: Table) -> int:
+        return self.measure(table, options=self.options.update(max_width=_ENDLESS)).maximum
+
+    def _narrowest(self, table: Table) -> int:
+        return self.measure(table, options=self.options.update(max_width=_ENDLESS)).minimum
+
+
+def console(*, stderr: bool = False) -> Console:
     """Where the commands print; not narrower than a table needs when it is a pipe."""
-    made = Output(highlight=False, emoji=False)
+    made = Output(highlight=False, emoji=False, stderr=stderr)
     if not made.is_terminal:
         made.width = 120
     return made
 
 
-def show_report(report: Report, *, written: str | None = None) -> None:
+def show_report(report: Report, out: Console, *, written: str | None = None) -> None:
     """Print the summary, the worst samples, and the notes."""
-    out = console()
     summary = report.summary()
     out.print(summary_table(f"{len(report)} samples", {"all": report.rows}))
-    for metric in summary:
-        worst = [row for row in report.worst(metric, _WORST) if row.scores[metric].value not in (1.0, None)]
+    for metric, whole in summary.items():
+        best = 1.0 if whole.direction == "higher" else 0.0
+        worst = [row for row in report.worst(metric, _WORST) if row.scores[metric].value != best]
         if worst:
             out.print(f"\n[bold]Worst by {escape(metric)}[/bold]")
         for row in worst:
@@ -93,9 +141,8 @@ def show_plan(plan: Plan) -> None:
     show_notes(plan.notes, out)
 
 
-def show_testset(testset: Testset, *, written: str) -> None:
+def show_testset(testset: Testset, out: Console, *, written: str) -> None:
     """Print how many rows of each evolution came, some of them, what was rejected and why, and the notes."""
-    out = console()
     table = Table(title=f"{len(testset)} questions", title_justify="left", title_style="bold")
     table.add_column("evolution")
     table.add_column("rows", justify="right")
@@ -108,7 +155,8 @@ def show_testset(testset: Testset, *, written: str) -> None:
     for reason, count in testset.yields["rejected"].items():
         out.print(f"  {count} {escape(printable(reason))}")
     show_notes(testset.notes, out)
-    out.print(f"\nTest set written to {escape(written)}", soft_wrap=True)
+    if written:
+        out.print(f"\nTest set written to {escape(written)}", soft_wrap=True)
 
 
 def show_notes(notes: Iterable[str], out: Console) -> None:

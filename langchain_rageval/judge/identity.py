@@ -33,6 +33,7 @@ _TELLING = (
 )
 _SECRET_NAMES = re.compile(r"key|secret|password|credential|token$|header|authorization", re.IGNORECASE)
 _USERINFO = re.compile(r"//[^/@\s]*@")
+_QUERY_KEY = re.compile(r"""([?&][\w.-]*(?:key|secret|password|credentials?|token)=)[^&\s'"]+""", re.IGNORECASE)
 _AUTHORIZATION = re.compile(r"\b(Bearer|Basic) [\w.~+/=-]{6,}", re.IGNORECASE)  # also a token that the client fetched
 _SHORTEST_SECRET = 6
 
@@ -41,12 +42,12 @@ def identity(model: Any) -> str:
     """Class, name and settings of a model, of each one behind a wrapper."""
     bound = {name: value for name, value in _public(own_options(model)).items() if value is not None}
     told = "+".join(_told(inner) for inner in inner_models(model))
-    return without_userinfo(f"{told} {bound}" if bound else told)
+    return without_keys(f"{told} {bound}" if bound else told)
 
 
-def without_userinfo(text: str) -> str:
-    """The text without names and passwords in addresses."""
-    return _USERINFO.sub("//", text)
+def without_keys(text: str) -> str:
+    """The text without names, passwords and keys in addresses."""
+    return _QUERY_KEY.sub(r"\1***", _USERINFO.sub("//", text))
 
 
 def redact(text: str, model: Any) -> str:
@@ -54,7 +55,7 @@ def redact(text: str, model: Any) -> str:
     for inner in inner_models(model):
         for secret in _secrets(inner):
             text = text.replace(secret, "***")
-    return _AUTHORIZATION.sub(r"\1 ***", without_userinfo(text))
+    return _AUTHORIZATION.sub(r"\1 ***", without_keys(text))
 
 
 def _told(model: Any) -> str:

@@ -97,7 +97,11 @@ class Judge:
     def __post_init__(self) -> None:
         """Refuse options that cannot be meant."""
         if not isinstance(self.model, Runnable):
-            raise ConfigError(f"a judge is a chat model or another Runnable, got {type(self.model).__name__}")
+            by_name = f"; load_judge({self.model!r}) makes one of a name" if isinstance(self.model, str) else ""
+            raise ConfigError(f"a judge is a chat model or another Runnable, got {type(self.model).__name__}{by_name}")
+        if not isinstance(self.prompts, PromptSet | None):
+            came = type(self.prompts).__name__
+            raise ConfigError(f"prompts takes a PromptSet, such as PromptSet.load(directory), got {came}")
         if self.prompts is None and self.language not in ("auto", *languages()):
             known = ", ".join(["auto", *sorted(languages())])
             raise ConfigError(f"language is one of {known}, got {self.language!r}; for another, bring prompts=...")
@@ -191,7 +195,7 @@ class Judge:
         return PromptSet.default(detect_language(text) if self.language == "auto" else self.language)
 
     def call(self, request: Request, way: Way, tail: Sequence[BaseMessage], draw: int) -> Call:
-        """The model call that puts a request in one way, `tail` being what came of it before."""
+        """The model call that puts a `request` in one `way`, `tail` being what came of it before; `draw` from 0 on."""
         messages = lay_out(request, self.laid_out, with_schema=way.rung in _TOLD_IN_WORDS, fold_system=way.fold_system)
         options = self._client.rungs[way.rung](request.schema, self._own_options) if way.rung != "prompt" else {}
         model = self._uncached if draw else self._unlimited
@@ -221,8 +225,10 @@ class Judge:
             self.memory.way = way
             if way != self.ways[0] and way not in self.memory.told:
                 self.memory.told.add(way)
-                folded = " with the system message folded into the human one" if way.fold_system else ""
-                log.warning("%s refuses %s; asked by %s%s", self.identity, self.ways[0].rung, way.rung, folded)
+                lower = way.rung != self.ways[0].rung
+                refused = [self.ways[0].rung] * lower + ["a system message"] * way.fold_system
+                folded = ", with the system message folded into the human one" if way.fold_system else ""
+                log.warning("%s refuses %s; asked by %s%s", self.identity, " and ".join(refused), way.rung, folded)
 
     @cached_property
     def _client(self) -> Client:

@@ -42,11 +42,13 @@ def aspect_critique(
         else 0. The reason is the judge's.
 
     Raises:
-        ConfigError: if an aspect of your own has no definition, or `direction` is neither.
+        ConfigError: if an aspect of your own has no definition in words, or `direction` is neither.
     """
     aspect, definition = without_surrogates(aspect), without_surrogates(definition)
     if not aspect or (definition is None and aspect not in ASPECTS):
         raise ConfigError(f"{aspect!r} is none of {', '.join(ASPECTS)}; for your own aspect say definition=...")
+    if not isinstance(definition, str | None):
+        raise ConfigError(f"the definition of {aspect!r} is a text, got {type(definition).__name__}")
     if definition is not None and not definition.strip():
         raise ConfigError(f"the definition of {aspect!r} is blank; say when the aspect applies")
     if direction not in (None, *get_args(Direction)):

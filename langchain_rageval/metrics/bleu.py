@@ -60,7 +60,7 @@ def sentence_bleu(answer: str, reference: str, *, tokenize: Tokenize) -> float:
 
 @cache
 def _scorer(tokenize: str) -> Any:
-    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu import BLEU  # of the package: threads that begin with two of its modules block each other
 
     return BLEU(tokenize=tokenize, effective_order=True)
 

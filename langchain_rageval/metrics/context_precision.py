@@ -90,6 +90,8 @@ def restored(sample: Sample, score: Score, *, against: Against) -> State | None:
     if any(finding.kind not in ("context", "agreement") for finding in findings):
         return None
     useful = [finding.verdict == USEFUL for finding in findings if finding.kind == "context"]
+    if len(useful) != len(sample.contexts or []):
+        return None
     if useful and score.reason != _reason(useful, ground_of(sample, against), sample.question):
         return None
     return {"sample": sample, "context_verdicts": findings}

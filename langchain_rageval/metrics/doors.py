@@ -120,7 +120,7 @@ class Doors(RunEvaluator):
         """Score a run of a LangSmith experiment; contexts also come from its retriever runs."""
         try:
             sample = Sample.parse(read_run(run, example))
-            with _untraced():
+            with untraced():
                 scores = self.outcomes(sample)
         except SampleError as error:
             return self._results(self._all_failed(error), None)
@@ -132,7 +132,7 @@ class Doors(RunEvaluator):
         """As `evaluate_run`, on the caller's loop."""
         try:
             sample = Sample.parse(read_run(run, example))
-            with _untraced():
+            with untraced():
                 scores = await self.aoutcomes(sample)
         except SampleError as error:
             return self._results(self._all_failed(error), None)
@@ -156,7 +156,7 @@ def _flat(scores: Sequence[dict[str, Score]]) -> dict[str, Score]:
     return {name: score for part in scores for name, score in part.items()}
 
 
-def _untraced() -> AbstractContextManager[None]:
+def untraced() -> AbstractContextManager[None]:
     """Keep the judge's calls off LangSmith unless the user traces this process.
 
     Inside an experiment LangSmith turns tracing on for whatever an evaluator calls, and uploads it even with

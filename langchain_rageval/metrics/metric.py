@@ -11,10 +11,10 @@ from typing import Any, Self
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence
 from langchain_core.runnables.graph import Graph
-from pydantic import ConfigDict, PrivateAttr
+from pydantic import ConfigDict, PrivateAttr, ValidationError
 
 from langchain_rageval._version import __version__
-from langchain_rageval.errors import ConfigError, SampleError
+from langchain_rageval.errors import ConfigError, SampleError, unusable
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.metrics.doors import Doors
 from langchain_rageval.metrics.threshold import Missing, fork, gate
@@ -45,7 +45,8 @@ class Metric(Traced[Any, Score], Doors):
             score's findings do not suffice. Without it, what was scored can not be scored anew without calls.
 
     Raises:
-        ConfigError: if the name is empty, or `reads` names what is no field of a sample.
+        ConfigError: if the name is empty, `reads` names what is no field of a sample, or another option is none there
+            is.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
@@ -78,16 +79,19 @@ class Metric(Traced[Any, Score], Doors):
         unknown = sorted(reads - Sample.model_fields.keys())
         if unknown:
             raise ConfigError(f"{name} reads {unknown}, which no sample has; use {', '.join(Sample.model_fields)}")
-        super().__init__(
-            name=name,
-            aspect=aspect,
-            reads=frozenset(reads),
-            steps=steps,
-            reduce=reduce,
-            direction=direction,
-            options=options or {},
-            restore=restore,
-        )
+        try:
+            super().__init__(
+                name=name,
+                aspect=aspect,
+                reads=frozenset(reads),
+                steps=steps,
+                reduce=reduce,
+                direction=direction,
+                options=options or {},
+                restore=restore,
+            )
+        except ValidationError as error:
+            raise unusable(f"metric {name!r}", error) from None
         self._instrument = self._fingerprint()
 
     def __repr__(self) -> str:
@@ -95,6 +99,10 @@ class Metric(Traced[Any, Score], Doors):
         return f"{self.name}({', '.join(dict.fromkeys(map(repr, self.judges)))})"
 
     __str__ = __repr__
+
+    def __hash__(self) -> int:
+        """By what decides its scores, so that a metric can be a key: `{metric: 0.8}`."""
+        return hash((self.name, self.instrument))
 
     @property
     def parts(self) -> Sequence[Metric]:
@@ -206,6 +214,9 @@ class Metric(Traced[Any, Score], Doors):
         return self._stamped(self.reduce(state), run.meter.usage)
 
     def _stamped(self, value: Value, usage: Usage) -> Score:
+        if not isinstance(value, Value):
+            mend = "return Value(number, reason), or Value.without(why) when no number applies"
+            raise ConfigError(f"reduce of {self.name} gave {type(value).__name__}, not a Value: {mend}")
         return Score(
             metric=self.name,
             aspect=self.aspect,

@@ -11,7 +11,7 @@ from typing import Any
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.language import detect_language
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.similarity import answer_and_references, compared, nothing_to_compare
+from langchain_rageval.metrics.similarity import OVERLAP, answer_and_references, compared, nothing_to_compare
 from langchain_rageval.metrics.value import Value
 from langchain_rageval.steps.compare_texts import Measure, compare_texts
 from langchain_rageval.steps.stage import State
@@ -46,7 +46,8 @@ def best_overlap(state: State, *, told: Told) -> Value:
     if (nothing := nothing_to_compare(sample)) is not None:
         return nothing
     best = max(similarities)
-    return Value(best, told(best, detect_language(sample.question) == "ru"), compared(sample, similarities))
+    reason = told(best, detect_language(sample.question) == "ru")
+    return Value(best, reason, compared(sample, similarities, what=OVERLAP))
 
 
 def near_reference(best: float, russian: bool, *, measure: str) -> str:

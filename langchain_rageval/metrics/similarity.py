@@ -10,6 +10,7 @@ from langchain_rageval.schema import Finding, Sample
 from langchain_rageval.steps.stage import State
 
 SIMILARITY = "similarity"
+OVERLAP = "overlap"
 
 
 def answer_and_references(state: State) -> tuple[str, Sequence[str]]:
@@ -28,11 +29,11 @@ def nothing_to_compare(sample: Sample) -> Value | None:
     return None
 
 
-def compared(sample: Sample, similarities: Sequence[float]) -> list[Finding]:
-    """The similarity with each reference that is not blank, under the reference's number."""
+def compared(sample: Sample, similarities: Sequence[float], *, what: str = SIMILARITY) -> list[Finding]:
+    """The similarity, or `what` else was measured, with each reference that is not blank, under its number."""
     numbered = [(number, text) for number, text in enumerate(sample.references, 1) if text.strip()]
     return [
-        Finding(kind="criterion", number=number, text=text, verdict=repr(similarity), reason=SIMILARITY)
+        Finding(kind="criterion", number=number, text=text, verdict=repr(similarity), reason=what)
         for (number, text), similarity in zip(numbered, similarities, strict=bool(similarities))
     ]
 

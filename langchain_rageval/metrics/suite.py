@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from langchain_core.runnables import RunnableConfig, RunnableParallel
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableParallel
 from langchain_core.runnables.graph import Graph
 from pydantic import ConfigDict
 
@@ -77,5 +77,6 @@ def suite(*metrics: Metric | Suite) -> Suite:
 
 def _parts(metric: Metric | Suite) -> Sequence[Metric]:
     if not isinstance(metric, Metric | Suite):
-        raise ConfigError(f"a suite takes metrics, got {type(metric).__name__}; wrap the whole suite instead")
+        mend = "wrap the whole suite instead" if isinstance(metric, Runnable) else "hand them over as suite(one, two)"
+        raise ConfigError(f"a suite takes metrics, got {type(metric).__name__}; {mend}")
     return metric.parts

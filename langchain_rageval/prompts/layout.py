@@ -7,6 +7,7 @@ message, so braces, quotes and orders in a text stay data.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -20,6 +21,8 @@ from langchain_rageval.prompts.promptset import Common, Prompt, PromptSet
 from langchain_rageval.schema import without_surrogates
 
 Layout = Literal["contexts_first", "instruction_first", "handbook"]
+
+_TITLE = re.compile(r'^\{.*"title": "(\w+)"', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,12 @@ def read_inputs(human: str) -> dict[str, Any]:
     if not isinstance(inputs, dict):
         raise ValueError("the last JSON line of the message is no object")
     return inputs
+
+
+def read_title(human: str) -> str | None:
+    """Title of the answer's schema that a human message shows; None when it shows none."""
+    titles = _TITLE.findall(human)
+    return str(titles[-1]) if titles else None
 
 
 def _parts(request: Request, layout: Layout, with_schema: bool) -> Iterator[str]:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from langchain_rageval.answers import ANSWERS
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.markup import bold, counted, paragraph, table, text
 
 _COMMON = "common.yaml"
 _ONE_AT_A_TIME = threading.Lock()  # or two threads make a set each, and what is kept by it is found by comparing texts
@@ -65,7 +66,12 @@ class Example(Frozen):
 
 
 class Prompt(Frozen):
-    """What one step tells the judge in one language."""
+    """What one step tells the judge in one language.
+
+    Attributes:
+        instruction: what to do with the inputs.
+        examples: solved inputs, shown after it.
+    """
 
     instruction: str
     examples: list[Example] = []
@@ -169,6 +175,15 @@ class PromptSet(Frozen):
         _check(step, new)
         return type(self)(common=self.common, prompts={**self.prompts, step: new})
 
+    def _repr_html_(self) -> str:
+        """Each step with the first line of its instruction, for notebooks."""
+        title = f"Prompts in {self.common.language}: {counted(len(self.prompts), 'step')}"
+        lines = [
+            (bold(step), text(prompt.instruction.strip().split("\n")[0]), str(len(prompt.examples)))
+            for step, prompt in self.prompts.items()
+        ]
+        return paragraph(text(title)) + table(("step", "instruction", "examples"), lines)
+
     def get(self, step: str) -> Prompt:
         """The prompt of a step.
 
@@ -221,7 +236,7 @@ def _default(language: str) -> PromptSet:
 
 def _parsed(kind: type[Part], file: Traversable | Path) -> Part:
     try:
-        return kind.model_validate(yaml.load(file.read_text(encoding="utf-8"), Loader=_Loader))
+        return kind.model_validate(_Loader(file.read_text(encoding="utf-8")).get_single_data())
     except (yaml.YAMLError, ValidationError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file.name} is no {kind.__name__.lower()} file: {error}") from None
 
@@ -230,12 +245,12 @@ def _check_common(common: Common, like: Common) -> None:
     lacking = sorted(like.labels.keys() - common.labels.keys())
     if lacking:
         raise ConfigError(f"{_COMMON} lacks the labels {lacking}; copy them from another language")
-    for name, text in [*common.labels.items(), ("ask_again", common.ask_again)]:
+    for name, label in [*common.labels.items(), ("ask_again", common.ask_again)]:
         gap = "problem" if name == "ask_again" else "step"
         try:
-            text.format(**{gap: ""})
+            label.format(**{gap: ""})
         except (KeyError, IndexError, ValueError):
-            raise ConfigError(f"{_COMMON}: {name} may hold {{{gap}}} and no other braces, got {text!r}") from None
+            raise ConfigError(f"{_COMMON}: {name} may hold {{{gap}}} and no other braces, got {label!r}") from None
 
 
 def _check(step: str, prompt: Prompt) -> None:

@@ -15,9 +15,10 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self, overload
+from typing import IO, Any, Self, TextIO, overload
 
 import numpy as np
 from pydantic import ValidationError
@@ -34,6 +35,9 @@ State = tuple[int, int]
 """Size of a file in bytes, and when it was written last in nanoseconds."""
 
 _HEAD = "rageval_report"
+HEAD = f'{{"{_HEAD}":'.encode()
+"""How the first line begins."""
+
 _INDEX = re.compile(rb'\{"index":(\d+),')
 _UNFINISHED: Head = {"notes": [], "complete": False, "left_out": []}
 
@@ -138,7 +142,7 @@ class ReportFile:
         with _writing(self._target):
             self._file = self._part.open("wb", buffering=0)  # closing a full disk's file would try, and fail, again
         try:
-            self._write(_head_line(_UNFINISHED))
+            self._write(head_line(_UNFINISHED))
         except BaseException:
             self._file.close()
             raise
@@ -165,7 +169,7 @@ class ReportFile:
 
     def finish(self, head: Head) -> RowsOnDisk:
         """Say what there is to say about the run, and put the file in its place."""
-        self._write(_head_line(head))
+        self._write(head_line(head))
         state = _state(self._file)
         with _writing(self._target):
             self._file.close()
@@ -184,19 +188,27 @@ class ReportFile:
                 left = left[self._file.write(left) :]
 
 
-def write_report(path: str | Path, rows: Iterable[Row], head: Head) -> None:
-    """Write beside the target first and then put it in place, so that nothing half-written is ever there.
+def write_report(path: str | Path | TextIO, rows: Iterable[Row], head: Head) -> None:
+    """Write a report: beside the target first, then in its place, so that nothing half-written is ever there.
+
+    Args:
+        path: of the file; or a file that is open for text, which is written to and left open.
+        rows: of the report.
+        head: of the report.
 
     Raises:
         ConfigError: if the place cannot be written to.
     """
+    lines = chain([head_line(head)], map(row_line, rows))
+    if not isinstance(path, str | Path):
+        path.writelines(lines)
+        return
     target = Path(path)
     with _writing(target):
         handle, beside = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.write(_head_line(head))
-                file.writelines(map(row_line, rows))
+                file.writelines(lines)
             os.chmod(beside, 0o644)
             os.replace(beside, target)
         except BaseException:
@@ -218,7 +230,7 @@ def read_report(path: str | Path) -> tuple[RowsOnDisk, Head]:
             for number, line in enumerate(file, 2):
                 if not head["complete"] and not line.endswith(b"\n"):
                     break
-                if line.startswith(b'{"rageval_report":'):
+                if line.startswith(HEAD):
                     head = _head(path, line)
                 elif line.strip():
                     found = _INDEX.match(line)
@@ -252,12 +264,13 @@ def _writing(target: Path) -> Iterator[None]:
         raise ConfigError(f"{target} cannot be written: {error.strerror}; choose another place") from None
 
 
-def _head_line(head: Head) -> str:
+def head_line(head: Head) -> str:
+    """A first line, or one that takes its place."""
     return json.dumps({_HEAD: {"version": __version__, **head}}, ensure_ascii=False) + "\n"
 
 
 def row_line(row: Row) -> str:
-    """A row as a line of JSON."""
+    """A row as a line; metadata that JSON cannot hold go in as text."""
     try:
         return row.model_dump_json(fallback=_text) + "\n"
     except PydanticSerializationError:

@@ -130,6 +130,12 @@ def load_labels(path: str | Path) -> dict[str, float]:
     A label is a number, or yes or no in English or Russian (yes, y, true, +, да, истина and their opposites: 1 and 0).
     Rows without a label are left out; columns other than `id` and `label` may be gone.
 
+    Args:
+        path: of the sheet that came back.
+
+    Returns:
+        Sample id to label.
+
     Raises:
         ConfigError: if the file cannot be read, lacks a column, holds no label, or one that is none of these, or two
             for one id that differ; naming the line.

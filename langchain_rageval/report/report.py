@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
-from math import isclose, sqrt
+from math import isclose, isnan, sqrt
 from pathlib import Path
 from statistics import stdev
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TextIO, overload
 
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.metrics.threshold import reaches
 from langchain_rageval.report.comparison import Comparison, compare_rows, values_of_pairs
 from langchain_rageval.report.diagnosis import Diagnosis, diagnose_rows
+from langchain_rageval.report.figure import draw_report
 from langchain_rageval.report.files import read_report, write_report
 from langchain_rageval.report.labelling import LabelSheet, rows_to_label
+from langchain_rageval.report.mlflow import write_run
 from langchain_rageval.report.notebook import html_table
 from langchain_rageval.report.page import PageLanguage, write_page
 from langchain_rageval.report.rescoring import rescored_rows
@@ -26,6 +28,7 @@ from langchain_rageval.statistics import detectable_difference
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.figure import Figure
 
     from langchain_rageval.metrics.metric import Metric
 
@@ -160,8 +163,11 @@ class Report:
             worse" where, of the samples that both hold, significantly fewer are scored than in the baseline.
 
         Raises:
-            ConfigError: if instruments differ, `margin` is no number from 0 on, or no sample has what `cluster` names.
+            ConfigError: if instruments differ, `margin` is no number from 0 on, no sample has what `cluster` names, or
+                the baseline is no report.
         """
+        if not isinstance(baseline, Report):
+            raise ConfigError(f"compare takes a report, got {type(baseline).__name__}; Report.load reads one")
         return compare_rows(self.rows, baseline.rows, margin, cluster, allow_different_instruments)
 
     def minimum_detectable_difference(
@@ -253,8 +259,9 @@ class Report:
 
         Raises:
             BelowThreshold: naming every metric that is worse, has nothing scored, or failed too often.
-            ConfigError: if the report has no such metric.
+            ConfigError: if the report has no such metric, or a number is none that can be meant.
         """
+        _refuse_limits(thresholds, max_failed)
         summary = self.summary()
         wholly_left_out = {name for _, name in self.left_out} - summary.keys()
         for metric in thresholds:
@@ -277,8 +284,15 @@ class Report:
 
         return pandas.DataFrame([_record(row) for row in self.rows])
 
-    def to_jsonl(self, path: str | Path) -> None:
-        """Write the report; `Report.load` gives an equal one."""
+    def to_jsonl(self, path: str | Path | TextIO) -> None:
+        """Write the report as JSON lines; `Report.load` gives an equal one.
+
+        Args:
+            path: of the file; or a file that is open for text, such as `sys.stdout`.
+
+        Raises:
+            ConfigError: if the place cannot be written to.
+        """
         write_report(path, self.rows, {"notes": self.notes, "complete": self.complete, "left_out": self.left_out})
 
     def to_html(
@@ -306,6 +320,72 @@ class Report:
         if baseline is not None:
             comparison = self.compare(baseline, margin, allow_different_instruments=allow_different_instruments)
         write_page(self, path, baseline=baseline, comparison=comparison, language=language)
+
+    def to_mlflow(
+        self,
+        run_name: str | None = None,
+        experiment: str | None = None,
+        tracking_uri: str | None = None,
+        *,
+        prefix: str = "",
+        table: bool = True,
+        page: bool = True,
+    ) -> str:
+        """Log the report to MLflow: into the run that is active, else into a new one, which is ended.
+
+        Metrics are `faithfulness/mean`, `/low`, `/high`, `/scored`, `/unscored`, `/failed`, and what it cost; "ndcg@5"
+        is `ndcg_at_5`. Params are the package's version, the notes and each metric's instrument. Artifacts, in
+        `rageval/`, are the rows as a table, the HTML page, and the file that `Report.load` reads.
+
+        Args:
+            run_name: of a new run.
+            experiment: by name, of a new run; made if it is not there. By default the one that is set in MLflow.
+            tracking_uri: where a new run is kept, such as "sqlite:///mlflow.db"; MLflow's own setting stays as it is.
+            prefix: stands before every name, so that one run can hold several reports, such as "before/".
+            table: whether to log the rows as a table.
+            page: whether to log the HTML page.
+
+        Returns:
+            The run's id.
+
+        Raises:
+            ConfigError: if mlflow is not there, a run is active and options are given for a new one, two metrics would
+                have one name, or the active run already holds another report under this prefix.
+        """
+        return write_run(
+            self,
+            run_name=run_name,
+            experiment=experiment,
+            tracking_uri=tracking_uri,
+            prefix=prefix,
+            table=table,
+            page=page,
+        )
+
+    def plot(
+        self,
+        *,
+        baseline: Report | None = None,
+        margin: float = 0.0,
+        allow_different_instruments: bool = False,
+    ) -> Figure:
+        """Draw each metric's mean with its interval, beside how its values are spread.
+
+        Args:
+            baseline: a run over the same samples to compare with: its means, and the differences with their verdicts.
+            margin: of the comparison; see `compare`.
+            allow_different_instruments: of the comparison.
+
+        Returns:
+            A matplotlib Figure that notebooks show and `savefig` writes; no window opens, pyplot is left alone.
+
+        Raises:
+            ConfigError: if matplotlib is not there, nothing was scored, or the reports cannot be compared.
+        """
+        comparison = None
+        if baseline is not None:
+            comparison = self.compare(baseline, margin, allow_different_instruments=allow_different_instruments)
+        return draw_report(self, baseline, comparison)
 
     @classmethod
     def load(cls, path: str | Path, *, lazy: bool = False) -> Report:
@@ -344,6 +424,16 @@ def _badness(score: Score) -> float:
     """Least for the worst."""
     value = float(score)
     return value if score.direction == "higher" else -value
+
+
+def _refuse_limits(thresholds: Any, max_failed: Any) -> None:
+    if not isinstance(thresholds, Mapping):
+        raise ConfigError(f'check takes thresholds by metric, such as {{"faithfulness": 0.8}}, got {thresholds!r}')
+    for name, limit in thresholds.items():
+        if not isinstance(limit, int | float) or isnan(limit):
+            raise ConfigError(f"the threshold of {name} takes a number, got {limit!r}")
+    if not isinstance(max_failed, int | float) or not 0 <= max_failed <= 1:
+        raise ConfigError(f"max_failed takes a share from 0 to 1, got {max_failed!r}")
 
 
 def _problems(metric: MetricSummary, limit: float, max_failed: float) -> list[str]:

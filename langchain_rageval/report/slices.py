@@ -25,6 +25,8 @@ class Labelled:
     """
 
     def __init__(self, by: By) -> None:
+        if not isinstance(by, str) and not callable(by):
+            raise ConfigError(f"a slice or cluster is a path such as 'metadata.split', or a function, got {by!r}")
         self._by = by
         self._seen = self._known = False
         self._metadata: set[str] = set()

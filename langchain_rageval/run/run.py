@@ -56,6 +56,7 @@ class Run:
         held: the flights of one sample, kept until its last metric ends.
         batches: texts to embed, by the id of the object that embeds them.
         stand_in: answers sync calls in the models' place, from what would be sent; for a rehearsal.
+        lock: of the flights.
     """
 
     slots: Slots = field(default_factory=Slots)

@@ -23,6 +23,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_core.runnables import Runnable, RunnableConfig
 
+from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.embedding import PATIENCE, Batch, Vector
 from langchain_rageval.run.meter import tokens_in
 from langchain_rageval.run.retry import turned_away
@@ -373,7 +374,7 @@ def _metered(call: Call, run: Run) -> Iterator[Any]:
     cost: dict[str, Any] = {"calls": 1}
 
     def receipt(reply: Any) -> BaseMessage:
-        message = AIMessage(reply) if isinstance(reply, str) else reply
+        message = _message(reply)
         tokens = getattr(message, "usage_metadata", None) or {}
         if tokens.get("total_cost") == 0:  # LangChain's mark of a reply from the model's cache
             cost["calls"] = 0
@@ -387,6 +388,22 @@ def _metered(call: Call, run: Run) -> Iterator[Any]:
         yield receipt
     finally:
         run.meter.add(seconds=time.perf_counter() - started, **cost)
+
+
+def _message(reply: Any) -> BaseMessage:
+    """What a model gave as a message; an empty one for None, as some clients give for a function that was not called.
+
+    Raises:
+        ConfigError: if it is neither a message nor a text.
+    """
+    if isinstance(reply, BaseMessage):
+        return reply
+    if reply is None or isinstance(reply, str):
+        return AIMessage(reply or "")
+    raise ConfigError(
+        f"a judge gives a message or a text, this one gave {type(reply).__name__}: hand over the model itself, without "
+        "a parser or with_structured_output"
+    )
 
 
 def shown_to(call: Call) -> list[str]:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Self
 
-from pydantic import BaseModel, InstanceOf
+from pydantic import BaseModel, InstanceOf, ValidationError
 
 from langchain_rageval.contexts import NumberedContexts
+from langchain_rageval.errors import unusable
 from langchain_rageval.judge.asking import Attempts, Question, ask, shared
 from langchain_rageval.judge.judge import Ballot, Judge, JudgeLike
 from langchain_rageval.judge.parser import StrictJsonOutputParser, strict_schema
@@ -34,7 +35,7 @@ class Step(Stage[State]):
         name: of the step in traces and errors; by default the prompt's, or the answer's class name.
 
     Raises:
-        ConfigError: if there is no prompt of that name.
+        ConfigError: if there is no prompt of that name, or `answer` is no pydantic class.
     """
 
     prompt: str | Prompt
@@ -44,13 +45,16 @@ class Step(Stage[State]):
     def __init__(
         self, prompt: str | Prompt, judge: JudgeLike, answer: type[BaseModel], *, name: str | None = None, **more: Any
     ) -> None:
-        name = name or (prompt if isinstance(prompt, str) else answer.__name__)
+        name = name or (prompt if isinstance(prompt, str) else getattr(answer, "__name__", "step"))
         judge = Judge.of(judge)
         if isinstance(prompt, str):
             for member in judge.members:
                 member.prompt_set("").get(prompt)
         given: dict[str, Any] = {"prompt": prompt, "judge": judge, "answer": answer, "name": name}
-        super().__init__(**given, **more)
+        try:
+            super().__init__(**given, **more)
+        except ValidationError as error:
+            raise unusable(f"step {name!r}", error) from None
 
     @property
     def judges(self) -> Sequence[Judge]:

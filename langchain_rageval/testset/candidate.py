@@ -26,7 +26,7 @@ class Trial(Data):
     """One thing that was tried.
 
     Attributes:
-        kind: what it was: "passage", "seed", "rewrite", "compress", the name of an evolution, or of a filter.
+        kind: what it was: "passage", "seed", "given", "rewrite", "compress", the name of an evolution, or of a filter.
         question: as it stood then; "" before there was one.
         accepted: whether it was kept.
         feedback: what was said of it.
@@ -49,7 +49,7 @@ class Candidate(Data):
         answerable: whether the passages are meant to answer it.
         grade: of the drawn passage, mean of four from 1 to 3; None before it is graded.
         keyphrases: of the drawn passage.
-        keyphrase: the one that the question is about.
+        keyphrase: the one that the question is about; "" for the first of them.
         draw: how often the passage was drawn before; each time another key phrase is taken.
         seed: of the run.
         reference: the right answer, once it is written.
@@ -76,7 +76,7 @@ class Candidate(Data):
         return self.model_copy(update=changes)
 
     def tried(self, kind: str, *, accepted: bool = True, feedback: str = "") -> Self:
-        """The same with one more trial of the question as it stands."""
+        """The same with one more trial of the question as it stands; see `Trial` for `kind`, `accepted`, `feedback`."""
         trial = Trial(kind=kind, question=self.question, accepted=accepted, feedback=feedback)
         return self.but(history=[*self.history, trial])
 
@@ -85,7 +85,9 @@ class Candidate(Data):
         return self.but(question=question.strip()).tried(kind)
 
     def judged(self, accepted: bool, feedback: str) -> Self:
-        """The same with a verdict on the last trial."""
+        """The same with a verdict on the last trial, or, of a question that no step has written, on that question."""
+        if not self.history or self.history[-1].question != self.question:
+            return self.tried("given", accepted=accepted, feedback=feedback)
         last = self.history[-1].model_copy(update={"accepted": accepted, "feedback": feedback})
         return self.but(history=[*self.history[:-1], last])
 

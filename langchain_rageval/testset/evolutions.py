@@ -53,6 +53,9 @@ class Evolution:
     """A branch of the tree: no, one or several kinds after each other. `reasoning | conditional` is one of two.
 
     Called with a writer it is the step that rewrites the question: `reasoning(writer)`.
+
+    Attributes:
+        kinds: in the order in which the question goes through them.
     """
 
     kinds: tuple[Kind, ...] = ()

@@ -63,7 +63,8 @@ def documents_of(given: Any, *, column: str = "text") -> list[Document]:
     Args:
         given: a Document, a text, an object or a mapping that has one as `text`, `page_content` or `content`, the path
             of a file or folder, a DataFrame, or an iterable of these. A str is a path if there is something at it.
-        column: of a DataFrame, or key of a mapping, that holds the texts; the others become metadata.
+        column: of a DataFrame, or key of a mapping, that holds the texts, "page_content" or "content" where there is no
+            "text"; the others become metadata.
 
     Raises:
         ConfigError: if something holds no text, or a path is not there.
@@ -114,9 +115,14 @@ def _record(record: Mapping[Any, Any], nouns: Iterable[str], where: str) -> Docu
 
 def _table(table: Any, column: str) -> list[Document]:
     """One document for each row of a DataFrame with a text; what pandas calls missing is left out."""
-    if column not in table.columns:
+    nouns = _NOUNS if column in _NOUNS else (column,)
+    column = next((name for name in (column, *nouns) if name in table.columns), "")
+    if not column:
         held = [str(name) for name in table.columns]
-        raise ConfigError(f"documents: the DataFrame has no column {column!r}, but {held}: name one with column=...")
+        raise ConfigError(
+            f"documents: the DataFrame has no column {nouns[0]!r}, but {held}: pass the column of the texts alone, as "
+            "in table['body']"
+        )
     rows = table.astype(object).where(table.notna(), None).to_dict("records")
     present = ({name: value for name, value in row.items() if value is not None} for row in rows)
     return [_record(row, (column,), f"documents, row {at}: ") for at, row in enumerate(present) if column in row]

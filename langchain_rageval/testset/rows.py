@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
-from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TextIO
 
 from langchain_core.runnables import Runnable
 from pydantic import Field, ValidationError
 
 from langchain_rageval._version import __version__
-from langchain_rageval.chains import answered, asked, takes_text
+from langchain_rageval.chains import answered, as_chain, asked, takes_text
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.markup import bold, folded, listed, paragraph, text
 from langchain_rageval.run.threads import DaemonThreads
 from langchain_rageval.schema import Data, Sample
 from langchain_rageval.testset.candidate import Candidate, Trial
+from langchain_rageval.testset.figure import draw_testset, draw_tree
 
 if TYPE_CHECKING:
     import pandas
     from langsmith import Client
     from langsmith.schemas import Dataset
+    from matplotlib.figure import Figure
 
 _HEAD = "rageval_testset"
 
@@ -75,6 +77,16 @@ class TestsetRow(Data):
             spans=[(passage.source, passage.start, passage.end) for passage in passages],
             metadata=passages[0].metadata,
         )
+
+    def _repr_html_(self) -> str:
+        """The question with its answer and the tree it grew on, for notebooks."""
+        trials = [
+            " ".join(["✓" if trial.accepted else "✗", bold(trial.kind), text(trial.question)])
+            + (f" <em>{text(trial.feedback)}</em>" if trial.feedback else "")
+            for trial in self.history
+        ]
+        head = paragraph(bold(self.question), "(" + text(self.evolution) + ")")
+        return head + paragraph(text(self.reference)) + folded("how it came about", listed(trials))
 
     def to_sample(self) -> Sample:
         """What `evaluate` reads, without an answer and contexts yet; an unanswerable question has no reference."""
@@ -137,10 +149,28 @@ class Testset:
         return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
-        """Each question with its answer and the tree it grew on, for notebooks."""
-        items = "".join(_html(row) for row in self.rows)
-        notes = "".join(f"<p><em>{escape(note)}</em></p>" for note in self.notes)
-        return f"<p>{escape(repr(self).splitlines()[0])}</p><ol>{items}</ol>{notes}"
+        """The first fifty questions, each with its answer and the tree it grew on, for notebooks."""
+        items = listed([row._repr_html_() for row in self.rows], numbered=True)
+        notes = "".join(paragraph(f"<em>{text(note)}</em>") for note in self.notes)
+        return paragraph(text(repr(self).splitlines()[0])) + items + notes
+
+    def plot(self, row: int | None = None) -> Figure:
+        """Draw what the set consists of and what was rejected, or how one of its questions came about.
+
+        Args:
+            row: place of the question whose tree is to be drawn: what was tried, what was kept, and what was said.
+
+        Returns:
+            A matplotlib Figure that notebooks show and `savefig` writes; no window opens, pyplot is left alone.
+
+        Raises:
+            ConfigError: if matplotlib is not there, there is no such row, or there is nothing to draw.
+        """
+        if row is None:
+            return draw_testset(self)
+        if not -len(self) <= row < len(self):
+            raise ConfigError(f"there is no row {row}: the test set has {len(self)}, counted from 0")
+        return draw_tree(self.rows[row])
 
     def to_pandas(self) -> pandas.DataFrame:
         """One line for each row; contexts, history and the like as lists in their cells."""
@@ -148,8 +178,11 @@ class Testset:
 
         return pandas.DataFrame([row.model_dump() for row in self.rows], columns=list(TestsetRow.model_fields))
 
-    def to_jsonl(self, path: str | Path) -> None:
+    def to_jsonl(self, path: str | Path | TextIO) -> None:
         """Write it as JSON lines, the first about the run; `Testset.load` gives an equal one.
+
+        Args:
+            path: of the file; or a file that is open for text, such as `sys.stdout`.
 
         Raises:
             ConfigError: if the place cannot be written to.
@@ -160,8 +193,12 @@ class Testset:
             json.dumps({_HEAD: about}, ensure_ascii=False),
             *(row.model_dump_json(fallback=str) for row in self.rows),
         ]
+        text = "\n".join([*lines, ""])
+        if not isinstance(path, str | Path):
+            path.write(text)
+            return
         try:
-            Path(path).write_text("\n".join([*lines, ""]), encoding="utf-8")
+            Path(path).write_text(text, encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"{path} cannot be written: {error.strerror}; choose another place") from None
 
@@ -186,17 +223,21 @@ class Testset:
         """Samples with question and reference, for a system's answers to be filled in; see `run`."""
         return [row.to_sample() for row in self.rows]
 
-    def run(self, chain: Runnable[Any, Any], *, max_concurrency: int = 8) -> list[Sample]:
+    def run(self, chain: Runnable[Any, Any] | Callable[[Any], Any], *, max_concurrency: int = 8) -> list[Sample]:
         """Ask a RAG chain every question.
 
         Args:
-            chain: takes a str, or a mapping with the question as `question` and `input`; gives a text, a message, or a
-                mapping in any vocabulary that `Sample.parse` reads.
+            chain: or a function; takes a str, or a mapping with the question as `question` and `input`; gives a text, a
+                message, or a mapping in any vocabulary that `Sample.parse` reads.
             max_concurrency: questions at a time.
 
         Returns:
             Samples ready for `evaluate`. Where the chain failed, `answer` is None and `metadata["error"]` says why.
+
+        Raises:
+            ConfigError: if the chain is neither a Runnable nor a function.
         """
+        chain = as_chain(chain)
         plain = takes_text(chain)
         given = [row.question if plain else {"question": row.question, "input": row.question} for row in self.rows]
         # Not by `batch`: behind `with_retry` it hands out one question's answer for another's.
@@ -224,14 +265,3 @@ class Testset:
         ]
         client.create_examples(dataset_id=dataset.id, examples=examples)
         return dataset
-
-
-def _html(row: TestsetRow) -> str:
-    trials = "".join(
-        f"<li>{'✓' if trial.accepted else '✗'} <b>{escape(trial.kind)}</b> {escape(trial.question)}"
-        + (f" <em>{escape(trial.feedback)}</em>" if trial.feedback else "")
-        + "</li>"
-        for trial in row.history
-    )
-    head = f"<b>{escape(row.question)}</b> ({escape(row.evolution)})<br>{escape(row.reference)}"
-    return f"<li>{head}<details><summary>how it came about</summary><ul>{trials}</ul></details></li>"

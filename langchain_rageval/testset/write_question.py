@@ -13,7 +13,8 @@ class WriteQuestion(CandidateStep):
 
     def work(self, state: Candidate) -> Work[Candidate]:
         """One call."""
-        inputs = {"passage": text_of(state), "keyphrase": state.keyphrase}
+        keyphrase = state.keyphrase or next(iter(state.keyphrases), "")
+        inputs = {"passage": text_of(state), "keyphrase": keyphrase}
         answer = yield from self._ask(inputs, text_of(state), blank_question)
         return state.asking(answer.question, "seed")
 

@@ -20,6 +20,7 @@ Ratings = Iterable[Rating] | Mapping[str, Rating]
 HEADINGS = ("statistic", "value", "95% interval", "note")
 
 _SAME = 1e-9  # values that rounding has parted
+_NAMES = {"accuracy", "exact", "within_one", "kappa", "weighted_kappa", "krippendorff", "spearman", "kendall", "auc"}
 _GRADED = ("weighted_kappa", "krippendorff")
 _RANKED = ("spearman", "kendall", "pearson")
 _NO_GRADES = "scores and labels are not whole grades on one scale: say with scale=(0, 3) which the scores stand for"
@@ -46,7 +47,9 @@ class Agreement(Mapping[str, Estimate]):
     notes: list[str] = field(default_factory=list)
 
     def __getitem__(self, name: str) -> Estimate:
-        """One statistic."""
+        """One statistic; one that is for labels of another kind has no value and says so."""
+        if name not in self.estimates and name in _NAMES:
+            return Estimate(None, reason=f"not counted for {self.kind} labels")
         return self.estimates[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -87,10 +90,10 @@ def agreement(
 ) -> Agreement:
     """Say how far scores agree with labels that people gave.
 
-    - binary: labels are 0 or 1, yes or no. accuracy, kappa and krippendorff of "the score reaches the threshold", and
-      auc of the score itself.
-    - ordinal: labels are grades. exact, within_one, weighted_kappa and krippendorff (ordinal) of whole grades;
-      spearman, kendall (tau-b) and pearson of any scores.
+    - binary: labels are 0 or 1, yes or no. accuracy, kappa and krippendorff of "the score reaches the threshold"; auc,
+      spearman and kendall (tau-b) of the score itself.
+    - ordinal: labels are grades. exact, within_one, kappa, weighted_kappa and krippendorff (ordinal) of whole grades;
+      spearman, kendall and pearson of any scores.
     - pairwise: both are preferences, -1, 0 or 1. exact, accuracy (where the person prefers one; a tie of the scores is
       half right), kappa, weighted_kappa, krippendorff (ordinal), spearman and kendall.
 
@@ -108,8 +111,8 @@ def agreement(
             correlations, rounded to whole grades.
 
     Returns:
-        The statistics by name; one that is not defined, such as the correlation with a constant, has no value and says
-        why. Samples without a score or a label are counted and left out.
+        The statistics by name; one that is not defined, such as the correlation with a constant, or is for labels of
+        another kind, has no value and says why. Samples without a score or a label are counted and left out.
 
     Raises:
         ConfigError: if lengths differ, a value is none of its kind, an option is out of range, or no id is in both.
@@ -179,7 +182,11 @@ def _binary(scores: list[float], labels: list[float], threshold: float, _: Any) 
     _refuse_others(labels, (0, 1), "a binary label is 0 or 1, True or False", "grades are kind='ordinal'")
     said = [float(score >= threshold - _SAME) for score in scores]
     of_words = estimates(said, labels, ("kappa", "krippendorff"))
-    return {"accuracy": share(_equal(said, labels)), **of_words, **estimates(scores, labels, ("auc",))}
+    return {
+        "accuracy": share(_equal(said, labels)),
+        **of_words,
+        **estimates(scores, labels, ("auc", "spearman", "kendall")),
+    }
 
 
 def _ordinal(
@@ -192,9 +199,9 @@ def _ordinal(
     if all(value.is_integer() for value in (*grades, *labels)):
         near = [float(abs(grade - label) <= 1) for grade, label in zip(grades, labels, strict=True)]
         graded = {"exact": share(_equal(grades, labels)), "within_one": share(near)}
-        graded |= _graded(grades, labels)
+        graded |= estimates(grades, labels, ("kappa",)) | _graded(grades, labels)
     else:
-        graded = dict.fromkeys(("exact", "within_one", *_GRADED), Estimate(None, reason=_NO_GRADES))
+        graded = dict.fromkeys(("exact", "within_one", "kappa", *_GRADED), Estimate(None, reason=_NO_GRADES))
     return graded | estimates(scores, labels, _RANKED)
 
 

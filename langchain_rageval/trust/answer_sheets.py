@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableSequence
 
 from langchain_rageval.chains import answered, asked, takes_text
 from langchain_rageval.errors import ConfigError, SampleError
@@ -40,11 +40,11 @@ def answer_sheets(
     Each is asked in worker threads, by `invoke`; transport errors are for its own `with_retry`.
 
     Args:
-        models: name to a chain, or a bare chat model. A chain takes a mapping with the question as `question` and
-            `input`, and the sample's contexts as `contexts`, a list of texts, and as `context`, one text with a blank
-            line between them; or the question alone, if a str is what it takes. It gives a text, a message, or a
-            mapping in any vocabulary that `Sample.parse` reads; contexts that it gives replace the sample's. A chat
-            model is told to answer by the contexts alone.
+        models: name to a chain, or a chat model, bare or before a parser. A chain takes a mapping with the question as
+            `question` and `input`, and the sample's contexts as `contexts`, a list of texts, and as `context`, one text
+            with a blank line between them; or the question alone, if a str is what it takes. It gives a text, a
+            message, or a mapping in any vocabulary that `Sample.parse` reads; contexts that it gives replace the
+            sample's. A chat model is told to answer by the contexts alone.
         samples: as for `evaluate`; answers that they have are not looked at.
         max_concurrency: questions at a time.
 
@@ -104,7 +104,8 @@ def _filled_in(model: Runnable[Any, Any], blank: Sample) -> Sample:
 
 
 def _input(model: Runnable[Any, Any], sheet: Sample) -> Any:
-    if all(isinstance(inner, BaseChatModel) for inner in inner_models(model)):
+    first = model.first if isinstance(model, RunnableSequence) else model
+    if all(isinstance(inner, BaseChatModel) for inner in inner_models(first)):
         return _messages(sheet)
     if takes_text(model):
         return sheet.question

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -95,6 +95,9 @@ def calibrate(
         unlabelled: what the judge said of the others.
         level: share of such intervals that are to hold the true mean.
 
+    Returns:
+        The estimate with its interval.
+
     Raises:
         ConfigError: if there are too few, the level is out of range, a value is no number, or ppi-python is missing.
 
@@ -120,7 +123,7 @@ def calibrate(
 
 
 def _pair(item: tuple[Rating, Rating]) -> tuple[float | None, float | None]:
-    if not isinstance(item, tuple | list) or len(item) != 2:
+    if isinstance(item, str | bytes | Mapping) or not hasattr(item, "__len__") or len(item) != 2:
         raise ConfigError(f"labelled holds pairs, what a person said and what the judge said; got {item!r}")
     return number(item[0]), number(item[1])
 

@@ -7,15 +7,14 @@ sentences.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Any, ClassVar
 
-from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict
 
-from langchain_rageval.errors import ConfigError, SampleError, blame
+from langchain_rageval.errors import SampleError, blame
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced
@@ -23,6 +22,7 @@ from langchain_rageval.run.work import Together, Work, adrive, drive
 from langchain_rageval.schema import Sample
 from langchain_rageval.sentences import split_sentences
 from langchain_rageval.steps.step import Step
+from langchain_rageval.testset.readers import documents_of
 from langchain_rageval.testset.step import ask, asking
 
 Variants = dict[str, Sample]
@@ -85,25 +85,24 @@ class Degrade(Traced[Any, Variants]):
             raise
 
 
-def degrade(writer: JudgeLike, related: Iterable[str | Document] | None = None) -> Degrade:
+def degrade(writer: JudgeLike, related: Any = None) -> Degrade:
     """A Runnable from a sample to variants that are worse in a known way.
 
     Args:
         writer: answers without the contexts, makes the answer incomplete, and pads the contexts if need be.
-        related: documents near the samples' topics; needless sentences are taken from them, always the same for a
-            sample. Without them the writer makes some up.
+        related: documents near the samples' topics: texts, LangChain Documents, anything with a text, a DataFrame, a
+            path, or several of these; needless sentences are taken from them, always the same for a sample. Without
+            them the writer makes some up.
 
     Returns:
         A Runnable that reads `question`, `answer` and `contexts` and gives `ungrounded` and `incomplete`, which differ
         in the answer, and `padded`, which differs in the contexts; each with "@" and its name after the sample's id.
 
     Raises:
-        ConfigError: if `related` holds no texts.
+        ConfigError: if `related` holds anything without a text.
         SampleError: from the Runnable, if a sample lacks its answer or contexts.
     """
-    texts = [getattr(document, "page_content", document) for document in related or ()]
-    if not all(isinstance(text, str) for text in texts):
-        raise ConfigError("related takes texts or LangChain Documents")
+    texts = [] if related is None else [document.page_content for document in documents_of(related)]
     judge = Judge.of(writer)
     return Degrade(
         unaided=asking("answer_unaided", judge),

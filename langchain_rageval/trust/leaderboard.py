@@ -156,6 +156,9 @@ def leaderboard(report: Report | Sequence[Row], metric: str | None = None) -> Le
             the name of the model.
         metric: by which to rank; by default "rubric", or the only metric there is.
 
+    Returns:
+        The models, the best first, each with how it stands to the one above.
+
     Raises:
         ConfigError: if no sample names its model, or the metric is not there or not clear.
     """

@@ -108,6 +108,9 @@ def pairwise_agreement(
         journal: path of a file that keeps what was paid for.
         budget: what may be spent; pairs that it has no room for are unscored.
 
+    Returns:
+        Wins, ties, losses and pairs without a value, and the share of wins with its interval, ties counted half.
+
     Raises:
         ConfigError: if there are no pairs, one is none, or the metric has several scores.
         SampleError: if a sample lacks what the metric reads.

@@ -224,6 +224,9 @@ def rubric_study(
         budget: likewise.
         progress: likewise.
 
+    Returns:
+        What each judge with each rubric is worth and costs, and the report with every grade.
+
     Raises:
         ConfigError: if judges, rubrics, labels or prices cannot be used.
         SampleError: if a sheet cannot be read.

@@ -372,6 +372,7 @@ def test_bad_files(rageval, tmp_path, name):
         (["--fail-under", "faithfulness=nan"], "--fail-under takes METRIC=NUMBER, got faithfulness=nan"),
         (["--fail-under", "recall=0.5"], "--fail-under recall: not among --metrics faithfulness"),
         (["--max-failed", "few"], "invalid float value: 'few'"),
+        (["--max-failed", "5"], "--max-failed takes a share from 0 to 1, got 5"),
         (["--max-concurrency", "0"], "max_concurrency takes a whole number from 1 on"),
         (["--timeout", "-1"], "timeout takes seconds above 0"),
         (["--timeout", "nan"], "timeout takes seconds above 0"),

@@ -5,6 +5,8 @@ import webbrowser
 import pytest
 from pages import report
 
+from langchain_rageval import Report
+
 
 @pytest.fixture
 def opened(monkeypatch):
@@ -28,6 +30,17 @@ def test_it_shows_summary_worst_samples_diagnosis_and_notes(rageval, saved):
     assert "Worst by faithfulness" in out
     assert "contradicts the context" in out
     assert "Judged offline." in out
+
+
+def test_nothing_is_worst_by_a_metric_that_found_nothing_bad(rageval, tmp_path):
+    rows = []
+    for row in report([1.0, 1.0]).rows:
+        noise = row.scores["claim_noise"].model_copy(update={"failure": None, "unscored": None, "value": 0.0})
+        rows.append(row.model_copy(update={"scores": {**row.scores, "claim_noise": noise}}))
+    Report(rows).to_jsonl(tmp_path / "report.jsonl")
+    _, out, _ = rageval("report", tmp_path / "report.jsonl")
+    assert "claim_noise" in out
+    assert "Worst by" not in out
 
 
 def test_it_writes_a_page_with_a_comparison(rageval, saved, tmp_path, opened):

@@ -9,7 +9,7 @@ from pydantic import PrivateAttr
 from scripted import Scripted, human_of, scripted
 from waiting import until
 
-from langchain_rageval import Judge, JudgeOutputError, PromptSet, Run, Step
+from langchain_rageval import ConfigError, Judge, JudgeOutputError, PromptSet, Run, Step
 from langchain_rageval.steps import Statements
 
 GOOD = Statements(statements=["A."])
@@ -292,6 +292,25 @@ def test_a_refused_system_message_moves_into_the_human_one_and_stays_there():
     assert judge.memory.way.fold_system
 
 
+@pytest.mark.parametrize(
+    ("takes", "told"),
+    [
+        (["json_schema"], "refuses a system message; asked by json_schema, with the system message folded into"),
+        (["json_mode"], "refuses json_schema and a system message; asked by json_mode, with the system message"),
+    ],
+)
+def test_a_refused_system_message_is_told_as_what_it_is(caplog, takes, told):
+    class NoSystem(BaseChatOpenAI):
+        def _generate(self, messages, stop=None, run_manager=None, **options):
+            if messages[0].type == "system":
+                raise Refusal("System role not supported")
+            return super()._generate(messages, stop, run_manager, **options)
+
+    asked(Judge(NoSystem(takes=takes, replies=[GOOD])))
+    (message,) = caplog.messages
+    assert told in message
+
+
 # Any Runnable
 
 
@@ -309,3 +328,20 @@ def test_a_refused_system_message_moves_into_the_human_one_and_stays_there():
 )
 def test_any_runnable_from_messages_to_a_message_or_a_text_is_a_judge(judge):
     assert asked(judge) == GOOD
+
+
+@pytest.mark.parametrize("gave", [AIMessage(""), "", None])
+def test_a_judge_that_gives_nothing_is_asked_again_and_then_fails(gave):
+    replies = [gave, GOOD.model_dump_json()]
+    assert asked(lambda messages: replies.pop(0)) == GOOD
+    with pytest.raises(JudgeOutputError, match="the reply is empty"):
+        asked(lambda messages: gave)
+
+
+@pytest.mark.parametrize("gave", [{"statements": ["A."]}, GOOD, 7])
+async def test_a_judge_that_gives_neither_message_nor_text_is_named_as_what_it_is(gave):
+    step = Step("extract_statements", RunnableLambda(lambda messages: gave), Statements)
+    with pytest.raises(ConfigError, match=f"this one gave {type(gave).__name__}: hand over the model itself"):
+        step.invoke(STATE)
+    with pytest.raises(ConfigError, match=f"this one gave {type(gave).__name__}"):
+        await step.ainvoke(STATE)

@@ -45,6 +45,8 @@ def call(judge, rung, draw=0):
         ({"draws": 2}, "draws takes an odd number"),
         ({"max_statements": 0}, "max_statements takes a whole number"),
         ({"max_context_tokens": 0}, "max_context_tokens takes a whole number"),
+        ({"prompts": "my_prompts"}, r"prompts takes a PromptSet, such as PromptSet.load\(directory\), got str"),
+        ({"prompts": {}}, "prompts takes a PromptSet"),
         ({"max_context_tokens": 1.5}, "max_context_tokens takes a whole number"),
     ],
 )
@@ -62,6 +64,11 @@ def test_a_misspelled_option_is_refused():
 def test_what_is_no_judge_is_refused_at_once(nothing):
     with pytest.raises(ConfigError, match="a judge is a chat model or another Runnable"):
         Step("extract_statements", nothing, Statements)
+
+
+def test_whoever_gives_the_name_of_a_model_is_told_how_to_load_it():
+    with pytest.raises(ConfigError, match=r"got str; load_judge\('openai:gpt'\) makes one of a name"):
+        Judge("openai:gpt")
 
 
 def test_a_judge_stays_itself_and_a_model_is_wrapped_once():
@@ -192,6 +199,7 @@ MODELS = {
     "bound body": OPENAI.bind(extra_body={"nested": {"api_key": SECRET}}),
     "own body": ChatOpenAI(model="m", api_key=SECRET, extra_body={"auth_token": SECRET}),
     "address": ChatOpenAI(model="m", api_key=SECRET, base_url=f"http://me:{SECRET}@127.0.0.1:1/v1"),
+    "query": ChatOpenAI(model="m", api_key="k", base_url=f"http://127.0.0.1:1/v1?api-version=2&Api-Key={SECRET}&a=1"),
     "default headers": ChatOpenAI(model="m", api_key=SECRET, default_headers={"Authorization": SECRET}),
     "fallbacks": OPENAI.with_fallbacks([GIGACHAT]),
     "retry": GIGACHAT.with_retry(),
@@ -216,6 +224,12 @@ def test_a_judge_tells_its_model_and_settings():
     assert "GigaChat-2" in Judge(GIGACHAT).identity
     assert "test_a_judge_tells" in Judge(RunnableLambda(lambda messages: "")).identity
     assert "attempts=5" in repr(Judge(OPENAI, attempts=5))
+
+
+def test_of_an_address_only_the_keys_are_kept_back():
+    model = ChatOpenAI(model="m", api_key="k", base_url=f"http://h/v1?api-version=2&api_key={SECRET}&keyword=a")
+    assert "'http://h/v1?api-version=2&api_key=***&keyword=a'" in Judge(model).identity
+    assert redact(f"404 for url 'http://h/v1/chat?access_token={SECRET}'", OPENAI).endswith("access_token=***'")
 
 
 @pytest.mark.parametrize(

@@ -299,7 +299,7 @@ def test_an_even_number_or_fewer_than_three_are_refused(count):
         jury([OfflineJudge()] * count)
 
 
-@pytest.mark.parametrize("judges", ["abc", None, OfflineJudge(), {1: 2}, iter([OfflineJudge()] * 3)], ids=repr)
+@pytest.mark.parametrize("judges", ["abc", None, OfflineJudge(), {1: 2}, iter([OfflineJudge()] * 3)], ids=type)
 def test_what_is_no_list_of_judges_is_refused(judges):
     with pytest.raises(ConfigError, match=r"a jury takes a list of 3, 5, … judges"):
         jury(judges)

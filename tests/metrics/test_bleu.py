@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 from by_letters import ENGLISH, LONG, RUSSIAN, value
 from hypothesis import assume, given
@@ -76,3 +79,35 @@ def test_a_tokenizer_that_needs_more_is_refused(tokenize):
     with pytest.raises(ConfigError, match="tokenize is one of auto, 13a, intl, zh, char, got "):
         bleu(tokenize=tokenize)
     assert bleu().instrument != bleu(tokenize="13a").instrument
+
+
+THREADS = """
+import random, sys, threading, time
+
+class Slow:
+    def find_spec(self, name, *_):
+        if name.startswith("sacrebleu"):
+            time.sleep(random.random() * 0.03)
+
+sys.meta_path.insert(0, Slow())
+random.seed(1)
+from langchain_rageval import bleu, chrf
+
+def score(metric):
+    time.sleep(random.random() * 0.1)
+    scores.append(metric.invoke({"question": "q", "answer": "a b c", "references": ["a c d"]}).value)
+
+scores = []
+threads = [threading.Thread(target=score, args=(build(),)) for build in (bleu, chrf) * 4]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(len(scores))
+"""
+
+
+def test_threads_that_are_the_first_to_score_do_not_lock_each_other_out():
+    environment = {"PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", THREADS], env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("8\n", "")

@@ -20,7 +20,18 @@ from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import END, START, MessagesState, StateGraph
-from munich import ANSWER, CONTEXTS, DOCUMENTS, QUESTION, REFUSAL, SAMPLE, broken_judge, rag_chain, recording_judge
+from munich import (
+    ANSWER,
+    CONTEXTS,
+    DOCUMENTS,
+    QUESTION,
+    REFUSAL,
+    SAMPLE,
+    TRUE_SAMPLE,
+    broken_judge,
+    rag_chain,
+    recording_judge,
+)
 from openevals.exact import exact_match
 from scripted import Scripted, absent, answering, human_of, scripted, supported, verdicts
 from servers.brain import offline
@@ -359,6 +370,21 @@ async def test_a_node_of_a_suite_puts_each_score_into_the_state():
     for state in (graph.invoke(SAMPLE), await graph.ainvoke(SAMPLE)):
         assert state["faithfulness"].value == 0.5
         assert state["other"].failure is not None
+
+
+async def test_a_route_is_a_conditional_edge():
+    def guarded(answer: str) -> Any:
+        graph = StateGraph(Answered)
+        graph.add_node("write", lambda _: {"answer": answer})
+        graph.add_node("abstain", lambda _: {"answer": REFUSAL["answer"]})
+        graph.add_edge(START, "write")
+        guard = metric.route(0.8, lambda _: END, lambda _: "abstain", missing="pass")
+        graph.add_conditional_edges("write", guard, ["abstain", END])
+        return graph.compile()
+
+    for answer, left in {TRUE_SAMPLE["answer"]: TRUE_SAMPLE["answer"], ANSWER: REFUSAL["answer"]}.items():
+        assert guarded(answer).invoke({**SAMPLE, "answer": ""})["answer"] == left
+        assert (await guarded(answer).ainvoke({**SAMPLE, "answer": ""}))["answer"] == left
 
 
 def test_a_node_writes_under_the_key_it_was_given():

@@ -1,17 +1,22 @@
 """A metric as an evaluator of LangSmith experiments, with the real client and nothing uploaded."""
 
 import json
-from collections.abc import Iterator
+import re
+import threading
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from uuid import uuid4
 
 import pytest
 import requests
 from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
+from langchain_core.tracers.evaluation import EvaluatorCallbackHandler
+from langgraph.graph import START, MessagesState, StateGraph
 from langsmith import Client, aevaluate, evaluate, tracing_context
 from langsmith.run_helpers import get_current_run_tree, get_tracing_context
 from langsmith.run_trees import RunTree
@@ -20,11 +25,21 @@ from langsmith.utils import get_env_var
 from munich import ANSWER, CONTEXTS, DOCUMENTS, QUESTION, REFUSAL, offline_reply, recording_judge
 from scripted import Scripted, answering, human_of
 
-from langchain_rageval import Metric, OfflineJudge, faithfulness, suite
+from langchain_rageval import (
+    HashingEmbeddings,
+    Metric,
+    OfflineJudge,
+    answer_relevance,
+    claim_metrics,
+    faithfulness,
+    suite,
+    summary_evaluator,
+)
 from langchain_rageval.metrics.suite import Suite
 
 pytestmark = pytest.mark.filterwarnings("ignore:'upload_results' parameter is in beta")
 
+HASHED = HashingEmbeddings()
 OUR_RUNS = {"faithfulness", "other", "extract_statements", "verify_statements", "Scripted", "OfflineJudge"}
 
 
@@ -81,10 +96,16 @@ def examples(*questions: str) -> list[Example]:
 
 
 async def experiment(
-    door: str, client: Client, target: Any, evaluator: Metric | Suite, data: list[Example]
+    door: str, client: Client, target: Any, evaluator: Metric | Suite, data: list[Example], **more: Any
 ) -> list[list[Any]]:
     """The feedback on each example, in the order of the examples."""
-    options: dict[str, Any] = {"data": data, "evaluators": [evaluator], "upload_results": False, "client": client}
+    options: dict[str, Any] = {
+        "data": data,
+        "evaluators": [evaluator],
+        "upload_results": False,
+        "client": client,
+        **more,
+    }
     if door == "evaluate":
         rows = list(evaluate(target, **options))
     else:
@@ -115,11 +136,120 @@ async def test_contexts_that_the_target_returns_are_read(door, client):
     assert feedback.score == 0.5
 
 
+class Searching(MessagesState, total=False):
+    documents: list[Document]
+
+
+def graph(*, keeps_documents: bool) -> Any:
+    """A LangGraph target whose retriever runs within a node."""
+
+    def retrieve(state: Searching) -> dict[str, Any]:
+        found = Retriever().invoke(state["messages"][-1].text)
+        return {"documents": found} if keeps_documents else {}
+
+    built = StateGraph(Searching)
+    built.add_node("retrieve", retrieve)
+    built.add_node("answer", lambda _: {"messages": [AIMessage(ANSWER)]})
+    built.add_edge(START, "retrieve")
+    built.add_edge("retrieve", "answer")
+    return built.compile()
+
+
+def asking(target: Any) -> Runnable[Any, Any]:
+    return RunnableLambda(lambda inputs: {"messages": [HumanMessage(inputs["question"])]}) | target
+
+
+SHAPES: dict[str, Callable[[], Any]] = {
+    "a text": answers_alone,
+    "a message": lambda: answers_alone() | (lambda text: AIMessage(text)),
+    "a list of documents beside": lambda: RunnableLambda(lambda _: {"answer": AIMessage(ANSWER), "context": DOCUMENTS}),
+    "nested": lambda: RunnableLambda(lambda _: {"output": {"answer": ANSWER, "contexts": CONTEXTS}}),
+    "openevals' words": lambda: RunnableLambda(lambda _: {"response": ANSWER, "retrieved_contexts": CONTEXTS}),
+    "a graph's state": lambda: asking(graph(keeps_documents=True)),
+    "a graph's messages": lambda: asking(graph(keeps_documents=False)),
+    "a function": lambda: lambda inputs: {"answer": ANSWER, "contexts": CONTEXTS},
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_whatever_shape_the_outputs_have_the_answer_is_found(shape, client):
+    judge, data = recording_judge(), examples(QUESTION)
+    ((feedback,),) = await experiment("evaluate", client, SHAPES[shape](), faithfulness(judge), data)
+    assert (feedback.score, feedback.comment[:19]) == (0.5, "The contexts suppor")
+    assert judge.inputs[0] == {"question": QUESTION, "text": ANSWER}
+    assert CONTEXTS[1] in human_of(judge.asked[1])
+
+
+@both_doors
+async def test_several_retrievers_add_up_in_their_order(door, client):
+    class Other(Retriever):
+        def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+            return [Document("Munich has a zoo.")]
+
+    twice = Retriever() | RunnableLambda(lambda _: "zoo") | Other() | RunnableLambda(lambda _: ANSWER)
+    target, judge = RunnableLambda(lambda inputs: inputs["question"]) | twice, recording_judge()
+    await experiment(door, client, target, faithfulness(judge), examples(QUESTION))
+    assert re.search(r"\[2\.1\] It lies on the Isar\.\n\[3\]\n\[3\.1\] Munich has a zoo\.", human_of(judge.asked[1]))
+
+
+async def test_runs_of_one_experiment_are_scored_side_by_side(client):
+    together = threading.Barrier(3)
+
+    def meeting(messages: list[BaseMessage]) -> Any:
+        together.wait(timeout=60)
+        return offline_reply(messages)
+
+    data = examples(*(f"{QUESTION} ({number})" for number in range(3)))
+    metric = faithfulness(answering(meeting))
+    rows = await experiment("aevaluate", client, answers_alone(), metric, data, max_concurrency=3)
+    assert [feedback.score for (feedback,) in rows] == [0.5] * 3
+
+
+class Crashing(Metric):
+    """Fails where no judge is to blame."""
+
+    def outcomes(self, input: Any, config: Any = None) -> Any:
+        raise ZeroDivisionError("a bug")
+
+    async def aoutcomes(self, input: Any, config: Any = None) -> Any:
+        raise ZeroDivisionError("a bug")
+
+
+@both_doors
+async def test_even_a_crash_leaves_a_record_without_a_score_under_the_metrics_name(door, client):
+    good = faithfulness(OfflineJudge())
+    bad = Crashing("faithfulness", aspect="grounding", reads=good.reads, steps=good.steps, reduce=good.reduce)
+    ((feedback,),) = await experiment(door, client, answers_alone(), bad, examples(QUESTION))
+    assert (feedback.key, feedback.score) == ("faithfulness", None)
+    assert "a bug" in feedback.comment
+
+
+@pytest.mark.filterwarnings("ignore:Creating feedback for a run without session_id")  # LangChain's handler does that
+def test_a_metric_scores_behind_a_chain_as_langchains_own_evaluator_callback(client, session):
+    handler = EvaluatorCallbackHandler([faithfulness(OfflineJudge())], client=client, max_concurrency=0)
+    chain = RunnableLambda(lambda _: {"answer": ANSWER, "contexts": CONTEXTS})
+    chain.invoke({"question": QUESTION}, {"callbacks": [handler]})
+    handler.wait_for_futures()
+    ((results),) = handler.logged_eval_results.values()
+    assert [(result.key, result.score) for result in results] == [("faithfulness", 0.5)]
+
+
 @both_doors
 async def test_a_suite_gives_several_feedbacks(door, client):
     both = suite(faithfulness(OfflineJudge()), faithfulness(OfflineJudge(), name="other"))
     (feedback,) = await experiment(door, client, answers_alone(), both, examples(QUESTION))
     assert [(part.key, part.score) for part in feedback] == [("faithfulness", 0.5), ("other", 0.5)]
+
+
+@both_doors
+async def test_claim_metrics_give_twelve_feedbacks_for_five_calls(door, client):
+    judge = recording_judge()
+    claims = claim_metrics(judge)
+    (feedback,) = await experiment(door, client, answers_alone(), claims, examples(QUESTION))
+    assert [part.key for part in feedback] == claims.names
+    assert len(feedback) == 12
+    assert all(part.score is not None or part.comment for part in feedback)
+    assert len(judge.asked) <= 5
 
 
 @both_doors
@@ -206,3 +336,111 @@ async def test_the_tracing_of_the_caller_is_as_before(client, monkeypatch):
         faithfulness(OfflineJudge()).evaluate_run(traced, example)
         await faithfulness(OfflineJudge()).aevaluate_run(traced, example)
         assert get_tracing_context()["enabled"] == "local"
+
+
+@both_doors
+async def test_a_summary_evaluator_gives_the_mean_of_an_experiment(door, client):
+    def target(inputs: dict[str, Any]) -> dict[str, Any]:
+        return {"answer": ANSWER if inputs["question"] == QUESTION else "1158 in Munich.", "contexts": CONTEXTS}
+
+    async def atarget(inputs: dict[str, Any]) -> dict[str, Any]:
+        return target(inputs)
+
+    metrics = suite(faithfulness(OfflineJudge()), faithfulness(OfflineJudge(), name="other"))
+    options: dict[str, Any] = {
+        "data": examples(QUESTION, "And when?"),
+        "summary_evaluators": [summary_evaluator(metrics.parts[0]), summary_evaluator(metrics)],
+        "upload_results": False,
+        "client": client,
+    }
+    done: Any = evaluate(target, **options) if door == "evaluate" else await aevaluate(atarget, **options)
+    if door == "aevaluate":
+        assert len([row async for row in done]) == 2
+    means = [(result.key, result.score) for result in done._summary_results["results"]]
+    assert means == [("faithfulness", 0.75), ("faithfulness", 0.75), ("other", 0.75)]
+
+
+# Nothing leaves the process
+
+
+class Watched:
+    """A LangSmith of our own on 127.0.0.1, which keeps the names of the runs that are posted to it."""
+
+    def __init__(self) -> None:
+        self.posted: list[str] = []
+        watched = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def answer(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+                names = re.findall(r'"name":"([^"]+)"', body)
+                watched.posted += names if self.command == "GET" or names else ["unnamed"]
+                self.send_response(200)
+                self.send_header("Content-Length", "2")
+                self.end_headers()
+                self.wfile.write(b"{}")
+
+            do_GET = do_POST = do_PATCH = answer
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self.thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+@pytest.fixture
+def watched(monkeypatch) -> Iterator[Watched]:
+    served = Watched()
+    monkeypatch.setenv("LANGSMITH_ENDPOINT", served.url)
+    monkeypatch.setenv("LANGSMITH_API_KEY", "x")
+    get_env_var.cache_clear()
+    yield served
+    served.close()
+    get_env_var.cache_clear()
+
+
+@both_doors
+async def test_of_an_experiment_that_is_not_uploaded_nothing_of_ours_leaves_the_process(door, watched):
+    def target(inputs: dict[str, Any]) -> dict[str, Any]:
+        return {"answer": ANSWER, "contexts": CONTEXTS}
+
+    async def atarget(inputs: dict[str, Any]) -> dict[str, Any]:
+        return target(inputs)
+
+    judge = OfflineJudge()
+    evaluators = [faithfulness(judge), suite(faithfulness(judge, name="other"), answer_relevance(judge, HASHED))]
+    options: dict[str, Any] = {
+        "data": examples(QUESTION, "When?"),
+        "evaluators": evaluators,
+        "summary_evaluators": [summary_evaluator(suite(*evaluators))],
+        "upload_results": False,
+        "client": Client(auto_batch_tracing=True),
+    }
+    if door == "evaluate":
+        rows = list(evaluate(target, **options))
+    else:
+        rows = [row async for row in await aevaluate(atarget, **options)]
+    options["client"].flush()
+    options["client"].cleanup()
+    assert [len(row["evaluation_results"]["results"]) for row in rows] == [3, 3]
+    assert watched.posted == ([] if door == "evaluate" else ["AsyncTarget"] * 2)  # LangSmith posts an async target
+
+
+def test_the_server_would_see_a_traced_judge(watched):
+    client = Client(auto_batch_tracing=True)
+    with tracing_context(enabled=True, client=client):
+        faithfulness(OfflineJudge()).invoke({"question": QUESTION, "answer": ANSWER, "contexts": CONTEXTS})
+    client.flush()
+    client.cleanup()
+    assert {"faithfulness", "verify_statements", "OfflineJudge"} <= set(watched.posted)

@@ -18,7 +18,7 @@ def test_an_outcome_is_the_scores_by_name():
     assert named({"mine": score}) == {"mine": score}
 
 
-@pytest.mark.parametrize("result", [0.5, None, "good", {"faithfulness": 0.5}, [score]], ids=repr)
+@pytest.mark.parametrize("result", [0.5, None, "good", {"faithfulness": 0.5}, [score]], ids=type)
 def test_whatever_else_a_metric_returns_is_refused(result):
     with pytest.raises(ConfigError, match=f"this one a {type(result).__name__}"):
         named(result)

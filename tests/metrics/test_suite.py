@@ -167,6 +167,8 @@ def test_a_suite_of_two_metrics_of_one_name_is_refused():
         suite()
     with pytest.raises(ConfigError, match="got RunnableRetry; wrap the whole suite instead"):
         suite(metric.with_retry())
+    with pytest.raises(ConfigError, match=r"got list; hand them over as suite\(one, two\)"):
+        suite([metric, metric])
 
 
 def test_a_suite_draws_the_steps_of_all_its_metrics():

@@ -231,6 +231,11 @@ def test_a_margin_is_a_number_from_0_on(margin):
         values(0.5).compare(values(0.5), margin=margin)
 
 
+def test_a_report_is_compared_with_a_report():
+    with pytest.raises(ConfigError, match="compare takes a report, got str"):
+        values(0.5).compare("baseline.jsonl")
+
+
 # False alarms
 
 

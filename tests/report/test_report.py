@@ -78,6 +78,20 @@ def test_too_many_failures_do_not_pass_however_good_the_rest():
         report.check({"faithfulness": 0.8}, max_failed=0.0)
 
 
+@pytest.mark.parametrize(
+    ("thresholds", "max_failed", "told"),
+    [
+        ("faithfulness", 0.05, "check takes thresholds by metric"),
+        ({"faithfulness": "0.8"}, 0.05, "the threshold of faithfulness takes a number, got '0.8'"),
+        ({"faithfulness": float("nan")}, 0.05, "takes a number, got nan"),
+        ({"faithfulness": 0.4}, 5, "max_failed takes a share from 0 to 1, got 5"),
+    ],
+)
+def test_limits_that_cannot_be_meant_are_refused(thresholds, max_failed, told):
+    with pytest.raises(ConfigError, match=told):
+        report_of(scored(0.5)).check(thresholds, max_failed)
+
+
 def test_every_gate_that_fails_is_named():
     report = report_of([scored(0.1), scored(0.9, "noise", direction="lower"), scored(1.0, "good"), failed("lost")])
     with pytest.raises(BelowThreshold) as caught:

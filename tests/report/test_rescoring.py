@@ -40,7 +40,10 @@ from langchain_rageval import (
     context_recall,
     context_relevance,
     evaluate,
+    exact_match,
     faithfulness,
+    rouge,
+    rubric,
     suite,
 )
 
@@ -367,6 +370,10 @@ def refused(report, metric):
         (context_relevance(OfflineJudge()), context_precision(NOBODY)),
         (context_precision(OfflineJudge()), context_relevance(NOBODY)),
         (answer_relevance(OfflineJudge(), EMBEDDINGS), answer_similarity(NO_VECTORS)),
+        (answer_similarity(EMBEDDINGS), context_precision(NOBODY)),
+        (rubric(OfflineJudge()), context_precision(NOBODY)),
+        (exact_match(), answer_similarity(NO_VECTORS)),
+        (rouge(), answer_correctness(None, NO_VECTORS, weights=(0, 1))),
     ],
     ids=lambda metric: f"{metric.name} {metric.options}",
 )

@@ -167,7 +167,7 @@ def test_no_samples_make_an_empty_report(out):
 
 
 def test_memory_does_not_grow_with_the_rows(tmp_path):
-    count = 500
+    count = 1000
 
     def samples():
         for number in range(count):
@@ -347,7 +347,7 @@ def unfinished(path):
     with ReportFile(path) as file:
         for given in reversed(report_of(*(scored(n / 4, reason="да\u2028 🦁") for n in range(4))).rows):
             file.append(given)
-        file._write(files._head_line({"notes": ["всё"], "complete": True, "left_out": [(9, "m")]}))
+        file._write(files.head_line({"notes": ["всё"], "complete": True, "left_out": [(9, "m")]}))
     return Path(f"{path}.part")
 
 

@@ -130,3 +130,10 @@ def test_a_value_that_is_called_like_its_absence_loses_no_row():
         "(none)": 2,
     }
     assert list(found)[-1] == "(none)"
+
+
+@pytest.mark.parametrize("given", [5, ["metadata.split", "language"]])
+def test_what_is_neither_a_path_nor_a_function_is_refused(given):
+    for options in ({"by": given}, {"cluster": given}):
+        with pytest.raises(ConfigError, match=r"a path such as 'metadata\.split', or a function, got "):
+            report_of(scored(0.5)).summary(**options)

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
 from scripted import answering, human_of, scripted
 
@@ -92,6 +93,12 @@ def test_a_prompt_that_does_not_exist_is_refused_at_once():
         Step("tone", scripted(), Tone)
 
 
+@pytest.mark.parametrize("answer", [dict, POLITE, None])
+def test_an_answer_that_is_no_pydantic_class_is_refused_at_once(answer):
+    with pytest.raises(ConfigError, match=r"step '\w+': answer: Input should be a subclass of BaseModel, got "):
+        Step(TONE, scripted(), answer)
+
+
 def test_lone_surrogates_in_any_input_reach_no_client():
     judge = scripted(POLITE)
     Step(TONE, judge, Tone).invoke(
@@ -117,6 +124,31 @@ def test_steps_join_to_a_metric_of_the_users_own():
     )
     score = metric.invoke({"question": "How?", "answer": "Thanks."})
     assert (score.metric, score.value, score.reason, score.usage.calls) == ("politeness", 1.0, "Thanks.", 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"aspect": "style"}, "aspect: Input should be 'context', 'answer', 'grounding' or 'ranking', got 'style'"),
+        ({"direction": "up"}, "direction: Input should be 'higher' or 'lower', got 'up'"),
+        ({"steps": None}, "steps: Input should be an instance of Runnable, got None"),
+        ({"reduce": 0.5}, "reduce: Input should be callable, got 0.5"),
+    ],
+)
+def test_a_metric_of_the_users_own_is_refused_when_an_option_is_none(options, told):
+    given = {"aspect": "answer", "reads": {"answer"}, "steps": Step(TONE, scripted(), Tone), "reduce": len}
+    with pytest.raises(ConfigError, match=f"metric 'politeness': {told}"):
+        Metric("politeness", **{**given, **options})
+
+
+@pytest.mark.parametrize("made", [0.5, None, {"value": 0.5}])
+async def test_a_reducer_that_makes_no_value_is_told_what_to_make(made):
+    metric = Metric("length", aspect="answer", reads={"answer"}, steps=RunnableLambda(dict), reduce=lambda state: made)
+    told = rf"reduce of length gave {type(made).__name__}, not a Value: return Value\(number, reason\)"
+    with pytest.raises(ConfigError, match=told):
+        metric.invoke({"question": "How?", "answer": "Thanks."})
+    with pytest.raises(ConfigError, match=told):
+        await metric.ainvoke({"question": "How?", "answer": "Thanks."})
 
 
 def test_a_function_serves_as_a_judge():

@@ -236,6 +236,16 @@ def test_rows_of_a_dataframe_with_a_text_are_documents(dtype):
         documents_of(table, column="texts")
 
 
+def test_a_data_frame_keeps_its_texts_under_any_known_name_or_is_handed_over_as_a_column():
+    table = pd.DataFrame({"page_content": ["x"], "page": [1]})
+    (document,) = documents_of(table)
+    assert (document.page_content, document.metadata) == ("x", {"page": 1})
+    other = table.rename(columns={"page_content": "body"})
+    with pytest.raises(ConfigError, match=r"pass the column of the texts alone, as in table\['body'\]"):
+        documents_of(other)
+    assert [document.page_content for document in documents_of(other["body"])] == ["x"]
+
+
 def test_a_key_of_mappings_is_named_as_a_column_is():
     (document,) = documents_of([{"body": "да", "text": "нет"}], column="body")
     assert (document.page_content, document.metadata) == ("да", {"text": "нет"})

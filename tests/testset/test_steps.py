@@ -142,6 +142,12 @@ def test_the_seed_question_is_about_the_key_phrase_of_the_passage():
     assert judge.inputs == [{"passage": FRESH.passages[0].text, "keyphrase": "поле"}]
 
 
+def test_the_first_of_given_key_phrases_is_taken_when_none_was():
+    judge = scripted(Question(question="Что такое поле?"))
+    seed_question(judge).invoke(FRESH.but(keyphrases=["поле", "лес"]))
+    assert judge.inputs[0]["keyphrase"] == "поле"
+
+
 def test_a_blank_question_is_asked_again_and_then_a_failure():
     with pytest.raises(JudgeOutputError, match="the question is blank") as caught:
         seed_question(scripted(*[Question(question=" ")] * 3)).invoke(FRESH.but(keyphrase="поле"))
@@ -159,6 +165,17 @@ def test_without_a_writer_what_the_critic_rejects_is_rejected_at_once():
     made = question_filter(scripted(QuestionReview(feedback=UNCLEAR, standalone=False, answerable=True))).invoke(ASKED)
     assert (made.rejected, kinds(made)) == ("question rejected", [("seed", False)])
     assert made.history[0].feedback == UNCLEAR
+
+
+@pytest.mark.parametrize("before", [FRESH, FRESH.tried("passage", feedback="2 / 2 / 2")])
+def test_a_question_of_ones_own_is_filtered_as_well(before):
+    unclear = QuestionReview(feedback=UNCLEAR, standalone=False, answerable=True)
+    own = before.but(question="Что такое оно?", parent="Что?")
+    made = question_filter(scripted(unclear)).invoke(own)
+    assert (made.rejected, kinds(made)) == ("question rejected", [*kinds(before), ("given", False)])
+    assert (made.history[-1].question, made.history[-1].feedback) == (own.question, UNCLEAR)
+    shallow = QuestionComparison(reason="Столько же.", deeper=False, broader=False)
+    assert evolution_filter(scripted(shallow)).invoke(own).history[-1].feedback == "Столько же."
 
 
 def test_a_question_is_mended_by_the_feedback_and_reviewed_again():

@@ -1,7 +1,6 @@
 """A writer and critic by the rules of a game: what it writes is plain, and a test changes one answer at a time."""
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -10,10 +9,9 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from scripted import Scripted, human_of
 
-from langchain_rageval.prompts.layout import read_inputs
+from langchain_rageval.prompts.layout import read_inputs, read_title
 from langchain_rageval.testset import Passage
 
-_TITLE = re.compile(r'^\{.*"title": "(\w+)"', re.MULTILINE)
 TOPICS = ("поле", "щавель", "глинозём", "кирпич", "свирель", "якорь", "мельница", "оброк", "полис", "ипотека")
 
 
@@ -30,7 +28,7 @@ class Writer:
 
     def answer(self, messages: Any) -> Any:
         human = human_of(messages)
-        title, inputs = _TITLE.findall(human)[-1], read_inputs(human)
+        title, inputs = read_title(human), read_inputs(human)
         before = self.calls[title]
         self.calls[title] += 1
         given = self.changed[title](inputs, before) if title in self.changed else None

@@ -17,8 +17,8 @@ from langchain_rageval import ConfigError, Estimate, agreement
 
 DATA = Path(__file__).parents[1] / "data"
 
-BINARY = {"accuracy", "kappa", "krippendorff", "auc"}
-ORDINAL = {"exact", "within_one", "weighted_kappa", "krippendorff", "spearman", "kendall", "pearson"}
+BINARY = {"accuracy", "kappa", "krippendorff", "auc", "spearman", "kendall"}
+ORDINAL = {"exact", "within_one", "kappa", "weighted_kappa", "krippendorff", "spearman", "kendall", "pearson"}
 PAIRWISE = {"exact", "accuracy", "kappa", "weighted_kappa", "krippendorff", "spearman", "kendall"}
 
 
@@ -30,6 +30,16 @@ def test_each_kind_has_its_statistics(kind, names, values):
     found = agreement(values * 3, values * 3, kind)
     assert set(found) == names
     assert all(isinstance(estimate, Estimate) and estimate.value == 1 for estimate in found.values())
+
+
+@pytest.mark.parametrize("kind", ["binary", "ordinal", "pairwise"])
+def test_a_statistic_for_labels_of_another_kind_has_no_value_and_says_so(kind):
+    found = agreement([0, 1], [0, 1], kind)
+    others = (BINARY | ORDINAL | PAIRWISE) - {*found, "pearson"}
+    assert others
+    assert all(found[name] == Estimate(None, reason=f"not counted for {kind} labels") for name in others)
+    with pytest.raises(KeyError):
+        found["kapa"]
 
 
 @given(st.lists(st.tuples(st.sampled_from([0.0, 0.3, 0.5, 0.9, 1.0]), st.booleans()), min_size=1, max_size=30))

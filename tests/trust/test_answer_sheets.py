@@ -6,6 +6,7 @@ import threading
 import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
+from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from scripted import answering, scripted
@@ -63,9 +64,17 @@ def test_a_chain_that_takes_a_text_is_given_the_question():
 
 
 @pytest.mark.parametrize(
-    "wrapped", [lambda m: m, lambda m: m.with_retry(), lambda m: m.bind(stop=["x"]), lambda m: m.with_fallbacks([m])]
+    "wrapped",
+    [
+        lambda m: m,
+        lambda m: m.with_retry(),
+        lambda m: m.bind(stop=["x"]),
+        lambda m: m.with_fallbacks([m]),
+        lambda m: m | StrOutputParser(),
+        lambda m: m.bind(stop=["x"]) | StrOutputParser() | str.strip,
+    ],
 )
-def test_a_bare_model_is_told_to_answer_by_the_contexts_in_the_language_of_the_question(wrapped):
+def test_a_model_without_a_prompt_is_told_to_answer_by_the_contexts_in_the_language_of_the_question(wrapped):
     model = answering(lambda _: AIMessage("A."))
     first, second = answer_sheets({"m": wrapped(model)}, SAMPLES, max_concurrency=1)
     assert (first.answer, second.answer) == ("A.", "A.")

@@ -21,6 +21,12 @@ def parted(human, judge, labelled=150):
     return list(zip(human[:labelled].tolist(), judge[:labelled].tolist(), strict=True)), judge[labelled:].tolist()
 
 
+def test_pairs_may_be_the_rows_of_an_array():
+    human, judge = judged()
+    pairs, others = parted(human, judge)
+    assert calibrate(np.array(pairs), np.array(others)) == calibrate(pairs, others)
+
+
 def test_the_interval_is_that_of_ppi_python():
     human, judge = judged()
     found = calibrate(*parted(human, judge), level=0.9)

@@ -7,6 +7,7 @@ from testset.writers import Writer
 
 from langchain_rageval import (
     ConfigError,
+    Docstore,
     JudgeOutputError,
     OfflineJudge,
     Sample,
@@ -23,6 +24,7 @@ SAMPLE = Sample(
     answer="Мюнхен основан в 1158 году Генрихом Львом.",
     contexts=["Мюнхен основан в 1158 году.", "Его основал Генрих Лев."],
 )
+FOREIGN = "Печь чистят раз в год."
 RELATED = ["Берлин стоит на Шпрее. Он велик.", Document("Гамбург — порт. Там дождливо. Мюнхен основан в 1158 году.")]
 
 
@@ -91,8 +93,14 @@ def test_a_sample_without_answer_or_contexts_is_refused_before_a_call(lacking):
 
 
 def test_related_documents_are_texts():
-    with pytest.raises(ConfigError, match="related takes texts"):
+    with pytest.raises(ConfigError, match=r"expected Documents, texts, .* got int"):
         degrade(scripted(), [5])
+
+
+@pytest.mark.parametrize("related", [FOREIGN, [FOREIGN], Document(FOREIGN), Docstore([FOREIGN]).passages])
+def test_related_documents_come_in_every_form_in_which_users_have_them(related):
+    padded = degrade(writer(padding=None), related).invoke(SAMPLE)["padded"].contexts
+    assert padded == [f"{SAMPLE.contexts[0]} {FOREIGN}", SAMPLE.contexts[1]]
 
 
 def test_the_offline_writer_makes_what_the_offline_judge_scores_lower():

@@ -5,8 +5,8 @@
 (async () => {
   const ROWS_A_PAGE = 50;
   const LONG = 4000; // characters
-  const GOOD = new Set(["supported", "TP", "useful", "needed", "yes", "found", "accepted"]);
-  const BAD = new Set(["contradicted", "FP", "not useful", "no", "not found"]);
+  const GOOD = new Set(["supported", "TP", "useful", "needed", "found"]);
+  const BAD = new Set(["contradicted", "FP", "not useful", "not found"]);
   const OPEN = new Set(["absent", "FN"]);
   const MARKS = { "good-verdict": "✓", "bad-verdict": "✗", "open-verdict": "?" };
 

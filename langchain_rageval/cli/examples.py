@@ -1,0 +1,47 @@
+"""What `--help` adds to the options of a command: lines to try, and the keys of `--json`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from textwrap import TextWrapper
+
+from langchain_rageval.cli.machine import KEYS
+
+EXAMPLES: Mapping[str, tuple[str, ...]] = {
+    "evaluate": (
+        "rageval evaluate samples.jsonl --metrics all --html report.html",
+        "rageval evaluate samples.csv --judge gigachat:GigaChat-2-Max --out r.jsonl",
+        "rageval evaluate samples.jsonl --fail-under faithfulness=0.8 --quiet",
+        "rageval evaluate - --judge vllm:MODEL --base-url http://localhost:8000/v1",
+    ),
+    "resume": ("rageval resume run.db", "rageval resume run.db --max-concurrency 4"),
+    "plan": ("rageval plan samples.jsonl --metrics faithfulness,context_recall --draws 3",),
+    "report": ("rageval report report.jsonl --open", "rageval report report.jsonl --json"),
+    "compare": ("rageval compare before.jsonl after.jsonl --margin 0.02 --fail-if-worse",),
+    "leaderboard": ("rageval leaderboard model-a.jsonl model-b.jsonl --metric faithfulness",),
+    "rubric-study": ("rageval rubric-study answers.jsonl --judge openai:gpt-4o-mini --scale 0-3",),
+    "qualify": (
+        "rageval qualify --judge gigachat:GigaChat-2-Max --require faithfulness=care",
+        "rageval qualify --judge offline --repeats 1",
+    ),
+    "label": ("rageval label report.jsonl --metric faithfulness --out labels.csv",),
+    "agreement": ("rageval agreement report.jsonl labels.csv --metric faithfulness",),
+    "generate": (
+        "rageval generate documents/ --size 50 --out testset.jsonl",
+        "rageval generate documents/ --writer gigachat:GigaChat-2-Max --seed 7",
+    ),
+    "metrics": ("rageval metrics", "rageval metrics --json"),
+    "demo": ("rageval demo", "rageval demo --open"),
+}
+"""Lines to try, by command."""
+
+
+def add_examples(parser: argparse.ArgumentParser, command: str) -> None:
+    """Put the examples of a command, and the keys of its `--json`, below its options."""
+    lines = [f"  {example}" for example in EXAMPLES[command]]
+    if command in KEYS:
+        wrapper = TextWrapper(78, initial_indent="  ", subsequent_indent="    ")
+        lines += ["", "keys of --json:", *(line for key in KEYS[command] for line in wrapper.wrap(key))]
+    parser.epilog = "\n".join(["example:" if len(EXAMPLES[command]) == 1 else "examples:", *lines])
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter

@@ -1,0 +1,84 @@
+"""LangSmith experiments as a whole: the mean of a metric over all runs, with its interval.
+
+A metric or a suite is itself an evaluator of single runs: `client.evaluate(target, evaluators=[faithfulness(judge)])`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from langchain_rageval.errors import ConfigError, SampleError
+from langchain_rageval.evaluation import evaluate
+from langchain_rageval.metrics.doors import untraced
+from langchain_rageval.metrics.metric import Metric
+from langchain_rageval.metrics.suite import Suite
+from langchain_rageval.report.report import Report
+from langchain_rageval.report.summary import MetricSummary
+from langchain_rageval.vocabulary import read_run
+
+if TYPE_CHECKING:
+    from langsmith.schemas import Example
+    from langsmith.schemas import Run as TracedRun
+
+SummaryEvaluator = Callable[["Sequence[TracedRun]", "Sequence[Example]"], dict[str, Any]]
+
+
+def summary_evaluator(metric: Metric | Suite, *, max_concurrency: int = 16) -> SummaryEvaluator:
+    """An evaluator of a whole LangSmith experiment: `client.evaluate(..., summary_evaluators=[it])`.
+
+    It scores every run itself, since LangSmith does not show it what the evaluators of single runs found: beside the
+    same metric among the `evaluators` it pays again, unless the judge's model has a cache.
+
+    Args:
+        metric: a suite gives one feedback for each of its metrics.
+        max_concurrency: most model calls at a time.
+
+    Returns:
+        A function of runs and examples. The score is the mean over the scored runs, None when there are none; the
+        comment gives the 95% interval and how many runs are scored, unscored and failed.
+
+    Raises:
+        ConfigError: if it is no metric.
+    """
+    if not isinstance(metric, Metric | Suite):
+        raise ConfigError(f"summary_evaluator takes a metric or a suite, got {type(metric).__name__}")
+
+    def summarised(runs: Sequence[TracedRun], examples: Sequence[Example]) -> dict[str, Any]:
+        with untraced():
+            report = evaluate(_samples(runs, examples), metric, max_concurrency=max_concurrency, progress=False)
+        summary = report.summary()
+        results = [_feedback(summary[name], report) for name in metric.names if name in summary]
+        return results[0] if len(results) == 1 else {"results": results}
+
+    summarised.__name__ = f"mean_{'_'.join(metric.names)}"
+    return summarised
+
+
+def _samples(runs: Sequence[TracedRun], examples: Sequence[Example]) -> Iterator[dict[str, Any]]:
+    for run, example in zip(runs, examples, strict=True):
+        try:
+            yield read_run(run, example)
+        except SampleError:
+            yield {"inputs": example.inputs, "outputs": run.outputs}  # raises the same where a failure is recorded
+
+
+def _feedback(metric: MetricSummary, report: Report) -> dict[str, Any]:
+    counts = f"{metric.scored} scored, {metric.unscored} unscored, {metric.failed} failed"
+    interval = f"95% interval {metric.interval}; " if metric.interval else ""
+    causes = {score.comment for _, score in report.failures() if score.metric == metric.metric}
+    return {
+        "key": metric.metric,
+        "score": metric.mean,
+        "comment": f"{interval}{counts}" + (f"; {min(causes)}" if causes else ""),
+        "metadata": {
+            "low": metric.low,
+            "high": metric.high,
+            "scored": metric.scored,
+            "unscored": metric.unscored,
+            "failed": metric.failed,
+            "direction": metric.direction,
+            "calls": metric.calls,
+            "notes": report.notes,
+        },
+    }

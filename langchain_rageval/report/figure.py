@@ -1,0 +1,120 @@
+"""The figure of a report: each metric's mean with its interval, how its values are spread, and what changed."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from langchain_rageval.drawing import BLUE, GREEN, GREY, ORANGE, RED, name_bars, new_figure, one_line, plain, write
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.report.histogram import Histogram
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from langchain_rageval.report.comparison import Comparison
+    from langchain_rageval.report.report import Report
+    from langchain_rageval.report.summary import MetricSummary, Summary
+
+_COLOURS = {"better": GREEN, "no worse": GREEN, "worse": RED}
+_TALL = 0.8
+"""Of a row's height, that the highest bar takes."""
+
+
+def draw_report(report: Report, baseline: Report | None, comparison: Comparison | None) -> Figure:
+    """The figure; see `Report.plot`."""
+    summary = report.summary()
+    if not summary:
+        raise ConfigError("there is nothing to plot: the report has no scores")
+    panels = 2 if comparison is None else 3
+    figure = new_figure(3.6 * panels + 1.6, 1.3 + 0.62 * len(summary))
+    means, spread, *more = figure.subplots(1, panels, sharey=True)
+    _draw_means(means, summary, baseline.summary() if baseline else None)
+    _draw_spread(spread, _values(report))
+    for axes in more:
+        _draw_differences(axes, list(summary), comparison)
+    name_bars(means, [_named(metric) for metric in summary.values()])
+    return figure
+
+
+def _values(report: Report) -> Mapping[str, Sequence[float]]:
+    """The values of each metric, in the order of the summary; the rows, which may be on disk, are read once."""
+    values: dict[str, array[float]] = {}
+    for row in report.rows:
+        for name, score in row.scores.items():
+            known = values.setdefault(name, array("d"))
+            if score.value is not None:
+                known.append(score.value)
+    return values
+
+
+def _named(metric: MetricSummary) -> str:
+    count = metric.scored + metric.unscored + metric.failed
+    name = one_line(metric.metric, 30) + (" ↓" if metric.direction == "lower" else "")
+    return f"{name}\n{metric.scored} of {count} scored" + (f", {metric.failed} failed" if metric.failed else "")
+
+
+def _draw_means(axes: Axes, summary: Summary, before: Summary | None) -> None:
+    axes.set_title("mean, 95% interval", loc="left")
+    aside = 0.15 if before else 0.0
+    for place, metric in enumerate(summary.values()):
+        _draw_mean(axes, metric, place - aside, BLUE, "o", above=True)
+        if before and metric.metric in before:
+            _draw_mean(axes, before[metric.metric], place + aside, GREY, "D", above=False)
+    if before:
+        for marker, colour, label in (("o", BLUE, "this report"), ("D", GREY, "baseline")):
+            axes.plot([], [], marker=marker, color=colour, linestyle="", label=label)
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12 - 0.25 / len(summary)), ncols=2, frameon=False)
+    axes.set_xlim(min(0.0, axes.get_xlim()[0]), max(1.0, axes.get_xlim()[1]))
+    axes.grid(axis="x", alpha=0.3)
+    plain(axes)
+
+
+def _draw_mean(axes: Axes, metric: MetricSummary, height: float, colour: str, marker: str, *, above: bool) -> None:
+    if metric.mean is None:
+        write(axes, 0.5, height, "no score", ha="center", va="center", color=colour, style="italic")
+        return
+    if metric.low is not None and metric.high is not None:
+        axes.plot([metric.low, metric.high], [height, height], color=colour, linewidth=2)
+    axes.plot([metric.mean], [height], marker=marker, color=colour, markersize=7)
+    y, va = (height - 0.16, "bottom") if above else (height + 0.14, "top")
+    write(axes, metric.mean, y, f"{metric.mean:.2f}", ha="center", va=va, color=colour, size="small")
+
+
+def _draw_spread(axes: Axes, spread: Mapping[str, Sequence[float]]) -> None:
+    axes.set_title("values of the samples", loc="left")
+    for place, values in enumerate(spread.values()):
+        if values:
+            drawn = Histogram.of(values)
+            low, *_, high = drawn.edges
+            width = (high - low) / len(drawn.counts)
+            tall = [_TALL * height for height in drawn.heights]
+            floor = place + _TALL / 2
+            axes.bar(drawn.edges[:-1], [-height for height in tall], width * 0.92, floor, align="edge", color=BLUE)
+            axes.plot([low, high], [floor, floor], color=GREY, linewidth=0.6)
+    axes.tick_params(axis="y", labelleft=False)
+    plain(axes)
+
+
+def _draw_differences(axes: Axes, names: Sequence[str], comparison: Comparison | None) -> None:
+    axes.set_title("difference from the baseline", loc="left")
+    axes.axvline(0, color=GREY, linewidth=1)
+    for place, name in enumerate(names):
+        metric = comparison.get(name) if comparison else None
+        if metric is None or metric.difference is None:
+            why = "not compared" if metric is None else str(metric.verdict)
+            write(axes, 0, place, why, ha="center", va="center", color=GREY, style="italic")
+            continue
+        colour = _COLOURS.get(metric.verdict, ORANGE)
+        axes.plot([metric.low or 0.0, metric.high or 0.0], [place, place], color=colour, linewidth=2)
+        axes.plot([metric.difference], [place], marker="o", color=colour, markersize=7)
+        told = f"{metric.difference:+.2f} {metric.verdict}"
+        write(axes, metric.difference, place - 0.16, told, ha="center", va="bottom", size="small")
+    widest = max(0.1, *map(abs, axes.get_xlim()))
+    axes.set_xlim(-1.25 * widest, 1.25 * widest)
+    axes.locator_params(axis="x", nbins=5)
+    axes.grid(axis="x", alpha=0.3)
+    axes.tick_params(axis="y", labelleft=False)
+    plain(axes)

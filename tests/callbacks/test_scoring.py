@@ -1,0 +1,690 @@
+"""What becomes of the runs that a callback takes: scores, counts, limits, sinks, and a chain that notices nothing."""
+
+import gc
+import logging
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import tracemalloc
+import weakref
+from uuid import UUID, uuid4
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableLambda
+from langsmith.utils import get_env_var, tracing_is_enabled
+from munich import ANSWER, CONTEXTS, DOCUMENTS, QUESTION, broken_judge, offline_reply, rag_chain, recording_judge
+from scripted import answering
+from waiting import until
+from watched import Search, rag, watching, with_callback
+
+from langchain_rageval import (
+    Budget,
+    ConfigError,
+    JsonlSink,
+    OfflineJudge,
+    RagEvalCallback,
+    RetryPolicy,
+    Sample,
+    answer_relevance,
+    context_recall,
+    context_relevance,
+    faithfulness,
+    suite,
+)
+from langchain_rageval.offline import HashingEmbeddings
+
+ENDS = ("scored", "failed", "dropped", "unscorable", "pending", "running")
+
+
+def accounted(callback: RagEvalCallback) -> bool:
+    """Whether every sampled run is counted once."""
+    stats = callback.stats()
+    return stats["sampled"] == sum(stats[end] for end in ENDS)
+
+
+class Gate:
+    """A judge that answers when it is let."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.asked = 0
+        self.model = answering(self._answer)
+
+    def _answer(self, messages):
+        self.asked += 1
+        assert self.open.wait(60)
+        return offline_reply(messages)
+
+
+# Sampling
+
+
+def test_the_id_of_a_run_decides_whether_it_is_scored_the_same_everywhere():
+    ids = [UUID(int=number << 64) for number in range(400)]
+    chosen = []
+    for _ in range(2):
+        callback, rows = watching(sample_rate=0.25, max_pending=1000)
+        with callback:
+            for run_id in ids:
+                rag_chain().invoke(QUESTION, with_callback(callback, run_id=run_id))
+        chosen.append({row.sample.metadata["run_id"] for row in rows})
+        assert callback.stats()["seen"] == 400
+        assert accounted(callback)
+    assert chosen[0] == chosen[1]
+    assert 60 <= len(chosen[0]) <= 140
+
+
+@pytest.mark.parametrize(("rate", "scored"), [(0, 0), (1, 5)])
+def test_nothing_and_everything_are_shares_too(rate, scored):
+    callback, rows = watching(sample_rate=rate)
+    with callback:
+        for _ in range(5):
+            rag_chain().invoke(QUESTION, with_callback(callback))
+    assert len(rows) == scored == callback.stats()["sampled"]
+
+
+# Scores
+
+
+def test_several_metrics_share_their_steps_and_one_without_its_fields_is_left_out():
+    judge = recording_judge()
+    metrics = [
+        faithfulness(judge),
+        context_recall(judge),
+        suite(context_relevance(judge), faithfulness(judge, name="f2")),
+    ]
+    callback, rows = watching(*metrics)
+    with callback:
+        rag_chain().invoke(QUESTION, with_callback(callback))
+        RunnableLambda(lambda _: ANSWER).invoke(QUESTION, with_callback(callback))
+    (row,) = rows
+    assert list(row.scores) == ["faithfulness", "context_relevance", "f2"]
+    assert len(judge.asked) == 3  # extract and verify once, select once
+    stats = callback.stats()
+    assert (stats["scored"], stats["unscorable"], stats["skipped"]) == (1, 1, 1 + 4)
+    assert accounted(callback)
+
+
+def test_a_judge_that_fails_is_a_failure_on_its_score_and_the_row_still_comes():
+    callback, rows = watching(faithfulness(broken_judge(ConnectionError("down"))), retry=RetryPolicy(attempts=1))
+    with callback:
+        rag_chain().invoke(QUESTION, with_callback(callback))
+    assert rows[0].scores["faithfulness"].failure.message == "down"
+    assert callback.stats()["failed"] == 1
+    assert callback.stats()["broken_off"] == 0
+
+
+def test_a_run_with_one_score_of_two_counts_as_scored():
+    metrics = [faithfulness(broken_judge()), context_relevance(OfflineJudge())]
+    callback, rows = watching(*metrics)
+    with callback:
+        rag_chain().invoke(QUESTION, with_callback(callback))
+    assert [score.failure is None for score in rows[0].scores.values()] == [False, True]
+    assert (callback.stats()["scored"], callback.stats()["failed"]) == (1, 0)
+
+
+def test_rows_are_numbered_as_the_runs_ended():
+    callback, rows = watching()
+    with callback:
+        for _ in range(3):
+            rag_chain().invoke(QUESTION, with_callback(callback))
+            callback.flush(30)
+    assert [row.index for row in rows] == [0, 1, 2]
+
+
+def test_embeddings_work_as_well():
+    callback, rows = watching(answer_relevance(OfflineJudge(), HashingEmbeddings()))
+    with callback:
+        rag_chain().invoke(QUESTION, with_callback(callback))
+    assert 0 <= rows[0].scores["answer_relevance"].value <= 1
+
+
+# Nothing is watched twice, nothing is traced
+
+
+class Heard(BaseCallbackHandler):
+    """Keeps the names of runs."""
+
+    run_inline = True
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def on_chain_start(self, *_, name=None, **__):
+        self.names.append(name)
+
+    def on_chat_model_start(self, *_, **__):
+        self.names.append("model")
+
+
+def test_the_judges_calls_are_no_runs_of_the_chain_whoever_listens():
+    chains = Heard()
+    callback, rows = watching()
+    part = rag_chain().with_config(run_name="part", callbacks=[callback])  # ends while the chain around it runs
+    with callback:
+        (RunnableLambda(lambda question: question, name="first") | part).invoke(QUESTION, {"callbacks": [chains]})
+    assert len(rows) == 1
+    assert chains.names == ["RunnableSequence", "first", "part"]
+
+
+def test_the_judges_calls_are_heard_by_handlers_of_their_own():
+    chains, judges = Heard(), Heard()
+    callback, _ = watching(callbacks=[judges])
+    with callback:
+        rag_chain().invoke(QUESTION, {"callbacks": [chains, callback]})
+    assert chains.names == ["RunnableLambda"]
+    assert judges.names == ["faithfulness", "extract_statements", "model", "verify_statements", "model"]
+
+
+def test_langsmith_is_not_told_of_the_judge_even_where_it_traces_the_chain(monkeypatch):
+    gate, traced = Gate(), []
+
+    def judge(messages):
+        traced.append(tracing_is_enabled())
+        return gate._answer(messages)
+
+    callback, rows = watching(faithfulness(answering(judge)))
+    with callback:
+        rag_chain().invoke(QUESTION, with_callback(callback))
+        until(lambda: gate.asked, 30)
+        monkeypatch.setenv("LANGSMITH_TRACING", "true")
+        get_env_var.cache_clear()
+        assert tracing_is_enabled()
+        gate.open.set()
+        assert callback.flush(30)
+    get_env_var.cache_clear()
+    assert len(rows) == 1
+    assert traced == [False, False]
+
+
+def test_a_judge_or_a_sink_that_calls_a_watched_chain_is_not_watched():
+    callback = None
+
+    def judge(messages):
+        rag_chain().invoke("Am I watched?", with_callback(callback))
+        return offline_reply(messages)
+
+    def sink(row):
+        rag_chain().invoke("Am I?", with_callback(callback))
+        rows.append(row)
+
+    rows = []
+    callback = RagEvalCallback(faithfulness(RunnableLambda(judge)), 1.0, [sink])
+    with callback:
+        rag_chain().invoke(QUESTION, with_callback(callback))
+        assert callback.flush(30)
+        assert (len(rows), callback.stats()["seen"]) == (1, 1)
+
+
+# Limits
+
+
+def test_a_full_queue_drops_runs_and_the_chain_goes_on():
+    gate = Gate()
+    callback, rows = watching(faithfulness(gate.model), max_pending=3)
+    with callback:
+        for _ in range(10):
+            assert rag_chain().invoke(QUESTION, with_callback(callback))["answer"] == ANSWER
+        stats = callback.stats()
+        assert (stats["pending"], stats["dropped"]) == (3, 7)
+        assert not callback.flush(0.01)
+        gate.open.set()
+        assert callback.flush(60)
+    assert (len(rows), callback.stats()["scored"], callback.stats()["pending"]) == (3, 3, 0)
+    assert accounted(callback)
+
+
+def test_so_many_a_minute_and_no_more(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr("langchain_rageval.callbacks.scoring.time", type("Clock", (), {"monotonic": lambda: now[0]}))
+    callback, rows = watching(max_per_minute=2)
+    with callback:
+        for seconds in (0, 10, 20, 59, 61, 65, 71):
+            now[0] = 1000.0 + seconds
+            rag_chain().invoke(QUESTION, with_callback(callback))
+    assert (len(rows), callback.stats()["dropped"]) == (4, 3)  # at 0, 10, 61 and 71
+    assert accounted(callback)
+
+
+def test_a_budget_holds_for_everything_that_is_scored():
+    judge = recording_judge()
+    callback, rows = watching(faithfulness(judge), context_relevance(judge), budget=Budget(calls=7))
+    with callback:
+        for number in range(6):
+            rag(Search()).invoke(f"{QUESTION} {number}", with_callback(callback))
+            callback.flush(30)
+    assert len(judge.asked) <= 7
+    assert 2 <= len(rows) <= 3
+    assert callback.stats()["dropped"] == 6 - len(rows)
+    assert accounted(callback)
+
+
+# extract and redact
+
+
+def test_extract_reads_the_tree_of_runs_in_its_own_way():
+    trees = []
+
+    def extract(tree):
+        trees.append(tree)
+        if tree["inputs"] == "Hello":
+            return None
+        found = [run for run in tree["child_runs"] if run["run_type"] == "retriever"]
+        return {"q": tree["inputs"], "question": tree["inputs"].upper(), "answer": tree["outputs"],
+                "contexts": found[0]["outputs"][:1]}  # fmt: skip
+
+    chain = RunnableLambda(lambda question: Search().invoke(question) and ANSWER, name="bot")
+    callback, rows = watching(extract=extract)
+    with callback:
+        chain.invoke(QUESTION, with_callback(callback))
+        list(chain.stream(QUESTION, with_callback(callback)))
+        chain.invoke("Hello", with_callback(callback))
+    assert [(row.sample.question, row.sample.contexts) for row in rows] == [(QUESTION.upper(), CONTEXTS[:1])] * 2
+    assert [row.sample.id for row in rows] == [row.sample.metadata["run_id"] for row in rows]
+    assert (callback.stats()["scored"], callback.stats()["unscorable"]) == (2, 1)
+    assert trees[0].keys() == {"id", "name", "run_type", "inputs", "outputs", "error", "child_runs"}
+    assert (trees[0]["name"], trees[0]["run_type"], trees[0]["outputs"]) == ("bot", "chain", ANSWER)
+
+
+def test_only_the_redacted_sample_reaches_judge_sinks_and_log(caplog):
+    def redact(sample: Sample) -> Sample:
+        if "secret" in sample.question:
+            raise LookupError(f"cannot redact {sample.question}")
+        hidden = {"answer": sample.answer.replace("1158", "****"), "contexts": ["nothing"], "metadata": {}}
+        return sample.model_copy(update=hidden)
+
+    judge = recording_judge()
+    callback, rows = watching(faithfulness(judge), redact=redact)
+    with callback, caplog.at_level(logging.DEBUG):
+        rag_chain().invoke(QUESTION, with_callback(callback))
+        rag_chain().invoke("secret", with_callback(callback))
+        RunnableLambda(lambda _: ANSWER).invoke({"contexts": "secret list", "question": "q"}, with_callback(callback))
+    (row,) = rows
+    assert "1158" not in row.model_dump_json() + str(judge.asked)
+    assert row.sample.metadata["run_id"] == row.sample.id
+    assert (callback.stats()["failed"], callback.stats()["scored"]) == (2, 1)
+    assert "secret" not in caplog.text
+    assert "LookupError" in caplog.text
+
+
+def test_a_redact_that_gives_no_sample_lets_nothing_out(caplog):
+    callback, rows = watching(redact=lambda sample: None)
+    with callback:
+        rag_chain().invoke(QUESTION, with_callback(callback))
+    assert (rows, callback.stats()["failed"]) == ([], 1)
+
+
+# Sinks
+
+
+def test_a_sink_that_fails_is_tried_again_and_holds_up_no_other(monkeypatch, caplog):
+    monkeypatch.setattr("langchain_rageval.callbacks.scoring._WAITS", (0.0, 0.0))
+    tries, seen = [], []
+
+    def moody(row):
+        tries.append(row)
+        if len(tries) < 3:
+            raise OSError("disk full")
+
+    def dead(row):
+        raise ConnectionError("nobody there")
+
+    def last(row):
+        seen.append(row)
+
+    callback, _ = watching(sinks=[moody, dead, last])
+    with callback:
+        for _ in range(3):
+            rag_chain().invoke(QUESTION, with_callback(callback))
+        assert callback.flush(30)
+    assert (len(tries), len(seen)) == (5, 3)
+    stats = callback.stats()
+    assert stats["sink_errors"] == 2 + 3 + 1 + 1  # a dead sink is tried once a row until it takes one again
+    assert (stats["lost"], stats["scored"]) == (3, 3)
+    assert caplog.text.count("a sink failed: OSError: disk full") == 1
+    assert accounted(callback)
+
+
+def test_the_judge_waits_for_a_slow_sink_and_no_row_is_lost():
+    seen = []
+
+    def unhurried(row):
+        time.sleep(0.002)
+        seen.append(row)
+
+    metric = faithfulness(broken_judge(ValueError("no")))
+    callback, _ = watching(metric, sinks=[unhurried], max_pending=3, max_concurrency=4)
+    with callback:
+        for _ in range(200):
+            rag_chain().invoke(QUESTION, with_callback(callback))
+        assert callback.flush(60)
+        stats = callback.stats()
+    assert (stats["lost"], len(seen)) == (0, stats["failed"])
+
+
+def test_a_sink_that_hangs_blocks_nobody_for_ever(monkeypatch):
+    monkeypatch.setattr("langchain_rageval.callbacks.scoring._PATIENCE", 0.05)
+    go_on, seen = threading.Event(), []
+    callback, _ = watching(sinks=[lambda row: go_on.wait(60), seen.append], max_pending=2)
+    for number in range(1, 9):
+        rag_chain().invoke(QUESTION, with_callback(callback))
+        until(lambda n=number: len(seen) == n, 30)
+    stats = callback.stats()
+    assert (stats["dropped"], stats["lost"]) == (0, 6)
+    assert not callback.flush(0.01)
+    go_on.set()
+    assert callback.close(30)
+    assert accounted(callback)
+
+
+def test_sinks_are_closed_in_the_end_and_one_that_cannot_be_is_told_of(caplog):
+    class Closing:
+        closed = 0
+
+        def __call__(self, row):
+            assert not self.closed
+
+        def close(self):
+            self.closed += 1
+            raise OSError("busy")
+
+    sink = Closing()
+    callback, _ = watching(sinks=[sink])
+    with callback:
+        rag_chain().invoke(QUESTION, with_callback(callback))
+    assert sink.closed == 1
+    assert "a sink could not be closed: OSError: busy" in caplog.text
+
+
+def test_without_sinks_the_counts_are_all_there_is():
+    callback = RagEvalCallback(faithfulness(OfflineJudge()), 1.0)
+    with callback:
+        rag_chain().invoke(QUESTION, with_callback(callback))
+    assert callback.stats() == {
+        "seen": 1, "sampled": 1, "scored": 1, "failed": 0, "dropped": 0, "unscorable": 0, "sink_errors": 0,
+        "skipped": 0, "broken_off": 0, "lost": 0, "pending": 0, "running": 0,
+    }  # fmt: skip
+
+
+# A chain that notices nothing
+
+
+class Hostile(dict):
+    """Raises at every look."""
+
+    def items(self):
+        raise RuntimeError("do not look")
+
+    def get(self, *_):
+        raise RuntimeError("do not look")
+
+    def values(self):
+        raise RuntimeError("do not look")
+
+
+def itself():
+    ring = {"question": "q"}
+    ring["ring"] = ring
+    return ring
+
+
+@pytest.mark.parametrize(
+    "given",
+    [None, 7, b"\xff", object(), [], {}, Hostile(question="q"), itself(), {"a": 1, "b": 2}, {"messages": [3]}, "\ud800",
+     {"question": "q" * 2_000_000}, {"question": "{x} </script> '; DROP TABLE scores; --\x00"}],
+    ids=lambda given: type(given).__name__,
+)  # fmt: skip
+async def test_whatever_goes_in_and_out_the_chain_is_not_disturbed(given):
+    def answer(_):
+        return {"answer": given, "context": DOCUMENTS} if isinstance(given, str) else given
+
+    chain = RunnableLambda(answer)
+    expected = chain.invoke(given)
+    callback, _ = watching()
+    with callback:
+        assert chain.invoke(given, with_callback(callback)) == expected
+        assert await chain.ainvoke(given, with_callback(callback)) == expected
+    assert callback.stats()["sampled"] == 2
+    assert accounted(callback)
+
+
+def test_an_error_in_the_callback_itself_is_logged_and_kept_from_the_chain(monkeypatch, caplog):
+    callback, rows = watching()
+    monkeypatch.setattr(callback._here().following, "begin", lambda *_: 1 / 0)
+    with callback:
+        assert rag().invoke(QUESTION, with_callback(callback)) == ANSWER
+    assert caplog.text.count("an event could not be taken in: ZeroDivisionError") == 1
+    assert rows == []
+
+
+@pytest.mark.parametrize("kind", ["chain", "retriever", "tool"])
+def test_no_event_raises_whatever_happens_within(kind, monkeypatch):
+    callback, _ = watching()
+    monkeypatch.setattr(RagEvalCallback, "_here", lambda _: 1 / 0)
+    getattr(callback, f"on_{kind}_start")({}, QUESTION, run_id=uuid4())
+    getattr(callback, f"on_{kind}_end")(ANSWER, run_id=uuid4())
+    getattr(callback, f"on_{kind}_error")(ValueError("no"), run_id=uuid4())
+
+
+def slow(messages):
+    time.sleep(0.05)
+    return offline_reply(messages)
+
+
+JUDGES = {
+    "down": lambda: broken_judge(ConnectionRefusedError("[Errno 111] Connection refused")),
+    "slow": lambda: answering(slow),
+    "raising": lambda: broken_judge(ValueError("no")),
+    "talking nonsense": lambda: broken_judge(AIMessage("I would rather not.")),
+}
+
+
+@pytest.mark.parametrize("judge", JUDGES)
+def test_thousands_of_calls_with_a_bad_judge_are_what_they_are_without_one(judge, tmp_path):
+    def chain(number):
+        return {"answer": f"{number}. {ANSWER}", "context": CONTEXTS}
+
+    rag = RunnableLambda(chain)
+    sink = JsonlSink(tmp_path / "rows.jsonl")
+    metric = faithfulness(JUDGES[judge]())
+    callback = RagEvalCallback(metric, 0.2, [sink], max_pending=20, retry=RetryPolicy(attempts=2, initial=0.01))
+    config, held = with_callback(callback), []
+    with callback:
+        for number in range(2500):
+            assert rag.invoke(f"question {number}", config) == chain(f"question {number}")
+            if number in (800, 2499):
+                held.append(sys.getallocatedblocks())
+        assert callback.flush(60)
+        stats = callback.stats()
+        assert accounted(callback)
+    assert held[1] < held[0] * 1.2
+    assert stats["seen"] == 2500
+    assert stats["dropped"] > 0 or judge != "slow"
+    lines = (tmp_path / "rows.jsonl").read_bytes().count(b"\n") - 1
+    assert lines == stats["scored"] + stats["failed"] > 0
+
+
+# Ends
+
+
+def test_closing_drops_what_is_late_and_watches_nothing_more():
+    gate = Gate()
+    callback, rows = watching(faithfulness(gate.model))
+    for _ in range(4):
+        rag_chain().invoke(QUESTION, with_callback(callback))
+    until(lambda: gate.asked, 30)
+    assert not callback.close(0.01)
+    assert rag_chain().invoke(QUESTION, with_callback(callback))["answer"] == ANSWER
+    stats = callback.stats()
+    assert (stats["seen"], stats["dropped"], stats["pending"]) == (4, 3, 1)
+    gate.open.set()
+    until(lambda: len(rows) == 1, 30)
+
+
+def test_flush_waits_for_what_ended_before_it_and_not_for_ever_more():
+    callback, rows = watching(max_pending=10_000)
+    stopped = threading.Event()
+
+    def load():
+        while not stopped.is_set():
+            rag_chain().invoke(QUESTION, with_callback(callback))
+
+    with callback:
+        rag_chain().invoke(QUESTION, with_callback(callback))
+        thread = threading.Thread(target=load)
+        thread.start()
+        try:
+            assert callback.flush(60)
+        finally:
+            stopped.set()
+            thread.join()
+        assert rows
+        assert callback.flush(60)
+
+
+SCRIPT = """
+import sys
+from langchain_core.runnables import RunnableLambda
+from langchain_rageval import OfflineJudge, RagEvalCallback, SqliteSink, JsonlSink, faithfulness
+
+sinks = [JsonlSink(sys.argv[1] + "/rows.jsonl"), SqliteSink(sys.argv[1] + "/rows.db")]
+callback = RagEvalCallback(faithfulness(OfflineJudge()), 1.0, sinks)
+chain = RunnableLambda(lambda q: {"answer": "Munich is old. So is Rome.", "context": ["Munich is old."]})
+config = {"callbacks": [callback]}
+"""
+
+
+def run(script, folder, **options):
+    source = textwrap.dedent(SCRIPT) + textwrap.dedent(script)
+    return subprocess.run(
+        [sys.executable, "-c", source, str(folder)], capture_output=True, text=True, timeout=120, **options
+    )
+
+
+def lines(folder):
+    return (folder / "rows.jsonl").read_text(encoding="utf-8").count('{"index"')
+
+
+def test_a_script_that_just_ends_has_its_last_runs_scored(tmp_path):
+    done = run("for _ in range(2): chain.invoke('q', config)", tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert lines(tmp_path) == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+def test_a_process_that_forks_and_its_child_each_score_their_own(tmp_path):
+    done = run(
+        """
+        import os, sqlite3
+        for _ in range(20):
+            chain.invoke("before", config)
+        assert callback.flush(60)
+        if os.fork() == 0:
+            assert callback.stats()["seen"] == 0 == callback.stats()["pending"]
+            for _ in range(10):
+                chain.invoke("child", config)
+            assert callback.flush(60) and callback.stats()["scored"] == 10
+            os._exit(0)
+        for _ in range(10):
+            chain.invoke("parent", config)
+        assert os.wait()[1] == 0
+        assert callback.close(60) and callback.stats()["scored"] == 30
+        query = "SELECT question, count(*) FROM scores WHERE value = 0.5 GROUP BY question"
+        print(dict(sqlite3.connect(sys.argv[1] + "/rows.db").execute(query)))
+        """,
+        tmp_path,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.strip() == "{'before': 20, 'child': 10, 'parent': 10}"
+    assert lines(tmp_path) == 40
+
+
+def test_what_was_flushed_is_there_when_the_process_is_killed(tmp_path):
+    done = run(
+        """
+        import os, signal
+        for _ in range(10): chain.invoke("q", config)
+        assert callback.flush(60)
+        for _ in range(10): chain.invoke("later", config)
+        os.kill(os.getpid(), signal.SIGKILL)
+        """,
+        tmp_path,
+    )
+    assert done.returncode == -9
+    assert lines(tmp_path) >= 10
+
+
+# Options
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"sample_rate": 5}, "sample_rate is a share from 0 to 1, got 5"),
+        ({"sample_rate": True}, "sample_rate is a share"),
+        ({"sample_rate": float("nan")}, "sample_rate is a share"),
+        ({"max_pending": 0}, "max_pending takes a whole number from 1 on, got 0"),
+        ({"max_pending": None}, "max_pending takes a whole number"),
+        ({"max_per_minute": 1.5}, "max_per_minute takes a whole number from 1 on, got 1.5"),
+        ({"sinks": "rows.jsonl"}, r"write sinks=\[JsonlSink\(path\)\]"),
+        ({"sinks": print}, r"sinks takes a list of sinks, got builtin_function_or_method"),
+        ({"sinks": ["rows.jsonl"]}, r"'rows.jsonl' cannot be; write JsonlSink\(path\)"),
+        ({"extract": "question"}, "extract takes a function, got str"),
+        ({"redact": {}}, "redact takes a function, got dict"),
+        ({"budget": 100}, r"budget takes a Budget\(calls"),
+        ({"retry": 3}, r"retry takes a RetryPolicy"),
+        ({"timeout": 0}, "timeout takes seconds above 0"),
+        ({"max_concurrency": 0}, "max_concurrency takes a whole number"),
+        ({"metrics": []}, "at least one metric"),
+        ({"metrics": faithfulness}, "a metric is a Runnable, got function; call it with a judge"),
+        ({"metrics": [faithfulness(OfflineJudge())] * 2}, "two metrics are named"),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_refused_when_the_callback_is_made(options, told):
+    with pytest.raises(ConfigError, match=told):
+        RagEvalCallback(**{"metrics": faithfulness(OfflineJudge()), **options})
+
+
+def test_a_callback_among_the_judges_own_is_refused():
+    callback, _ = watching()
+    with callback, pytest.raises(ConfigError, match="would judge the judge"):
+        watching(callbacks=[callback])
+
+
+def test_a_callback_that_nobody_holds_is_collected(monkeypatch):
+    monkeypatch.setattr("langchain_rageval.run.threads._IDLE_SECONDS", 0.01)
+    callback, _ = watching()
+    rag_chain().invoke(QUESTION, with_callback(callback))
+    assert callback.flush(30)
+    known = weakref.ref(callback)
+    del callback
+    gc.collect()
+    assert known() is None
+
+
+def test_its_repr_tells_the_counts():
+    callback, _ = watching()
+    callback.on_chain_start({}, {}, run_id=uuid4())
+    assert repr(callback).startswith("RagEvalCallback(seen=1, sampled=1, ")
+    callback.close(0)
+
+
+def test_memory_stays_flat_when_the_judge_never_answers():
+    gate = Gate()
+    callback, _ = watching(faithfulness(gate.model), max_pending=5)
+    config, chain = with_callback(callback), rag_chain()
+    for _ in range(50):
+        chain.invoke("x" * 10_000, config)
+    tracemalloc.start()
+    for _ in range(200):
+        chain.invoke("x" * 10_000, config)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    gate.open.set()
+    assert callback.close(60)
+    assert held < 1_000_000

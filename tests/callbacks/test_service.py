@@ -1,0 +1,117 @@
+"""A service in processes of its own, under load: the chain streams, its model is the judge, scores are in SQLite."""
+
+import asyncio
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from servers.brain import offline
+from servers.streaming import StreamingServer
+
+HERE = Path(__file__).parent
+ANSWER = "Munich was founded in 1158. A million elephants live there."
+
+
+def reply(request):
+    """Judges judges; answers the chain."""
+    return offline(request) if request.schema_title else ANSWER
+
+
+@pytest.fixture
+def model_url() -> Iterator[str]:
+    with StreamingServer(reply, latency=0.02) as server:
+        yield server.url + "/v1"
+
+
+@contextmanager
+def serving(model_url: str, scores: Path, workers: int = 1):
+    """The service, and its address; ended as a process manager ends it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {**os.environ, "MODEL_URL": model_url, "SCORES": str(scores)}
+    environment["PYTHONPATH"] = os.pathsep.join([str(HERE), *sys.path])
+    options = ["--port", str(port), "--workers", str(workers), "--log-level", "warning"]
+    command = [sys.executable, "-m", "uvicorn", "service:app", *options]
+    log = scores.with_suffix(".log")
+    with log.open("wb") as told:
+        process = subprocess.Popen(command, env=environment, stdout=told, stderr=told)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        answering(url, process, log)
+        yield process, url
+    finally:
+        process.terminate()
+        process.wait(60)
+    assert "Traceback" not in log.read_text()
+
+
+def answering(url, process, log):
+    deadline = time.monotonic() + 90
+    while True:
+        try:
+            return httpx.get(url + "/stats", timeout=60)
+        except httpx.TransportError:
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.05)
+
+
+async def load(url, count, width=16):
+    """Ask so many questions, so many at a time; the answers."""
+    gate = asyncio.Semaphore(width)
+
+    async def one(client, number):
+        async with gate, client.stream("GET", "/ask", params={"q": f"question {number}"}) as response:
+            assert response.status_code == 200
+            return "".join([text async for text in response.aiter_text()]).strip()
+
+    async with httpx.AsyncClient(base_url=url, timeout=120) as client:
+        return await asyncio.gather(*(one(client, number) for number in range(count)))
+
+
+def scores(path):
+    with sqlite3.connect(path) as connection:
+        return connection.execute("SELECT question, value, error FROM scores ORDER BY question").fetchall()
+
+
+async def test_a_streaming_service_whose_judge_is_its_own_model_under_load(model_url, tmp_path):
+    path = tmp_path / "scores.db"
+    with serving(model_url, path) as (process, url):
+        assert await load(url, 60) == [ANSWER] * 60
+        assert httpx.post(url + "/flush", timeout=90).json() is True
+        stats = httpx.get(url + "/stats").json()
+        assert [stats[name] for name in ("seen", "scored", "failed", "pending", "running")] == [60, 60, 0, 0, 0]
+        assert scores(path) == sorted((f"question {number}", 0.5, None) for number in range(60))
+
+        assert await load(url, 10) == [ANSWER] * 10
+        assert httpx.post(url + "/flush", timeout=90).json() is True
+        await load(url, 10)
+        process.send_signal(signal.SIGKILL)
+        process.wait(60)
+    assert len(scores(path)) >= 70
+
+
+async def test_two_workers_share_one_database(model_url, tmp_path):
+    path = tmp_path / "scores.db"
+    with serving(model_url, path, workers=2) as (_, url):
+        workers = set()
+        for _ in range(20):
+            assert await load(url, 20) == [ANSWER] * 20
+            workers |= {httpx.get(url + "/stats").json()["pid"] for _ in range(10)}
+            if len(workers) == 2:
+                break
+        asked = 20 * (_ + 1)
+    found = scores(path)  # each worker delivers what it has when it is told to end
+    assert len(workers) == 2
+    assert len(found) == asked
+    assert {(value, error) for _, value, error in found} == {(0.5, None)}

@@ -1,0 +1,230 @@
+"""What programs read: `--json`, samples on stdin, reports on stdout."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from munich import CONTEXTS, REFUSAL, SAMPLE
+from pages import report
+
+from langchain_rageval import Report, Testset
+from langchain_rageval.cli.machine import KEYS
+from langchain_rageval.cli.main import run
+
+PROGRAM = [sys.executable, "-m", "langchain_rageval"]
+LINES = "".join(json.dumps(sample, ensure_ascii=False) + "\n" for sample in (SAMPLE, REFUSAL))
+COMMANDS = {
+    "evaluate": ["samples.jsonl", "--budget-calls", "1"],
+    "report": ["report.jsonl"],
+    "compare": ["report.jsonl", "report.jsonl"],
+    "plan": ["samples.jsonl"],
+    "generate": ["documents", "--size", "2"],
+    "metrics": [],
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Where samples, a report and documents are."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "samples.jsonl").write_text(LINES, encoding="utf-8")
+    (tmp_path / "documents").mkdir()
+    (tmp_path / "documents" / "munich.txt").write_text(" ".join(CONTEXTS), encoding="utf-8")
+    report([1.0, 0.0, 0.5] * 3, notes=["Судил никто."]).to_jsonl(tmp_path / "report.jsonl")
+    return tmp_path
+
+
+@pytest.fixture
+def given(monkeypatch):
+    """Put bytes on stdin."""
+
+    def give(content):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+    return give
+
+
+def documented(command, name):
+    """The keys that the help lists under one of the object's own."""
+    (line,) = (line for line in KEYS[command] if line.startswith(f"{name}: by name "))
+    return {*line.removeprefix(f"{name}: by name ").split(", ")}
+
+
+# --json
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_one_object_is_all_that_is_on_stdout_and_has_the_keys_that_the_help_lists(rageval, folder, command):
+    code, out, err = rageval(command, *COMMANDS[command], "--json")
+    assert (code, err) == (0, "")
+    assert out.count("\n") == 1
+    told = json.loads(out)
+    assert list(told) == [line.partition(":")[0] for line in KEYS[command]]
+    for metric in told.get("metrics", {}).values() if command != "metrics" else ():
+        assert metric.keys() == documented(command, "metrics")
+    help_text = " ".join(rageval(command, "--help")[1].split())
+    assert " ".join(KEYS[command]) in help_text
+
+
+def test_every_command_with_the_option_is_tried(rageval):
+    helps = {command: rageval(command, "--help")[1] for command in (*COMMANDS, "demo", "label")}
+    assert {command for command, text in helps.items() if "--json" in text} == COMMANDS.keys() == KEYS.keys()
+
+
+def test_the_numbers_are_those_of_the_report(rageval, folder):
+    told = json.loads(rageval("report", "report.jsonl", "--json")[1])
+    saved = Report.load("report.jsonl")
+    for name, metric in saved.summary().items():
+        shown = told["metrics"][name]
+        assert (shown["mean"], shown["low"], shown["high"]) == (metric.mean, metric.low, metric.high)
+        assert (shown["scored"], shown["calls"], shown["seconds"]) == (metric.scored, metric.calls, metric.seconds)
+    assert told["notes"] == ["Судил никто."]
+    assert told["diagnosis"] == saved.diagnose().counts
+    assert told["samples"] == 9
+
+
+def test_the_verdicts_are_those_of_the_comparison(rageval, folder):
+    report([0.1] * 9).to_jsonl("worse.jsonl")
+    code, out, err = rageval("compare", "report.jsonl", "worse.jsonl", "--json", "--fail-if-worse", "--margin", "0.01")
+    told = json.loads(out)
+    expected = Report.load("worse.jsonl").compare(Report.load("report.jsonl"), 0.01)
+    assert told["margin"] == 0.01
+    assert {name: metric["verdict"] for name, metric in told["metrics"].items()} == {
+        name: metric.verdict for name, metric in expected.items()
+    }
+    assert told["metrics"]["faithfulness"]["candidate"] == pytest.approx(0.1)
+    assert code == ("worse" in (metric.verdict for metric in expected.values()))
+    assert bool(err) == bool(code)
+
+
+def test_what_was_left_out_and_a_gate_that_fails_are_told_as_well(rageval, folder):
+    told = json.loads(rageval("evaluate", "samples.jsonl", "--budget-calls", "1", "--json")[1])
+    assert told["left_out"] == [{"index": 0, "metric": "faithfulness"}, {"index": 1, "metric": "faithfulness"}]
+    code, out, err = rageval("evaluate", "samples.jsonl", "--fail-under", "faithfulness=1", "--json")
+    assert code == 1
+    assert json.loads(out)["metrics"]["faithfulness"]["unscored"] == 1
+    assert "at least 1 is asked" in err
+
+
+def test_mistakes_leave_stdout_empty(rageval, folder):
+    for words in (["evaluate", "none.jsonl"], ["plan", "none.jsonl"], ["report", "none.jsonl"]):
+        code, out, err = rageval(*words, "--json")
+        assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+def test_json_and_a_file_both_come(rageval, folder):
+    for words in (["evaluate", "samples.jsonl"], ["generate", "documents", "--size", "1"]):
+        code, out, err = rageval(*words, "--json", "--out", "-")
+        assert (code, out) == (2, "")
+        assert "give --out the name of a file" in err
+        assert rageval(*words, "--json", "--out", "x.jsonl")[0] == 0
+        assert (folder / "x.jsonl").is_file()
+
+
+# - for stdin and stdout
+
+
+@pytest.mark.parametrize("command", ["evaluate", "plan"])
+def test_samples_come_from_stdin(rageval, folder, given, command):
+    from_file = rageval(command, "samples.jsonl", "--json")[1]
+    given(LINES.encode())
+    told = json.loads(rageval(command, "-", "--json")[1])
+    assert told["samples"] == 2
+    for metric in [*told["metrics"].values(), *(expected := json.loads(from_file))["metrics"].values()]:
+        metric.pop("seconds", None)
+    assert told == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "mend"),
+    [
+        (b"", "stdin holds no samples"),
+        (b"{oops\n", "stdin, line 1: not JSON"),
+        (LINES.encode() + b'{"answer": "a"}\n', "stdin, line 3: the sample lacks a question"),
+        ('{"question": "где"}'.encode("cp1251"), "stdin, line 1: not UTF-8"),
+    ],
+)
+def test_mistakes_on_stdin_are_told_by_their_line(rageval, given, content, mend):
+    given(content)
+    code, out, err = rageval("evaluate", "-")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert mend in err
+
+
+def test_fields_and_skipped_lines_on_stdin(rageval, given, tmp_path):
+    given('{"q": "Где?", "answer": "Тут.", "contexts": ["Тут."]}\n{oops\n'.encode())
+    words = ["evaluate", "-", "--fields", "question=q", "--on-error", "skip", "--out", tmp_path / "out.jsonl"]
+    assert rageval(*words)[0] == 0
+    assert [row.sample.question for row in Report.load(tmp_path / "out.jsonl").rows] == ["Где?"]
+
+
+def test_stdin_is_no_trec_run(rageval, folder):
+    code, out, err = rageval("evaluate", "-", "--qrels", "samples.jsonl")
+    assert (code, out) == (2, "")
+    assert "give the name of a TREC run" in err
+
+
+@pytest.mark.parametrize("words", [["evaluate", "samples.jsonl", "--out", "-"], ["plan", "samples.jsonl", "--json"]])
+def test_a_program_that_stops_reading_is_no_error(folder, words):
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        environment = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
+        done = subprocess.run([*PROGRAM, *words], stdout=write, stderr=subprocess.PIPE, env=environment, timeout=120)
+    finally:
+        os.close(write)
+    assert done.returncode == 0
+    assert b"Error" not in done.stderr
+
+
+def test_the_report_goes_to_stdout_and_the_table_to_stderr(rageval, folder):
+    code, out, err = rageval("evaluate", "samples.jsonl", "--out", "-")
+    assert code == 0
+    (folder / "piped.jsonl").write_text(out, encoding="utf-8")
+    assert [row.sample.question for row in Report.load("piped.jsonl").rows] == [SAMPLE["question"]] * 2
+    assert "2 samples" in err
+    assert "Judged offline" in err
+    assert "written to" not in err
+    assert not (folder / "-").exists()
+
+
+def test_the_test_set_goes_to_stdout_and_the_table_to_stderr(rageval, folder):
+    code, out, err = rageval("generate", "documents", "--size", "2", "--quiet", "--out", "-")
+    assert code == 0
+    (folder / "piped.jsonl").write_text(out, encoding="utf-8")
+    assert len(Testset.load("piped.jsonl")) == 2
+    assert "2 questions" in err
+
+
+def test_a_resumed_run_reads_stdin_again_and_writes_where_it_was_told(rageval, folder, given, monkeypatch):
+    given(LINES.encode())
+    words = ["evaluate", "-", "--journal", "run.db", "--html", "page.html", "--quiet", "--json"]
+    first = json.loads(rageval(*words)[1])
+    (folder / "elsewhere").mkdir()
+    (folder / "page.html").unlink()
+    monkeypatch.chdir(folder / "elsewhere")
+    given(LINES.encode())
+    again = json.loads(rageval("resume", "../run.db")[1])
+    assert (folder / "page.html").is_file()
+    assert again["metrics"]["faithfulness"]["mean"] == first["metrics"]["faithfulness"]["mean"]
+
+
+def test_a_pipe_of_any_locale_carries_utf_8(folder):
+    words = [*PROGRAM, "evaluate", "-", "--quiet", "--out", "-"]
+    line = '{"question": "Где?", "answer": "Тут.", "contexts": ["Тут."]}\n'.encode()
+    environment = {"PYTHONIOENCODING": "ascii", "PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run(words, input=line, capture_output=True, env=environment, timeout=120)
+    assert done.returncode == 0
+    assert "Где?" in done.stdout.decode("utf-8")
+
+
+def test_the_json_of_an_interrupted_run_says_that_it_is_not_complete(folder, monkeypatch, capsys):
+    def interrupted(*_, **__):
+        return Report(report([1.0]).rows, complete=False)
+
+    monkeypatch.setattr("langchain_rageval.evaluation.evaluate", interrupted)
+    assert run(["evaluate", "samples.jsonl", "--json"]) == 130
+    assert json.loads(capsys.readouterr().out)["complete"] is False

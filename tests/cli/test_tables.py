@@ -1,0 +1,116 @@
+"""Tables in terminals of any width: no number is ever cut."""
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+
+import pytest
+from pages import report
+from rich.table import Table
+
+from langchain_rageval.cli.tables import Output
+
+LONGEST = "context_entity_recall"
+
+
+def seen(width, *words, **environment):
+    """What a command writes to a terminal so wide."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
+    env = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR", "FORCE_COLOR")}
+    env |= {"TERM": "xterm-256color", "PYTHONPATH": ":".join(sys.path), **environment}
+    command = [sys.executable, "-m", "langchain_rageval", *map(str, words)]
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=env) as process:
+        os.close(theirs)
+        written = b""
+        try:
+            while part := os.read(ours, 65536):
+                written += part
+        except OSError:  # how Linux says that the other end is closed
+            pass
+        os.close(ours)
+    assert process.returncode == 0
+    return written.decode()
+
+
+def shown(width, *words):
+    """The lines of it, without colours."""
+    return re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", seen(width, *words)).replace("\r", "").split("\n")
+
+
+@pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_progress_and_tables_have_colours_unless_they_are_not_wanted(tmp_path, environment, coloured):
+    samples = tmp_path / "samples.jsonl"
+    samples.write_text('{"question": "Q?", "answer": "It is so.", "contexts": ["It is so."]}\n' * 3)
+    written = seen(100, "evaluate", samples, **environment)
+    assert "3/3 samples" in written
+    assert "Judged offline" in written
+    assert bool(re.search(r"\x1b\[[0-9;]*(3[0-8]|9[0-7])[0-9;]*m", written)) == coloured
+
+
+def table(columns=("mean", "95% interval", "scored", "unscored", "failed", "calls", "tokens")):
+    made = Table(title="t")
+    made.add_column("metric")
+    for heading in columns:
+        made.add_column(heading, justify="right")
+    made.add_row(LONGEST, *["[0.395, 0.711]" if "interval" in heading else "64,213" for heading in columns])
+    return made
+
+
+def printed(width, made, *, terminal=True):
+    out = Output(width=width, force_terminal=terminal, no_color=True, highlight=False)
+    with out.capture() as captured:
+        out.print(made)
+    return re.sub(r"\x1b\[[0-9;]*m", "", captured.get()), out.width
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+def test_no_name_and_no_number_is_cut(width):
+    told, _ = printed(width, table())
+    assert "…" not in told
+    assert LONGEST in told
+    assert "[0.395, 0.711]" in told
+    assert max(map(len, told.splitlines())) <= width
+
+
+def test_what_has_no_room_is_named():
+    assert "A wider terminal also shows tokens, calls." in " ".join(printed(66, table())[0].split())
+    assert "wider" not in printed(80, table())[0]
+    assert "wider" not in printed(120, table())[0]
+
+
+def test_a_pipe_is_as_wide_as_the_table():
+    told, width = printed(40, table(), terminal=False)
+    assert "│" in told
+    assert "…" not in told
+    assert width > 40
+
+
+def test_a_table_with_room_has_its_frame():
+    assert "│" in printed(120, table())[0]
+
+
+def test_a_column_of_words_is_broken_rather_than_the_frame():
+    made = Table("cause", "what to look at")
+    made.add_row("unsupported addition", "look at chunking and k " * 10)
+    told, _ = printed(60, made)
+    assert "│ unsupported addition" in told
+    assert max(map(len, told.splitlines())) <= 60
+
+
+def test_reports_and_comparisons_fit_eighty_columns(tmp_path):
+    for name in ("before", "after"):
+        report([1.0, 0.0, 0.5] * 3).to_jsonl(tmp_path / f"{name}.jsonl")
+    for words in (
+        ["report", tmp_path / "after.jsonl"],
+        ["compare", tmp_path / "before.jsonl", tmp_path / "after.jsonl"],
+    ):
+        lines = shown(80, *words)
+        assert max(map(len, lines)) <= 80
+        assert not [line for line in lines if "…" in line]
+        assert any(line.startswith(("faithfulness ", "│ faithfulness ")) for line in lines)

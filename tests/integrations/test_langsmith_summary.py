@@ -1,0 +1,73 @@
+"""summary_evaluator: the mean of a metric over a LangSmith experiment."""
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from langsmith.run_trees import RunTree
+from langsmith.schemas import Example
+from munich import ANSWER, CONTEXTS, QUESTION, REFUSAL, broken_judge, recording_judge
+
+from langchain_rageval import ConfigError, OfflineJudge, faithfulness, suite, summary_evaluator
+from langchain_rageval.statistics import bounded_mean_interval
+
+TRUE = "Munich was founded in 1158."
+
+
+def example(question: str = QUESTION) -> Example:
+    return Example(id=uuid4(), dataset_id=uuid4(), inputs={"question": question}, created_at=datetime.now(UTC))
+
+
+def run(answer: str | None, contexts: list[str] | None = CONTEXTS) -> Any:
+    return RunTree(name="rag", inputs={}, outputs={"answer": answer, "contexts": contexts}, client=None)
+
+
+def test_the_mean_comes_with_its_interval_and_what_it_does_not_speak_of():
+    answers = [ANSWER, TRUE, TRUE, REFUSAL["answer"]]
+    result = summary_evaluator(faithfulness(OfflineJudge()))([*map(run, answers)], [example() for _ in answers])
+    low, high = bounded_mean_interval([0.5, 1.0, 1.0])
+    assert (result["key"], result["score"]) == ("faithfulness", pytest.approx(2.5 / 3))
+    assert result["comment"] == f"95% interval [{low:.3f}, {high:.3f}]; 3 scored, 1 unscored, 0 failed"
+    assert (result["metadata"]["low"], result["metadata"]["high"]) == (low, high)
+    assert result["metadata"]["notes"][0].startswith("Judged offline")
+
+
+def test_runs_that_cannot_be_scored_are_counted_and_take_no_other_with_them():
+    runs = [run(TRUE), run(TRUE, None), RunTree(name="rag", inputs={}, outputs=None, client=None)]
+    result = summary_evaluator(faithfulness(OfflineJudge()))(runs, [example() for _ in runs])
+    assert (result["score"], result["metadata"]["failed"]) == (1.0, 2)
+    assert "1 scored, 0 unscored, 2 failed; SampleError: " in result["comment"]
+
+
+def test_a_run_that_cannot_be_read_is_told_of_in_its_own_words():
+    result = summary_evaluator(faithfulness(OfflineJudge()))([run(TRUE), run(TRUE, "a text")], [example(), example()])
+    assert (result["score"], result["metadata"]["failed"]) == (1.0, 1)
+    assert "SampleError: contexts: expected a list of str, got str 'a text'" in result["comment"]
+
+
+def test_without_a_scored_run_there_is_no_score():
+    result = summary_evaluator(faithfulness(broken_judge()))([run(TRUE)], [example()])
+    assert result["score"] is None
+    assert result["comment"].startswith("0 scored, 0 unscored, 1 failed; JudgeOutputError: extract_statements")
+    nothing = summary_evaluator(faithfulness(OfflineJudge()))([], [])
+    assert nothing == {"results": []}
+
+
+def test_repetitions_of_one_example_are_samples_of_their_own():
+    once = example()
+    result = summary_evaluator(faithfulness(OfflineJudge()))([run(TRUE), run(ANSWER)], [once, once])
+    assert (result["score"], result["metadata"]["scored"]) == (0.75, 2)
+
+
+def test_a_suite_gives_a_mean_for_each_metric_and_asks_once():
+    judge = recording_judge()
+    both = suite(faithfulness(judge), faithfulness(judge, name="other"))
+    results = summary_evaluator(both)([run(ANSWER)], [example()])["results"]
+    assert [(result["key"], result["score"]) for result in results] == [("faithfulness", 0.5), ("other", 0.5)]
+    assert len(judge.asked) == 2
+
+
+def test_what_is_no_metric_is_refused():
+    with pytest.raises(ConfigError, match="takes a metric or a suite, got str"):
+        summary_evaluator("faithfulness")

@@ -1,0 +1,122 @@
+"""What `Report.plot` draws."""
+
+import io
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+from pages import report, sample
+
+from langchain_rageval import ConfigError, Report, Row, Score
+
+LATE = [0.95, 0.85, 1.0, 0.95, 0.75, 1.0, 0.95, 0.85]
+EARLY = [0.1, 0.2, 0.0, 0.1, 0.3, 0.0, 0.1, 0.2]
+
+
+def one(value, metric="м", direction="higher"):
+    score = Score(metric=metric, aspect="answer", direction=direction, value=value)
+    return Row(index=0, sample=sample(0), scores={metric: score})
+
+
+def texts(figure):
+    figure.canvas.draw()
+    return [text.get_text() for axes in figure.axes for text in (*axes.texts, axes.title, *axes.get_yticklabels())] + [
+        axes.get_title(loc="left") for axes in figure.axes
+    ]
+
+
+def lines(axes):
+    """Ends of the drawn lines."""
+    return [[*map(float, line.get_xdata())] for line in axes.lines]
+
+
+def test_means_with_intervals_stand_beside_the_spread_of_the_values():
+    told = report(LATE)
+    figure = told.plot()
+    means, spread = figure.axes
+    first = told.summary()["faithfulness"]
+    assert [first.low, first.high] in lines(means)
+    assert [first.mean] in lines(means)
+    heights = [-bar.get_height() for bar in spread.patches[:10]]
+    assert heights == pytest.approx([0.8 * n / 5 for n in (0, 0, 0, 0, 0, 0, 0, 1, 2, 5)])
+    assert "faithfulness\n8 of 8 scored" in texts(figure)
+    assert "claim_noise ↓\n6 of 8 scored, 1 failed" in texts(figure)
+
+
+def test_a_baseline_adds_its_means_and_the_differences():
+    late, early = report(LATE), report(EARLY)
+    figure = late.plot(baseline=early)
+    means, _, differences = figure.axes
+    compared = late.compare(early)["faithfulness"]
+    assert [early.summary()["faithfulness"].mean] in lines(means)
+    assert [compared.low, compared.high] in lines(differences)
+    assert f"{compared.difference:+.2f} better" in texts(figure)
+    assert [text.get_text() for text in means.get_legend().get_texts()] == ["this report", "baseline"]
+    assert {line.get_color() for line in differences.lines if [*line.get_xdata()] == [compared.difference]} == {
+        "#009E73"
+    }
+
+
+def test_a_metric_that_the_baseline_lacks_is_not_compared():
+    told = Report([one(0.5), Row(index=1, sample=sample(1), scores={"н": one(0.5, "н").scores["н"]})])
+    assert "not compared" in texts(told.plot(baseline=Report([one(0.5)])))
+
+
+def test_reports_that_cannot_be_compared_are_refused_as_by_compare():
+    changed = report(LATE)
+    rows = [
+        row.model_copy(update={"scores": {n: s.model_copy(update={"instrument": "x"}) for n, s in row.scores.items()}})
+        for row in changed.rows
+    ]
+    with pytest.raises(ConfigError, match="instruments"):
+        report(LATE).plot(baseline=Report(rows))
+    assert report(LATE).plot(baseline=Report(rows), allow_different_instruments=True)
+
+
+@pytest.mark.parametrize("value", [None, -3.0, 0.0, 1.0, 250.0])
+def test_any_value_can_be_drawn(value, tmp_path):
+    unscored = Score(metric="m", aspect="answer", unscored="no facts")
+    rows = [one(value, "m")] if value is not None else [Row(index=0, sample=sample(0), scores={"m": unscored})]
+    figure = Report(rows).plot()
+    figure.savefig(tmp_path / "a.png", dpi=30)
+    assert ("no score" in texts(figure)) == (value is None)
+    low, high = figure.axes[0].get_xlim()
+    assert low <= (value or 0.0) <= high
+
+
+def test_nothing_to_draw_is_said():
+    with pytest.raises(ConfigError, match="the report has no scores"):
+        Report([]).plot()
+
+
+def test_names_are_drawn_as_they_are_and_in_cyrillic_without_a_warning(tmp_path):
+    name = "верность $\\oops$ \x07\u202e"
+    figure = Report([one(0.5, name)]).plot()
+    figure.savefig(tmp_path / "a.svg")
+    assert "верность $\\oops$ \ufffd\ufffd\n1 of 1 scored" in texts(figure)
+
+
+def test_a_notebook_gets_a_picture():
+    shades = imread(io.BytesIO(report(LATE).plot()._repr_png_()))
+    assert len(np.unique(shades.reshape(-1, shades.shape[-1]), axis=0)) > 10
+
+
+def test_no_display_no_pyplot_and_no_global_state():
+    script = """
+import sys
+from pages import report
+figure = report([0.5, 1.0]).plot()
+figure.savefig("/dev/null", format="png")
+assert "matplotlib.pyplot" not in sys.modules
+"""
+    environment = {"PYTHONPATH": ":".join(sys.path), "MPLBACKEND": "TkAgg"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_without_matplotlib_the_mend_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ConfigError, match=r'pip install "langchain-rageval\[plot\]"'):
+        report(LATE).plot()

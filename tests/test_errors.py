@@ -1,0 +1,48 @@
+"""Every error of the package: it says what happened, and arrives whole in another process."""
+
+import copy
+import pickle
+
+import pytest
+
+from langchain_rageval import (
+    BelowThreshold,
+    BudgetExceeded,
+    ConfigError,
+    JournalError,
+    JudgeOutputError,
+    ModelOutputError,
+    SampleError,
+    Score,
+)
+from langchain_rageval.errors import blame, step_at_fault
+
+SCORE = Score(metric="faithfulness", aspect="grounding", value=0.5)
+
+
+@pytest.mark.parametrize("sent", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
+@pytest.mark.parametrize(
+    "error",
+    [
+        SampleError("lacks contexts", "contexts"),
+        ConfigError("no such option"),
+        JudgeOutputError("the reply is empty", "verify_statements", "{"),
+        ModelOutputError("a zero vector"),
+        BelowThreshold("too low", SCORE, 0.8),
+        BudgetExceeded("spent"),
+        JournalError("locked"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_keeps_its_words_and_its_attributes_when_copied_or_sent_to_another_process(error, sent):
+    blame(error, "extract_statements")
+    twin = sent(error)
+    assert type(twin) is type(error)
+    assert str(twin) == str(error)
+    assert vars(twin) == vars(error)
+
+
+def test_an_output_error_tells_of_its_step():
+    error = JudgeOutputError("the reply is empty", "verify_statements", "{")
+    assert str(error) == "verify_statements: the reply is empty"
+    assert step_at_fault(error) == "verify_statements"
