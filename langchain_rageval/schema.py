@@ -23,10 +23,11 @@ FindingKind = Literal[
     "statement", "reference_statement", "context", "sentence", "criterion", "question", "entity", "aspect", "agreement"
 ]
 
-_MARKS = dict.fromkeys(("supported", "TP", "useful", "needed", "yes", "found", "accepted"), "✓")
-_MARKS |= dict.fromkeys(("contradicted", "FP", "not useful", "no", "not found"), "✗") | dict.fromkeys(
-    ("absent", "FN"), "?"
-)
+_MARKS = {
+    **dict.fromkeys(("supported", "TP", "useful", "needed", "found"), "✓"),
+    **dict.fromkeys(("contradicted", "FP", "not useful", "not found"), "✗"),
+    **dict.fromkeys(("absent", "FN"), "?"),
+}
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _DEEPEST = 100  # no encoder follows a nested value for ever
 
