@@ -22,6 +22,10 @@ from langchain_rageval.schema import without_surrogates
 
 Layout = Literal["contexts_first", "instruction_first", "handbook"]
 
+HANDBOOK = ("critique_aspect", "grade_contexts", "select_sentences", "verify_statements")
+"""Steps whose rules the handbook holds: those of metrics that are usually asked together. Each lengthens every request,
+so the others, which read contexts as well, bring their own rules along."""
+
 _TITLE = re.compile(r'^\{.*"title": "(\w+)"', re.MULTILINE)
 
 
@@ -53,7 +57,7 @@ class Request:
     @property
     def in_handbook(self) -> bool:
         """Whether the handbook holds this step's rules."""
-        return self.prompt.reads_contexts and self.prompts.prompts.get(self.step) is self.prompt
+        return self.step in HANDBOOK and self.prompts.prompts.get(self.step) is self.prompt
 
 
 def lay_out(request: Request, layout: Layout, *, with_schema: bool, fold_system: bool = False) -> list[BaseMessage]:
@@ -62,8 +66,8 @@ def lay_out(request: Request, layout: Layout, *, with_schema: bool, fold_system:
     Args:
         request: what is asked.
         layout: "contexts_first" puts the block before the task, so that a server with prefix caching reads the contexts
-            once for all steps; "instruction_first" the task before the block; "handbook" the rules of all steps that
-            read contexts into the system message, which is then the same for the whole run.
+            once for all steps; "instruction_first" the task before the block; "handbook" the rules of `HANDBOOK`
+            into the system message, which is then the same for the whole run.
         with_schema: show the answer's schema in the human message.
         fold_system: put the system message at the head of the human one, for templates without a system role.
     """
@@ -117,9 +121,9 @@ def _task(prompt: Prompt, common: Common) -> str:
 def _handbook(prompts: PromptSet) -> str:
     labels = prompts.common.labels
     parts = [prompts.common.system]
-    for step, prompt in sorted(prompts.prompts.items()):
-        if prompt.reads_contexts:
-            parts += [f"{labels['rules'].format(step=step)}\n{prompt.instruction}", *_examples(prompt, labels)]
+    held = {step: prompts.prompts[step] for step in HANDBOOK if step in prompts.prompts}
+    for step, prompt in held.items():
+        parts += [f"{labels['rules'].format(step=step)}\n{prompt.instruction}", *_examples(prompt, labels)]
     return "\n\n".join(parts)
 
 
