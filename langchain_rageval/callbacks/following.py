@@ -76,8 +76,8 @@ class Following:
     """
 
     def __init__(self, evicted: Callable[[Root], None]) -> None:
-        self._nodes: dict[UUID, Node] = {}
-        self._cancelled: deque[UUID] = deque()
+        self._nodes: dict[int, Node] = {}  # by the id's number: it is looked up in a fraction of an id's time
+        self._cancelled: deque[int] = deque()
         self._evicted = evicted
         self._lock = threading.Lock()
 
@@ -91,9 +91,9 @@ class Following:
         with self._lock:
             return sum(node.root is not None and node.parent is None for node in list(self._nodes.values()))
 
-    def holds(self, run_id: UUID | None) -> bool:
+    def holds(self, run_id: UUID) -> bool:
         """Whether a run is open."""
-        return run_id in self._nodes
+        return run_id.int in self._nodes
 
     def plant(self, run_id: UUID, root: Root | None) -> None:
         """Begin a tree; without a root, one that is not followed."""
@@ -104,14 +104,14 @@ class Following:
 
         This and `end` come first of all events, so what is not followed takes no lock.
         """
-        parent = self._nodes.get(parent_id) if parent_id else None
+        parent = self._nodes.get(parent_id.int) if parent_id else None
         if parent is None:
             return False
         root = parent.root
         if root is None:
             self._keep(run_id, UNFOLLOWED)
             return True
-        if run_id in self._nodes:
+        if self.holds(run_id):
             return True  # the handler was given twice
         node = Node(root, parent, kind)
         if parent.tree is not None:
@@ -128,7 +128,7 @@ class Following:
 
     def end(self, run_id: UUID, outputs: Any, inputs: Any = None, error: BaseException | None = None) -> Root | None:
         """End a run; gives the tree when it was its root."""
-        node = self._nodes.pop(run_id, None)
+        node = self._nodes.pop(run_id.int, None)
         if node is None:
             return None
         if error is not None and not isinstance(error, Exception):
@@ -166,13 +166,13 @@ class Following:
     def _bury(self, run_id: UUID) -> None:
         """Remember a cancelled run for a while: a thread of it may go on and begin steps, which are no new roots."""
         with self._lock:
-            self._nodes[run_id] = UNFOLLOWED
-            self._cancelled.append(run_id)
+            self._nodes[run_id.int] = UNFOLLOWED
+            self._cancelled.append(run_id.int)
             if len(self._cancelled) > _MOST_CANCELLED:
                 self._nodes.pop(self._cancelled.popleft(), None)
 
     def _keep(self, run_id: UUID, node: Node) -> None:
-        self._nodes[run_id] = node
+        self._nodes[run_id.int] = node
         if len(self._nodes) > _MOST_OPEN:
             self._evict()
 
@@ -180,7 +180,7 @@ class Following:
         """Give up the oldest runs, a tenth of all at once."""
         with self._lock:
             oldest = list(self._nodes)[: len(self._nodes) // 10 + 1]
-            lost = [node for run_id in oldest if (node := self._nodes.pop(run_id, None)) is not None]
+            lost = [node for number in oldest if (node := self._nodes.pop(number, None)) is not None]
         for node in lost:
             if node.root is not None and node.parent is None:
                 self._evicted(node.root)

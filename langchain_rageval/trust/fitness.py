@@ -21,6 +21,11 @@ STEPS_OF: Mapping[str, Sequence[str]] = {
     "context_relevance": ("select_sentences",),
     "answer_similarity": (EMBEDDED,),
     "answer_correctness": ("extract_statements", "classify_statements", EMBEDDED),
+    "claim_metrics": ("extract_statements", "verify_statements", "classify_statements"),
+    "noise_sensitivity": ("extract_statements", "verify_statements", "classify_statements"),
+    "context_entity_recall": ("extract_entities", "find_entities"),
+    "abstention": ("detect_abstention", "detect_answerable"),
+    "rubric": ("grade_rubric",),
     "aspect_critique": ("critique_aspect",),
 }
 """Metric to the steps that it stands on."""
