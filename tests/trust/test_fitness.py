@@ -2,8 +2,9 @@
 
 import pytest
 
+from langchain_rageval.answers import ANSWERS
 from langchain_rageval.metrics import BUILDERS
-from langchain_rageval.trust.examination import EXAMINATIONS
+from langchain_rageval.trust.examination import EMBEDDED, EXAMINATIONS
 from langchain_rageval.trust.fitness import STEPS_OF, judged, metric_verdict
 from langchain_rageval.trust.qualification import Citations, Share
 
@@ -98,8 +99,9 @@ def test_a_metric_is_as_fit_as_its_worst_step():
 def test_the_table_names_metrics_and_steps_that_there_are():
     assert STEPS_OF.keys() <= BUILDERS.keys()
     named = {step for steps in STEPS_OF.values() for step in steps}
-    assert named - EXAMINATIONS.keys() == {"critique_aspect"}
-    assert EXAMINATIONS.keys() <= named
+    unlabelled = {"critique_aspect", "detect_abstention", "detect_answerable", "extract_entities", "find_entities"}
+    assert named - EXAMINATIONS.keys() == {*unlabelled, "grade_rubric"}
+    assert EXAMINATIONS.keys() <= named <= ANSWERS.keys() | {EMBEDDED}
 
 
 def test_a_share_tells_counts_value_and_interval():
