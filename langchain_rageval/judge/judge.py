@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -54,7 +55,12 @@ class Memory:
     way: Way | None = None
     probed: bool = False
     told: set[Way] = field(default_factory=set)
-    gate: Slots = field(default_factory=lambda: Slots(1))
+    gates: dict[int, Slots] = field(default_factory=dict)
+
+    @property
+    def gate(self) -> Slots:
+        """Lets one asker at a time find out; this process's own, for who held it when it was forked never lets go."""
+        return self.gates.setdefault(os.getpid(), Slots(1))
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from importlib.resources import files
@@ -20,7 +19,7 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.markup import bold, counted, paragraph, table, text
 
 _COMMON = "common.yaml"
-_ONE_AT_A_TIME = threading.Lock()  # or two threads make a set each, and what is kept by it is found by comparing texts
+_MADE: dict[str, PromptSet] = {}
 _RARE_BREAK = re.compile("[\x85\u2028\u2029]")
 Part = TypeVar("Part", bound="Frozen")
 _Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -119,8 +118,7 @@ class PromptSet(Frozen):
         the steps that write test sets take the English ones there, with the labels and the system message of the
         language. What such a step writes is in the language of the passages all the same.
         """
-        with _ONE_AT_A_TIME:
-            return _default(language if language in languages() else "en")
+        return _default(language if language in languages() else "en")
 
     @classmethod
     def load(cls, directory: str | Path) -> Self:
@@ -224,8 +222,12 @@ def _packaged() -> Traversable:
     return files("langchain_rageval.prompts")
 
 
-@lru_cache
 def _default(language: str) -> PromptSet:
+    """The one set of a language: of those that threads make at once, the first is everybody's."""
+    return _MADE.get(language) or _MADE.setdefault(language, _made(language))
+
+
+def _made(language: str) -> PromptSet:
     folder = _packaged().joinpath(language)
     texts = {entry.name: entry for entry in folder.iterdir() if entry.name.endswith(".yaml")}
     common = _parsed(Common, texts.pop(_COMMON))

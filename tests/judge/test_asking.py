@@ -1,4 +1,6 @@
 import logging
+import os
+import signal
 import threading
 
 import pytest
@@ -272,6 +274,30 @@ def test_a_first_asker_that_fails_lets_the_others_ask():
     assert second.result(5) == GOOD
     with pytest.raises(ConnectionResetError):
         first.result(5)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_process_forked_while_somebody_finds_out_finds_out_for_itself():
+    started, go_on, parent = threading.Event(), threading.Event(), os.getpid()
+
+    class Slow(BaseChatOpenAI):
+        def _generate(self, messages, stop=None, run_manager=None, **options):
+            if os.getpid() == parent:
+                started.set()
+                go_on.wait(60)
+            return super()._generate(messages, stop, run_manager, **options)
+
+    judge = Judge(Slow(takes=("json_schema",), replies=[GOOD]))
+    first = Run().threads.submit(lambda: asked(judge, run=Run()))
+    assert started.wait(60)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)  # ends a child that waits for ever
+        os._exit(0 if asked(judge, {**STATE, "text": "B."}, Run()) == GOOD else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    go_on.set()
+    assert first.result(60) == GOOD
 
 
 def test_a_refused_system_message_moves_into_the_human_one_and_stays_there():

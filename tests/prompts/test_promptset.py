@@ -4,7 +4,6 @@ import re
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from importlib.resources import files
 from string import Formatter
 
@@ -109,17 +108,14 @@ def test_a_change_to_the_english_prompt_of_a_step_is_seen_wherever_it_is_asked(t
     monkeypatch.setattr(promptset, "_packaged", lambda: tmp_path / "prompts")
 
     def fingerprints():
-        promptset._default.cache_clear()
+        monkeypatch.setattr(promptset, "_MADE", {})
         sets = {language: PromptSet.default(language).fingerprint for language in LANGUAGES}
         return sets, packaged_fingerprint("write_question"), packaged_fingerprint("verify_statements")
 
-    try:
-        before = fingerprints()
-        file = tmp_path / "prompts/en/write_question.yaml"
-        file.write_text(file.read_text(encoding="utf-8").replace("Write one", "Write just one"), encoding="utf-8")
-        after = fingerprints()
-    finally:
-        promptset._default.cache_clear()
+    before = fingerprints()
+    file = tmp_path / "prompts/en/write_question.yaml"
+    file.write_text(file.read_text(encoding="utf-8").replace("Write one", "Write just one"), encoding="utf-8")
+    after = fingerprints()
     changed = {language for language in LANGUAGES if before[0][language] != after[0][language]}
     assert changed == {"en", "it", "ko", "zh"}
     assert before[1] != after[1]
@@ -375,7 +371,7 @@ def test_a_directory_that_is_not_there_is_refused(tmp_path):
 
 
 def test_threads_that_ask_at_the_same_moment_get_one_set(monkeypatch):
-    monkeypatch.setattr(promptset, "_default", lru_cache(promptset._default.__wrapped__))
+    monkeypatch.setattr(promptset, "_MADE", {})
     meeting = threading.Barrier(8)
 
     def asked(_number):
