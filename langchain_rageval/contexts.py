@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
+from langchain_rageval.cached import cached_property
 from langchain_rageval.run.meter import CHARACTERS_PER_TOKEN
 from langchain_rageval.schema import without_surrogates
 from langchain_rageval.sentences import split_sentences

@@ -11,7 +11,7 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Literal, TypeVar
@@ -20,6 +20,7 @@ from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig
 
+from langchain_rageval.cached import cached_property
 from langchain_rageval.errors import BudgetExceeded, ConfigError, SampleError
 from langchain_rageval.finished import Finished
 from langchain_rageval.grounds import Grounds

@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
 from langchain_rageval.answers import ANSWERS
+from langchain_rageval.cached import cached_property
 from langchain_rageval.contexts import NumberedContexts
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge, JudgeLike

@@ -63,8 +63,9 @@ class RagEvalCallback(BaseCallbackHandler):
     scored; of a synchronous stream that is left half-way, this is seen by steps other than models that are still open.
 
     The chain waits for nothing and never sees an error. Scoring happens in daemon threads through the judge's sync
-    methods, under no trace of the chain. Each process works for itself; do not fork while the judge is asked. At
-    exit up to 5 s are spent on what is pending; `flush` or `close` before that to wait longer, or not at all.
+    methods, under no trace of the chain. Each process works for itself; one that forks while its very first run is
+    being scored may leave its child a module half imported, and locked. At exit up to 5 s are spent on what is pending;
+    `flush` or `close` before that to wait longer, or not at all.
 
     Args:
         metrics: as `evaluate` takes them. One whose fields a run does not have is left out for that run.

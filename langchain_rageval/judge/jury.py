@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
+from langchain_rageval.cached import cached_property
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Ballot, Judge, JudgeLike
 

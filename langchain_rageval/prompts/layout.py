@@ -10,12 +10,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from string import ascii_uppercase
 from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
+from langchain_rageval.cached import cached_property
 from langchain_rageval.contexts import NumberedContexts, numbered_lines
 from langchain_rageval.prompts.promptset import Common, Prompt, PromptSet
 from langchain_rageval.schema import without_surrogates

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -15,6 +15,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from langchain_rageval.answers import ANSWERS
+from langchain_rageval.cached import cached_property
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.markup import bold, counted, paragraph, table, text
 
@@ -39,7 +40,7 @@ _Dumper.add_representer(str, _Dumper.text)
 class Frozen(BaseModel):
     """Frozen, strict about names, and known by its texts."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))
 
     @cached_property
     def fingerprint(self) -> str:

@@ -14,7 +14,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import yaml
 
 from langchain_rageval._version import __version__
+from langchain_rageval.cached import cached_property
 from langchain_rageval.contexts import NumberedContexts
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.language import detect_language

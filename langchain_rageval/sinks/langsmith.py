@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_OID, uuid5
 
 from langsmith.utils import get_tracer_project
 
+from langchain_rageval.cached import cached_property
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.schema import Row
 
