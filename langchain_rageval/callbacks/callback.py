@@ -11,6 +11,7 @@ from hashlib import blake2b
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 from uuid import UUID
+from weakref import WeakSet
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
@@ -28,26 +29,31 @@ from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.sinks.jsonl import JsonlSink
 
 Event = TypeVar("Event", bound=Callable[..., Any])
+Passes = Callable[[Following, dict[str, Any]], bool]
 
 _COUNTS = ("seen", "sampled", *OUTCOMES, "sink_errors", "skipped", "broken_off", "lost")
 
 
-def _guarded(event: Event) -> Event:
-    """Keep an error of ours from the chain."""
+def _guarded(passes: Passes) -> Callable[[Event], Event]:
+    """Keep an error of ours from the chain, and go no further with an event that `passes`."""
 
-    @wraps(event)
-    def guarded(self: RagEvalCallback, *args: Any, **kwargs: Any) -> None:
-        try:
-            event(self, *args, **kwargs)
-        except Exception as error:
-            with suppress(Exception):
-                self._here().scoring.tell("an event could not be taken in", error)
+    def guard(event: Event) -> Event:
+        @wraps(event)
+        def guarded(self: RagEvalCallback, *args: Any, **told: Any) -> None:
+            try:
+                if not passes(self._watch.following, told):
+                    event(self, *args, **told)
+            except Exception as error:
+                with suppress(Exception):
+                    self._watch.scoring.tell("an event could not be taken in", error)
 
-    return cast(Event, guarded)
+        return cast(Event, guarded)
+
+    return guard
 
 
 class Watch:
-    """What one process watches: a fork begins with nothing open, nothing pending, and no thread."""
+    """What one process watches."""
 
     def __init__(self, plan: Plan) -> None:
         self.scoring = Scoring(plan)
@@ -116,7 +122,8 @@ class RagEvalCallback(BaseCallbackHandler):
                 sink.notes += dict.fromkeys(note for model in models if (note := getattr(model, "report_note", None)))
         self._plan = Plan(make, tuple(sinks), max_pending, max_per_minute, max_concurrency, extract, redact)
         self._sampled_below = int(sample_rate * 2**64)
-        self._watches: dict[int, Watch] = {}
+        self._watch = Watch(self._plan)
+        _in_use.add(self)
         self._closed = False
 
     def __repr__(self) -> str:
@@ -141,7 +148,7 @@ class RagEvalCallback(BaseCallbackHandler):
             `broken_off`: of those failed, the ones whose chain raised or was left; `skipped`: scores left out for want
             of a field; `sink_errors`: tries that a sink failed; `lost`: rows that a sink did not take in the end.
         """
-        watch = self._here()
+        watch = self._watch
         counted = watch.scoring.stats()
         return {name: counted.get(name, 0) for name in (*_COUNTS, "pending")} | {"running": watch.following.roots}
 
@@ -154,7 +161,7 @@ class RagEvalCallback(BaseCallbackHandler):
         Returns:
             Whether that came in time.
         """
-        return self._here().scoring.flush(timeout)
+        return self._watch.scoring.flush(timeout)
 
     def close(self, timeout: float | None = 30.0) -> bool:
         """Flush, then take nothing more, drop what is still waiting, and close the sinks that can be closed.
@@ -164,13 +171,13 @@ class RagEvalCallback(BaseCallbackHandler):
         """
         self._closed = True
         in_time = self.flush(timeout)
-        self._here().scoring.close()
+        self._watch.scoring.close()
         for sink in self._plan.sinks:
             if in_time and callable(close := getattr(sink, "close", None)):
                 try:
                     close()
                 except Exception as error:
-                    self._here().scoring.tell("a sink could not be closed", error)
+                    self._watch.scoring.tell("a sink could not be closed", error)
         return in_time
 
     @property
@@ -193,7 +200,7 @@ class RagEvalCallback(BaseCallbackHandler):
         """Not looked at."""
         return True
 
-    @_guarded
+    @_guarded(Following.passes)
     def on_chain_start(
         self,
         serialized: dict[str, Any],
@@ -206,7 +213,7 @@ class RagEvalCallback(BaseCallbackHandler):
         **kwargs: Any,
     ) -> None:
         """A root, or a step within one."""
-        watch, name = self._here(), kwargs.get("name")
+        watch, name = self._watch, kwargs.get("name")
         if watch.following.begin(run_id, parent_run_id or _around(), "chain", name, inputs) or watch.following.holds(
             run_id
         ):
@@ -222,10 +229,10 @@ class RagEvalCallback(BaseCallbackHandler):
             watch.scoring.count(seen=1)
             watch.following.plant(run_id, None)
 
-    @_guarded
+    @_guarded(Following.passed)
     def on_chain_end(self, outputs: dict[str, Any], *, run_id: UUID, **kwargs: Any) -> None:
         """A step, or the root: its sample is taken before the caller can change what it was given."""
-        watch, inputs = self._here(), kwargs.get("inputs")
+        watch, inputs = self._watch, kwargs.get("inputs")
         root = watch.following.end(run_id, outputs, inputs)
         if root is None:
             return
@@ -235,14 +242,14 @@ class RagEvalCallback(BaseCallbackHandler):
         else:
             _take(watch.scoring, root, inputs if streamed else root.inputs, outputs)
 
-    @_guarded
+    @_guarded(lambda _, __: False)
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """A step, or the root, which is then not scored."""
-        watch = self._here()
+        watch = self._watch
         if watch.following.end(run_id, None, kwargs.get("inputs"), error) is not None:
             watch.scoring.count(failed=1, broken_off=1)
 
-    @_guarded
+    @_guarded(Following.passes)
     def on_retriever_start(
         self,
         serialized: dict[str, Any],
@@ -253,19 +260,19 @@ class RagEvalCallback(BaseCallbackHandler):
         **kwargs: Any,
     ) -> None:
         """A retriever is asked."""
-        self._here().following.begin(run_id, parent_run_id, "retriever", kwargs.get("name"), query)
+        self._watch.following.begin(run_id, parent_run_id, "retriever", kwargs.get("name"), query)
 
-    @_guarded
+    @_guarded(Following.passed)
     def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **kwargs: Any) -> None:
         """It has answered."""
-        self._here().following.end(run_id, documents)
+        self._watch.following.end(run_id, documents)
 
-    @_guarded
+    @_guarded(lambda _, __: False)
     def on_retriever_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """It has not."""
-        self._here().following.end(run_id, None, error=error)
+        self._watch.following.end(run_id, None, error=error)
 
-    @_guarded
+    @_guarded(Following.passes)
     def on_tool_start(
         self,
         serialized: dict[str, Any],
@@ -278,31 +285,34 @@ class RagEvalCallback(BaseCallbackHandler):
     ) -> None:
         """A tool is used: perhaps a search."""
         name = (serialized or {}).get("name")
-        self._here().following.begin(run_id, parent_run_id, "tool", name, inputs or input_str)
+        self._watch.following.begin(run_id, parent_run_id, "tool", name, inputs or input_str)
 
-    @_guarded
+    @_guarded(Following.passed)
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """It has answered."""
-        self._here().following.end(run_id, output)
+        self._watch.following.end(run_id, output)
 
-    @_guarded
+    @_guarded(lambda _, __: False)
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """It has not."""
-        self._here().following.end(run_id, None, error=error)
+        self._watch.following.end(run_id, None, error=error)
 
     def _sampled(self, run_id: UUID) -> bool:
         """By a hash, for the first digits of an id are the time."""
-        return int.from_bytes(blake2b(run_id.bytes, digest_size=8).digest()) < self._sampled_below
+        return int.from_bytes(blake2b(run_id.int.to_bytes(16), digest_size=8).digest()) < self._sampled_below
 
-    def _here(self) -> Watch:
-        """What this process watches; the locks and threads of the one that it was forked from are dead."""
-        process = os.getpid()
-        watch = self._watches.get(process)
-        if watch is None:
-            watch = self._watches.setdefault(process, Watch(self._plan))
-            for other in self._watches.keys() - {process}:
-                self._watches.pop(other, None)
-        return watch
+
+_in_use: WeakSet[RagEvalCallback] = WeakSet()
+
+
+def _watch_anew() -> None:
+    """Begin with nothing open, nothing pending, and no thread: those of the process that forked are dead here."""
+    for callback in _in_use:
+        callback._watch = Watch(callback._plan)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_watch_anew)
 
 
 def _around() -> UUID | None:

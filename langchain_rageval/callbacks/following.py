@@ -99,11 +99,27 @@ class Following:
         """Begin a tree; without a root, one that is not followed."""
         self._keep(run_id, Node(root, tree=root.tree) if root else UNFOLLOWED)
 
-    def begin(self, run_id: UUID, parent_id: UUID | None, kind: Kind, name: str | None, inputs: Any) -> bool:
-        """Begin a step within a tree; False when its parent is in none.
+    def passes(self, told: Mapping[str, Any]) -> bool:
+        """Begin a step of a tree that is not followed, as LangChain tells of it; False when it is none.
 
-        This and `end` come first of all events, so what is not followed takes no lock.
+        Most events are of such trees, so this and `passed` take no lock and come before all else.
         """
+        parent_id = told.get("parent_run_id")
+        if parent_id is None or self._nodes.get(parent_id.int) is not UNFOLLOWED:
+            return False
+        self._keep(told["run_id"], UNFOLLOWED)
+        return True
+
+    def passed(self, told: Mapping[str, Any]) -> bool:
+        """End such a step, or such a tree; False when it is none."""
+        number = told["run_id"].int
+        if self._nodes.get(number) is not UNFOLLOWED:
+            return False
+        self._nodes.pop(number, None)
+        return True
+
+    def begin(self, run_id: UUID, parent_id: UUID | None, kind: Kind, name: str | None, inputs: Any) -> bool:
+        """Begin a step within a tree; False when its parent is in none."""
         parent = self._nodes.get(parent_id.int) if parent_id else None
         if parent is None:
             return False

@@ -111,7 +111,8 @@ class Scoring:
         self._ways = [
             Way(sink, self._failed_sink, self._arrived, plan.max_pending, self._threads) for sink in plan.sinks
         ]
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._making = threading.Lock()
         self._evaluations: dict[tuple[int, ...], Evaluation] = {}
         self._base: Evaluation | None = None
@@ -128,8 +129,9 @@ class Scoring:
 
     def count(self, **amounts: int) -> None:
         """Add to the counts."""
-        with self._changed:
-            self.counts.update(amounts)
+        with self._lock:
+            for name, amount in amounts.items():
+                self.counts[name] += amount
 
     def stats(self) -> dict[str, int]:
         """The counts, and what is pending."""

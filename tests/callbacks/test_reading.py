@@ -392,7 +392,7 @@ async def test_a_cancelled_task_is_not_scored_and_what_its_thread_still_does_is_
 
 async def test_long_use_leaves_nothing_behind():
     callback, _ = watching(sample_rate=0.5, max_pending=10)
-    following = callback._here().following
+    following = callback._watch.following
     with callback:
         for number in range(150):
             config = with_callback(callback)
@@ -419,6 +419,6 @@ def test_a_run_whose_end_never_comes_is_given_up_in_the_end(monkeypatch):
             callback.on_chain_start({}, {"input": QUESTION}, run_id=uuid4())
         rag().invoke(QUESTION, with_callback(callback))
     stats = callback.stats()
-    assert len(callback._here().following) <= 50
+    assert len(callback._watch.following) <= 50
     assert told(rows) == [EXPECTED]
     assert stats["sampled"] == 61 == stats["running"] + stats["dropped"] + stats["scored"]

@@ -455,7 +455,7 @@ async def test_whatever_goes_in_and_out_the_chain_is_not_disturbed(given):
 
 def test_an_error_in_the_callback_itself_is_logged_and_kept_from_the_chain(monkeypatch, caplog):
     callback, rows = watching()
-    monkeypatch.setattr(callback._here().following, "begin", lambda *_: 1 / 0)
+    monkeypatch.setattr(callback._watch.following, "begin", lambda *_: 1 / 0)
     with callback:
         assert rag().invoke(QUESTION, with_callback(callback)) == ANSWER
     assert caplog.text.count("an event could not be taken in: ZeroDivisionError") == 1
@@ -465,7 +465,7 @@ def test_an_error_in_the_callback_itself_is_logged_and_kept_from_the_chain(monke
 @pytest.mark.parametrize("kind", ["chain", "retriever", "tool"])
 def test_no_event_raises_whatever_happens_within(kind, monkeypatch):
     callback, _ = watching()
-    monkeypatch.setattr(RagEvalCallback, "_here", lambda _: 1 / 0)
+    monkeypatch.setattr(callback, "_watch", None)
     getattr(callback, f"on_{kind}_start")({}, QUESTION, run_id=uuid4())
     getattr(callback, f"on_{kind}_end")(ANSWER, run_id=uuid4())
     getattr(callback, f"on_{kind}_error")(ValueError("no"), run_id=uuid4())
