@@ -26,19 +26,33 @@ RUN_KEY = "__rageval_run"  # survives with_retry, with_fallbacks, RunnableParall
 
 
 class Flight:
-    """A work that somebody is doing, or whose result somebody still holds."""
+    """A work that somebody is doing, or whose result somebody still holds.
+
+    Attributes:
+        waiting: how many want the result.
+        landed: whether there is one, or an error.
+        landing: what those wait for who came before that; few flights have any.
+        task: the one that flies it on a loop.
+    """
 
     def __init__(self) -> None:
-        self.result: Future[Any] = Future()
-        self.task: asyncio.Task[None] | None = None
         self.waiting = 0
+        self.landed = False
+        self.landing: Future[None] | None = None
+        self.task: asyncio.Task[None] | None = None
+        self._result: Any = None
+        self._error: BaseException | None = None
 
     @property
-    def landing(self) -> asyncio.Future[Any]:
-        """What to await: the task when it is of this loop, else whatever thread or loop flies it."""
-        if self.task is not None and self.task.get_loop() is asyncio.get_running_loop():
-            return self.task
-        return asyncio.wrap_future(self.result)
+    def result(self) -> Any:
+        """The result, or raise the error."""
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def land(self, result: Any, error: BaseException | None) -> None:
+        """There it is."""
+        self._result, self._error, self.landed = result, error, True
 
 
 @dataclass(frozen=True)
@@ -120,8 +134,10 @@ class Run:
         flight, first = self._board(key)
         try:
             if first:
-                self._do(key, flight, do)
-            result: T = flight.result.result()
+                return self._do(key, flight, do)
+            if landing := self._landing(flight):
+                landing.result()
+            result: T = flight.result
             return result
         finally:
             self._leave(key, flight)
@@ -147,27 +163,34 @@ class Run:
         if first:
             flight.task = asyncio.create_task(self._fly(key, flight, do))
         try:
-            await asyncio.shield(flight.landing)
+            if flight.task is not None and flight.task.get_loop() is asyncio.get_running_loop():
+                await asyncio.shield(flight.task)
+            elif landing := self._landing(flight):
+                await asyncio.shield(asyncio.wrap_future(landing))
         finally:
             self._leave(key, flight)
-        result: T = flight.result.result()
+        result: T = flight.result
         return result
 
-    def _do(self, key: Hashable, flight: Flight, do: Callable[[], Any]) -> None:
+    def _do(self, key: Hashable, flight: Flight, do: Callable[[], T]) -> T:
         try:
-            flight.result.set_result(do())
+            result = do()
         except BaseException as error:
-            self._discard(key, flight, error)
+            self._land(key, flight, error=error)
             raise
+        self._land(key, flight, result)
+        return result
 
     async def _fly(self, key: Hashable, flight: Flight, do: Callable[[], Awaitable[Any]]) -> None:
         """Land the result, or the error, in the flight; a task that raises would complain when nobody waits for it."""
         try:
-            flight.result.set_result(await do())
+            result = await do()
         except BaseException as error:
-            self._discard(key, flight, error)
+            self._land(key, flight, error=error)
             if not isinstance(error, Exception):
                 raise
+        else:
+            self._land(key, flight, result)
 
     def _board(self, key: Hashable) -> tuple[Flight, bool]:
         with self.lock:
@@ -179,18 +202,28 @@ class Run:
             self.held.append(flight)
             return flight, first
 
+    def _landing(self, flight: Flight) -> Future[None] | None:
+        """What to wait for, wherever it flies; None when it has landed."""
+        with self.lock:
+            if flight.landing is None and not flight.landed:
+                flight.landing = Future()
+            return None if flight.landed else flight.landing
+
     def _leave(self, key: Hashable, flight: Flight) -> None:
         """Wait no more; a flight that nobody waits for is called back, and nobody boards it while it turns round."""
         with self.lock:
             flight.waiting -= 1
-            if flight.waiting or flight.task is None or flight.result.done():
+            if flight.waiting or flight.task is None or flight.landed:
                 return
             if self.flights.get(key) is flight:
                 del self.flights[key]
         flight.task.get_loop().call_soon_threadsafe(flight.task.cancel)
 
-    def _discard(self, key: Hashable, flight: Flight, error: BaseException) -> None:
+    def _land(self, key: Hashable, flight: Flight, result: Any = None, error: BaseException | None = None) -> None:
         with self.lock:
-            if self.flights.get(key) is flight:
+            flight.land(result, error)
+            if error is not None and self.flights.get(key) is flight:
                 del self.flights[key]
-        flight.result.set_exception(error)
+            landing = flight.landing
+        if landing is not None:
+            landing.set_result(None)

@@ -40,7 +40,7 @@ class Slots:
         self._all_the_same = 0  # calls let in before it that went well after it
         self._after = 0  # calls let in after it that went well, since a slot was added
         self._used = 0
-        self._waiting: deque[Future[int]] = deque()
+        self._waiting: deque[threading.Lock | Future[None]] = deque()
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[Slots], tuple[int | None]]:
@@ -78,16 +78,6 @@ class Slots:
                     self.size = max(self.size, self._too_many - 1)
             self._admit()
 
-    def _take(self) -> int | Future[int]:
-        """Take a free slot, or a place in the queue."""
-        with self._lock:
-            if self._free():
-                self._used += 1
-                return self._halvings
-            place: Future[int] = Future()
-            self._waiting.append(place)
-            return place
-
     def _give_back(self) -> None:
         with self._lock:
             self._used -= 1
@@ -97,17 +87,28 @@ class Slots:
         """Hand the free slots to the first who still wait."""
         while self._waiting and self._free():
             place = self._waiting.popleft()
-            if place.set_running_or_notify_cancel():
-                self._used += 1
-                place.set_result(self._halvings)
+            if isinstance(place, Future):
+                if not place.set_running_or_notify_cancel():
+                    continue
+                place.set_result(None)
+            else:
+                place.release()
+            self._used += 1
 
     def _free(self) -> bool:
         return self.size is None or self._used < self.size
 
     def __enter__(self) -> int:
         """Wait in this thread."""
-        place = self._take()
-        return place if isinstance(place, int) else place.result()
+        with self._lock:
+            if self._free():
+                self._used += 1
+                return self._halvings
+            place = threading.Lock()  # a tenth of what a future takes
+            place.acquire()
+            self._waiting.append(place)
+        place.acquire()
+        return self._halvings
 
     def __exit__(self, *_: object) -> None:
         """Give the slot back."""
@@ -115,15 +116,19 @@ class Slots:
 
     async def __aenter__(self) -> int:
         """Wait without holding up the loop."""
-        place = self._take()
-        if isinstance(place, int):
-            return place
+        with self._lock:
+            if self._free():
+                self._used += 1
+                return self._halvings
+            place = Future[None]()
+            self._waiting.append(place)
         try:
-            return await asyncio.wrap_future(place)
+            await asyncio.wrap_future(place)
         except asyncio.CancelledError:
             if not place.cancel() and not place.cancelled():
                 self._give_back()
             raise
+        return self._halvings
 
     async def __aexit__(self, *_: object) -> None:
         """Give the slot back."""

@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Generator, Hashable, Iterable, Sequence
 from concurrent.futures import wait
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -131,80 +130,113 @@ Work = Generator[Need, Any, T]
 
 def drive(work: Work[T], run: Run, config: RunnableConfig) -> T:
     """Do a work in this thread."""
-    resume: Callable[[Any], Need] = work.send
     value: Any = None
+    error: BaseException | None = None
     while True:
         try:
-            need = resume(value)
+            need = work.send(value) if error is None else work.throw(error)
         except StopIteration as done:
             result: T = done.value
             return result
+        finally:
+            error = None  # its traceback holds this frame
         try:
-            resume, value = work.send, _supply(need, run, config)
-        except BaseException as error:
-            resume, value = work.throw, error
+            value = _supply(need, run, config)
+        except BaseException as caught:
+            error = caught
 
 
 def _supply(need: Need, run: Run, config: RunnableConfig) -> Any:
     match need:
-        case Call(once=True):
-            return _supply(Try(need), run, config)
+        case Shared(key, part):
+            return run.share((key, chosen(config)), partial(drive, part, run, config))
         case Call() | Batch() | Rate():
-            return drive(_with_retries(need, run), run, config)
+            return _answered(need, run, config)
         case Try(call):
-            with run.slots as since, _noted(call, run, since):
-                return _tried(call, run, config)
+            return _tried(call, run, config)
+        case Together(works):
+            return _together(works, run, config)
         case Embed(embeddings, texts):
             return _embedded(embeddings, texts, run, config)
         case Pause(seconds):
             return time.sleep(seconds)
-        case Together(works):
-            parts = [partial(drive, part, run, config) for part in works]
-            return run.threads.gather(parts) if run.slots.idle >= len(parts) > 1 else [part() for part in parts]
         case Alone(gate, part):
             with gate:
                 return drive(part, run, config)
-        case Shared(key, part):
-            return run.share((key, chosen(config)), lambda: drive(part, run, config))
+
+
+def _together(works: Sequence[Work[Any]], run: Run, config: RunnableConfig) -> list[Any]:
+    if run.slots.idle >= len(works) > 1:
+        return run.threads.gather([partial(drive, part, run, config) for part in works])
+    return [drive(part, run, config) for part in works]
+
+
+def _answered(call: Lossy, run: Run, config: RunnableConfig) -> Any:
+    """The reply to a call, which as a rule comes at the first try."""
+    lost = call.lost if isinstance(call, Call) else None
+    if lost is None:
+        try:
+            reply = _tried(call, run, config)
+        except Exception as error:
+            if isinstance(call, Call) and call.once:
+                raise
+            lost = error
+        else:
+            run.silence.heard(_model_of(call), None)
+            return reply
+    return drive(_with_retries(call, lost, run), run, config)
 
 
 async def adrive(work: Work[T], run: Run, config: RunnableConfig) -> T:
     """Do a work on this loop."""
-    resume: Callable[[Any], Need] = work.send
     value: Any = None
+    error: BaseException | None = None
     while True:
         try:
-            need = resume(value)
+            need = work.send(value) if error is None else work.throw(error)
         except StopIteration as done:
             result: T = done.value
             return result
+        finally:
+            error = None
         try:
-            resume, value = work.send, await _asupply(need, run, config)
-        except BaseException as error:
-            resume, value = work.throw, error
+            value = await _asupply(need, run, config)
+        except BaseException as caught:
+            error = caught
 
 
 async def _asupply(need: Need, run: Run, config: RunnableConfig) -> Any:
     match need:
-        case Call(once=True):
-            return await _asupply(Try(need), run, config)
+        case Shared(key, part):
+            return await run.ashare((key, chosen(config)), partial(adrive, part, run, config))
         case Call() | Batch() | Rate():
-            return await adrive(_with_retries(need, run), run, config)
+            return await _aanswered(need, run, config)
         case Try(call):
-            async with run.slots as since:
-                with _noted(call, run, since):
-                    return await _atried(call, run, config)
+            return await _atried(call, run, config)
+        case Together(works):
+            return await agather(adrive(part, run, config) for part in works)
         case Embed(embeddings, texts):
             return await _aembedded(embeddings, texts, run, config)
         case Pause(seconds):
             return await asyncio.sleep(seconds)
-        case Together(works):
-            return await agather(adrive(part, run, config) for part in works)
         case Alone(gate, part):
             async with gate:
                 return await adrive(part, run, config)
-        case Shared(key, part):
-            return await run.ashare((key, chosen(config)), lambda: adrive(part, run, config))
+
+
+async def _aanswered(call: Lossy, run: Run, config: RunnableConfig) -> Any:
+    lost = call.lost if isinstance(call, Call) else None
+    if lost is None:
+        try:
+            reply = await _atried(call, run, config)
+        except Exception as error:
+            if isinstance(call, Call) and call.once:
+                raise
+            lost = error
+        else:
+            run.silence.heard(_model_of(call), None)
+            return reply
+    return await adrive(_with_retries(call, lost, run), run, config)
 
 
 async def agather(jobs: Iterable[Awaitable[T]]) -> list[T]:
@@ -226,50 +258,49 @@ def chosen(config: RunnableConfig) -> str:
 
 
 def _tried(call: Lossy, run: Run, config: RunnableConfig) -> Any:
-    match call:
-        case Call() if run.stand_in:
-            with _metered(call, run) as receipt:
-                return receipt(run.stand_in(call))
-        case _ if run.stand_in:
-            return run.stand_in(call)
-        case Call():
-            if call.limiter:
-                call.limiter.acquire()
-            with _metered(call, run) as receipt:
-                return receipt(_sent(call, run, config))
-        case Batch(embeddings, texts):
-            return run.bounded(lambda: embeddings.embed_documents(list(texts)))
-        case Rate(cross_encoder, pairs):
-            return run.bounded(lambda: cross_encoder.score(list(pairs)))
+    with run.slots as since:
+        match call:
+            case Call():
+                if call.limiter and not run.stand_in:
+                    call.limiter.acquire()
+                with _Bill(call, run, since) as bill:
+                    return bill.read(run.stand_in(call) if run.stand_in else _sent(call, run, config))
+            case _ if run.stand_in:
+                return run.stand_in(call)
+            case Batch(embeddings, texts):
+                return run.bounded(partial(embeddings.embed_documents, list(texts)))
+            case Rate(cross_encoder, pairs):
+                return run.bounded(partial(cross_encoder.score, list(pairs)))
 
 
 async def _atried(call: Lossy, run: Run, config: RunnableConfig) -> Any:
-    match call:
-        case Call():
-            if call.limiter:
-                await call.limiter.aacquire()
-            with _metered(call, run) as receipt:
-                return receipt(await _asked(call, run, config))
-        case Batch(embeddings, texts) if type(embeddings).aembed_documents is Embeddings.aembed_documents:
-            return await run.abounded(lambda: embeddings.embed_documents(list(texts)))
-        case Batch(embeddings, texts):
-            async with asyncio.timeout(run.timeout):
-                return await embeddings.aembed_documents(list(texts))
-        case Rate(cross_encoder, pairs):  # has no async methods
-            return await run.abounded(lambda: cross_encoder.score(list(pairs)))
+    async with run.slots as since:
+        match call:
+            case Call():
+                if call.limiter:
+                    await call.limiter.aacquire()
+                with _Bill(call, run, since) as bill:
+                    return bill.read(await _asked(call, run, config))
+            case Batch(embeddings, texts) if type(embeddings).aembed_documents is Embeddings.aembed_documents:
+                return await run.abounded(partial(embeddings.embed_documents, list(texts)))
+            case Batch(embeddings, texts):
+                async with asyncio.timeout(run.timeout):
+                    return await embeddings.aembed_documents(list(texts))
+            case Rate(cross_encoder, pairs):  # has no async methods
+                return await run.abounded(partial(cross_encoder.score, list(pairs)))
 
 
 def _sent(call: Call, run: Run, config: RunnableConfig) -> Any:
     options = _options(call, run)
     if call.keeps_time:
         return call.model.invoke(call.messages, config, **options)
-    return run.bounded(lambda: call.model.invoke(call.messages, config, **options))
+    return run.bounded(partial(call.model.invoke, call.messages, config, **options))
 
 
 async def _asked(call: Call, run: Run, config: RunnableConfig) -> Any:
     options = _options(call, run)
     if call.sync_only:  # the loop's own executor has a handful of threads
-        return await run.abounded(lambda: call.model.invoke(call.messages, config, **options))
+        return await run.abounded(partial(call.model.invoke, call.messages, config, **options))
     async with asyncio.timeout(run.timeout):
         return await call.model.ainvoke(call.messages, config, **options)
 
@@ -314,17 +345,16 @@ async def _aembedded(embeddings: Embeddings, texts: Sequence[str], run: Run, con
         run.leave(batches)
 
 
-def _with_retries(call: Lossy, run: Run) -> Work[Any]:
-    tried, lost = 0, call.lost if isinstance(call, Call) else None
-    model = _model_of(call)
+def _with_retries(call: Lossy, lost: Exception, run: Run) -> Work[Any]:
+    """What follows the first try, which was lost."""
+    tried, model = 0, _model_of(call)
     while True:
-        if lost is not None:
-            tried += 1
-            run.silence.heard(model, lost)
-            wait = run.retry.wait(lost, tried)
-            if wait is None or run.silence.lasting(model):
-                raise lost
-            yield Pause(wait)
+        tried += 1
+        run.silence.heard(model, lost)
+        wait = run.retry.wait(lost, tried)
+        if wait is None or run.silence.lasting(model):
+            raise lost
+        yield Pause(wait)
         try:
             reply = yield Try(call)
         except Exception as error:
@@ -350,44 +380,43 @@ def _options(call: Call, run: Run) -> dict[str, Any]:
     return {**call.options, call.timeout_option: run.timeout}
 
 
-@contextmanager
-def _noted(call: Lossy, run: Run, since: int) -> Iterator[None]:
-    """Tell the slots whether a chat endpoint has room for more.
+class _Bill:
+    """Charges a try to the run's meter, also when it fails, and tells the slots whether the endpoint has room for more.
 
     Embeddings have no say: theirs is as a rule another quota, and they go out one batch at a time as it is. Nobody else
     waits out a Retry-After: one call turned away by chance would stop a run that is otherwise well served.
     """
-    try:
-        yield
-    except Exception as error:
-        if isinstance(call, Call) and turned_away(error):
-            run.slots.turned_away(since)
-        raise
-    if isinstance(call, Call):
-        run.slots.went_well(since)
 
+    __slots__ = ("_call", "_cost", "_run", "_since", "_started")
 
-@contextmanager
-def _metered(call: Call, run: Run) -> Iterator[Any]:
-    """Charge the call to the run's meter, also when it fails; gives the function that reads the reply."""
-    started = time.perf_counter()
-    cost: dict[str, Any] = {"calls": 1}
+    def __init__(self, call: Call, run: Run, since: int) -> None:
+        self._call = call
+        self._run = run
+        self._since = since
+        self._cost: dict[str, Any] = {"calls": 1}
 
-    def receipt(reply: Any) -> BaseMessage:
+    def __enter__(self) -> _Bill:
+        self._started = time.perf_counter()
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        self._run.meter.add(seconds=time.perf_counter() - self._started, **self._cost)
+        if error is None:
+            self._run.slots.went_well(self._since)
+        elif isinstance(error, Exception) and turned_away(error):
+            self._run.slots.turned_away(self._since)
+
+    def read(self, reply: Any) -> BaseMessage:
+        """The reply's message, which says what it cost."""
         message = _message(reply)
         tokens = getattr(message, "usage_metadata", None) or {}
         if tokens.get("total_cost") == 0:  # LangChain's mark of a reply from the model's cache
-            cost["calls"] = 0
+            self._cost["calls"] = 0
         elif tokens:
-            cost.update(input_tokens=tokens.get("input_tokens"), output_tokens=tokens.get("output_tokens"))
+            self._cost.update(input_tokens=tokens.get("input_tokens"), output_tokens=tokens.get("output_tokens"))
         else:
-            cost["unreported"] = tokens_in(*shown_to(call), *_written(message))
+            self._cost["unreported"] = tokens_in(*shown_to(self._call), *_written(message))
         return message
-
-    try:
-        yield receipt
-    finally:
-        run.meter.add(seconds=time.perf_counter() - started, **cost)
 
 
 def _message(reply: Any) -> BaseMessage:
