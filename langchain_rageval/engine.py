@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeVar
 from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
 
 from langchain_rageval.cached import cached_property
 from langchain_rageval.errors import BudgetExceeded, ConfigError, SampleError
@@ -45,6 +46,7 @@ from langchain_rageval.run.meter import tokens_in
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.slots import Slots
+from langchain_rageval.run.traced import heard
 from langchain_rageval.schema import Row, Sample, Score, Usage
 
 T = TypeVar("T")
@@ -352,13 +354,13 @@ class Evaluation:
         known = self.finished.score(task.number, pending.sample)
         if known is not None:
             return known
-        with self._affordable(task) as run:
+        with self._admission(task) as run:
             if run is None:
                 return {}
             if self.on_failure == "raise":
                 scores = named(metric.invoke(pending.sample, run.into(self.config)))
             else:
-                scores = outcome(metric, pending.sample, run, self.config)
+                scores = outcome(metric, pending.sample, run, self.config, unheard=self._unheard)
         self.finished.keep(task.number, pending.sample, scores)
         return scores
 
@@ -369,23 +371,28 @@ class Evaluation:
         known = await self._beside(partial(self.finished.score, task.number, pending.sample))
         if known is not None:
             return known
-        with self._affordable(task) as run:
+        with self._admission(task) as run:
             if run is None:
                 return {}
             if self.on_failure == "raise":
                 scores = named(await metric.ainvoke(pending.sample, run.into(self.config)))
             else:
-                scores = await aoutcome(metric, pending.sample, run, self.config)
+                scores = await aoutcome(metric, pending.sample, run, self.config, unheard=self._unheard)
         await self._beside(partial(self.finished.keep, task.number, pending.sample, scores))
         return scores
 
+    @cached_property
+    def _unheard(self) -> bool:
+        """Whether nobody listens to the metrics: asked once, for LangChain takes its time to tell."""
+        return not heard(ensure_config(self.config))
+
+    def _admission(self, task: Task) -> AbstractContextManager[Run | None]:
+        """The run for a task, or None when the budget has no room for it: it is then left out."""
+        return self._affordable(task) if self.allowance.budget else nullcontext(task.pending.run)
+
     @contextmanager
     def _affordable(self, task: Task) -> Iterator[Run | None]:
-        """The run for a task, or None when the budget has no room for it: it is then left out."""
         metric, pending = self.metrics[task.number], task.pending
-        if self.allowance.budget is None:
-            yield pending.run
-            return
         reserved = self.allowance.admit(task.number, partial(self._guessed, task))
         if reserved is None:
             self.left_out.extend((pending.index, name) for name in names_of(metric))

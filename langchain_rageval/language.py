@@ -92,11 +92,12 @@ def detect_language(text: str) -> str:
     Returns:
         One of en, ru, uk, be, bg, kk, it, de, fr, es, ko, ja, zh (ISO 639-1); en when nothing decides, as for "".
     """
-    return _detected(text[:_SAMPLE].lower())
+    return _detected(text[:_SAMPLE])
 
 
 @lru_cache(maxsize=1024)  # each step and metric of a sample asks for the language of the same question
-def _detected(sample: str) -> str:
+def _detected(text: str) -> str:
+    sample = text.lower()
     evidence = dict.fromkeys(_LANGUAGES, 0)  # function words and marks
     letters = dict.fromkeys(_SCRIPTS, 0.0)
     for language in _possible_scripts(sample):

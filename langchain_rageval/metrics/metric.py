@@ -200,7 +200,7 @@ class Metric(Traced[Any, Score], Doors):
     def _do(self, input: Any, config: RunnableConfig) -> Score:
         state: State = {"sample": self.read(input)}
         run = Run.of(config).metered()
-        inner = run.into(config)
+        inner = run.within(config)
         for step in self._sequence():
             state = step.within(state, inner) if isinstance(step, Traced) else step.invoke(state, inner)
         return self._stamped(self.reduce(state), run.meter.usage)
@@ -208,7 +208,7 @@ class Metric(Traced[Any, Score], Doors):
     async def _ado(self, input: Any, config: RunnableConfig) -> Score:
         state: State = {"sample": self.read(input)}
         run = Run.of(config).metered()
-        inner = run.into(config)
+        inner = run.within(config)
         for step in self._sequence():
             state = await (step.awithin(state, inner) if isinstance(step, Traced) else step.ainvoke(state, inner))
         return self._stamped(self.reduce(state), run.meter.usage)

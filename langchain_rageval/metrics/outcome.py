@@ -11,12 +11,15 @@ from langchain_rageval.errors import ConfigError, JudgeOutputError, SampleError,
 from langchain_rageval.judge.identity import redact
 from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.run.run import Run
+from langchain_rageval.run.traced import Traced
 from langchain_rageval.schema import Failure, Sample, Score, Usage
 
 _DEEPEST_CAUSE = 10  # an exception may be its own cause
 
 
-def outcome(metric: Runnable[Any, Any], sample: Sample, run: Run, config: RunnableConfig | None) -> dict[str, Score]:
+def outcome(
+    metric: Runnable[Any, Any], sample: Sample, run: Run, config: RunnableConfig | None, *, unheard: bool = False
+) -> dict[str, Score]:
     """The scores of a sample by name, through the metric's `invoke`.
 
     Args:
@@ -24,21 +27,24 @@ def outcome(metric: Runnable[Any, Any], sample: Sample, run: Run, config: Runnab
         sample: complete for the metric.
         run: what the metrics of this sample share.
         config: callbacks, tags and the like.
+        unheard: whether it is known that nobody listens, so that a metric need not ask.
     """
     own = run.metered()
+    invoke = metric.within if unheard and isinstance(metric, Traced) else metric.invoke
     try:
-        return named(metric.invoke(sample, own.into(config)))
+        return named(invoke(sample, own.into(config)))
     except Exception as error:
         return failures(metric, error, own.meter.usage)
 
 
 async def aoutcome(
-    metric: Runnable[Any, Any], sample: Sample, run: Run, config: RunnableConfig | None
+    metric: Runnable[Any, Any], sample: Sample, run: Run, config: RunnableConfig | None, *, unheard: bool = False
 ) -> dict[str, Score]:
     """As `outcome`, through the metric's `ainvoke`."""
     own = run.metered()
+    ainvoke = metric.awithin if unheard and isinstance(metric, Traced) else metric.ainvoke
     try:
-        return named(await metric.ainvoke(sample, own.into(config)))
+        return named(await ainvoke(sample, own.into(config)))
     except Exception as error:
         return failures(metric, error, own.meter.usage)
 

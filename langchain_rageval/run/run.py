@@ -95,6 +95,10 @@ class Run:
         """The config with this run in it."""
         return patch_config(config, configurable={RUN_KEY: self})
 
+    def within(self, config: RunnableConfig) -> RunnableConfig:
+        """As `into`, for a config that is complete, as a Runnable's own work gets it."""
+        return {**config, "configurable": {**config.get("configurable", {}), RUN_KEY: self}}
+
     def for_sample(self) -> Run:
         """The same run, keeping its own hold on the flights it takes part in."""
         return replace(self, held=[])

@@ -168,7 +168,10 @@ def _supply(need: Need, run: Run, config: RunnableConfig) -> Any:
 def _together(works: Sequence[Work[Any]], run: Run, config: RunnableConfig) -> list[Any]:
     if run.slots.idle >= len(works) > 1:
         return run.threads.gather([partial(drive, part, run, config) for part in works])
-    return [drive(part, run, config) for part in works]
+    replies = []
+    for part in works:  # no comprehension: its closure would hold config and run once more for each call under way
+        replies.append(drive(part, run, config))
+    return replies
 
 
 def _answered(call: Lossy, run: Run, config: RunnableConfig) -> Any:
