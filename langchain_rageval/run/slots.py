@@ -95,6 +95,14 @@ class Slots:
                 place.release()
             self._used += 1
 
+    def _forsake(self, place: threading.Lock) -> None:
+        """Give up a place in the queue, or the slot that came with it meanwhile."""
+        with self._lock:
+            if place in self._waiting:
+                self._waiting.remove(place)
+                return
+        self._give_back()
+
     def _free(self) -> bool:
         return self.size is None or self._used < self.size
 
@@ -107,7 +115,11 @@ class Slots:
             place = threading.Lock()  # a tenth of what a future takes
             place.acquire()
             self._waiting.append(place)
-        place.acquire()
+        try:
+            place.acquire()
+        except BaseException:  # Ctrl-C in the main thread
+            self._forsake(place)
+            raise
         return self._halvings
 
     def __exit__(self, *_: object) -> None:

@@ -1,9 +1,10 @@
 import asyncio
+import signal
 import threading
 import time
 
 import pytest
-from waiting import auntil
+from waiting import auntil, until
 
 from langchain_rageval.run.slots import Slots
 
@@ -54,9 +55,13 @@ def test_idle_slots_are_those_that_nobody_holds_or_waits_for():
     with slots:
         assert slots.idle == 1
         with slots:
-            place = slots._take()
+            waiting = threading.Thread(target=slots.__enter__, daemon=True)
+            waiting.start()
+            until(lambda: slots._waiting)
             assert slots.idle == 0
-        assert place.result(0) == slots.idle == 0  # it went to who waited
+        waiting.join(5)
+        assert not waiting.is_alive()
+        assert slots.idle == 0  # it went to who waited
     slots.__exit__()
     assert slots.idle == 2
     assert Slots(None).idle == 0
@@ -120,6 +125,23 @@ async def test_a_waiter_cancelled_as_its_turn_comes_passes_the_slot_on():
     await asyncio.wait([late])
     assert late.cancelled()
     assert await asyncio.wait_for(take(), 1) == "served"
+
+
+def test_a_thread_broken_off_by_ctrl_c_while_it_waits_leaves_the_queue_to_the_next():
+    slots, asleep = Slots(1), threading.current_thread().ident
+
+    def press_ctrl_c():
+        until(lambda: slots._waiting)
+        signal.pthread_kill(asleep, signal.SIGINT)
+
+    with slots:
+        threading.Thread(target=press_ctrl_c, daemon=True).start()
+        with pytest.raises(KeyboardInterrupt):
+            slots.__enter__()
+        assert not slots._waiting
+    with slots:
+        assert slots._used == 1
+    assert slots._used == 0
 
 
 async def test_a_slot_comes_back_after_an_error():

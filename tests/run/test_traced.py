@@ -1,11 +1,11 @@
-"""Whether somebody listens: asked once for a metric, and never missed."""
+"""Whether somebody listens: asked once for a metric, or a whole evaluation, and never missed."""
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableLambda
 from scripted import scripted, statements, supported, verdicts
 
-from langchain_rageval import Sample, faithfulness
+from langchain_rageval import OfflineJudge, Sample, aevaluate, context_precision, engine, evaluate, faithfulness
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.value import Value
 from langchain_rageval.run import traced
@@ -29,8 +29,9 @@ class Listener(BaseCallbackHandler):
 def asked(monkeypatch):
     """How often it was asked who listens."""
     times = []
-    heard = traced._heard
-    monkeypatch.setattr(traced, "_heard", lambda config: times.append(config) or heard(config))
+    heard = traced.heard
+    for module in (traced, engine):
+        monkeypatch.setattr(module, "heard", lambda config: times.append(config) or heard(config))
     return times
 
 
@@ -46,6 +47,25 @@ async def scores(door):
 async def test_where_nobody_listens_to_a_metric_its_steps_do_not_ask_again(asked, door):
     assert (await scores(door)).value == 1
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
+async def test_where_nobody_listens_to_an_evaluation_its_metrics_do_not_ask_again(asked, door):
+    samples = [SAMPLE.model_copy(update={"id": str(number)}) for number in range(20)]
+    metrics = [faithfulness(OfflineJudge()), context_precision(OfflineJudge())]
+    if door == "evaluate":
+        report = evaluate(samples, metrics, max_concurrency=1, progress=False)
+    else:
+        report = await aevaluate(samples, metrics, max_concurrency=1, progress=False)
+    assert [of.scored for of in report.summary().values()] == [20, 20]
+    assert 1 <= len(asked) <= 2  # by the first of its workers
+
+
+def test_who_listens_around_an_evaluation_hears_its_metrics():
+    listener = Listener()
+    chain = RunnableLambda(lambda _: evaluate([SAMPLE], metric(), progress=False))
+    chain.invoke(1, {"callbacks": [listener]})
+    assert listener.names == ["RunnableLambda", "faithfulness", "extract_statements", "verify_statements"]
 
 
 def test_a_listener_that_a_step_of_the_users_own_brings_along_hears_what_is_in_it():
