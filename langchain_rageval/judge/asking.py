@@ -15,7 +15,7 @@ from langchain_rageval.judge.judge import Judge, Way
 from langchain_rageval.judge.parser import StrictJsonOutputParser
 from langchain_rageval.prompts.layout import Request
 from langchain_rageval.run.retry import passing
-from langchain_rageval.run.work import Alone, Shared, Work
+from langchain_rageval.run.work import Alone, Shared, Try, Work
 from langchain_rageval.schema import without_surrogates
 
 T = TypeVar("T", bound=BaseModel)
@@ -118,7 +118,9 @@ def _descend(
         way = attempts.way
         try:
             call = judge.call(question.request, way, tail, draw)
-            reply = yield replace(call, once=once, lost=lost) if once or lost is not None else call
+            if lost is not None:
+                call = replace(call, lost=lost)
+            reply = yield Try(call) if once else call
         except ValidationError as error:  # a client could not read what came, such as a call with a list of arguments
             raise OutputParserException(ValueError(f"the reply is no {error.title}"), llm_output="") from error
         except Exception as error:

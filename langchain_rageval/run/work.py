@@ -43,7 +43,6 @@ class Call:
         timeout_option: name of the keyword under which this client takes a timeout in seconds, if it takes one.
         keeps_time: whether the client ends the call by that timeout, without retries of its own; else the run does.
         sync_only: whether the model has no async methods of its own.
-        once: whether a lost call is the caller's matter.
         lost: what the transport did to the first try, made by the caller.
         limiter: asked for leave before each try; the time that takes is not the model's.
         schema: title of the schema that the reply is to follow.
@@ -55,7 +54,6 @@ class Call:
     timeout_option: str | None = None
     keeps_time: bool = False
     sync_only: bool = False
-    once: bool = False
     lost: Exception | None = None
     limiter: BaseRateLimiter | None = None
     schema: str = ""
@@ -112,7 +110,7 @@ class Alone:
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """Send a call once."""
+    """Send a call once; if it is lost, that is the caller's matter."""
 
     call: Lossy
 
@@ -181,8 +179,6 @@ def _answered(call: Lossy, run: Run, config: RunnableConfig) -> Any:
         try:
             reply = _tried(call, run, config)
         except Exception as error:
-            if isinstance(call, Call) and call.once:
-                raise
             lost = error
         else:
             run.silence.heard(_model_of(call), None)
@@ -233,8 +229,6 @@ async def _aanswered(call: Lossy, run: Run, config: RunnableConfig) -> Any:
         try:
             reply = await _atried(call, run, config)
         except Exception as error:
-            if isinstance(call, Call) and call.once:
-                raise
             lost = error
         else:
             run.silence.heard(_model_of(call), None)
