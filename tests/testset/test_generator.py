@@ -355,7 +355,8 @@ async def test_what_a_journal_holds_is_not_paid_for_again(made, tmp_path):
     spent = writer.total
     rest = whimsical()
     assert await made(generator(rest, MIXED, journal=path), documents(40), size=12) == clean
-    assert spent + rest.total <= undisturbed.total + 4  # those that were under way
+    # Four works were under way, and an answer that two share is paid for again when only one of them was done.
+    assert spent + rest.total <= undisturbed.total + 2 * 4
     again = whimsical()
     assert await made(generator(again, MIXED, journal=path), documents(40), size=12) == clean
     assert again.total == 0
