@@ -53,7 +53,7 @@ class Request:
     @cached_property
     def written_inputs(self) -> str:
         """The JSON object on its one line."""
-        return str(without_surrogates(_json(self.inputs)))
+        return _json(without_surrogates(self.inputs))
 
     @property
     def in_handbook(self) -> bool:

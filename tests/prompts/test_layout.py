@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import MappingProxyType
 
 import pytest
 from hypothesis import given
@@ -111,6 +112,12 @@ def test_the_system_message_is_the_same_for_all_steps_of_a_language(layout, lang
     if language == "ru":
         steps.append(own_request())
     assert len({lay_out(step, layout, with_schema=False)[0].text for step in steps}) == 1
+
+
+def test_inputs_may_be_any_mapping():
+    given = {"question": "Как?", "more": MappingProxyType({"note": "half \ud83d"})}
+    asked = human(request(inputs=MappingProxyType(given)))
+    assert read_inputs(asked) == {"question": "Как?", "more": {"note": "half \ufffd"}}
 
 
 def test_languages_have_system_messages_of_their_own():
