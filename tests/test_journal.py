@@ -332,9 +332,9 @@ def test_a_damaged_journal_is_an_error_and_nothing_is_scored_wrongly(journal):
 def test_a_full_disk_ends_the_run_with_what_to_do_and_keeps_what_is_there(journal):
     full = Journal(journal)
     full.put("k", "v")
-    assert full._connection is not None
-    (pages,) = full._connection.execute("PRAGMA page_count").fetchone()
-    full._connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+    with full._open() as connection:
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {pages + 2}")
     big = [sample(n, answer=f"Munich was founded in 1158. {'It lies on the Isar. ' * 200}") for n in range(20)]
     with pytest.raises(JournalError, match="the disk is full: free some space and start again"):
         evaluate(big, faithfulness(judged()), progress=False, journal=full)

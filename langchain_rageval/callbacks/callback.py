@@ -52,6 +52,11 @@ def _guarded(passes: Passes) -> Callable[[Event], Event]:
     return guard
 
 
+def _never(following: Following, told: dict[str, Any]) -> bool:
+    """An error is always looked at."""
+    return False
+
+
 class Watch:
     """What one process watches."""
 
@@ -122,9 +127,17 @@ class RagEvalCallback(BaseCallbackHandler):
                 sink.notes += dict.fromkeys(note for model in models if (note := getattr(model, "report_note", None)))
         self._plan = Plan(make, tuple(sinks), max_pending, max_per_minute, max_concurrency, extract, redact)
         self._sampled_below = int(sample_rate * 2**64)
-        self._watch = Watch(self._plan)
-        _in_use.add(self)
         self._closed = False
+        self._begin()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but what is being watched: a copy watches for itself."""
+        return {name: value for name, value in vars(self).items() if name != "_watch"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """As in a new one."""
+        vars(self).update(state)
+        self._begin()
 
     def __repr__(self) -> str:
         """What was counted, without secrets."""
@@ -242,7 +255,7 @@ class RagEvalCallback(BaseCallbackHandler):
         else:
             _take(watch.scoring, root, inputs if streamed else root.inputs, outputs)
 
-    @_guarded(lambda _, __: False)
+    @_guarded(_never)
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """A step, or the root, which is then not scored."""
         watch = self._watch
@@ -267,7 +280,7 @@ class RagEvalCallback(BaseCallbackHandler):
         """It has answered."""
         self._watch.following.end(run_id, documents)
 
-    @_guarded(lambda _, __: False)
+    @_guarded(_never)
     def on_retriever_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """It has not."""
         self._watch.following.end(run_id, None, error=error)
@@ -292,10 +305,15 @@ class RagEvalCallback(BaseCallbackHandler):
         """It has answered."""
         self._watch.following.end(run_id, output)
 
-    @_guarded(lambda _, __: False)
+    @_guarded(_never)
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """It has not."""
         self._watch.following.end(run_id, None, error=error)
+
+    def _begin(self) -> None:
+        """With nothing open and nothing pending."""
+        self._watch = Watch(self._plan)
+        _in_use.add(self)
 
     def _sampled(self, run_id: UUID) -> bool:
         """By a hash, for the first digits of an id are the time."""
@@ -305,14 +323,14 @@ class RagEvalCallback(BaseCallbackHandler):
 _in_use: WeakSet[RagEvalCallback] = WeakSet()
 
 
-def _watch_anew() -> None:
-    """Begin with nothing open, nothing pending, and no thread: those of the process that forked are dead here."""
-    for callback in _in_use:
-        callback._watch = Watch(callback._plan)
+def _begin_anew() -> None:
+    """Let nothing wait for the threads of the process that forked: they are not here."""
+    for callback in list(_in_use):
+        callback._begin()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_watch_anew)
+    os.register_at_fork(after_in_child=_begin_anew)
 
 
 def _around() -> UUID | None:

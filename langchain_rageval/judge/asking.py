@@ -79,7 +79,7 @@ def _try(judge: Judge, question: Question[T], attempts: Attempts, tail: Sequence
     """Ask once. The very first askers wait until one of them has found out which rung the endpoint takes."""
     lost = None
     if not judge.memory.probed and len(judge.ways) > 1:
-        found = yield Alone(judge.memory.gate, _probe(judge, question, attempts, tail, draw))
+        found = yield Alone(judge.memory.gate.own, _probe(judge, question, attempts, tail, draw))
         if isinstance(found, BaseModel):
             return found  # type: ignore[return-value]
         lost = found

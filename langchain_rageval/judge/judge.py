@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
@@ -32,6 +31,7 @@ from langchain_rageval.judge.ladder import (
     sync_only,
 )
 from langchain_rageval.language import detect_language
+from langchain_rageval.per_process import PerProcess
 from langchain_rageval.prompts.layout import Layout, Request, lay_out
 from langchain_rageval.prompts.promptset import PromptSet, languages
 from langchain_rageval.run.slots import Slots
@@ -48,19 +48,18 @@ class Way:
     fold_system: bool = False
 
 
+def _one_at_a_time() -> Slots:
+    return Slots(1)
+
+
 @dataclass
 class Memory:
-    """What a judge has found out about its endpoint."""
+    """What a judge has found out about its endpoint; the gate lets one asker at a time find out."""
 
     way: Way | None = None
     probed: bool = False
     told: set[Way] = field(default_factory=set)
-    gates: dict[int, Slots] = field(default_factory=dict)
-
-    @property
-    def gate(self) -> Slots:
-        """Lets one asker at a time find out; this process's own, for who held it when it was forked never lets go."""
-        return self.gates.setdefault(os.getpid(), Slots(1))
+    gate: PerProcess[Slots] = field(default_factory=lambda: PerProcess(_one_at_a_time))
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sqlite3
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from langchain_rageval.errors import JournalError
+from langchain_rageval.sqlite_file import BUSY_SECONDS, SqliteFile
 
 _APPLICATION = 0x52414745  # SQLite's mark of whose file it is
-_BUSY_SECONDS = 60.0  # another process may hold the file for a moment
-_BETWEEN_TRIES = 0.02  # seconds
 
 
 class Journal:
@@ -34,9 +31,7 @@ class Journal:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
-        self._process = 0
+        self._file = SqliteFile(self.path, partial(_prepare, self.path))
 
     def __repr__(self) -> str:
         """The place."""
@@ -63,51 +58,15 @@ class Journal:
 
     def close(self) -> None:
         """Close the file; it opens again when it is used."""
-        with self._lock:
-            if self._connection is not None and self._process == os.getpid():
-                self._connection.close()
-            self._connection = None
+        self._file.close()
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            try:
-                if self._connection is None or self._process != os.getpid():
-                    self._connection, self._process = self._connected(), os.getpid()
-                yield self._connection
-            except sqlite3.Error as error:
-                raise JournalError(f"the journal {self.path} {_told(error)}") from error
-
-    def _connected(self) -> sqlite3.Connection:
-        """A connection to the journal, which is made if it is not there.
-
-        Where several processes make it at once, SQLite does not wait for the one that turns WAL on, so this does.
-        """
-        deadline = time.monotonic() + _BUSY_SECONDS
-        while True:
-            connection = sqlite3.connect(
-                self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
-            )
-            try:
-                self._prepare(connection)
-                return connection
-            except BaseException as error:
-                connection.close()
-                locked = isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
-                if not locked or time.monotonic() > deadline:
-                    raise
-            time.sleep(_BETWEEN_TRIES)
-
-    def _prepare(self, connection: sqlite3.Connection) -> None:
-        # In this order: another process may be making the journal, and it marks the file before it makes the table.
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        (owner,) = connection.execute("PRAGMA application_id").fetchone()
-        if owner != _APPLICATION and tables:
-            raise JournalError(f"{self.path} is a database, but no journal of ours; choose another place")
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-        connection.execute("CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID")
+        try:
+            with self._file.open() as connection:
+                yield connection
+        except sqlite3.Error as error:
+            raise JournalError(f"the journal {self.path} {_told(error)}") from error
 
 
 def key_of(*parts: Any) -> str:
@@ -121,6 +80,18 @@ def key_of(*parts: Any) -> str:
     ).hexdigest()
 
 
+def _prepare(path: Path, connection: sqlite3.Connection) -> None:
+    # In this order: another process may be making the journal, and it marks the file before it makes the table.
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    (owner,) = connection.execute("PRAGMA application_id").fetchone()
+    if owner != _APPLICATION and tables:
+        raise JournalError(f"{path} is a database, but no journal of ours; choose another place")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+    connection.execute("CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID")
+
+
 def _told(error: sqlite3.Error) -> str:
     """What is wrong, and what to do about it."""
     told = str(error)
@@ -131,5 +102,5 @@ def _told(error: sqlite3.Error) -> str:
     if "readonly" in told or "unable to open" in told:
         return f"cannot be written ({told}): name a place that can"
     if "locked" in told:
-        return f"is held by another process for more than {_BUSY_SECONDS:g} s"
+        return f"is held by another process for more than {BUSY_SECONDS:g} s"
     return f"failed: {told}"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.per_process import PerProcess
 from langchain_rageval.report.files import HEAD, head_line, row_line
 from langchain_rageval.schema import Row
+
+if sys.platform != "win32":
+    import fcntl
 
 _CHUNK = 65_536
 
@@ -21,7 +24,7 @@ class JsonlSink:
     """Appends each row to a file that `Report.load` reads. Usable from threads, and by several processes at once.
 
     A row's `index` is its place in the file, in bytes: it tells rows of several processes apart and puts them in order.
-    Whatever a killed process left half-written is cut off by the next one. On Windows, one process to a file.
+    Whatever a killed process left half-written is cut off by the next one.
 
     Args:
         path: of the file; made, like its folder, when the first row comes.
@@ -33,15 +36,18 @@ class JsonlSink:
         notes: what the report says of its rows.
 
     Raises:
-        ConfigError: if an option cannot be used, or the path is a folder or a file that is no report.
+        ConfigError: if an option cannot be used, or the path is a folder or a file that is no report; on Windows, where
+            a file that is open can be neither locked in this way nor renamed.
     """
 
     def __init__(self, path: str | Path, max_bytes: int | None = 100_000_000, backups: int = 5) -> None:
+        if sys.platform == "win32":
+            raise ConfigError("JsonlSink cannot share a file on Windows; write SqliteSink(path)")
         self.path = Path(path)
         self.notes: list[str] = []
         self._max_bytes = max_bytes
         self._backups = backups
-        self._locks: dict[int, threading.Lock] = {}
+        self._turn = PerProcess(threading.Lock)
         if self.path.is_dir():
             raise ConfigError(f"{self.path} is a folder; name a file in it")
         if self.path.exists():
@@ -62,8 +68,7 @@ class JsonlSink:
         Raises:
             OSError: if it cannot be written; the file is then as it was.
         """
-        # A lock for each process: another one may have held its own when it forked.
-        with self._locks.setdefault(os.getpid(), threading.Lock()):
+        with self._turn.own:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             while not self._append(row):
                 pass
@@ -100,23 +105,12 @@ class JsonlSink:
 def _held(path: Path) -> Iterator[int]:
     """The file, open and locked against other processes."""
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    locks = _file_locks()
     try:
-        if locks is not None:
-            locks.flock(file, locks.LOCK_EX)
+        fcntl.flock(file, fcntl.LOCK_EX)
         yield file
     finally:
-        if locks is not None:
-            locks.flock(file, locks.LOCK_UN)  # closing would leave it with a process that was forked meanwhile
+        fcntl.flock(file, fcntl.LOCK_UN)  # closing would leave it with a process that was forked meanwhile
         os.close(file)
-
-
-def _file_locks() -> ModuleType | None:
-    """What locks files; there is no such thing on Windows."""
-    try:
-        return importlib.import_module("fcntl")
-    except ImportError:
-        return None
 
 
 def _still_at(path: Path, file: int) -> bool:

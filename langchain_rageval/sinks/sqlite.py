@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.schema import Row, Sample, Score
-
-_BUSY_SECONDS = 60.0  # another process may hold the file for a moment
-_BETWEEN_TRIES = 0.02  # seconds
+from langchain_rageval.sqlite_file import SqliteFile
 
 COLUMNS = {
     "run_id": "TEXT NOT NULL",
@@ -64,8 +58,7 @@ class SqliteSink:
         self.path = Path(path)
         if self.path.is_dir():
             raise ConfigError(f"{self.path} is a folder; name a file in it")
-        self._connections: dict[int, sqlite3.Connection] = {}
-        self._locks: dict[int, threading.Lock] = {}
+        self._file = SqliteFile(self.path, _prepare)
 
     def __repr__(self) -> str:
         """The place."""
@@ -80,50 +73,21 @@ class SqliteSink:
         written = time.time()
         values = [tuple(told(row.sample, score, written).values()) for score in row.scores.values()]
         places = ", ".join("?" * len(COLUMNS))
-        with self._open() as connection, connection:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self._file.open() as connection, connection:
+            connection.execute("BEGIN IMMEDIATE")
             connection.executemany(f"INSERT OR REPLACE INTO scores ({', '.join(COLUMNS)}) VALUES ({places})", values)
 
     def close(self) -> None:
         """Close the file; it opens again when it is used."""
-        with self._lock():
-            connection = self._connections.pop(os.getpid(), None)
-            if connection is not None:
-                connection.close()
+        self._file.close()
 
-    @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        """The connection of this process; one that was carried over a fork must not be touched."""
-        with self._lock():
-            process = os.getpid()
-            if process not in self._connections:
-                self._connections[process] = self._connected()
-            yield self._connections[process]
 
-    def _lock(self) -> threading.Lock:
-        """Of this process: another one may have held its own when it forked."""
-        return self._locks.setdefault(os.getpid(), threading.Lock())
-
-    def _connected(self) -> sqlite3.Connection:
-        """A connection to the file. Where several processes make it at once, SQLite does not wait, so this does."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        deadline = time.monotonic() + _BUSY_SECONDS
-        while True:
-            connection = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, check_same_thread=False)
-            try:
-                connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute("PRAGMA synchronous = NORMAL")
-                columns = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
-                with connection:
-                    connection.execute(
-                        f"CREATE TABLE IF NOT EXISTS scores ({columns}, PRIMARY KEY (run_id, metric)) WITHOUT ROWID"
-                    )
-                return connection
-            except BaseException as error:
-                connection.close()
-                locked = isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
-                if not locked or time.monotonic() > deadline:
-                    raise
-            time.sleep(_BETWEEN_TRIES)
+def _prepare(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    columns = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+    connection.execute(f"CREATE TABLE IF NOT EXISTS scores ({columns}, PRIMARY KEY (run_id, metric)) WITHOUT ROWID")
 
 
 def told(sample: Sample, score: Score, written: float) -> dict[str, Any]:

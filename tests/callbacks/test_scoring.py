@@ -1,8 +1,10 @@
 """What becomes of the runs that a callback takes: scores, counts, limits, sinks, and a chain that notices nothing."""
 
+import copy
 import gc
 import logging
 import os
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -603,6 +605,21 @@ def test_a_process_that_forks_and_its_child_each_score_their_own(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.strip() == "{'before': 20, 'child': 10, 'parent': 10}"
     assert lines(tmp_path) == 40
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda callback: pickle.loads(pickle.dumps(callback))])
+def test_a_copy_watches_for_itself(again, tmp_path):
+    callback = RagEvalCallback(faithfulness(OfflineJudge()), 1.0, [JsonlSink(tmp_path / "rows.jsonl")])
+    rag_chain().invoke(QUESTION, with_callback(callback))
+    assert callback.flush(60)
+    twin = again(callback)
+    assert twin.stats()["seen"] == 0
+    for _ in range(2):
+        rag_chain().invoke(QUESTION, with_callback(twin))
+    assert twin.close(60)
+    assert callback.close(60)
+    assert (callback.stats()["scored"], twin.stats()["scored"]) == (1, 2)
+    assert lines(tmp_path) == 3
 
 
 def test_what_was_flushed_is_there_when_the_process_is_killed(tmp_path):

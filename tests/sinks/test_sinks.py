@@ -1,8 +1,10 @@
 """Sinks: what they write of a row, several processes on one file, and files that are full, torn or somebody else's."""
 
+import copy
 import json
 import logging
 import os
+import pickle
 import sqlite3
 import subprocess
 import sys
@@ -125,20 +127,36 @@ def test_processes_share_a_file_also_while_it_is_put_aside(tmp_path, most):
 
 
 def test_a_row_follows_when_another_process_puts_the_file_aside_before_it(tmp_path, monkeypatch):
-    class Locks:
-        LOCK_EX, LOCK_UN = 2, 8
-
-        def flock(self, file, operation):
-            if sink.path.exists() and not aside.exists():
-                sink.path.rename(aside)
+    def put_aside(file, operation):
+        if sink.path.exists() and not aside.exists():
+            sink.path.rename(aside)
 
     sink, aside = JsonlSink(tmp_path / "rows.jsonl"), tmp_path / "rows.jsonl.1"
     first, second = row(), row()
     sink(first)
-    monkeypatch.setattr(sinks.jsonl, "_file_locks", Locks)
+    monkeypatch.setattr(sinks.jsonl.fcntl, "flock", put_aside)
     sink(second)
     assert [each.sample.id for each in Report.load(aside).rows] == [first.sample.id]
     assert [each.sample.id for each in Report.load(sink.path).rows] == [second.sample.id]
+
+
+def test_where_files_cannot_be_shared_the_other_sink_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(ConfigError, match=r"on Windows; write SqliteSink\(path\)"):
+        JsonlSink(tmp_path / "rows.jsonl")
+
+
+@pytest.mark.parametrize("kind", [JsonlSink, SqliteSink])
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda sink: pickle.loads(pickle.dumps(sink))])
+def test_a_copy_writes_to_the_same_place(kind, again, tmp_path):
+    sink = kind(tmp_path / "rows")
+    sink(row())
+    again(sink)(row())
+    sink(row())
+    if kind is JsonlSink:
+        assert len(Report.load(sink.path)) == 3
+    else:
+        assert sqlite3.connect(sink.path).execute("SELECT count(*) FROM scores").fetchone() == (3,)
 
 
 def test_threads_share_a_sink(tmp_path):
