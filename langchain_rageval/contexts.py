@@ -125,6 +125,7 @@ def _split(text: str) -> tuple[str, ...]:
     return tuple(" ".join(sentence.splitlines()) for sentence in split_sentences(without_surrogates(text)))
 
 
-# The metrics of one sample number the same chunks, and neighbouring samples often retrieve one of them again.
-_kept_numbering = lru_cache(maxsize=32)(_numbering)
+# The metrics of one sample number the same chunks, and neighbouring samples often retrieve one of them again; with 256
+# slots some 90 samples are under way.
+_kept_numbering = lru_cache(maxsize=128)(_numbering)
 _kept_sentences = lru_cache(maxsize=512)(_split)

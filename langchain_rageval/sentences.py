@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache, lru_cache
+from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from langchain_rageval.cached import made_once
 from langchain_rageval.language import FUNCTION_WORDS, detect_language
 
 _FENCE = re.compile(r"\s*(```|~~~)")
@@ -278,7 +279,7 @@ class _Rules(NamedTuple):
     unended: re.Pattern[str]  # what it is found in is no whole sentence
 
 
-@lru_cache(maxsize=64)
+@made_once
 def _rules(language: str) -> _Rules:
     words = {*FUNCTION_WORDS.get(language, ()), *_STARTERS.get(language, "").split()} - set(_PARTICLES.split())
     starters = "|".join(sorted(word.capitalize() for word in words))

@@ -1,10 +1,13 @@
-"""cached_property: once for each instance, and nobody waits for anybody."""
+"""cached_property: once for each instance, nobody waits for anybody. made_once: all wait for the one who makes it."""
 
+import os
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from langchain_rageval.cached import cached_property
+from langchain_rageval.cached import cached_property, made_once
 from langchain_rageval.prompts.promptset import Prompt
 
 
@@ -66,3 +69,64 @@ def test_a_pydantic_model_takes_it_for_no_field():
     assert set(Prompt.model_fields) == {"instruction", "examples"}
     assert prompt.fingerprint == Prompt(instruction="Split.").fingerprint
     assert prompt.model_dump() == {"instruction": "Split.", "examples": []}
+
+
+def test_threads_that_come_at_once_have_each_key_made_once():
+    made = []
+    meeting = threading.Barrier(16)
+
+    @made_once
+    def square(number):
+        made.append(number)
+        time.sleep(0.05)
+        return number * number
+
+    def asked(number):
+        meeting.wait(30)
+        return square(number % 2 + 2)
+
+    with ThreadPoolExecutor(16) as pool:
+        assert list(pool.map(asked, range(16))) == [4, 9] * 8
+    assert sorted(made) == [2, 3]
+
+
+def test_what_is_made_may_need_another_and_what_fails_is_made_again():
+    made = []
+
+    @made_once
+    def factorial(number):
+        made.append(number)
+        if number < 0:
+            raise ValueError(f"try {len(made)}")
+        return number * factorial(number - 1) if number else 1
+
+    assert (factorial(3), factorial(4)) == (6, 24)
+    assert made == [3, 2, 1, 0, 4]
+    for tried in ("try 6", "try 7"):
+        with pytest.raises(ValueError, match=tried):
+            factorial(-1)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_fork_while_something_is_made_makes_it_itself():
+    begun, go_on = threading.Event(), threading.Event()
+    parent = os.getpid()
+
+    @made_once
+    def slow(_key):
+        begun.set()
+        assert os.getpid() != parent or go_on.wait(30)
+        return os.getpid()
+
+    thread = threading.Thread(target=slow, args=["key"], daemon=True)
+    thread.start()
+    assert begun.wait(30)
+    child = os.fork()
+    if not child:
+        os._exit(slow("key") != os.getpid())
+    ended = os.waitpid(child, 0)[1]
+    go_on.set()
+    thread.join(30)
+    assert ended == 0
+    assert slow("key") == parent

@@ -26,7 +26,7 @@ PAGE = (".html", ".css", ".js")
 # Lowest first. A module imports from lower lines, and on its own line from what stands before it (a package also from
 # itself). Under TYPE_CHECKING it may look along its whole line, both ways, but not up.
 LAYERS = """
-_version cached errors drawing folding language markup per_process sentences sqlite_file stems vocabulary schema
+_version per_process cached errors drawing folding language markup sentences sqlite_file stems vocabulary schema
 answers trec loading statistics ranking
 run
 contexts prompts criteria chains progress

@@ -15,12 +15,11 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from langchain_rageval.answers import ANSWERS
-from langchain_rageval.cached import cached_property
+from langchain_rageval.cached import cached_property, made_once
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.markup import bold, counted, paragraph, table, text
 
 _COMMON = "common.yaml"
-_MADE: dict[str, PromptSet] = {}
 _RARE_BREAK = re.compile("[\x85\u2028\u2029]")
 Part = TypeVar("Part", bound="Frozen")
 _Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -205,6 +204,7 @@ def packaged_prompt(name: str) -> Prompt:
     return _parsed(Prompt, _packaged().joinpath(f"{name}.yaml"))
 
 
+@made_once
 def packaged_fingerprint(step: str | None) -> str:
     """Hash of what the package says in any language for a step and for all steps, without parsing it.
 
@@ -223,12 +223,8 @@ def _packaged() -> Traversable:
     return files("langchain_rageval.prompts")
 
 
+@made_once
 def _default(language: str) -> PromptSet:
-    """The one set of a language: of those that threads make at once, the first is everybody's."""
-    return _MADE.get(language) or _MADE.setdefault(language, _made(language))
-
-
-def _made(language: str) -> PromptSet:
     folder = _packaged().joinpath(language)
     texts = {entry.name: entry for entry in folder.iterdir() if entry.name.endswith(".yaml")}
     common = _parsed(Common, texts.pop(_COMMON))

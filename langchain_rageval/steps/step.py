@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Self
 
 from pydantic import BaseModel, InstanceOf, ValidationError
 
+from langchain_rageval.cached import made_once
 from langchain_rageval.contexts import NumberedContexts
 from langchain_rageval.errors import unusable
 from langchain_rageval.judge.asking import Attempts, Question, ask, shared
@@ -112,7 +112,7 @@ class Step(Stage[State]):
             "judge": self.judge.instrument,
             "prompts": prompts,
             "own_prompt": own and own.model_dump(),
-            "schema": strict_schema(self.answer),
+            "schema": _reader(self.answer)[1],
         }
 
 
@@ -122,7 +122,7 @@ def slices(items: Mapping[int, str], size: int) -> list[dict[int, str]]:
     return [{number: items[number] for number in numbers[at : at + size]} for at in range(0, len(numbers), size)]
 
 
-@lru_cache(maxsize=256)
+@made_once
 def _reader(answer: type[BaseModel]) -> tuple[StrictJsonOutputParser[Any], Mapping[str, Any]]:
     """Parser and schema of an answer; pydantic takes a millisecond to describe a class."""
     return StrictJsonOutputParser(answer), strict_schema(answer)

@@ -16,6 +16,7 @@ from scripted import human_of, scripted
 
 from langchain_rageval import ConfigError, Judge, Prompt, PromptSet
 from langchain_rageval.answers import ANSWERS
+from langchain_rageval.cached import made_once
 from langchain_rageval.contexts import CHARACTERS_PER_TOKEN
 from langchain_rageval.language import FUNCTION_WORDS, detect_language
 from langchain_rageval.metrics.aspect_critique import ASPECTS
@@ -108,9 +109,10 @@ def test_a_change_to_the_english_prompt_of_a_step_is_seen_wherever_it_is_asked(t
     monkeypatch.setattr(promptset, "_packaged", lambda: tmp_path / "prompts")
 
     def fingerprints():
-        monkeypatch.setattr(promptset, "_MADE", {})
+        monkeypatch.setattr(promptset, "_default", made_once(promptset._default.__wrapped__))
+        packaged = packaged_fingerprint.__wrapped__
         sets = {language: PromptSet.default(language).fingerprint for language in LANGUAGES}
-        return sets, packaged_fingerprint("write_question"), packaged_fingerprint("verify_statements")
+        return sets, packaged("write_question"), packaged("verify_statements")
 
     before = fingerprints()
     file = tmp_path / "prompts/en/write_question.yaml"
@@ -371,7 +373,7 @@ def test_a_directory_that_is_not_there_is_refused(tmp_path):
 
 
 def test_threads_that_ask_at_the_same_moment_get_one_set(monkeypatch):
-    monkeypatch.setattr(promptset, "_MADE", {})
+    monkeypatch.setattr(promptset, "_default", made_once(promptset._default.__wrapped__))
     meeting = threading.Barrier(8)
 
     def asked(_number):
