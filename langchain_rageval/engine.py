@@ -360,7 +360,7 @@ class Evaluation:
             if self.on_failure == "raise":
                 scores = named(metric.invoke(pending.sample, run.into(self.config)))
             else:
-                scores = outcome(metric, pending.sample, run, self.config, unheard=self._unheard)
+                scores = outcome(metric, pending.sample, run, self._complete, unheard=self._unheard)
         self.finished.keep(task.number, pending.sample, scores)
         return scores
 
@@ -377,14 +377,19 @@ class Evaluation:
             if self.on_failure == "raise":
                 scores = named(await metric.ainvoke(pending.sample, run.into(self.config)))
             else:
-                scores = await aoutcome(metric, pending.sample, run, self.config, unheard=self._unheard)
+                scores = await aoutcome(metric, pending.sample, run, self._complete, unheard=self._unheard)
         await self._beside(partial(self.finished.keep, task.number, pending.sample, scores))
         return scores
 
     @cached_property
+    def _complete(self) -> RunnableConfig:
+        """The config with LangChain's defaults, and what the context around this call adds."""
+        return ensure_config(self.config)
+
+    @cached_property
     def _unheard(self) -> bool:
         """Whether nobody listens to the metrics: asked once, for LangChain takes its time to tell."""
-        return not heard(ensure_config(self.config))
+        return not heard(self._complete)
 
     def _admission(self, task: Task) -> AbstractContextManager[Run | None]:
         """The run for a task, or None when the budget has no room for it: it is then left out."""

@@ -25,7 +25,7 @@ class Grounds:
     def see(self, row: Row) -> None:
         """Take note of a finished row."""
         for name, score in row.scores.items():
-            for finding in score.findings:
+            for finding in score.findings[-1:]:  # it stands last
                 if finding.kind == "criterion" and finding.text == CHOSEN and finding.verdict in get_args(Ground):
                     self._chosen.setdefault(name, Counter())[finding.verdict] += 1
 

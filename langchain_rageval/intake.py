@@ -65,8 +65,8 @@ def flattened(metrics: AnyMetric | Sequence[AnyMetric]) -> list[AnyMetric]:
 
 def refuse_doubled(names: Sequence[str]) -> None:
     """Raise ConfigError if two are the same."""
-    doubled = sorted(name for name, times in Counter(names).items() if times > 1)
-    if doubled:
+    if len(set(names)) < len(names):
+        doubled = sorted(name for name, times in Counter(names).items() if times > 1)
         raise ConfigError(f"two metrics are named {doubled}; give one of them another with name=...")
 
 

@@ -194,7 +194,7 @@ class Finding(Frozen):
     text: Clean
     verdict: Clean
     reason: Clean = ""
-    cites: list[Clean] = []
+    cites: list[Clean] = Field(default_factory=list)  # a default of [] is copied deeply, which takes longer
 
 
 class Failure(Frozen):

@@ -27,12 +27,13 @@ def outcome(
         sample: complete for the metric.
         run: what the metrics of this sample share.
         config: callbacks, tags and the like.
-        unheard: whether it is known that nobody listens, so that a metric need not ask.
+        unheard: whether it is known that nobody listens, so that a metric need not ask; the config is then complete.
     """
     own = run.metered()
-    invoke = metric.within if unheard and isinstance(metric, Traced) else metric.invoke
     try:
-        return named(invoke(sample, own.into(config)))
+        if unheard and isinstance(metric, Traced):
+            return named(metric.within(sample, own.within(config or {})))
+        return named(metric.invoke(sample, own.into(config)))
     except Exception as error:
         return failures(metric, error, own.meter.usage)
 
@@ -42,9 +43,10 @@ async def aoutcome(
 ) -> dict[str, Score]:
     """As `outcome`, through the metric's `ainvoke`."""
     own = run.metered()
-    ainvoke = metric.awithin if unheard and isinstance(metric, Traced) else metric.ainvoke
     try:
-        return named(await ainvoke(sample, own.into(config)))
+        if unheard and isinstance(metric, Traced):
+            return named(await metric.awithin(sample, own.within(config or {})))
+        return named(await metric.ainvoke(sample, own.into(config)))
     except Exception as error:
         return failures(metric, error, own.meter.usage)
 

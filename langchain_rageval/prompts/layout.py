@@ -53,7 +53,7 @@ class Request:
     @cached_property
     def written_inputs(self) -> str:
         """The JSON object on its one line."""
-        return _json(without_surrogates(self.inputs))
+        return str(without_surrogates(_json(self.inputs)))
 
     @property
     def in_handbook(self) -> bool:
@@ -76,7 +76,7 @@ def lay_out(request: Request, layout: Layout, *, with_schema: bool, fold_system:
     human = "\n\n".join(_parts(request, layout, with_schema))
     if fold_system:
         return [HumanMessage(f"{system}\n\n{human}")]
-    return [SystemMessage(system), HumanMessage(human)]
+    return [_system(system), HumanMessage(human)]
 
 
 def read_inputs(human: str) -> dict[str, Any]:
@@ -113,6 +113,11 @@ def _parts(request: Request, layout: Layout, with_schema: bool) -> Iterator[str]
 
 
 # What the requests of a run have in common is put together once.
+@lru_cache(maxsize=16)
+def _system(text: str) -> SystemMessage:
+    return SystemMessage(text)
+
+
 @lru_cache(maxsize=256)
 def _task(prompt: Prompt, common: Common) -> str:
     return "\n\n".join([f"{common.labels['task']}\n{prompt.instruction}", *_examples(prompt, common.labels)])
@@ -143,5 +148,10 @@ def _example(inputs: Mapping[str, Any], output: Mapping[str, Any], labels: Mappi
     return "\n".join(lines)
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+def _plain(value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+
+
+_json = json.JSONEncoder(ensure_ascii=False, default=_plain).encode

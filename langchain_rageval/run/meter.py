@@ -31,7 +31,8 @@ class Meter:
         self._calls = 0
         self._seconds = 0.0
         self._embedded = 0
-        self._tokens: dict[str, int] = {}
+        self._input_tokens: int | None = None
+        self._output_tokens: int | None = None
         self.abandoned = 0
         self.unreported = 0
 
@@ -47,28 +48,28 @@ class Meter:
         unreported: int = 0,
     ) -> None:
         """Charge a call, or texts to embed."""
-        with self._lock:
-            self._calls += calls
-            self._seconds += seconds
-            self._embedded += embedded
-            self.abandoned += abandoned
-            self.unreported += unreported
-            for name, count in (("input_tokens", input_tokens), ("output_tokens", output_tokens)):
-                if count is not None:
-                    self._tokens[name] = self._tokens.get(name, 0) + count
-        if self._parent is not None:
-            self._parent.add(
-                calls=calls,
-                input_tokens=input_tokens,
-                output_tokens=output_tokens,
-                seconds=seconds,
-                embedded=embedded,
-                abandoned=abandoned,
-                unreported=unreported,
-            )
+        meter: Meter | None = self
+        while meter is not None:
+            with meter._lock:
+                meter._calls += calls
+                meter._seconds += seconds
+                meter._embedded += embedded
+                meter.abandoned += abandoned
+                meter.unreported += unreported
+                if input_tokens is not None:
+                    meter._input_tokens = (meter._input_tokens or 0) + input_tokens
+                if output_tokens is not None:
+                    meter._output_tokens = (meter._output_tokens or 0) + output_tokens
+            meter = meter._parent
 
     @property
     def usage(self) -> Usage:
         """What was paid so far."""
         with self._lock:
-            return Usage(calls=self._calls, seconds=self._seconds, embedded=self._embedded, **self._tokens)
+            return Usage(
+                calls=self._calls,
+                input_tokens=self._input_tokens,
+                output_tokens=self._output_tokens,
+                seconds=self._seconds,
+                embedded=self._embedded,
+            )

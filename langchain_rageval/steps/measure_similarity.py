@@ -18,6 +18,9 @@ from langchain_rageval.schema import without_surrogates
 from langchain_rageval.steps.rate_pairs import rate_pairs
 from langchain_rageval.steps.stage import Stage, State
 
+_LEAST, _MOST = 1e-200, 1e200  # squares of lengths in which nothing was lost
+_ALMOST_EQUAL = 0.999
+
 Scale = Literal["sigmoid"]
 Pairs = Callable[[State], tuple[str, Sequence[str]]]
 Similarity = Embeddings | BaseCrossEncoder
@@ -95,12 +98,16 @@ def _unit(vector: Vector, text: str) -> Vector:
     Raises:
         ModelOutputError: if it has no direction.
     """
-    largest = float(np.abs(vector).max()) if vector.size else 0.0
-    if not isfinite(largest) or largest == 0:
-        what = "a zero vector" if largest == 0 else "numbers that are not finite"
-        raise ModelOutputError(f"the embeddings gave {what} for {text[:100]!r}")
-    scaled = np.ldexp(vector, -frexp(largest)[1])  # by a power of two: nothing is rounded
-    unit: Vector = scaled / sqrt(scaled @ scaled)
+    with np.errstate(over="ignore"):
+        square = vector @ vector
+    if not _LEAST < square < _MOST:
+        largest = float(np.abs(vector).max()) if vector.size else 0.0
+        if not isfinite(largest) or largest == 0:
+            what = "a zero vector" if largest == 0 else "numbers that are not finite"
+            raise ModelOutputError(f"the embeddings gave {what} for {text[:100]!r}")
+        vector = np.ldexp(vector, -frexp(largest)[1])  # by a power of two: nothing is rounded
+        square = vector @ vector
+    unit: Vector = vector / sqrt(square)
     return unit
 
 
@@ -108,6 +115,7 @@ def _cosine(one: Vector, other: Vector) -> float:
     """From 0 to 1; exactly 1.0 for equal vectors."""
     if one.shape != other.shape:
         raise ModelOutputError(f"the embeddings gave vectors of the lengths {one.size} and {other.size}")
-    if np.array_equal(one, other):
-        return 1.0
-    return min(max(float(one @ other), 0.0), 1.0)
+    cosine = float(one @ other)
+    if cosine > _ALMOST_EQUAL:
+        return 1.0 if np.array_equal(one, other) else min(cosine, 1.0)
+    return max(cosine, 0.0)

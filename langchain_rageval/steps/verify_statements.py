@@ -127,7 +127,8 @@ def _agreed(given: Iterable[Verdict], asked: Numbered, window: NumberedContexts)
     by_number: dict[int, list[Verdict]] = {}
     for verdict in given:
         if verdict.statement in asked:
-            known = verdict.model_copy(update={"evidence": window.cited(verdict.evidence)})
+            cited = window.cited(verdict.evidence)
+            known = verdict if cited == verdict.evidence else verdict.model_copy(update={"evidence": cited})
             by_number.setdefault(verdict.statement, []).append(known)
     return {n: _united(doubles) for n, doubles in by_number.items() if len({v.verdict for v in doubles}) == 1}
 
