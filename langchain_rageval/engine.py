@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,11 +22,10 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
 from langchain_rageval.cached import cached_property
-from langchain_rageval.errors import BudgetExceeded, ConfigError, SampleError
+from langchain_rageval.errors import BudgetExceeded, ConfigError
 from langchain_rageval.finished import Finished
 from langchain_rageval.grounds import Grounds
-from langchain_rageval.intake import AnyMetric, each_of, flattened, refuse_doubled, size_of
-from langchain_rageval.metrics.metric import Metric
+from langchain_rageval.intake import AnyMetric, flattened
 from langchain_rageval.metrics.outcome import (
     aoutcome,
     failures,
@@ -35,7 +34,6 @@ from langchain_rageval.metrics.outcome import (
     named,
     names_of,
     outcome,
-    parts_of,
 )
 from langchain_rageval.rehearsal import Parts, parts_to_rehearse, rehearsal_run, rehearse
 from langchain_rageval.report.files import ReportFile
@@ -47,53 +45,14 @@ from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.slots import Slots
 from langchain_rageval.run.traced import heard
-from langchain_rageval.schema import Row, Sample, Score, Usage
+from langchain_rageval.schema import Row, Score, Usage
+from langchain_rageval.tasks import Pending, Task, Tasks
 
 T = TypeVar("T")
 OnFailure = Literal["record", "raise"]
 
-_WORKERS_PER_SLOT = 2  # those that wait for another's answer, or between two tries, hold no slot
 _TOKENS_OF_A_PROMPT = 800  # instruction, examples, and what the judge writes
 _TEXTS_COMPARED = 2
-_LONGEST_SHOWN = 1000
-
-
-@dataclass
-class Pending:
-    """A sample some of whose metrics are still at work."""
-
-    index: int
-    sample: Sample
-    run: Run
-    left: int
-    scores: dict[int, dict[str, Score]] = field(default_factory=dict)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def take(self, number: int, scores: dict[str, Score]) -> bool:
-        """Keep the scores of the metric with this number; gives whether it was the last one."""
-        with self.lock:
-            self.scores[number] = scores
-            self.left -= 1
-            return not self.left
-
-    def row(self) -> Row:
-        """The finished row, scores in the order of the metrics.
-
-        Raises:
-            ConfigError: if two of a user's own metrics gave scores of one name.
-        """
-        pairs = [pair for _, part in sorted(self.scores.copy().items()) for pair in part.items()]
-        refuse_doubled([name for name, _ in pairs])
-        return Row(index=self.index, sample=self.sample, scores=dict(pairs))
-
-
-@dataclass(frozen=True)
-class Task:
-    """One metric on one sample; or the error by which the sample could not be read."""
-
-    pending: Pending
-    number: int
-    unreadable: SampleError | None
 
 
 Result = Pending | BaseException | None
@@ -111,9 +70,7 @@ class Evaluation:
     finished: Finished
     allowance: Allowance
     grounds: Grounds = field(default_factory=Grounds)
-    begun: dict[int, Pending] = field(default_factory=dict)
     left_out: list[tuple[int, str]] = field(default_factory=list)
-    unread: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
     def of(
@@ -151,6 +108,11 @@ class Evaluation:
         config: RunnableConfig = {"callbacks": callbacks} if callbacks else {}
         return cls(flat, run, on_failure, config, Finished(journal, flat), Allowance(budget, run.meter))
 
+    @cached_property
+    def tasks(self) -> Tasks:
+        """What there is to do."""
+        return Tasks(self.metrics, self.run, self.on_failure == "raise", lambda: self.allowance.spent)
+
     def rows(self, samples: Iterable[Any]) -> Generator[Row]:
         """The rows as they are finished, scored in worker threads.
 
@@ -159,18 +121,18 @@ class Evaluation:
         """
         if hasattr(samples, "__aiter__") and not hasattr(samples, "__iter__"):
             raise ConfigError("evaluate cannot wait for an async iterator; use `await aevaluate(...)`")
-        tasks, lock, stopped = self._tasks(samples), threading.Lock(), threading.Event()
-        results: SimpleQueue[Result] = SimpleQueue()
+        stopped, results = threading.Event(), SimpleQueue[Result]()
+        tasks_of_one_worker = self.tasks.each(samples, stopped)
 
         def work() -> None:
             try:
-                for task in _of_one_worker(tasks, lock, stopped):
+                for task in tasks_of_one_worker():
                     self._finish(task, results)
             except BaseException as error:
                 results.put(error)
             results.put(None)
 
-        left = self._workers(samples)
+        left = self.tasks.workers(samples)
         for _ in range(left):
             self.run.threads.submit(work)
         try:
@@ -179,7 +141,7 @@ class Evaluation:
                 left -= result is None
                 for row in self._rows(result):
                     yield row
-                    del self.begun[row.index]  # whoever breaks off before this finds it there
+                    del self.tasks.begun[row.index]  # whoever breaks off before this finds it there
             self.grounds.warn()
         finally:
             stopped.set()
@@ -187,13 +149,13 @@ class Evaluation:
 
     async def arows(self, samples: Any) -> AsyncGenerator[Row]:
         """The rows as they are finished, scored on the caller's loop."""
-        tasks, lock, stopping = self._atasks(samples), asyncio.Lock(), asyncio.Event()
-        left = self._workers(samples)
+        tasks_of_one_worker, stopping = self.tasks.aeach(samples), asyncio.Event()
+        left = self.tasks.workers(samples)
         results: asyncio.Queue[Result] = asyncio.Queue(left)
 
         async def work() -> None:
             try:
-                async for task in _aof_one_worker(tasks, lock):
+                async for task in tasks_of_one_worker():
                     await self._afinish(task, results)
             except asyncio.CancelledError as error:
                 if stopping.is_set():
@@ -210,7 +172,7 @@ class Evaluation:
                 left -= result is None
                 for row in self._rows(result):
                     yield row
-                    del self.begun[row.index]  # whoever breaks off before this finds it there
+                    del self.tasks.begun[row.index]  # whoever breaks off before this finds it there
             self.grounds.warn()
         finally:
             stopping.set()
@@ -238,7 +200,7 @@ class Evaluation:
     def report(self, kept: list[Row] | ReportFile, *, complete: bool = True) -> Report:
         """The report of the finished rows; of a run that was broken off, also of rows with some of their scores."""
         if not complete:
-            for begun in list(self.begun.values()):
+            for begun in list(self.tasks.begun.values()):
                 if any(begun.scores.values()):
                     kept.append(begun.row())
         indexes = kept.indexes if isinstance(kept, ReportFile) else {row.index for row in kept}
@@ -284,59 +246,7 @@ class Evaluation:
         if self.left_out:
             spent = f"The budget of {self.allowance.budget} is spent"
             told = f"{spent}: {len(self.left_out)} scores were left out, from sample {min(self.left_out)[0]} on"
-            yield told + (", and what came after was not read." if self.unread.is_set() else ".")
-
-    def _workers(self, samples: Any) -> int:
-        limit = _WORKERS_PER_SLOT * (self.run.slots.limit or 1)
-        size = size_of(samples)
-        return limit if size is None else max(1, min(limit, size * len(self._kin)))
-
-    @cached_property
-    def _kin(self) -> list[list[int]]:
-        """The numbers of the metrics, those together that go through the same steps once for them all.
-
-        One worker takes these one after the other: in several, all but the first would wait for its answers.
-        """
-        kin: dict[Hashable, list[int]] = {}
-        for number, metric in enumerate(self.metrics):
-            shared = [part.kin for part in parts_of(metric) if isinstance(part, Metric)]
-            kin.setdefault(next(filter(None, shared), number), []).append(number)
-        return list(kin.values())
-
-    def _tasks(self, samples: Iterable[Any]) -> Iterator[Sequence[Task]]:
-        for index, item in enumerate(samples):
-            if self._stops_reading(samples):
-                return
-            yield from self._admitted(index, item)
-
-    async def _atasks(self, samples: Any) -> AsyncIterator[Sequence[Task]]:
-        index = 0
-        async for item in each_of(samples):
-            if self._stops_reading(samples):
-                return
-            for kin in self._admitted(index, item):
-                yield kin
-            index += 1
-
-    def _stops_reading(self, samples: Any) -> bool:
-        """Whether the budget is spent and there is no telling how many samples there are: they may never end."""
-        if self.allowance.spent and size_of(samples) is None:
-            self.unread.set()
-        return self.unread.is_set()
-
-    def _admitted(self, index: int, item: Any) -> Iterator[Sequence[Task]]:
-        unreadable = None
-        try:
-            if isinstance(item, SampleError):  # a line of a file
-                raise item
-            sample = Sample.parse(item)
-        except SampleError as error:
-            if self.on_failure == "raise":
-                raise
-            unreadable = error
-            sample = Sample(id=f"row-{index}", question="", metadata={"unreadable": _shown(item)})
-        pending = self.begun[index] = Pending(index, sample, self.run.for_sample(), left=len(self.metrics))
-        return ([Task(pending, number, unreadable) for number in numbers] for numbers in self._kin)
+            yield told + (", and what came after was not read." if self.tasks.unread.is_set() else ".")
 
     def _finish(self, task: Task, results: SimpleQueue[Result]) -> None:
         """Do a task, and hand over its sample if that was the last."""
@@ -435,41 +345,10 @@ class Evaluation:
             self.grounds.see(row)
             yield row
         else:
-            del self.begun[row.index]
+            del self.tasks.begun[row.index]
 
     async def _beside(self, job: Callable[[], T]) -> T:
         """Do what may have to wait for the disk or for another process, without holding up the loop."""
         if self.finished.journal is None:
             return job()
         return await asyncio.wrap_future(self.run.threads.submit(job))
-
-
-def _of_one_worker(tasks: Iterator[Sequence[Task]], lock: threading.Lock, stopped: threading.Event) -> Iterator[Task]:
-    """The next tasks there are, again and again, those of kin one after the other."""
-    while not stopped.is_set():
-        with lock:
-            kin = next(tasks, None)
-        if kin is None:
-            return
-        for task in kin:
-            if not stopped.is_set():
-                yield task
-
-
-async def _aof_one_worker(tasks: AsyncIterator[Sequence[Task]], lock: asyncio.Lock) -> AsyncIterator[Task]:
-    """As `_of_one_worker`, on the caller's loop."""
-    while True:
-        async with lock:
-            kin = await anext(tasks, None)
-        if kin is None:
-            return
-        for task in kin:
-            yield task
-
-
-def _shown(item: Any) -> str:
-    """What could not be read, as far as it can be shown."""
-    try:
-        return repr(item)[:_LONGEST_SHOWN]
-    except Exception:  # nested too deep, or an object whose own repr fails
-        return f"a {type(item).__name__} that cannot be shown"

@@ -37,7 +37,7 @@ translation
 metrics testset
 report
 offline_judging offline_writing offline models
-grounds finished intake rehearsal planning engine evaluation trust
+grounds finished intake tasks rehearsal planning engine evaluation trust
 integrations
 sinks callbacks
 testing cli

@@ -257,7 +257,7 @@ class Scoring:
             if able not in self._evaluations:
                 self._evaluations[able] = _part(base, [base.metrics[number] for number in able])
         found = self._evaluations[able]
-        return replace(found, grounds=Grounds(), begun={}, left_out=[], unread=threading.Event())
+        return replace(found, grounds=Grounds(), left_out=[])
 
     def _deliver(self, delivery: Delivery) -> None:
         delivery.left = len(self._ways) + 1

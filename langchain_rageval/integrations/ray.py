@@ -217,7 +217,7 @@ class EvaluationWorker:
         places = [None if self._index is None else _taken(record, self._index) for record in records]
         read = [self._read(record, place) for record, place in zip(records, places, strict=True)]
         run = replace(self._evaluation.run, meter=Meter())
-        job = replace(self._evaluation, run=run, grounds=Grounds(), begun={})
+        job = replace(self._evaluation, run=run, grounds=Grounds())
         with closing(job.rows([error or sample for sample, error in read])) as rows:
             report = job.report(list(rows))
         mixed = set(job.grounds.notes())  # counted anew over all batches by report_of

@@ -130,6 +130,11 @@ class Metric(Traced[Any, Score], Doors):
         return all(isinstance(step, Stage) for step in self._sequence())
 
     @property
+    def depth(self) -> int:
+        """How many steps it takes one after the other."""
+        return len(self._sequence())
+
+    @property
     def kin(self) -> Hashable:
         """The same for metrics that go through the same steps once for them all; None for one that does not."""
         return next((stage.key for stage in self._stages() if isinstance(stage, Once)), None)

@@ -76,7 +76,7 @@ def lay_out(request: Request, layout: Layout, *, with_schema: bool, fold_system:
     human = "\n\n".join(_parts(request, layout, with_schema))
     if fold_system:
         return [HumanMessage(f"{system}\n\n{human}")]
-    return [_system(system), HumanMessage(human)]
+    return [SystemMessage(system), HumanMessage(human)]
 
 
 def read_inputs(human: str) -> dict[str, Any]:
@@ -113,11 +113,6 @@ def _parts(request: Request, layout: Layout, with_schema: bool) -> Iterator[str]
 
 
 # What the requests of a run have in common is put together once.
-@lru_cache(maxsize=16)
-def _system(text: str) -> SystemMessage:
-    return SystemMessage(text)
-
-
 @lru_cache(maxsize=256)
 def _task(prompt: Prompt, common: Common) -> str:
     return "\n\n".join([f"{common.labels['task']}\n{prompt.instruction}", *_examples(prompt, common.labels)])
