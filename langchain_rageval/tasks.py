@@ -13,10 +13,10 @@ from langchain_rageval.errors import SampleError
 from langchain_rageval.intake import AnyMetric, each_of, refuse_doubled, size_of
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.outcome import parts_of
+from langchain_rageval.run.embedding import BATCH_SIZE
 from langchain_rageval.run.run import Run
 from langchain_rageval.schema import Row, Sample, Score
 
-_WORKERS_PER_SLOT = 2  # those that wait for another's answer, or between two tries, hold no slot
 _LONGEST_SHOWN = 1000
 
 
@@ -85,8 +85,13 @@ class Tasks:
     unread: threading.Event = field(default_factory=threading.Event)
 
     def workers(self, samples: Any) -> int:
-        """How many workers keep every slot busy."""
-        limit = _WORKERS_PER_SLOT * (self.run.slots.limit or 1)
+        """How many workers keep every slot busy, as those do not that wait for another's answer or between two tries.
+
+        Twice as many as slots, for those that wait for vectors at the same time share a request; where more wait than a
+        request holds, half as many again will do, and a thread has its price.
+        """
+        slots = self.run.slots.limit or 1
+        limit = slots + min(slots, max(BATCH_SIZE, slots // 2))
         size = size_of(samples)
         return limit if size is None else max(1, min(limit, size * len(self._kin)))
 

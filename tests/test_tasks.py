@@ -62,11 +62,15 @@ def test_metrics_that_go_through_the_same_steps_are_one_workers():
     assert begun + [task.number for task in first] == list(range(len(claims)))
 
 
-def test_there_are_no_more_workers_than_tasks_and_two_for_each_slot():
+@pytest.mark.parametrize(("slots", "workers"), [(1, 2), (4, 8), (16, 32), (64, 128), (128, 192), (256, 384)])
+def test_there_are_more_workers_than_slots(slots, workers):
+    assert tasks(slots=slots).workers(iter(SAMPLES)) == workers
+
+
+def test_there_are_no_more_workers_than_tasks():
     assert tasks().workers(SAMPLES) == 8
     assert tasks().workers(SAMPLES[:2]) == 4
-    assert tasks().workers(iter(SAMPLES)) == 8
-    assert tasks(slots=1).workers([]) == 1
+    assert tasks().workers([]) == 1
 
 
 def test_a_worker_that_is_stopped_takes_no_more():
