@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_rageval.per_process import PerProcess
 
+_MOST_KEPT = 256
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
@@ -36,19 +37,25 @@ else:
 def made_once(make: Callable[[Key], Value]) -> Callable[[Key], Value]:
     """Keep what a function makes of each key, and let one thread at a time make it.
 
-    `functools.cache` lets all threads that come at once do the same work, and a run begins with all its threads at
-    once. There is no limit: it is for few keys, and what takes milliseconds.
+    `functools.lru_cache` lets all threads that come at once do the same work, and a run begins with all its threads at
+    once. It is for what takes milliseconds. Of more than 256 keys the first made is given up.
     """
     made: dict[Key, Value] = {}
     making = PerProcess(threading.RLock)  # the making of one may need another
 
     @functools.wraps(make)
     def get(key: Key) -> Value:
-        if key not in made:
-            with making.own:
-                if key not in made:
-                    made[key] = make(key)
-        return made[key]
+        try:
+            return made[key]
+        except KeyError:
+            pass
+        with making.own:
+            if key not in made:
+                value = make(key)
+                if len(made) >= _MOST_KEPT:
+                    del made[next(iter(made))]
+                made[key] = value
+            return made[key]
 
     return get
 

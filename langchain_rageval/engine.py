@@ -111,7 +111,7 @@ class Evaluation:
     @cached_property
     def tasks(self) -> Tasks:
         """What there is to do."""
-        return Tasks(self.metrics, self.run, self.on_failure == "raise", lambda: self.allowance.spent)
+        return Tasks(self.metrics, self.run, self.on_failure == "raise", self.allowance)
 
     def rows(self, samples: Iterable[Any]) -> Generator[Row]:
         """The rows as they are finished, scored in worker threads.

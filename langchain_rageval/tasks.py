@@ -13,6 +13,7 @@ from langchain_rageval.errors import SampleError
 from langchain_rageval.intake import AnyMetric, each_of, refuse_doubled, size_of
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.outcome import parts_of
+from langchain_rageval.run.budget import Allowance
 from langchain_rageval.run.embedding import BATCH_SIZE
 from langchain_rageval.run.run import Run
 from langchain_rageval.schema import Row, Sample, Score
@@ -70,7 +71,7 @@ class Tasks:
         metrics: one task of each for a sample.
         run: what they share.
         refuse: whether a sample that cannot be read ends the run, rather than fail alone.
-        spent: whether nothing more can be paid for.
+        allowance: samples of which nobody knows how many there are end when it is spent.
 
     Attributes:
         begun: the samples that were handed out and whose rows were not, by their index.
@@ -80,7 +81,7 @@ class Tasks:
     metrics: Sequence[AnyMetric]
     run: Run
     refuse: bool
-    spent: Callable[[], bool]
+    allowance: Allowance
     begun: dict[int, Pending] = field(default_factory=dict)
     unread: threading.Event = field(default_factory=threading.Event)
 
@@ -167,7 +168,7 @@ class Tasks:
 
     def _stops_reading(self, samples: Any) -> bool:
         """Whether the budget is spent and there is no telling how many samples there are: they may never end."""
-        if self.spent() and size_of(samples) is None:
+        if self.allowance.spent and size_of(samples) is None:
             self.unread.set()
         return self.unread.is_set()
 

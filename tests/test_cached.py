@@ -107,6 +107,14 @@ def test_what_is_made_may_need_another_and_what_fails_is_made_again():
             factorial(-1)
 
 
+def test_no_more_is_kept_than_256():
+    made = []
+    square = made_once(lambda number: made.append(number) or number * number)
+    assert [square(number) for number in range(257)] == [number * number for number in range(257)]
+    assert (square(1), square(256), square(0)) == (1, 65536, 0)
+    assert made == [*range(257), 0]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 @pytest.mark.filterwarnings("ignore:.*fork")
 def test_a_fork_while_something_is_made_makes_it_itself():

@@ -7,6 +7,7 @@ from scripted import scripted
 
 from langchain_rageval import Run, Sample, claim_metrics, context_precision, faithfulness
 from langchain_rageval.intake import flattened
+from langchain_rageval.run.budget import Allowance
 from langchain_rageval.run.slots import Slots
 from langchain_rageval.tasks import Tasks
 
@@ -16,7 +17,8 @@ METRICS = [context_precision(JUDGE), faithfulness(JUDGE)]
 
 
 def tasks(metrics=METRICS, slots=4):
-    return Tasks(metrics, Run(slots=Slots(slots)), True, lambda: False)
+    run = Run(slots=Slots(slots))
+    return Tasks(metrics, run, True, Allowance(None, run.meter))
 
 
 class Unhurried:
