@@ -114,9 +114,10 @@ class PromptSet(Frozen):
     def default(cls, language: str) -> PromptSet:
         """The prompts that come with the package.
 
-        A language that has none is asked in English. Chinese, Korean and Italian have prompts for the steps that judge;
-        the steps that write test sets take the English ones there, with the labels and the system message of the
-        language. What such a step writes is in the language of the passages all the same.
+        A language that has none is asked in English. Chinese, Korean and Italian have prompts for the steps of
+        faithfulness, answer_relevance, context_precision, context_recall, context_relevance, answer_correctness and
+        aspect_critique; all others, such as those that write test sets, take the English ones there, with the labels
+        and the system message of the language. What they write is in the language of the passages all the same.
         """
         return _default(language if language in languages() else "en")
 
