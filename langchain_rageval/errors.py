@@ -1,37 +1,35 @@
-"""Every error that this package raises of its own.
+"""Exceptions of the package.
 
 RagevalError
-├── SampleError         a sample lacks a field, or holds something else than the field takes
-├── ConfigError         an option, a name or a file that cannot be used; also a ValueError
-├── JudgeOutputError    the judge's replies could not be read after all attempts
-├── ModelOutputError    embeddings or a cross-encoder gave numbers that mean nothing
-├── BelowThreshold      a score did not reach the asked threshold
-├── BudgetExceeded      the calls or tokens that were granted are spent
+├── SampleError         a sample lacks a required field, or a field has a value of the wrong type
+├── ConfigError         an option, a name or a file is invalid; also a ValueError
+├── JudgeOutputError    no valid reply of the judge within the allowed attempts
+├── ModelOutputError    embeddings or a cross-encoder returned unusable numbers
+├── BelowThreshold      a score is worse than the required threshold
+├── BudgetExceeded      the allowed calls or tokens are spent
 └── JournalError        the journal cannot be read or written
 
-A user's mistake raises before any model is called. A judge's mistake stays in its own sample.
+Errors of the user are raised before any model is called. An error of the judge affects only the sample concerned.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-    from langchain_rageval.schema import Score
-
 
 class RagevalError(Exception):
-    """Root of the errors of langchain-rageval."""
+    """Base class of all exceptions of langchain-rageval."""
 
 
 class SampleError(RagevalError):
-    """A sample lacks a field that is needed, or holds something that the field does not take.
+    """A sample lacks a required field, or a field has a value of the wrong type.
 
     Args:
-        message: what was expected, what came, what to do.
-        field: the field's name in `Sample`, if one field is at fault.
+        message: what was expected, what was found, and how to fix it.
+        field: name of the field in `Sample`, or None if the error concerns the sample as a whole.
     """
 
     def __init__(self, message: str, field: str | None = None) -> None:
@@ -40,69 +38,69 @@ class SampleError(RagevalError):
 
 
 class ConfigError(RagevalError, ValueError):
-    """An option, a name or a file that cannot be used; the message names the mend."""
+    """An option, a name or a file is invalid; the message says how to fix it."""
 
 
 class JudgeOutputError(RagevalError):
-    """The judge's replies to one step could not be read after all attempts.
+    """No valid reply of the judge to a step within the allowed attempts.
 
     Args:
-        message: what was wrong with the last reply.
-        step: the step's name, such as `verify_statements`.
-        raw_output: the last reply as it came.
+        message: the problem with the last reply.
+        step: name of the step, such as `verify_statements`.
+        raw_output: the last reply, unchanged.
     """
 
     def __init__(self, message: str, step: str, raw_output: str) -> None:
-        super().__init__(message, step, raw_output)  # all three: an error that is pickled is made again from these
+        super().__init__(message, step, raw_output)  # pickle rebuilds an exception from its args
         self.step = step
         self.raw_output = raw_output
 
     def __str__(self) -> str:
-        """The step and what was wrong."""
+        """Return the step and the problem."""
         return f"{self.step}: {self.args[0]}"
 
 
 class ModelOutputError(RagevalError):
-    """Embeddings or a cross-encoder gave numbers that mean nothing: a zero vector, NaN, too few of them."""
+    """Embeddings or a cross-encoder returned unusable numbers: a zero vector, NaN, or too few values."""
 
 
 class BelowThreshold(RagevalError):
-    """A score is worse than the threshold, or there is no value to compare with it.
+    """A score is worse than the required threshold, or has no value to compare.
 
     Args:
-        message: which metric, which value, which threshold.
-        score: the score that was compared; None when a whole report was checked.
-        threshold: the number that was to be reached.
+        message: the metric, its value and the threshold.
+        score: the `Score` that was compared; None if a whole report was checked.
+        threshold: the required value.
     """
 
-    def __init__(self, message: str, score: Score | None = None, threshold: float | None = None) -> None:
+    def __init__(self, message: str, score: Any = None, threshold: float | None = None) -> None:
         super().__init__(message)
         self.score = score
         self.threshold = threshold
 
 
 class BudgetExceeded(RagevalError):
-    """The calls or tokens that were granted are spent."""
+    """The allowed calls or tokens are spent."""
 
 
 class JournalError(RagevalError):
     """The journal cannot be read or written."""
 
 
-def unusable(what: str, error: ValidationError) -> ConfigError:
-    """The first problem that pydantic found in how something was to be built."""
+def config_error_of(subject: str, error: ValidationError) -> ConfigError:
+    """Return the first problem of a pydantic ValidationError as a ConfigError about the subject."""
     problem = error.errors()[0]
     where = ".".join(map(str, problem["loc"]))
-    return ConfigError(f"{what}: {where}: {problem['msg']}, got {problem['input']!r}")
+    return ConfigError(f"{subject}: {where}: {problem['msg']}, got {problem['input']!r}")
 
 
-def blame(error: Exception, step: str) -> None:
-    """Note on an exception of the model's client in which step it came up; its type stays the user's to catch."""
+def record_step(error: Exception, step: str) -> None:
+    """Attach the name of the step to an exception of the model's client, unless a step is attached already."""
     if not hasattr(error, "rageval_step"):
         error.rageval_step = step  # type: ignore[attr-defined]
 
 
-def step_at_fault(error: BaseException) -> str | None:
-    """The step in which an error came up, if it came up in one."""
+def step_of(error: BaseException) -> str | None:
+    """Return the name of the step in which an exception occurred, or None if it occurred outside a step."""
     step = getattr(error, "step", None) if isinstance(error, JudgeOutputError) else None
     return step or getattr(error, "rageval_step", None)

@@ -8,13 +8,13 @@ from typing import Any
 
 import openai
 import pytest
+from helpers.servers.chat import Brain
+from helpers.servers.gigachat_server import GigaChatServer
+from helpers.servers.openai_server import OpenAIServer
 from hypothesis import settings
 from langchain_core.embeddings import Embeddings
 from langchain_gigachat import GigaChat, GigaChatEmbeddings
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
-from servers.chat import Brain
-from servers.gigachat_server import GigaChatServer
-from servers.openai_server import OpenAIServer
 
 # A property is no measure of speed: a busy machine takes longer over one example than over another.
 settings.register_profile("unhurried", deadline=None)

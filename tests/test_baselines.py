@@ -53,7 +53,7 @@ baselines = loaded_baselines()
 
 
 def rows_of(folder, name):
-    lines = gzip.decompress((HERE / "data" / folder / f"{name}.jsonl.gz").read_bytes()).splitlines()
+    lines = gzip.decompress((HERE / "fixtures" / folder / f"{name}.jsonl.gz").read_bytes()).splitlines()
     return [json.loads(line) for line in lines]
 
 

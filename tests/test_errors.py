@@ -11,11 +11,10 @@ from langchain_rageval import (
     ConfigError,
     JournalError,
     JudgeOutputError,
-    ModelOutputError,
     SampleError,
     Score,
 )
-from langchain_rageval.errors import blame, step_at_fault
+from langchain_rageval.errors import ModelOutputError, record_step, step_of
 
 SCORE = Score(metric="faithfulness", aspect="grounding", value=0.5)
 
@@ -35,7 +34,7 @@ SCORE = Score(metric="faithfulness", aspect="grounding", value=0.5)
     ids=lambda error: type(error).__name__,
 )
 def test_an_error_keeps_its_words_and_its_attributes_when_copied_or_sent_to_another_process(error, sent):
-    blame(error, "extract_statements")
+    record_step(error, "extract_statements")
     twin = sent(error)
     assert type(twin) is type(error)
     assert str(twin) == str(error)
@@ -45,4 +44,4 @@ def test_an_error_keeps_its_words_and_its_attributes_when_copied_or_sent_to_anot
 def test_an_output_error_tells_of_its_step():
     error = JudgeOutputError("the reply is empty", "verify_statements", "{")
     assert str(error) == "verify_statements: the reply is empty"
-    assert step_at_fault(error) == "verify_statements"
+    assert step_of(error) == "verify_statements"

@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-from servers.brain import offline
+from helpers.servers.brain import offline
 
+PUBLIC_MODULES = {"langchain_rageval", *(f"langchain_rageval.{name}" for name in ("sinks", "steps", "testset"))}
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 
 
@@ -56,7 +57,12 @@ def test_it_uses_public_names_and_keeps_no_outputs(path):
     told = json.loads(path.read_text(encoding="utf-8"))
     assert all(not cell.get("outputs") for cell in told["cells"])
     for module in re.findall(r"from (langchain_rageval[\w.]*) import", "\n".join(cells(path))):
-        assert module in ("langchain_rageval", "langchain_rageval.testset", "langchain_rageval.steps")
+        assert module in (
+            "langchain_rageval",
+            "langchain_rageval.sinks",
+            "langchain_rageval.testset",
+            "langchain_rageval.steps",
+        )
 
 
 def notebook(name):

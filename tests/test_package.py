@@ -9,41 +9,30 @@ import subprocess
 import sys
 import types
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 from hatchling.builders.wheel import WheelBuilder
-from packaged import OWN
+from helpers.packaged import OWN
 
 import langchain_rageval
-from langchain_rageval import language, metrics
+from langchain_rageval import metrics
+from langchain_rageval.text import language
 
 PACKAGE = Path(langchain_rageval.__file__).parent
 ROOT = PACKAGE.parent
 NAME = "langchain_rageval"
 PAGE = (".html", ".css", ".js")
 
-# Lowest first. A module imports from lower lines, and on its own line from what stands before it (a package also from
-# itself). Under TYPE_CHECKING it may look along its whole line, both ways, but not up.
-LAYERS = """
-_version per_process cached errors drawing folding language markup sentences sqlite_file stems vocabulary schema
-answers trec loading statistics ranking
-run
-contexts prompts criteria chains progress
-judge
-steps
-graders
-translation
-metrics testset
-report
-offline_judging offline_writing offline models
-grounds finished intake tasks rehearsal planning engine evaluation trust
-integrations
-sinks callbacks
-testing cli
-__main__ __init__
-"""
-PLACES = {part: (at, n) for at, line in enumerate(LAYERS.split("\n")) for n, part in enumerate(line.split())}
+# The folders, lowest first. A file imports from its own folder, from the folders before it, and from `errors`.
+LAYERS = (
+    *("_internal", "statistics", "text", "data", "run", "prompts", "judge", "models", "steps", "metrics", "testset"),
+    *("report", "evaluation", "callbacks", "trust", "integrations", "testing", "cli"),
+)
+ROOT_MODULES = {"__init__", "__main__", "_version", "errors", "ranking", "sinks"}
+PUBLIC_PATHS = {"__init__", "__main__", "ranking", "sinks"}  # of users; no file of the package imports them
+STRANGERS = {("metrics", "testset"), ("testset", "metrics")}
 
 
 def modules() -> Iterator[tuple[str, Path]]:
@@ -53,67 +42,92 @@ def modules() -> Iterator[tuple[str, Path]]:
         yield ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts), path
 
 
-def imports(source: str) -> Iterator[tuple[str, bool]]:
-    """What a module imports of the package, also inside functions, and whether only under TYPE_CHECKING."""
-
-    def found(node: ast.AST, typing: bool) -> Iterator[tuple[str, bool]]:
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            for child in node.body:
-                yield from found(child, True)
-            for child in node.orelse:
-                yield from found(child, typing)
-            return
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, typing) for alias in node.names)
-        if isinstance(node, ast.ImportFrom):
-            yield from ((f"{node.module}.{alias.name}", typing) for alias in node.names)
-        for child in ast.iter_child_nodes(node):
-            yield from found(child, typing)
-
-    for name, typing in found(ast.parse(source), False):
-        if name.partition(".")[0] == NAME:
-            yield name.removeprefix(f"{NAME}."), typing
+def imports(source: str) -> list[str]:
+    """Names that a module imports from the package, without the package's own name; also inside functions."""
+    nodes = list(ast.walk(ast.parse(source)))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    froms = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+    names += [f"{node.module}.{alias.name}" for node in froms for alias in node.names]
+    return [name.removeprefix(f"{NAME}.") for name in names if name.partition(".")[0] == NAME]
 
 
-def objection(module: str, imported: str, typing: bool) -> str | None:
-    """Why a module must not import something, if it must not."""
-    importer, part = module.partition(".")[0], imported.partition(".")[0]
-    if importer == part or importer == "__init__":
+def objection(module: str, imported: str) -> str | None:
+    """Return why a module must not import a name, or None if it may."""
+    importer, folder = module.partition(".")[0], imported.partition(".")[0]
+    if importer in PUBLIC_PATHS or importer == folder or folder in {"errors", "_version"}:
         return None
-    if part not in PLACES:
-        return f"{module} imports {imported} through the package's own lazy names"
-    (line, place), (lower, before) = PLACES[importer], PLACES[part]
-    if lower < line or (lower == line and (typing or before < place)):
-        return None
-    return f"{module} imports {imported}, which is above it"
+    if folder not in LAYERS:
+        return f"{module} imports {imported} through the package's public names"
+    above = importer == "errors" or LAYERS.index(folder) > LAYERS.index(importer)
+    if above or (importer, folder) in STRANGERS:
+        return f"{module} imports {imported}, which is above it"
+    return None
 
 
-def test_every_module_has_its_layer():
-    assert {name.partition(".")[0] for name, _ in modules()} == PLACES.keys()
+def import_graph(paths: dict[str, Path]) -> dict[str, set[str]]:
+    """Map each module to the modules that it imports, type-only imports included."""
+
+    def module_of(name: str) -> str:
+        return name if name in paths else name.rpartition(".")[0]
+
+    return {
+        module: {module_of(name) for name in imports(path.read_text(encoding="utf-8"))} - {module}
+        for module, path in paths.items()
+        if module not in PUBLIC_PATHS
+    }
+
+
+def circle(edges: dict[str, set[str]]) -> list[str]:
+    """Return modules that import each other, or an empty list if the graph has no cycle."""
+    try:
+        TopologicalSorter(edges).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_the_root_holds_folders_and_nothing_else():
+    top = {name.partition(".")[0] for name, _ in modules()}
+    assert top == {*LAYERS, *ROOT_MODULES}
+    assert {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"} == set(LAYERS)
 
 
 @pytest.mark.parametrize(("module", "path"), list(modules()), ids=lambda given: given if isinstance(given, str) else "")
 def test_no_module_imports_from_above(module, path):
-    found = imports(path.read_text(encoding="utf-8"))
-    assert [problem for name, typing in found if (problem := objection(module, name, typing))] == []
+    names = imports(path.read_text(encoding="utf-8"))
+    assert [problem for name in names if (problem := objection(module, name))] == []
+
+
+def test_no_modules_import_each_other():
+    assert circle(import_graph(dict(modules()))) == []
+
+
+def test_a_circle_would_be_seen():
+    assert set(circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})) == {"a", "b", "c"}
 
 
 @pytest.mark.parametrize(
     ("source", "allowed"),
     [
-        ("from langchain_rageval.schema import Row", True),
+        ("from langchain_rageval.data.schema import Row", True),
+        ("from langchain_rageval.errors import ConfigError", True),
+        ("from langchain_rageval.prompts.numbered_contexts import Line", True),
         ("from langchain_rageval.report.report import Report", False),
         ("def f():\n    from langchain_rageval.report.report import Report", False),
         ("import langchain_rageval.cli.main", False),
         ("from langchain_rageval import evaluate", False),
-        ("if TYPE_CHECKING:\n    from langchain_rageval.contexts import Line", True),
+        ("from langchain_rageval.sinks import JsonlSink", False),
         ("if TYPE_CHECKING:\n    from langchain_rageval.judge.judge import Judge", False),
-        ("if TYPE_CHECKING:\n    pass\nelse:\n    from langchain_rageval.judge.judge import Judge", False),
     ],
 )
 def test_an_upward_import_would_be_seen(source, allowed):
-    problems = [objection("prompts.layout", name, typing) for name, typing in imports(source)]
+    problems = [objection("prompts.layout", name) for name in imports(source)]
     assert [problem is None for problem in problems] == [allowed]
+
+
+def test_metrics_and_test_sets_do_not_know_each_other():
+    assert objection("metrics.rubric", "testset.passage.Passage")
+    assert objection("testset.generator", "metrics.metric.Metric")
 
 
 def test_metrics_do_not_know_each_other():
@@ -121,7 +135,7 @@ def test_metrics_do_not_know_each_other():
     for name, builder_module in modules.items():
         source = Path(importlib.import_module(builder_module).__file__).read_text(encoding="utf-8")
         others = set(modules.values()) - {builder_module}
-        assert not {f"{NAME}.{imported}".rpartition(".")[0] for imported, _ in imports(source)} & others, name
+        assert not {f"{NAME}.{imported}".rpartition(".")[0] for imported in imports(source)} & others, name
 
 
 # Public names
@@ -146,21 +160,17 @@ def test_public_names_stay_what_they_are_when_every_module_is_imported():
         assert own not in functions | set(langchain_rageval.__all__ if parent == NAME else ())
 
 
-def test_every_lazy_name_is_found_where_the_table_says():
-    for name, home in langchain_rageval._HOME_OF.items():
-        value = getattr(importlib.import_module(f"{NAME}.{home}"), name)
+def test_every_public_name_is_declared_once_and_found_in_its_module():
+    stub = ast.parse((PACKAGE / "__init__.pyi").read_text(encoding="utf-8"))
+    declared = [(node.module, alias.name) for node in stub.body[1:] for alias in node.names]
+    for home, name in declared:
+        value = getattr(importlib.import_module(home), name)
         assert getattr(langchain_rageval, name) is value
-        assert value.__module__ == f"{NAME}.{home}"
-    assert set(dir(langchain_rageval)) == set(langchain_rageval.__all__)
+        assert name == "__version__" or value.__module__ == home
+    assert sorted(name for _, name in declared) == langchain_rageval.__all__ == dir(langchain_rageval)
+    assert len(declared) <= 95
     with pytest.raises(AttributeError, match="has no attribute 'evaluat'"):
         langchain_rageval.evaluat  # noqa: B018
-
-
-def test_type_checkers_see_the_names_that_load_lazily():
-    source = (PACKAGE / "__init__.py").read_text(encoding="utf-8")
-    shown = {name for name, typing in imports(source) if typing}
-    assert shown == {f"{home}.{name}" for name, home in langchain_rageval._HOME_OF.items()}
-    assert source.count(" as ") == len(shown)  # re-exported by name, as PEP 484 asks
 
 
 def test_every_builder_is_public_and_named_as_the_command_line_has_it():
@@ -210,7 +220,7 @@ HEAVY = (
 def test_importing_loads_nothing_else():
     loaded = finished(f"import sys, {NAME}; print(*sys.modules)").split()
     assert [name for name in loaded if name.partition(".")[0] in HEAVY] == []
-    assert {name for name in loaded if name.startswith(NAME)} == {NAME, f"{NAME}._version"}
+    assert {name for name in loaded if name.startswith(NAME)} == {NAME}
 
 
 def test_an_offline_run_loads_no_client():
@@ -267,17 +277,17 @@ def test_the_wheel_holds_types_prompts_and_the_demo(shipped):
     own = [
         path.relative_to(ROOT).as_posix()
         for path in PACKAGE.rglob("*")
-        if path.suffix in (".py", ".yaml", ".jsonl", *PAGE)
+        if path.suffix in (".py", ".pyi", ".yaml", ".jsonl", *PAGE)
     ]
     assert set(own) <= shipped
     prompts = {f"{NAME}/prompts/{language}/{step}.yaml" for language in OWN for step in ("common", *OWN[language])}
-    demo = {f"{NAME}/demo_data/samples.jsonl", f"{NAME}/demo_data/README.md"}
+    demo = {f"{NAME}/cli/demo_data/samples.jsonl", f"{NAME}/cli/demo_data/README.md"}
     assert prompts | demo | {f"{NAME}/py.typed"} <= shipped
 
 
 def test_the_wheel_holds_nothing_else(shipped):
     assert {path for path in shipped if not path.startswith(f"{NAME}/")} == set()
-    assert {Path(path).suffix for path in shipped} == {".py", ".yaml", ".jsonl", ".md", ".typed", *PAGE}
+    assert {Path(path).suffix for path in shipped} == {".py", ".pyi", ".yaml", ".jsonl", ".md", ".typed", *PAGE}
 
 
 def repository() -> list[Path]:
@@ -286,7 +296,7 @@ def repository() -> list[Path]:
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     paths = [ROOT / line for line in listed.stdout.splitlines()]
-    return [path for path in paths if path.suffix not in (".gz", ".parquet", ".png") and path.is_file()]
+    return [path for path in paths if path.suffix not in (".gz", ".parquet", ".png", ".sqlite") and path.is_file()]
 
 
 FOREIGN = re.compile(

@@ -8,9 +8,9 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from helpers.munich import offline_reply, recording_judge
+from helpers.reports import report_of, scored
 from langsmith.utils import get_env_var
-from munich import offline_reply, recording_judge
-from reports import report_of, scored
 
 import langchain_rageval
 from langchain_rageval import (
@@ -28,8 +28,8 @@ from langchain_rageval import (
     suite,
 )
 from langchain_rageval.cli import main
-from langchain_rageval.criteria import default_criteria
 from langchain_rageval.metrics import BUILDERS
+from langchain_rageval.prompts.criteria import default_criteria
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

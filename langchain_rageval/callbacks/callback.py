@@ -17,16 +17,16 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.runnables.config import var_child_runnable_config
 
-from langchain_rageval.callbacks.following import Following, Root, grown
-from langchain_rageval.callbacks.reading import sample_of
-from langchain_rageval.callbacks.scoring import OUTCOMES, Extract, Job, Plan, Redact, Scoring, Sink, judging
-from langchain_rageval.engine import Evaluation
+from langchain_rageval.callbacks.run_tree import Following, Root, grown
+from langchain_rageval.callbacks.sample_reader import sample_of
+from langchain_rageval.callbacks.scoring import OUTCOMES, Extract, Job, Redact, Scoring, ScoringOptions, Sink, judging
+from langchain_rageval.callbacks.sinks.jsonl import JsonlSink
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.intake import AnyMetric
+from langchain_rageval.evaluation.engine import Evaluation
+from langchain_rageval.evaluation.inputs import AnyMetric
 from langchain_rageval.metrics.outcome import models_of
 from langchain_rageval.run.budget import Budget
 from langchain_rageval.run.retry import RetryPolicy
-from langchain_rageval.sinks.jsonl import JsonlSink
 
 Event = TypeVar("Event", bound=Callable[..., Any])
 Passes = Callable[[Following, dict[str, Any]], bool]
@@ -60,7 +60,7 @@ def _never(following: Following, told: dict[str, Any]) -> bool:
 class Watch:
     """What one process watches."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ScoringOptions) -> None:
         self.scoring = Scoring(plan)
         self.following = Following(lambda _: self.scoring.count(dropped=1))
 
@@ -125,7 +125,7 @@ class RagEvalCallback(BaseCallbackHandler):
         for sink in sinks:
             if isinstance(sink, JsonlSink):
                 sink.notes += dict.fromkeys(note for model in models if (note := getattr(model, "report_note", None)))
-        self._plan = Plan(make, tuple(sinks), max_pending, max_per_minute, max_concurrency, extract, redact)
+        self._plan = ScoringOptions(make, tuple(sinks), max_pending, max_per_minute, max_concurrency, extract, redact)
         self._sampled_below = int(sample_rate * 2**64)
         self._closed = False
         self._begin()

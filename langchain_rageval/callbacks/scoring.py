@@ -22,17 +22,17 @@ from weakref import WeakSet
 from langchain_core.runnables import RunnableSequence
 from langsmith import tracing_context
 
-from langchain_rageval.callbacks.following import Tree
-from langchain_rageval.callbacks.lane import Lane
-from langchain_rageval.engine import Evaluation
+from langchain_rageval.callbacks.run_tree import Tree
+from langchain_rageval.callbacks.worker_queue import WorkerQueue
+from langchain_rageval.data.schema import Row, Sample
 from langchain_rageval.errors import ConfigError, SampleError
-from langchain_rageval.finished import Finished
-from langchain_rageval.grounds import Grounds
-from langchain_rageval.intake import AnyMetric
+from langchain_rageval.evaluation.engine import Evaluation
+from langchain_rageval.evaluation.inputs import AnyMetric
+from langchain_rageval.evaluation.mixed_measures import MixedMeasures
+from langchain_rageval.evaluation.score_store import ScoreStore
 from langchain_rageval.metrics.outcome import names_of, parts_of
-from langchain_rageval.run.budget import Allowance
+from langchain_rageval.run.budget import BudgetTracker
 from langchain_rageval.run.threads import DaemonThreads
-from langchain_rageval.schema import Row, Sample
 
 Sink = Callable[[Row], Any]
 Extract = Callable[[Tree], Mapping[str, Any] | Sample | None]
@@ -55,7 +55,7 @@ log = logging.getLogger("langchain_rageval")
 
 
 @dataclass(frozen=True)
-class Plan:
+class ScoringOptions:
     """What is done with a sampled run; the same in every process.
 
     Args:
@@ -101,15 +101,15 @@ class Delivery:
 class Scoring:
     """The work of one process: what waits, what is done, and the counts."""
 
-    plan: Plan
+    plan: ScoringOptions
     counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         """Set up the lanes; no thread starts before there is something to do."""
         plan, self._threads = self.plan, DaemonThreads()
-        self._jobs: Lane[Job] = Lane(self._work, plan.workers, plan.max_pending, self._threads)
+        self._jobs: WorkerQueue[Job] = WorkerQueue(self._work, plan.workers, plan.max_pending, self._threads)
         self._ways = [
-            Way(sink, self._failed_sink, self._arrived, plan.max_pending, self._threads) for sink in plan.sinks
+            SinkQueue(sink, self._failed_sink, self._arrived, plan.max_pending, self._threads) for sink in plan.sinks
         ]
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -257,7 +257,7 @@ class Scoring:
             if able not in self._evaluations:
                 self._evaluations[able] = _part(base, [base.metrics[number] for number in able])
         found = self._evaluations[able]
-        return replace(found, grounds=Grounds(), left_out=[])
+        return replace(found, grounds=MixedMeasures(), left_out=[])
 
     def _deliver(self, delivery: Delivery) -> None:
         delivery.left = len(self._ways) + 1
@@ -288,7 +288,7 @@ def _finish_at_exit() -> None:
             scoring.close()
 
 
-class Way:
+class SinkQueue:
     """The way to one sink. A row that it does not take is tried again; while it takes none, each one only once.
 
     Whoever brings a row waits when many are on the way: the judge is to be no faster than the sink. A sink that hangs
@@ -313,7 +313,7 @@ class Way:
         self._sink = sink
         self._failed = failed
         self._arrived = arrived
-        self._lane: Lane[Delivery] = Lane(self._hand_over, 1, limit, threads)
+        self._lane: WorkerQueue[Delivery] = WorkerQueue(self._hand_over, 1, limit, threads)
         self._down = False
         self._hangs = False
 
@@ -358,5 +358,5 @@ def _reads(metric: AnyMetric, sample: Sample) -> bool:
 
 def _part(base: Evaluation, metrics: Sequence[AnyMetric]) -> Evaluation:
     """An evaluation of some of the metrics, that spends from the same budget."""
-    allowance = Allowance(base.allowance.budget, base.run.meter)
-    return replace(base, metrics=metrics, finished=Finished(None, metrics), allowance=allowance)
+    budget_tracker = BudgetTracker(base.budget_tracker.budget, base.run.meter)
+    return replace(base, metrics=metrics, finished=ScoreStore(None, metrics), budget_tracker=budget_tracker)

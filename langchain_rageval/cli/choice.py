@@ -15,11 +15,11 @@ from langchain_rageval.metrics import ASPECTS, BUILDERS, RANKINGS, SCORES
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
 
-    from langchain_rageval.graders.grader import Grader
+    from langchain_rageval.data.schema import Sample
     from langchain_rageval.judge.judge import Judge
+    from langchain_rageval.metrics.graders.grader import Grader
     from langchain_rageval.metrics.metric import Metric
     from langchain_rageval.metrics.suite import Suite
-    from langchain_rageval.schema import Sample
 
 ALL = "all"
 GRADERS = ("ids", "labels", "llm", "embedding")
@@ -161,10 +161,10 @@ def _is_ranking(name: str) -> bool:
 
 
 def _grader(name: str, judge: Judge, embeddings: Callable[[], Embeddings]) -> Grader:
-    from langchain_rageval.graders.embedding_grader import embedding_grader
-    from langchain_rageval.graders.id_grader import id_grader
-    from langchain_rageval.graders.label_grader import label_grader
-    from langchain_rageval.graders.llm_grader import llm_grader
+    from langchain_rageval.metrics.graders.embedding_grader import embedding_grader
+    from langchain_rageval.metrics.graders.id_grader import id_grader
+    from langchain_rageval.metrics.graders.label_grader import label_grader
+    from langchain_rageval.metrics.graders.llm_grader import llm_grader
 
     match name:
         case "llm":

@@ -18,7 +18,7 @@ from langchain_rageval.cli.evaluate import (
 from langchain_rageval.cli.report import show_page
 
 if TYPE_CHECKING:
-    from langchain_rageval.schema import Row
+    from langchain_rageval.data.schema import Row
 
 PAGE = "rageval-demo.html"
 METRICS = (
@@ -41,10 +41,10 @@ def add_to(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Score the bundled samples, and show the table and some samples with their evidence."""
     from langchain_rageval.cli.tables import comparison_table, console, show_notes, show_sample
-    from langchain_rageval.evaluation import evaluate
-    from langchain_rageval.loading import load_samples
+    from langchain_rageval.data.loading import load_samples
+    from langchain_rageval.evaluation.api import evaluate
 
-    with as_file(files("langchain_rageval") / "demo_data" / "samples.jsonl") as path:
+    with as_file(files("langchain_rageval.cli") / "demo_data" / "samples.jsonl") as path:
         samples = list(load_samples(path))
     if options.open:
         check_writable("--open", PAGE, "")

@@ -39,10 +39,10 @@ from langchain_rageval.run.journal import Journal
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
 
+    from langchain_rageval.data.schema import Failure, Sample
     from langchain_rageval.judge.judge import Judge
     from langchain_rageval.metrics.metric import Metric
     from langchain_rageval.report.report import Report
-    from langchain_rageval.schema import Failure, Sample
 
 COMMAND = "command"
 """Under which key a journal holds the words of the command that wrote it."""
@@ -158,7 +158,7 @@ def add_judge_options(
 
 def run(options: argparse.Namespace) -> int:
     """Check everything that can be checked before the first call, then score, write and show."""
-    from langchain_rageval.evaluation import evaluate
+    from langchain_rageval.evaluation.api import evaluate
 
     refuse_both(options)
     gates, budget = _gates(options.fail_under, scores_of(names_in(options.metrics))), budget_of(options)
@@ -235,7 +235,7 @@ def _note_command(options: argparse.Namespace) -> None:
 
 
 def _samples(options: argparse.Namespace) -> Sequence[Sample]:
-    from langchain_rageval.loading import load_samples, samples_in_lines
+    from langchain_rageval.data.loading import load_samples, samples_in_lines
 
     fields = pairs_in(options.fields.split(","), "--fields")
     if options.file == PIPE:
@@ -252,7 +252,7 @@ def _samples(options: argparse.Namespace) -> Sequence[Sample]:
 
 def judge_of(options: argparse.Namespace) -> Judge:
     """The judge that the options describe."""
-    from langchain_rageval.models import load_judge
+    from langchain_rageval.models.loading import load_judge
 
     return load_judge(
         options.judge,
@@ -290,7 +290,7 @@ def embeddings_of(options: argparse.Namespace) -> Embeddings | None:
 
 
 def _embeddings(options: argparse.Namespace, *, unnamed: bool) -> Embeddings:
-    from langchain_rageval.models import load_embeddings
+    from langchain_rageval.models.loading import load_embeddings
 
     if unnamed:
         raise ConfigError(

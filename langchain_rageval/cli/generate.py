@@ -58,7 +58,7 @@ def add_to(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Check everything that can be checked before the first call, then generate, write and show."""
     from langchain_rageval.cli.tables import console, show_testset
-    from langchain_rageval.models import load_embeddings
+    from langchain_rageval.models.loading import load_embeddings
     from langchain_rageval.testset.generator import TestsetGenerator
     from langchain_rageval.testset.readers import load_documents
 
@@ -97,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _model(options: argparse.Namespace, name: str, temperature: float) -> Judge:
-    from langchain_rageval.models import load_judge
+    from langchain_rageval.models.loading import load_judge
 
     return load_judge(name, base_url=options.base_url, temperature=temperature)
 

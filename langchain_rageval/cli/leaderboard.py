@@ -11,7 +11,7 @@ from langchain_rageval.cli.text import printable
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from langchain_rageval.schema import Row
+    from langchain_rageval.data.schema import Row
     from langchain_rageval.trust.leaderboard import Leaderboard
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from langchain_rageval.errors import ConfigError
 
 if TYPE_CHECKING:
-    from langchain_rageval.planning import Plan, PlannedMetric
+    from langchain_rageval.evaluation.planning import Plan, PlannedMetric
     from langchain_rageval.report.comparison import Comparison
     from langchain_rageval.report.report import Report
     from langchain_rageval.report.summary import MetricSummary

@@ -24,7 +24,7 @@ def add_to(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Rehearse, and show the table."""
     from langchain_rageval.cli.tables import show_plan
-    from langchain_rageval.planning import plan
+    from langchain_rageval.evaluation.planning import plan
 
     samples, metrics = evaluate.asked(options)
     planned = plan(samples, metrics, journal=options.journal)

@@ -52,8 +52,8 @@ def add_to(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Study, and show the table."""
     from langchain_rageval.cli.evaluate import refuse_all_failed, warn_of_failures
-    from langchain_rageval.loading import load_samples
-    from langchain_rageval.models import load_judge
+    from langchain_rageval.data.loading import load_samples
+    from langchain_rageval.models.loading import load_judge
     from langchain_rageval.trust.rubric_study import rubric_study
 
     judges = {

@@ -13,11 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from langchain_rageval.cli.text import printable
-from langchain_rageval.contexts import NumberedContexts
-from langchain_rageval.planning import HEADINGS, Plan, cells
+from langchain_rageval.data.schema import Finding, Row, Score
+from langchain_rageval.evaluation.planning import HEADINGS, Plan, cells
+from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import MetricSummary, summarise
-from langchain_rageval.schema import Finding, Row, Score
 from langchain_rageval.testset.rows import Testset
 from langchain_rageval.trust.qualification import COST_HEADINGS, LEGEND, STEP_HEADINGS, Qualification
 

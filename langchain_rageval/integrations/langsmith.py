@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from langchain_rageval.data.field_names import read_run
 from langchain_rageval.errors import ConfigError, SampleError
-from langchain_rageval.evaluation import evaluate
-from langchain_rageval.metrics.doors import untraced
+from langchain_rageval.evaluation.api import evaluate
+from langchain_rageval.metrics.adapters import untraced
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.suite import Suite
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import MetricSummary
-from langchain_rageval.vocabulary import read_run
 
 if TYPE_CHECKING:
     from langsmith.schemas import Example

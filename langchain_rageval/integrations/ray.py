@@ -16,18 +16,18 @@ from langchain_core.runnables import RunnablePassthrough
 from pydantic import TypeAdapter
 from pydantic_core import from_json, to_json
 
-from langchain_rageval.engine import Evaluation
+from langchain_rageval.data.field_names import check_fields
+from langchain_rageval.data.loading import Fields
+from langchain_rageval.data.schema import Row, Sample, Score
 from langchain_rageval.errors import ConfigError, SampleError
-from langchain_rageval.grounds import Grounds
-from langchain_rageval.intake import AnyMetric
-from langchain_rageval.loading import Fields
+from langchain_rageval.evaluation.engine import Evaluation
+from langchain_rageval.evaluation.inputs import AnyMetric
+from langchain_rageval.evaluation.mixed_measures import MixedMeasures
 from langchain_rageval.metrics.outcome import names_of
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.journal import Journal, key_of
-from langchain_rageval.run.meter import Meter
 from langchain_rageval.run.retry import RetryPolicy
-from langchain_rageval.schema import Row, Sample, Score
-from langchain_rageval.vocabulary import check_fields
+from langchain_rageval.run.usage_meter import Meter
 
 if TYPE_CHECKING:
     import pyarrow
@@ -183,7 +183,7 @@ def report_of(dataset: Dataset) -> Report:
         )
     records.sort(key=lambda record: (record["index"] or 0, record["id"], record["metadata"]))
     rows = [_row(record, place) for place, record in enumerate(records)]
-    grounds = Grounds()
+    grounds = MixedMeasures()
     for row in rows:
         grounds.see(row)
     notes = dict.fromkeys(note for record in records for note in record["notes"])
@@ -217,7 +217,7 @@ class EvaluationWorker:
         places = [None if self._index is None else _taken(record, self._index) for record in records]
         read = [self._read(record, place) for record, place in zip(records, places, strict=True)]
         run = replace(self._evaluation.run, meter=Meter())
-        job = replace(self._evaluation, run=run, grounds=Grounds())
+        job = replace(self._evaluation, run=run, grounds=MixedMeasures())
         with closing(job.rows([error or sample for sample, error in read])) as rows:
             report = job.report(list(rows))
         mixed = set(job.grounds.notes())  # counted anew over all batches by report_of

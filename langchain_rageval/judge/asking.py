@@ -10,13 +10,13 @@ from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import BaseModel, ValidationError
 
+from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.errors import JudgeOutputError
-from langchain_rageval.judge.judge import Judge, Way
+from langchain_rageval.judge.judge import Judge, RequestMode
 from langchain_rageval.judge.parser import StrictJsonOutputParser
-from langchain_rageval.prompts.layout import Request
-from langchain_rageval.run.retry import passing
-from langchain_rageval.run.work import Alone, Shared, Try, Work
-from langchain_rageval.schema import without_surrogates
+from langchain_rageval.prompts.layout import RequestContent
+from langchain_rageval.run.retry import is_transient
+from langchain_rageval.run.work import Locked, Operation, SendOnce, Shared
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -28,11 +28,11 @@ class Attempts:
     """How many model calls are left for a question, and the way that was answered last."""
 
     left: int
-    way: Way | None = None
+    way: RequestMode | None = None
 
 
 @dataclass(frozen=True)
-class Question(Generic[T]):
+class JudgeQuestion(Generic[T]):
     """A request, and how its answer is read.
 
     Attributes:
@@ -41,12 +41,12 @@ class Question(Generic[T]):
         objection: what is wrong with an answer of the right form, None when nothing is.
     """
 
-    request: Request
+    request: RequestContent
     parser: StrictJsonOutputParser[T]
     objection: Callable[[T], str | None] = lambda _answer: None
 
 
-def ask(judge: Judge, question: Question[T], attempts: Attempts, draw: int = 0) -> Work[T]:
+def ask(judge: Judge, question: JudgeQuestion[T], attempts: Attempts, draw: int = 0) -> Operation[T]:
     """Ask, and ask again with the validation message while the reply cannot be read.
 
     Raises:
@@ -65,7 +65,7 @@ def ask(judge: Judge, question: Question[T], attempts: Attempts, draw: int = 0) 
             tail = (AIMessage(_quoted(raw)), HumanMessage(again))
 
 
-def shared(judge: Judge, question: Question[Any], draw: int, work: Work[Any]) -> Shared:
+def shared(judge: Judge, question: JudgeQuestion[Any], draw: int, work: Operation[Any]) -> Shared:
     """Do a work for a question once for all who ask the judge the same, and make the same of the answer."""
     makers = (work, question.objection)
     made = (question.parser.pydantic_object, *(getattr(maker, "__qualname__", "") for maker in makers))
@@ -75,11 +75,13 @@ def shared(judge: Judge, question: Question[Any], draw: int, work: Work[Any]) ->
     return Shared((id(judge.model), judge.told, request.step, *texts, block, draw, *made), work)
 
 
-def _try(judge: Judge, question: Question[T], attempts: Attempts, tail: Sequence[BaseMessage], draw: int) -> Work[T]:
+def _try(
+    judge: Judge, question: JudgeQuestion[T], attempts: Attempts, tail: Sequence[BaseMessage], draw: int
+) -> Operation[T]:
     """Ask once. The very first askers wait until one of them has found out which rung the endpoint takes."""
     lost = None
-    if not judge.memory.probed and len(judge.ways) > 1:
-        found = yield Alone(judge.memory.gate.own, _probe(judge, question, attempts, tail, draw))
+    if not judge.capabilities.probed and len(judge.ways) > 1:
+        found = yield Locked(judge.capabilities.gate.own, _probe(judge, question, attempts, tail, draw))
         if isinstance(found, BaseModel):
             return found  # type: ignore[return-value]
         lost = found
@@ -87,40 +89,40 @@ def _try(judge: Judge, question: Question[T], attempts: Attempts, tail: Sequence
 
 
 def _probe(
-    judge: Judge, question: Question[T], attempts: Attempts, tail: Sequence[BaseMessage], draw: int
-) -> Work[T | Exception | None]:
+    judge: Judge, question: JudgeQuestion[T], attempts: Attempts, tail: Sequence[BaseMessage], draw: int
+) -> Operation[T | Exception | None]:
     """The answer, if nobody has found a way yet; or what the transport lost, to be tried again while nobody waits."""
-    if judge.memory.probed:
+    if judge.capabilities.probed:
         return None
     try:
         return (yield from _descend(judge, question, attempts, tail, draw, once=True))
     except Exception as error:
-        if passing(error):
+        if is_transient(error):
             return error
         raise
     finally:
-        judge.memory.probed = True
+        judge.capabilities.probed = True
 
 
 def _descend(
     judge: Judge,
-    question: Question[T],
+    question: JudgeQuestion[T],
     attempts: Attempts,
     tail: Sequence[BaseMessage],
     draw: int,
     *,
     once: bool = False,
     lost: Exception | None = None,
-) -> Work[T]:
+) -> Operation[T]:
     """Ask in the best way known, and in lower ones while the endpoint refuses the form of the request."""
-    attempts.way = attempts.way or judge.memory.way or judge.ways[0]
+    attempts.way = attempts.way or judge.capabilities.way or judge.ways[0]
     while True:
         way = attempts.way
         try:
             call = judge.call(question.request, way, tail, draw)
             if lost is not None:
                 call = replace(call, lost=lost)
-            reply = yield Try(call) if once else call
+            reply = yield SendOnce(call) if once else call
         except ValidationError as error:  # a client could not read what came, such as a call with a list of arguments
             raise OutputParserException(ValueError(f"the reply is no {error.title}"), llm_output="") from error
         except Exception as error:

@@ -14,7 +14,8 @@ from langchain_core.messages import BaseMessage
 from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_core.runnables import Runnable, RunnableLambda
 
-from langchain_rageval.cached import cached_property
+from langchain_rageval._internal.cached import cached_property
+from langchain_rageval._internal.per_process import PerProcess
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.identity import identity
 from langchain_rageval.judge.ladder import (
@@ -30,36 +31,35 @@ from langchain_rageval.judge.ladder import (
     retries_itself,
     sync_only,
 )
-from langchain_rageval.language import detect_language
-from langchain_rageval.per_process import PerProcess
-from langchain_rageval.prompts.layout import Layout, Request, lay_out
+from langchain_rageval.prompts.layout import Layout, RequestContent, lay_out
 from langchain_rageval.prompts.promptset import PromptSet, languages
-from langchain_rageval.run.slots import Slots
+from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 from langchain_rageval.run.work import Call
+from langchain_rageval.text.language import detect_language
 
 log = logging.getLogger("langchain_rageval")
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class RequestMode:
     """One way of asking: a rung of the ladder, with the system message in its own role or folded into the human one."""
 
     rung: Rung
     fold_system: bool = False
 
 
-def _one_at_a_time() -> Slots:
-    return Slots(1)
+def _one_at_a_time() -> AdaptiveLimiter:
+    return AdaptiveLimiter(1)
 
 
 @dataclass
-class Memory:
+class EndpointCapabilities:
     """What a judge has found out about its endpoint; the gate lets one asker at a time find out."""
 
-    way: Way | None = None
+    way: RequestMode | None = None
     probed: bool = False
-    told: set[Way] = field(default_factory=set)
-    gate: PerProcess[Slots] = field(default_factory=lambda: PerProcess(_one_at_a_time))
+    told: set[RequestMode] = field(default_factory=set)
+    gate: PerProcess[AdaptiveLimiter] = field(default_factory=lambda: PerProcess(_one_at_a_time))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -97,7 +97,7 @@ class Judge:
     layout: Layout | Literal["auto"] = field(default="auto", kw_only=True)
     max_statements: int = field(default=10, kw_only=True)
     max_context_tokens: int | None = field(default=None, kw_only=True)
-    memory: Memory = field(default_factory=Memory, init=False)
+    capabilities: EndpointCapabilities = field(default_factory=EndpointCapabilities, init=False)
 
     def __post_init__(self) -> None:
         """Refuse options that cannot be meant."""
@@ -148,7 +148,7 @@ class Judge:
     def instrument(self) -> dict[str, Any]:
         """All that could change an answer: the model, and how it is asked."""
         options = {name: getattr(self, name) for name in _OPTIONS}
-        return {"model": self.identity, **options, "layout": self.laid_out}
+        return {"model": self.identity, **options, "layout": self.resolved_layout}
 
     @cached_property
     def told(self) -> str:
@@ -156,7 +156,7 @@ class Judge:
         return repr(self.instrument)
 
     @cached_property
-    def laid_out(self) -> Layout:
+    def resolved_layout(self) -> Layout:
         """The order of the parts of a request, "auto" decided."""
         if self.layout != "auto":
             return self.layout
@@ -168,28 +168,28 @@ class Judge:
         return (self,)
 
     @property
-    def ballots(self) -> list[Ballot]:
+    def voters(self) -> list[Voter]:
         """The votes that make one verdict, an odd number of them."""
-        return [Ballot(member, draw) for member in self.members for draw in range(member.draws)]
+        return [Voter(member, draw) for member in self.members for draw in range(member.draws)]
 
     @cached_property
-    def ways(self) -> list[Way]:
+    def ways(self) -> list[RequestMode]:
         """The ways of asking this model, best first."""
-        return [Way(rung) for rung in ladder(self._client, self.mode)]
+        return [RequestMode(rung) for rung in ladder(self._client, self.mode)]
 
-    def speaking(self, language: str) -> Judge:
+    def with_language(self, language: str) -> Judge:
         """The same judge, with all that it knows, and prompts in a language, unless the user chose its prompts."""
         if self.prompts is not None or self.language == language:
             return self
         made = replace(self, language=language)
-        object.__setattr__(made, "memory", self.memory)
+        object.__setattr__(made, "capabilities", self.capabilities)
         return made
 
-    def forgetful(self) -> Judge:
+    def with_fresh_capabilities(self) -> Judge:
         """The same judge, having found out nothing about its endpoint, and whose findings are its own."""
         return replace(self)
 
-    def each(self, change: Callable[[Judge], Judge]) -> Judge:
+    def map_members(self, change: Callable[[Judge], Judge]) -> Judge:
         """The judge with each of its members changed."""
         return change(self)
 
@@ -199,9 +199,11 @@ class Judge:
             return self.prompts
         return PromptSet.default(detect_language(text) if self.language == "auto" else self.language)
 
-    def call(self, request: Request, way: Way, tail: Sequence[BaseMessage], draw: int) -> Call:
+    def call(self, request: RequestContent, way: RequestMode, tail: Sequence[BaseMessage], draw: int) -> Call:
         """The model call that puts a `request` in one `way`, `tail` being what came of it before; `draw` from 0 on."""
-        messages = lay_out(request, self.laid_out, with_schema=way.rung in _TOLD_IN_WORDS, fold_system=way.fold_system)
+        messages = lay_out(
+            request, self.resolved_layout, with_schema=way.rung in _TOLD_IN_WORDS, fold_system=way.fold_system
+        )
         options = self._client.rungs[way.rung](request.schema, self._own_options) if way.rung != "prompt" else {}
         model = self._uncached if draw else self._unlimited
         return Call(
@@ -211,25 +213,25 @@ class Judge:
             timeout_option=self._client.timeout,
             keeps_time=self._keeps_time,
             sync_only=self._sync_only,
-            limiter=self._limiter,
+            rate_limiter=self._limiter,
             schema=str(request.schema["title"]),
         )
 
-    def below(self, way: Way, error: Exception) -> Way | None:
+    def below(self, way: RequestMode, error: Exception) -> RequestMode | None:
         """The next way to try after the endpoint's error; None when another way is no use."""
         if not way.fold_system and refuses_system(error):
-            return Way(way.rung, fold_system=True)
+            return RequestMode(way.rung, fold_system=True)
         rungs = [way.rung for way in self.ways]
         if not refuses(error) or way.rung == rungs[-1]:
             return None
-        return Way(rungs[rungs.index(way.rung) + 1], way.fold_system)
+        return RequestMode(rungs[rungs.index(way.rung) + 1], way.fold_system)
 
-    def remember(self, way: Way) -> None:
+    def remember(self, way: RequestMode) -> None:
         """Use from now on the way that was answered validly, and say so once if it is not the best one."""
-        if self.memory.way != way:
-            self.memory.way = way
-            if way != self.ways[0] and way not in self.memory.told:
-                self.memory.told.add(way)
+        if self.capabilities.way != way:
+            self.capabilities.way = way
+            if way != self.ways[0] and way not in self.capabilities.told:
+                self.capabilities.told.add(way)
                 lower = way.rung != self.ways[0].rung
                 refused = [self.ways[0].rung] * lower + ["a system message"] * way.fold_system
                 folded = ", with the system message folded into the human one" if way.fold_system else ""
@@ -275,7 +277,7 @@ class Judge:
 
 
 @dataclass(frozen=True)
-class Ballot:
+class Voter:
     """One vote on a verdict: who casts it, and in which draw."""
 
     judge: Judge

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from langchain_rageval.cached import cached_property
+from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.judge.judge import Ballot, Judge, JudgeLike
+from langchain_rageval.judge.judge import Judge, JudgeLike, Voter
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -27,23 +27,23 @@ class Jury(Judge):
         """The judges."""
         return self._members
 
-    def forgetful(self) -> Judge:
+    def with_fresh_capabilities(self) -> Judge:
         """The same jury of forgetful judges."""
-        return self.each(Judge.forgetful)
+        return self.map_members(Judge.with_fresh_capabilities)
 
-    def each(self, change: Callable[[Judge], Judge]) -> Judge:
+    def map_members(self, change: Callable[[Judge], Judge]) -> Judge:
         """The jury with each of its judges changed."""
         return replace(self, _members=tuple(map(change, self._members)))
 
     @property
-    def ballots(self) -> list[Ballot]:
+    def voters(self) -> list[Voter]:
         """The votes of all judges; one who has several seats votes anew in each."""
-        ballots, seen = [], Counter[tuple[int, str]]()
+        voters, seen = [], Counter[tuple[int, str]]()
         for member in self._members:
             voter = (id(member.model), repr(member.instrument))
-            ballots += [Ballot(member, seen[voter] + draw) for draw in range(member.draws)]
+            voters += [Voter(member, seen[voter] + draw) for draw in range(member.draws)]
             seen[voter] += member.draws
-        return ballots
+        return voters
 
     @cached_property
     def identity(self) -> str:

@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Literal, get_args
 
+from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import JudgeLike
-from langchain_rageval.language import detect_language
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.value import BLANK_REFERENCES, Value
-from langchain_rageval.schema import Finding, Sample, Score
 from langchain_rageval.steps.detect_abstention import ABSTAINS, ANSWERS, detect_abstention
 from langchain_rageval.steps.detect_answerable import ANSWERABLE, detect_answerable
 from langchain_rageval.steps.stage import State
+from langchain_rageval.text.language import detect_language
 
 Given = Literal["reference", "contexts"]
 
@@ -87,7 +87,7 @@ def abstention(judge: JudgeLike, *, given: Given = "reference", name: str = "abs
         steps=detect_abstention(judge, of="answer") | other,
         reduce=partial(abstains_rightly, given=given),
         options={"given": given},
-        restore=partial(restored, given=given),
+        state_from_findings=partial(restored, given=given),
     )
 
 

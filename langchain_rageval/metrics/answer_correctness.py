@@ -16,17 +16,17 @@ from typing import Literal, get_args
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.embeddings import Embeddings
 
+from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import JudgeLike
-from langchain_rageval.language import detect_language
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.similarity import answer_and_references, compared, similarities_in
 from langchain_rageval.metrics.value import BLANK_REFERENCES, NEITHER_FACTS, Value, quoted
-from langchain_rageval.schema import Finding, Sample, Score
 from langchain_rageval.steps.classify_statements import classify_statements
 from langchain_rageval.steps.extract_statements import extract_statements
 from langchain_rageval.steps.measure_similarity import measure_similarity
 from langchain_rageval.steps.stage import Stage, State
+from langchain_rageval.text.language import detect_language
 
 Formula = Literal["counts", "precision_recall"]
 
@@ -88,7 +88,7 @@ def answer_correctness(
         steps=reduce(or_, stages),
         reduce=partial(weighted_correctness, weights=(facts, nearness), beta=beta, formula=formula),
         options={"weights": [facts, nearness], "beta": beta, "formula": formula},
-        restore=partial(restored, weights=(facts, nearness)),
+        state_from_findings=partial(restored, weights=(facts, nearness)),
     )
 
 

@@ -14,15 +14,15 @@ from statistics import fmean
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.embeddings import Embeddings
 
+from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.language import detect_language
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.value import Value
-from langchain_rageval.schema import Finding, Sample, Score
 from langchain_rageval.steps.measure_similarity import measure_similarity
 from langchain_rageval.steps.regenerate_questions import regenerate_questions
 from langchain_rageval.steps.stage import State
+from langchain_rageval.text.language import detect_language
 
 
 def answer_relevance(
@@ -51,7 +51,7 @@ def answer_relevance(
         raise ConfigError(f"questions takes a whole number from 1 on, got {questions!r}")
     judge = Judge.of(judge)
     steps = regenerate_questions(judge, count=questions) | measure_similarity(embeddings, asked_and_regenerated)
-    most = questions * len(judge.members[0].ballots)
+    most = questions * len(judge.members[0].voters)
     return Metric(
         name,
         aspect="answer",
@@ -59,7 +59,7 @@ def answer_relevance(
         steps=steps,
         reduce=mean_similarity,
         options={"questions": questions},
-        restore=partial(restored, most=most),
+        state_from_findings=partial(restored, most=most),
     )
 
 

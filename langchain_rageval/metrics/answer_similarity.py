@@ -12,14 +12,14 @@ from functools import partial
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.embeddings import Embeddings
 
+from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.language import detect_language
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.similarity import answer_and_references, compared, nothing_to_compare, similarities_in
 from langchain_rageval.metrics.value import Value
-from langchain_rageval.schema import Sample, Score
 from langchain_rageval.steps.measure_similarity import Scale, measure_similarity
 from langchain_rageval.steps.stage import State
+from langchain_rageval.text.language import detect_language
 
 
 def answer_similarity(
@@ -54,7 +54,7 @@ def answer_similarity(
         steps=measure_similarity(model, answer_and_references, scale=scale),
         reduce=partial(greatest_similarity, threshold=threshold),
         options={"threshold": threshold},
-        restore=restored,
+        state_from_findings=restored,
     )
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from functools import partial
 from typing import get_args
 
+from langchain_rageval.data.schema import Direction, Finding, Sample, Score, without_surrogates
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.metrics import ASPECTS
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.value import Value
-from langchain_rageval.schema import Direction, Finding, Sample, Score, without_surrogates
 from langchain_rageval.steps.critique_aspect import critique_aspect
 from langchain_rageval.steps.stage import State
 
@@ -62,7 +62,7 @@ def aspect_critique(
         steps=critique_aspect(judge, aspect, definition=definition, tie=direction == "lower"),
         reduce=applies,
         options={"aspect": aspect, "definition": definition},
-        restore=partial(restored, aspect=aspect),
+        state_from_findings=partial(restored, aspect=aspect),
     )
 
 

@@ -10,9 +10,9 @@ from functools import cache, partial
 from typing import Any, Literal, get_args
 
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.language import detect_language
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.overlap import near_reference, overlap_metric, source_in_extra
+from langchain_rageval.text.language import detect_language
 
 Tokenize = Literal["auto", "13a", "intl", "zh", "char"]
 

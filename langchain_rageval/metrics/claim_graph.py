@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from langchain_rageval.cached import cached_property
+from langchain_rageval._internal.cached import cached_property
+from langchain_rageval.data.schema import Direction
 from langchain_rageval.metrics.value import NEITHER_FACTS, NO_FACTS, NO_REFERENCE_FACTS, quoted
-from langchain_rageval.schema import Direction
 
 NOTHING_RECALLED = "the contexts support nothing of the reference"
 UNCITED = "a verdict cites no context sentence"
 
-Need = Literal["answer_verdicts", "reference_verdicts", "classifications"]
+ClaimSource = Literal["answer_verdicts", "reference_verdicts", "classifications"]
 """What a number has to know: how the contexts stand to either side, and what both sides share."""
 
 _MOST_NAMED = 3
@@ -110,7 +110,7 @@ class Share:
 
     over: Literal["answer", "reference", "recalled", "chunks"]
     holds: Callable[[ClaimGraph, Any], bool]
-    needs: Sequence[Need]
+    needs: Sequence[ClaimSource]
     en: Words
     ru: Words
     direction: Direction = "higher"
@@ -154,7 +154,7 @@ class Share:
 class F1:
     """Harmonic mean of precision and recall, each over the statements of its own side."""
 
-    needs: ClassVar[Sequence[Need]] = ("classifications",)
+    needs: ClassVar[Sequence[ClaimSource]] = ("classifications",)
     direction: ClassVar[Direction] = "higher"
 
     def value(self, graph: ClaimGraph) -> float | str:

@@ -7,19 +7,19 @@ from functools import partial, reduce
 from operator import or_
 from typing import Any, Literal, get_args
 
-from langchain_rageval.answers import VerdictLabel
+from langchain_rageval.data.schema import Finding, FindingKind, Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.language import detect_language
-from langchain_rageval.metrics.claim_graph import FORMULAS, Claim, ClaimGraph, Formula, Need
+from langchain_rageval.metrics.claim_graph import FORMULAS, Claim, ClaimGraph, ClaimSource, Formula
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.value import Value
-from langchain_rageval.schema import Finding, FindingKind, Sample, Score
+from langchain_rageval.prompts.answer_schemas import VerdictLabel
 from langchain_rageval.steps.classify_statements import classify_statements
 from langchain_rageval.steps.extract_statements import extract_statements
-from langchain_rageval.steps.once import Once
+from langchain_rageval.steps.shared_steps import SharedSteps
 from langchain_rageval.steps.stage import Stage, State
 from langchain_rageval.steps.verify import Verifier, verify
+from langchain_rageval.text.language import detect_language
 
 Attribution = Literal["cited", "per_chunk"]
 
@@ -52,7 +52,7 @@ def claim_part(
         reduce=partial(claim_value, formula=formula),
         direction=chosen.direction,
         options={"formula": formula, "attribution": attribution},
-        restore=partial(restored, formula=formula),
+        state_from_findings=partial(restored, formula=formula),
     )
 
 
@@ -67,7 +67,7 @@ def claim_value(state: State, *, formula: str) -> Value:
     return Value(value, f"{chosen.told(graph, detect_language(state['sample'].question) == 'ru')}.", findings)
 
 
-def claim_graph(sample: Sample, found: Mapping[Need, Sequence[Finding]]) -> ClaimGraph:
+def claim_graph(sample: Sample, found: Mapping[ClaimSource, Sequence[Finding]]) -> ClaimGraph:
     """The graph that findings describe.
 
     Args:
@@ -93,7 +93,7 @@ def restored(sample: Sample, score: Score, *, formula: str) -> State | None:
         return None
     known = {*sections, *_empty(sections)}
     if not score.findings and score.unscored:  # neither side states facts
-        known = {*get_args(Need)}
+        known = {*get_args(ClaimSource)}
     if not known.issuperset(FORMULAS[formula].needs):
         return None
     return {**sections, "classifications": [sections.get("classifications", [])], "sample": sample}
@@ -102,7 +102,7 @@ def restored(sample: Sample, score: Score, *, formula: str) -> State | None:
 def _stages(formula: Formula, judge: JudgeLike, verifier: Verifier | None, by_chunk: bool) -> Iterator[Stage[State]]:
     """Twelve metrics go through the same stages: each need is gone through once for a sample."""
     judge = Judge.of(judge)
-    stages: Mapping[Need, Sequence[Stage[State]]] = {
+    stages: Mapping[ClaimSource, Sequence[Stage[State]]] = {
         "answer_verdicts": [
             extract_statements(judge, of="answer"),
             verify(judge, of="answer", verifier=verifier, by_chunk=by_chunk),
@@ -118,10 +118,10 @@ def _stages(formula: Formula, judge: JudgeLike, verifier: Verifier | None, by_ch
         ],
     }
     for need in formula.needs:
-        yield Once(stages[need], name=need, key=(id(judge), id(verifier), by_chunk))
+        yield SharedSteps(stages[need], name=need, key=(id(judge), id(verifier), by_chunk))
 
 
-def _found(state: State) -> dict[Need, list[Finding]]:
+def _found(state: State) -> dict[ClaimSource, list[Finding]]:
     return {
         "answer_verdicts": state.get("answer_verdicts", []),
         "reference_verdicts": state.get("reference_verdicts", []),
@@ -180,14 +180,14 @@ def _sections(findings: Iterable[Finding]) -> dict[str, list[Finding]] | None:
     return sections
 
 
-_SECTIONS: Mapping[tuple[str, str], Need] = {
+_SECTIONS: Mapping[tuple[str, str], ClaimSource] = {
     **{("statement", label): "answer_verdicts" for label in get_args(VerdictLabel)},
     **{("reference_statement", label): "reference_verdicts" for label in get_args(VerdictLabel)},
     **{(kind, mark): "classifications" for kind in ("statement", "reference_statement") for mark in ("TP", "FP", "FN")},
 }
 
 
-def _empty(sections: Mapping[str, Sequence[Finding]]) -> Iterator[Need]:
+def _empty(sections: Mapping[str, Sequence[Finding]]) -> Iterator[ClaimSource]:
     """The verdicts that are none because a side states no facts: a classification tells of both sides."""
     kinds = {finding.kind for finding in sections.get("classifications", ())}
     if kinds and "statement" not in kinds:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.judge.judge import JudgeLike
-from langchain_rageval.language import detect_language
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.value import NO_REFERENCE_ENTITIES, Value, quoted
-from langchain_rageval.schema import Finding, Sample, Score
 from langchain_rageval.steps.extract_entities import extract_entities
 from langchain_rageval.steps.find_entities import FOUND, find_entities
 from langchain_rageval.steps.stage import State
+from langchain_rageval.text.language import detect_language
 
 _MOST_NAMED = 5
 
@@ -42,7 +42,7 @@ def context_entity_recall(judge: JudgeLike, *, name: str = "context_entity_recal
         reads={"question", "references", "contexts"},
         steps=extract_entities(judge) | find_entities(judge),
         reduce=found_share,
-        restore=restored,
+        state_from_findings=restored,
     )
 
 

@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Literal, get_args
 
+from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import JudgeLike
-from langchain_rageval.language import detect_language
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.value import Value, nothing_retrieved
-from langchain_rageval.ranking import average_precision
-from langchain_rageval.schema import Finding, Sample, Score
+from langchain_rageval.statistics.ranking import average_precision
 from langchain_rageval.steps.grade_contexts import USEFUL, grade_contexts
 from langchain_rageval.steps.stage import State
+from langchain_rageval.text.language import detect_language
 
 Weighting = Literal["rank", "plain"]
 Ground = Literal["reference", "answer", "question"]
@@ -65,7 +65,7 @@ def context_precision(
         steps=grade_contexts(judge, against=partial(text_of_ground, against=against)),
         reduce=partial(useful_share, weighting=weighting, against=against),
         options={"weighting": weighting, "against": against},
-        restore=partial(restored, against=against),
+        state_from_findings=partial(restored, against=against),
     )
 
 

@@ -41,7 +41,7 @@ def context_recall(judge: JudgeLike, *, verifier: Verifier | None = None, name: 
         reads={"question", "references", "contexts"},
         steps=steps,
         reduce=recalled_share,
-        restore=partial(restored_verdicts, kind="reference_statement", under="reference_verdicts"),
+        state_from_findings=partial(restored_verdicts, kind="reference_statement", under="reference_verdicts"),
     )
 
 

@@ -6,13 +6,13 @@ arXiv:2309.15217, section 3. The judge names sentences by number, so both counts
 
 from __future__ import annotations
 
+from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.judge.judge import JudgeLike
-from langchain_rageval.language import detect_language
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.value import Value, nothing_retrieved
-from langchain_rageval.schema import Finding, Sample, Score
 from langchain_rageval.steps.select_sentences import NEEDED, select_sentences
 from langchain_rageval.steps.stage import State
+from langchain_rageval.text.language import detect_language
 
 _MOST_NAMED = 10
 
@@ -34,7 +34,7 @@ def context_relevance(judge: JudgeLike, *, name: str = "context_relevance") -> M
         reads={"question", "contexts"},
         steps=select_sentences(judge),
         reduce=needed_share,
-        restore=restored,
+        state_from_findings=restored,
     )
 
 

@@ -38,7 +38,7 @@ def faithfulness(judge: JudgeLike, *, verifier: Verifier | None = None, name: st
         reads={"question", "answer", "contexts"},
         steps=steps,
         reduce=supported_share,
-        restore=partial(restored_verdicts, kind="statement", under="answer_verdicts"),
+        state_from_findings=partial(restored_verdicts, kind="statement", under="answer_verdicts"),
     )
 
 

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from langchain_rageval.graders.grader import Grader
+from langchain_rageval.metrics.graders.grader import Grader
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.ranked import Ranked, at_cutoff
-from langchain_rageval.ranking import hit_rate
+from langchain_rageval.statistics.ranking import hit_rate
 
 
 def hit_rate_at(

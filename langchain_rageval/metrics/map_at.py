@@ -6,10 +6,10 @@ From 0 to 1, higher is better; its mean over questions is the MAP. Source: Manni
 
 from __future__ import annotations
 
-from langchain_rageval.graders.grader import Grader
+from langchain_rageval.metrics.graders.grader import Grader
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.ranked import Ranked, at_cutoff
-from langchain_rageval.ranking import average_precision
+from langchain_rageval.statistics.ranking import average_precision
 
 
 def map_at(k: int, grader: Grader | None = None, *, threshold: float | None = None, name: str | None = None) -> Metric:

@@ -5,7 +5,7 @@ On the grader's own scale, higher is better: 0 to 4 with `llm_grader(judge)`.
 
 from __future__ import annotations
 
-from langchain_rageval.graders.grader import Grader
+from langchain_rageval.metrics.graders.grader import Grader
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.ranked import Ranked, at_cutoff
 

@@ -14,19 +14,19 @@ from langchain_core.runnables.graph import Graph
 from pydantic import ConfigDict, PrivateAttr, ValidationError
 
 from langchain_rageval._version import __version__
-from langchain_rageval.errors import ConfigError, SampleError, unusable
+from langchain_rageval.data.schema import Aspect, Direction, Sample, Score, Usage, without_surrogates
+from langchain_rageval.errors import ConfigError, SampleError, config_error_of
 from langchain_rageval.judge.judge import Judge
-from langchain_rageval.metrics.doors import Doors
+from langchain_rageval.metrics.adapters import Adapters
 from langchain_rageval.metrics.threshold import Missing, fork, gate
 from langchain_rageval.metrics.value import Value
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced
-from langchain_rageval.schema import Aspect, Direction, Sample, Score, Usage, without_surrogates
-from langchain_rageval.steps.once import Once
+from langchain_rageval.steps.shared_steps import SharedSteps
 from langchain_rageval.steps.stage import Stage, State
 
 
-class Metric(Traced[Any, Score], Doors):
+class Metric(Traced[Any, Score], Adapters):
     """Scores a sample: the judge's steps state facts, the reducer makes the number.
 
     `invoke` and its kin take a Sample, or anything that `Sample.parse` reads. They raise SampleError, before any call,
@@ -41,8 +41,8 @@ class Metric(Traced[Any, Score], Doors):
         reduce: pure function from the last state to the Value.
         direction: whether "higher" or "lower" is better.
         options: what else the builder was given, for the instrument.
-        restore: from a sample and an earlier score of it to the last state, as far as `reduce` reads it; None when the
-            score's findings do not suffice. Without it, what was scored can not be scored anew without calls.
+        state_from_findings: function of a sample and an earlier score of it. Returns the state that `reduce` reads, or
+            None if the score's findings are not sufficient. If omitted, `Report.rescore` is not supported.
 
     Raises:
         ConfigError: if the name is empty, `reads` names what is no field of a sample, or another option is none there
@@ -58,7 +58,7 @@ class Metric(Traced[Any, Score], Doors):
     reduce: Callable[[State], Value]
     direction: Direction = "higher"
     options: Mapping[str, Any] = {}
-    restore: Callable[[Sample, Score], State | None] | None = None
+    state_from_findings: Callable[[Sample, Score], State | None] | None = None
     _instrument: str = PrivateAttr("")
 
     def __init__(
@@ -71,7 +71,7 @@ class Metric(Traced[Any, Score], Doors):
         reduce: Callable[[State], Value],
         direction: Direction = "higher",
         options: Mapping[str, Any] | None = None,
-        restore: Callable[[Sample, Score], State | None] | None = None,
+        state_from_findings: Callable[[Sample, Score], State | None] | None = None,
     ) -> None:
         name = without_surrogates(name)
         if not name:
@@ -88,10 +88,10 @@ class Metric(Traced[Any, Score], Doors):
                 reduce=reduce,
                 direction=direction,
                 options=options or {},
-                restore=restore,
+                state_from_findings=state_from_findings,
             )
         except ValidationError as error:
-            raise unusable(f"metric {name!r}", error) from None
+            raise config_error_of(f"metric {name!r}", error) from None
         self._instrument = self._fingerprint()
 
     def __repr__(self) -> str:
@@ -125,7 +125,7 @@ class Metric(Traced[Any, Score], Doors):
         return self._instrument
 
     @property
-    def asks_by_stages(self) -> bool:
+    def is_plannable(self) -> bool:
         """Whether every step is a Stage, so that all it asks for can be seen before it is sent."""
         return all(isinstance(step, Stage) for step in self._sequence())
 
@@ -137,11 +137,11 @@ class Metric(Traced[Any, Score], Doors):
     @property
     def kin(self) -> Hashable:
         """The same for metrics that go through the same steps once for them all; None for one that does not."""
-        return next((stage.key for stage in self._stages() if isinstance(stage, Once)), None)
+        return next((stage.key for stage in self._stages() if isinstance(stage, SharedSteps)), None)
 
-    def forgetful(self) -> Self:
+    def with_fresh_capabilities(self) -> Self:
         """The same metric, asking judges that have found out nothing and tell nobody what they find out."""
-        stages = [step.forgetful() if isinstance(step, Stage) else step for step in self._sequence()]
+        stages = [step.with_fresh_capabilities() if isinstance(step, Stage) else step for step in self._sequence()]
         return self.model_copy(update={"steps": reduce(or_, stages)})
 
     def read(self, input: Any) -> Sample:
@@ -171,7 +171,7 @@ class Metric(Traced[Any, Score], Doors):
             The score; None when the findings do not suffice.
         """
         told = bool(score.findings) or not score.value  # a value above 0 that nothing decided is not one of ours
-        state = self.restore(sample, score) if self.restore and told else None
+        state = self.state_from_findings(sample, score) if self.state_from_findings and told else None
         return None if state is None else self._stamped(self.reduce(state), score.usage)
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:

@@ -5,10 +5,10 @@ From 0 to 1, higher is better. Source: Voorhees 1999, "The TREC-8 Question Answe
 
 from __future__ import annotations
 
-from langchain_rageval.graders.grader import Grader
+from langchain_rageval.metrics.graders.grader import Grader
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.ranked import Ranked, at_cutoff
-from langchain_rageval.ranking import mrr
+from langchain_rageval.statistics.ranking import mrr
 
 
 def mrr_at(k: int, grader: Grader | None = None, *, threshold: float | None = None, name: str | None = None) -> Metric:

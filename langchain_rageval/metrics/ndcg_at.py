@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from langchain_rageval.graders.grader import Grader
+from langchain_rageval.metrics.graders.grader import Grader
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.ranked import at_cutoff, check_gain, gained
-from langchain_rageval.ranking import Gain
+from langchain_rageval.statistics.ranking import Gain
 
 
 def ndcg_at(k: int, grader: Grader | None = None, *, gain: Gain = "exp2", name: str | None = None) -> Metric:

@@ -7,18 +7,18 @@ from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 
-from langchain_rageval.errors import ConfigError, JudgeOutputError, SampleError, step_at_fault
+from langchain_rageval.data.schema import Failure, Sample, Score, Usage
+from langchain_rageval.errors import ConfigError, JudgeOutputError, SampleError, step_of
 from langchain_rageval.judge.identity import redact
 from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced
-from langchain_rageval.schema import Failure, Sample, Score, Usage
 
 _DEEPEST_CAUSE = 10  # an exception may be its own cause
 
 
 def outcome(
-    metric: Runnable[Any, Any], sample: Sample, run: Run, config: RunnableConfig | None, *, unheard: bool = False
+    metric: Runnable[Any, Any], sample: Sample, run: Run, config: RunnableConfig | None, *, untraced: bool = False
 ) -> dict[str, Score]:
     """The scores of a sample by name, through the metric's `invoke`.
 
@@ -27,11 +27,11 @@ def outcome(
         sample: complete for the metric.
         run: what the metrics of this sample share.
         config: callbacks, tags and the like.
-        unheard: whether it is known that nobody listens, so that a metric need not ask; the config is then complete.
+        untraced: whether it is known that nobody listens, so that a metric need not ask; the config is then complete.
     """
     own = run.metered()
     try:
-        if unheard and isinstance(metric, Traced):
+        if untraced and isinstance(metric, Traced):
             return named(metric.within(sample, own.within(config or {})))
         return named(metric.invoke(sample, own.into(config)))
     except Exception as error:
@@ -39,12 +39,12 @@ def outcome(
 
 
 async def aoutcome(
-    metric: Runnable[Any, Any], sample: Sample, run: Run, config: RunnableConfig | None, *, unheard: bool = False
+    metric: Runnable[Any, Any], sample: Sample, run: Run, config: RunnableConfig | None, *, untraced: bool = False
 ) -> dict[str, Score]:
     """As `outcome`, through the metric's `ainvoke`."""
     own = run.metered()
     try:
-        if unheard and isinstance(metric, Traced):
+        if untraced and isinstance(metric, Traced):
             return named(await metric.awithin(sample, own.within(config or {})))
         return named(await metric.ainvoke(sample, own.into(config)))
     except Exception as error:
@@ -94,7 +94,7 @@ def failures(metric: Runnable[Any, Any], error: Exception, usage: Usage) -> dict
     failure = Failure(
         error=type(error).__name__,
         message=_redacted(_told(error), metric),
-        step="sample" if isinstance(error, SampleError) else step_at_fault(error),
+        step="sample" if isinstance(error, SampleError) else step_of(error),
         raw_output=_redacted(error.raw_output, metric) if isinstance(error, JudgeOutputError) else None,
     )
     parts = {part.name: part for part in reversed(parts_of(metric))}

@@ -9,12 +9,12 @@ from importlib.util import find_spec
 from typing import Any
 
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.language import detect_language
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.similarity import OVERLAP, answer_and_references, compared, nothing_to_compare
 from langchain_rageval.metrics.value import Value
 from langchain_rageval.steps.compare_texts import Measure, compare_texts
 from langchain_rageval.steps.stage import State
+from langchain_rageval.text.language import detect_language
 
 Told = Callable[[float, bool], str]
 """From the best number, and whether the sample is Russian, to the reason."""

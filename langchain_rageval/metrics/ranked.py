@@ -8,15 +8,15 @@ from functools import partial
 from math import inf, isfinite, nextafter
 from typing import Any, Literal, get_args
 
+from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.graders.grader import Grader, told
-from langchain_rageval.graders.id_grader import id_grader
-from langchain_rageval.language import detect_language
+from langchain_rageval.metrics.graders.grader import Grader, told
+from langchain_rageval.metrics.graders.id_grader import id_grader
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.value import Value, nothing_retrieved
-from langchain_rageval.ranking import Gain, ndcg
-from langchain_rageval.schema import Finding, Sample, Score
+from langchain_rageval.statistics.ranking import Gain, ndcg
 from langchain_rageval.steps.stage import State
+from langchain_rageval.text.language import detect_language
 
 Basis = Literal["ideal", "relevant", "threshold", "none"]
 """What the reason tells of: the ideal order, all relevant chunks, from which grade on they are, or nothing."""
@@ -104,7 +104,7 @@ def at_cutoff(
         steps=grader,
         reduce=partial(measured, grader=grader, measure=measure, k=k, threshold=least, basis=basis),
         options={"measure": kind, "k": k, "threshold": least, **(options or {})},
-        restore=partial(restored, grader=grader),
+        state_from_findings=partial(restored, grader=grader),
     )
 
 

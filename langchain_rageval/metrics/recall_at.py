@@ -5,10 +5,10 @@ From 0 to 1, higher is better.
 
 from __future__ import annotations
 
-from langchain_rageval.graders.grader import Grader
+from langchain_rageval.metrics.graders.grader import Grader
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.ranked import Ranked, at_cutoff
-from langchain_rageval.ranking import recall
+from langchain_rageval.statistics.ranking import recall
 
 
 def recall_at(

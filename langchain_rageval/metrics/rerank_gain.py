@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from langchain_rageval.graders.grader import Grader
-from langchain_rageval.language import detect_language
+from langchain_rageval.data.schema import Finding, Sample, Score
+from langchain_rageval.metrics.graders.grader import Grader
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.ranked import (
     NONE_KNOWN,
@@ -29,10 +29,10 @@ from langchain_rageval.metrics.ranked import (
 )
 from langchain_rageval.metrics.suite import Suite, suite
 from langchain_rageval.metrics.value import Value, nothing_retrieved
-from langchain_rageval.ranking import Gain
-from langchain_rageval.schema import Finding, Sample, Score
+from langchain_rageval.statistics.ranking import Gain
 from langchain_rageval.steps.rerank_contexts import Reranker, rerank_contexts
 from langchain_rageval.steps.stage import State
+from langchain_rageval.text.language import detect_language
 
 KEPT = "kept"
 """Text of the finding that tells how many chunks the reranker kept."""
@@ -83,7 +83,7 @@ def rerank_gain(
             steps=grader | order,
             reduce=partial(reduce, grader=grader, k=k, gain=gain),
             options={"k": k, "gain": gain},
-            restore=partial(restored, grader=grader),
+            state_from_findings=partial(restored, grader=grader),
         )
 
     return suite(retrieved, of_both("reranker", ndcg_of_the_reranker), of_both("gain", ndcg_gained))

@@ -13,9 +13,9 @@ from functools import partial
 from typing import Literal, get_args
 
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.folding import tokens_of
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.overlap import near_reference, overlap_metric
+from langchain_rageval.text.normalization import tokens_of
 
 Variant = Literal["rougeL", "rouge1", "rouge2", "rouge3", "rouge4"]
 Of = Literal["fmeasure", "precision", "recall"]

@@ -12,16 +12,16 @@ from functools import partial
 from math import fsum
 from typing import Any, Literal, get_args
 
-from langchain_rageval.criteria import DEFAULT_LANGUAGE, DEFAULT_SCALE, Criterion, Scale, default_criteria
+from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.ladder import inner_models, own_options
-from langchain_rageval.language import detect_language
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.value import Value
-from langchain_rageval.schema import Finding, Sample, Score
+from langchain_rageval.prompts.criteria import DEFAULT_LANGUAGE, DEFAULT_SCALE, Criterion, Scale, default_criteria
 from langchain_rageval.steps.grade_rubric import grade_rubric
 from langchain_rageval.steps.stage import State
+from langchain_rageval.text.language import detect_language
 
 Examples = Literal["per_grade", "none"]
 
@@ -76,7 +76,7 @@ def rubric(
             "apart or keep to one standard, and nobody can describe them all; 0 to 3 or 1 to 5 loses little",
             stacklevel=2,
         )
-    hot = [t for t in _temperatures(judge) if t > WARMEST] if len(judge.ballots) == 1 else []
+    hot = [t for t in _temperatures(judge) if t > WARMEST] if len(judge.voters) == 1 else []
     if hot:
         warnings.warn(
             f"the judge's temperature is {hot[0]:g}: the same answer may get another grade next time; take {WARMEST} "
@@ -92,7 +92,7 @@ def rubric(
         steps=grade_rubric(judge, by_language, scale, with_examples=examples == "per_grade"),
         reduce=partial(weighted_grade, weights=weights, scale=scale),
         options={"weights": weights, "scale": list(scale)},
-        restore=partial(restored, names=list(weights), scale=scale),
+        state_from_findings=partial(restored, names=list(weights), scale=scale),
     )
 
 

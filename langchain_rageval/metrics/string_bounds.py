@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from langchain_rageval.folding import UNSPACED
+from langchain_rageval.text.normalization import UNSPACED
 
 _STOPS = ".。… "
 _UNSPACED = re.compile(f"[{UNSPACED}]")

@@ -10,16 +10,16 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableParallel
 from langchain_core.runnables.graph import Graph
 from pydantic import ConfigDict
 
+from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.metrics.doors import Doors
+from langchain_rageval.metrics.adapters import Adapters
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced
 from langchain_rageval.run.work import agather
-from langchain_rageval.schema import Sample, Score
 
 
-class Suite(Traced[Any, dict[str, Score]], Doors):
+class Suite(Traced[Any, dict[str, Score]], Adapters):
     """From a sample to the scores of all its metrics, by name. Make one with `suite(...)`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, get_args
 
-from langchain_rageval.answers import VerdictLabel
-from langchain_rageval.language import detect_language
+from langchain_rageval.data.schema import Finding, FindingKind, Sample, Score
 from langchain_rageval.metrics.value import Value, quoted
-from langchain_rageval.schema import Finding, FindingKind, Sample, Score
+from langchain_rageval.prompts.answer_schemas import VerdictLabel
+from langchain_rageval.text.language import detect_language
 
 _MOST_NAMED = 3
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.base import coerce_to_runnable
 
+from langchain_rageval.data.schema import Direction, Score
 from langchain_rageval.errors import BelowThreshold, ConfigError
-from langchain_rageval.schema import Direction, Score
 
 if TYPE_CHECKING:
     from langchain_rageval.metrics.metric import Metric

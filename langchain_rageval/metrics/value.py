@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from langchain_rageval.language import detect_language
-from langchain_rageval.schema import Finding
+from langchain_rageval.data.schema import Finding
+from langchain_rageval.text.language import detect_language
 
 NO_FACTS = "the answer states no facts"
 NO_REFERENCE_FACTS = "the reference states no facts"

@@ -16,10 +16,10 @@ from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
-from langchain_rageval.cached import cached_property
-from langchain_rageval.contexts import NumberedContexts, numbered_lines
+from langchain_rageval._internal.cached import cached_property
+from langchain_rageval.data.schema import without_surrogates
+from langchain_rageval.prompts.numbered_contexts import NumberedContexts, numbered_lines
 from langchain_rageval.prompts.promptset import Common, Prompt, PromptSet
-from langchain_rageval.schema import without_surrogates
 
 Layout = Literal["contexts_first", "instruction_first", "handbook"]
 
@@ -31,7 +31,7 @@ _TITLE = re.compile(r'^\{.*"title": "(\w+)"', re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Request:
+class RequestContent:
     """One question to the judge, before it is laid out.
 
     Attributes:
@@ -61,7 +61,9 @@ class Request:
         return self.step in HANDBOOK and self.prompts.prompts.get(self.step) is self.prompt
 
 
-def lay_out(request: Request, layout: Layout, *, with_schema: bool, fold_system: bool = False) -> list[BaseMessage]:
+def lay_out(
+    request: RequestContent, layout: Layout, *, with_schema: bool, fold_system: bool = False
+) -> list[BaseMessage]:
     """The messages of a request.
 
     Args:
@@ -98,7 +100,7 @@ def read_title(human: str) -> str | None:
     return str(titles[-1]) if titles else None
 
 
-def _parts(request: Request, layout: Layout, with_schema: bool) -> Iterator[str]:
+def _parts(request: RequestContent, layout: Layout, with_schema: bool) -> Iterator[str]:
     common = request.prompts.common
     labels = common.labels
     block = [f"{labels['contexts']}\n{request.contexts.block}"] if request.contexts is not None else []

@@ -14,10 +14,10 @@ from typing import Any, Self, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from langchain_rageval.answers import ANSWERS
-from langchain_rageval.cached import cached_property, made_once
+from langchain_rageval._internal.cached import cached_property, made_once
+from langchain_rageval._internal.html import bold, counted, paragraph, table, text
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.markup import bold, counted, paragraph, table, text
+from langchain_rageval.prompts.answer_schemas import ANSWERS
 
 _COMMON = "common.yaml"
 _RARE_BREAK = re.compile("[\x85\u2028\u2029]")

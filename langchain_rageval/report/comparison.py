@@ -8,10 +8,10 @@ from math import isfinite
 from statistics import fmean
 from typing import Literal
 
+from langchain_rageval.data.schema import Direction, Row, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.notebook import html_table
 from langchain_rageval.report.slices import By, clusters
-from langchain_rageval.schema import Direction, Row, Score
 from langchain_rageval.statistics import holm, mean_difference_interval, sign_flip_p
 
 Verdict = Literal["better", "worse", "no worse", "inconclusive", "too few pairs"]

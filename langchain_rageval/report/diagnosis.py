@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from langchain_rageval.data.schema import Finding, FindingKind, Row
 from langchain_rageval.metrics.value import NEITHER_FACTS, NO_FACTS, NO_REFERENCE_FACTS
 from langchain_rageval.report.notebook import html_table
-from langchain_rageval.schema import Finding, FindingKind, Row
 
 Cause = Literal[
     "wrongly refused",

@@ -6,7 +6,18 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from langchain_rageval.drawing import BLUE, GREEN, GREY, ORANGE, RED, name_bars, new_figure, one_line, plain, write
+from langchain_rageval._internal.plotting import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    RED,
+    name_bars,
+    new_figure,
+    one_line,
+    plain,
+    write,
+)
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.histogram import Histogram
 

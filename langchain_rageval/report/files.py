@@ -25,8 +25,8 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from langchain_rageval._version import __version__
+from langchain_rageval.data.schema import Row, without_surrogates
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.schema import Row, without_surrogates
 
 Head = Mapping[str, Any]
 """What a report says of its run: `notes`, `complete`, `left_out`."""

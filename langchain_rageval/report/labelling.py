@@ -14,9 +14,9 @@ from pathlib import Path
 from random import Random
 from typing import overload
 
+from langchain_rageval.data.loading import next_row
+from langchain_rageval.data.schema import Row
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.loading import next_row
-from langchain_rageval.schema import Row
 
 YES = ("yes", "y", "true", "да", "д", "истина", "+")
 NO = ("no", "n", "false", "нет", "н", "ложь", "-")

@@ -21,22 +21,22 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import yaml
 
+from langchain_rageval._internal.cached import cached_property
 from langchain_rageval._version import __version__
-from langchain_rageval.cached import cached_property
-from langchain_rageval.contexts import NumberedContexts
+from langchain_rageval.data.schema import Usage
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.language import detect_language
+from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.report.comparison import paired_rows
 from langchain_rageval.report.diagnosis import REMEDIES, Cause
 from langchain_rageval.report.files import row_line
 from langchain_rageval.report.histogram import Histogram
 from langchain_rageval.report.summary import Summary
-from langchain_rageval.schema import Usage
+from langchain_rageval.text.language import detect_language
 
 if TYPE_CHECKING:
+    from langchain_rageval.data.schema import Row
     from langchain_rageval.report.comparison import Comparison
     from langchain_rageval.report.report import Report
-    from langchain_rageval.schema import Row
 
 PageLanguage = Literal["auto", "en", "ru"]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import stdev
 from typing import TYPE_CHECKING, Any, TextIO, overload
 
+from langchain_rageval.data.schema import Row, Score
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.metrics.threshold import reaches
 from langchain_rageval.report.comparison import Comparison, compare_rows, values_of_pairs
@@ -23,7 +24,6 @@ from langchain_rageval.report.page import PageLanguage, write_page
 from langchain_rageval.report.rescoring import rescored_rows
 from langchain_rageval.report.slices import By
 from langchain_rageval.report.summary import MetricSummary, Summary, summarise, summarise_slices, summary_line
-from langchain_rageval.schema import Row, Score
 from langchain_rageval.statistics import detectable_difference
 
 if TYPE_CHECKING:

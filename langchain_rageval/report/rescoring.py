@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from langchain_rageval.data.schema import Row, Score, Usage
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.schema import Row, Score, Usage
 
 
 def rescored_rows(rows: Sequence[Row], metric: Metric) -> Iterator[Row]:

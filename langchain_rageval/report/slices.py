@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.language import detect_language
-from langchain_rageval.schema import Sample
+from langchain_rageval.text.language import detect_language
 
 By = str | Callable[[Sample], Any]
 

@@ -7,9 +7,9 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from statistics import fmean
 
+from langchain_rageval.data.schema import Aspect, Direction, Row, Score, Usage
 from langchain_rageval.metrics.value import NO_FACTS
 from langchain_rageval.report.slices import NONE, By, Labelled
-from langchain_rageval.schema import Aspect, Direction, Row, Score, Usage
 from langchain_rageval.statistics import bounded_mean_interval
 
 _ALL = "all"

@@ -11,9 +11,9 @@ from collections.abc import Callable, Hashable
 from dataclasses import astuple, dataclass, fields
 from math import inf
 
+from langchain_rageval.data.schema import Usage
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.run.meter import Meter
-from langchain_rageval.schema import Usage
+from langchain_rageval.run.usage_meter import Meter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ class Cost:
         return Cost(*map(max, astuple(self), astuple(other)))
 
 
-class Known:
+class CostEstimate:
     """What the works of one kind have cost so far, those that cost nothing left aside.
 
     An answer without facts is free: were it to count, all that come after would be let in as if they were, too.
@@ -100,7 +100,7 @@ class Known:
         return Cost(*(total / number if number else other for total, number, other in means))
 
 
-class Allowance:
+class BudgetTracker:
     """A budget while it is being spent.
 
     Args:
@@ -118,7 +118,7 @@ class Allowance:
         self._meter = meter
         self._settled = Cost()
         self._reserved = Cost()
-        self._kinds: dict[Hashable, Known] = {}
+        self._kinds: dict[Hashable, CostEstimate] = {}
         self._lock = threading.Lock()
 
     def admit(self, kind: Hashable, guess: Callable[[], Cost]) -> Cost | None:
@@ -134,7 +134,7 @@ class Allowance:
         if self.budget is None:
             return Cost()
         with self._lock:
-            expected = self._kinds.setdefault(kind, Known()).expected(self.budget, guess)
+            expected = self._kinds.setdefault(kind, CostEstimate()).expected(self.budget, guess)
             committed = self._settled.plus(self._reserved).at_least(Cost.of(self._meter.usage, self._meter.unreported))
             fits = self.budget.allows(expected, committed)
             self.spent = self.spent or not fits
@@ -149,4 +149,4 @@ class Allowance:
             with self._lock:
                 self._reserved = self._reserved.plus(reserved, -1)
                 self._settled = self._settled.plus(cost)
-                self._kinds.setdefault(kind, Known()).add(cost)
+                self._kinds.setdefault(kind, CostEstimate()).add(cost)

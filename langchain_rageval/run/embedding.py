@@ -20,7 +20,7 @@ from langchain_core.embeddings import Embeddings
 from numpy.typing import NDArray
 
 from langchain_rageval.errors import ModelOutputError
-from langchain_rageval.run.retry import passing, status_of
+from langchain_rageval.run.retry import is_transient, status_of
 
 Vector = NDArray[np.float64]
 
@@ -163,7 +163,7 @@ class Batches:
 
 def of_one_text(error: Exception) -> bool:
     """Whether a single one of the texts may have caused an error, so that the others can be embedded without it."""
-    return not passing(error) and status_of(error) in _PERHAPS_ONE_TEXT
+    return not is_transient(error) and status_of(error) in _PERHAPS_ONE_TEXT
 
 
 def _uncancellable() -> Future[Vector]:

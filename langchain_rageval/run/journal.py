@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from langchain_rageval._internal.sqlite_file import BUSY_SECONDS, SqliteFile
 from langchain_rageval.errors import JournalError
-from langchain_rageval.sqlite_file import BUSY_SECONDS, SqliteFile
 
 _APPLICATION = 0x52414745  # SQLite's mark of whose file it is
 

@@ -53,8 +53,8 @@ class RetryPolicy:
 
     def wait(self, error: Exception, tried: int) -> float | None:
         """Seconds to wait after `tried` tries; None when trying again is no use."""
-        allowed = min(self.attempts, _TRIES_WHEN_NOBODY_IS_THERE) if nobody_there(error) else self.attempts
-        if tried >= allowed or not passing(error):
+        allowed = min(self.attempts, _TRIES_WHEN_NOBODY_IS_THERE) if is_unreachable(error) else self.attempts
+        if tried >= allowed or not is_transient(error):
             return None
         asked = retry_after(error)
         if asked is not None:
@@ -63,23 +63,23 @@ class RetryPolicy:
         return longest * random.uniform(0.5, 1.0) if self.jitter else longest
 
 
-class Silence:
+class CircuitBreaker:
     """How many tries in a row, of all calls of a run to one model, found nobody at its address."""
 
     def __init__(self) -> None:
         self._tries: dict[int, int] = {}
 
-    def heard(self, model: object, error: Exception | None) -> None:
+    def record(self, model: object, error: Exception | None) -> None:
         """Take note of how a try ended."""
         tries = self._tries.get(id(model), 0)
-        self._tries[id(model)] = tries + 1 if error is not None and nobody_there(error) else 0
+        self._tries[id(model)] = tries + 1 if error is not None and is_unreachable(error) else 0
 
     def lasting(self, model: object) -> bool:
         """Whether it is no use to wait any more: a dead server must not hold up a long run call by call."""
         return self._tries.get(id(model), 0) >= _SILENT_TRIES
 
 
-def passing(error: Exception) -> bool:
+def is_transient(error: Exception) -> bool:
     """Whether the same call may go through later."""
     status = status_of(error)
     if status is not None:
@@ -98,7 +98,7 @@ def _account_empty(error: BaseException) -> bool:
     return getattr(error, "code", None) == "insufficient_quota"
 
 
-def turned_away(error: Exception) -> bool:
+def is_rate_limited(error: Exception) -> bool:
     """Whether the endpoint has too many calls at a time: a 429, or one that is overloaded and says how long to wait."""
     status = status_of(error)
     if status is None:
@@ -108,7 +108,7 @@ def turned_away(error: Exception) -> bool:
     )
 
 
-def nobody_there(error: BaseException) -> bool:
+def is_unreachable(error: BaseException) -> bool:
     """Whether no server listens at that address: a wrong URL more often than a passing fault."""
     return any(isinstance(cause, _NOBODY_THERE) or "[Errno 111]" in str(cause) for cause in _causes(error))
 

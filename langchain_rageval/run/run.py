@@ -14,18 +14,18 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import patch_config
 
+from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 from langchain_rageval.run.embedding import Batches
-from langchain_rageval.run.meter import Meter
-from langchain_rageval.run.retry import RetryPolicy, Silence
-from langchain_rageval.run.slots import Slots
+from langchain_rageval.run.retry import CircuitBreaker, RetryPolicy
 from langchain_rageval.run.threads import DaemonThreads
+from langchain_rageval.run.usage_meter import Meter
 
 T = TypeVar("T")
 
 RUN_KEY = "__rageval_run"  # survives with_retry, with_fallbacks, RunnableParallel, assign and lambdas
 
 
-class Flight:
+class InFlightCall:
     """A work that somebody is doing, or whose result somebody still holds.
 
     Attributes:
@@ -73,16 +73,16 @@ class Run:
         lock: of the flights.
     """
 
-    slots: Slots = field(default_factory=Slots)
+    limiter: AdaptiveLimiter = field(default_factory=AdaptiveLimiter)
     retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(attempts=1))
-    silence: Silence = field(default_factory=Silence)
+    breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
     timeout: float | None = None
     threads: DaemonThreads = field(default_factory=DaemonThreads)
     meter: Meter = field(default_factory=Meter)
-    flights: WeakValueDictionary[Hashable, Flight] = field(default_factory=WeakValueDictionary)
-    held: list[Flight] = field(default_factory=list)
+    flights: WeakValueDictionary[Hashable, InFlightCall] = field(default_factory=WeakValueDictionary)
+    held: list[InFlightCall] = field(default_factory=list)
     batches: dict[int, Batches] = field(default_factory=dict)
-    stand_in: Callable[[Any], Any] | None = None
+    fake_reply: Callable[[Any], Any] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
@@ -107,7 +107,7 @@ class Run:
         """The same run with a meter of its own, which also charges this one."""
         return self._with(Meter(self.meter), self.held)
 
-    def _with(self, meter: Meter, held: list[Flight]) -> Run:
+    def _with(self, meter: Meter, held: list[InFlightCall]) -> Run:
         """The same but for these. `dataclasses.replace` takes many times as long, and each score needs two."""
         run = object.__new__(Run)
         vars(run).update(vars(self), meter=meter, held=held)
@@ -182,7 +182,7 @@ class Run:
         result: T = flight.result
         return result
 
-    def _do(self, key: Hashable, flight: Flight, do: Callable[[], T]) -> T:
+    def _do(self, key: Hashable, flight: InFlightCall, do: Callable[[], T]) -> T:
         try:
             result = do()
         except BaseException as error:
@@ -191,7 +191,7 @@ class Run:
         self._land(key, flight, result)
         return result
 
-    async def _fly(self, key: Hashable, flight: Flight, do: Callable[[], Awaitable[Any]]) -> None:
+    async def _fly(self, key: Hashable, flight: InFlightCall, do: Callable[[], Awaitable[Any]]) -> None:
         """Land the result, or the error, in the flight; a task that raises would complain when nobody waits for it."""
         try:
             result = await do()
@@ -202,24 +202,24 @@ class Run:
         else:
             self._land(key, flight, result)
 
-    def _board(self, key: Hashable) -> tuple[Flight, bool]:
+    def _board(self, key: Hashable) -> tuple[InFlightCall, bool]:
         with self.lock:
             flight = self.flights.get(key)
             first = flight is None
             if flight is None:
-                flight = self.flights[key] = Flight()
+                flight = self.flights[key] = InFlightCall()
             flight.waiting += 1
             self.held.append(flight)
             return flight, first
 
-    def _landing(self, flight: Flight) -> Future[None] | None:
+    def _landing(self, flight: InFlightCall) -> Future[None] | None:
         """What to wait for, wherever it flies; None when it has landed."""
         with self.lock:
             if flight.landing is None and not flight.landed:
                 flight.landing = Future()
             return None if flight.landed else flight.landing
 
-    def _leave(self, key: Hashable, flight: Flight) -> None:
+    def _leave(self, key: Hashable, flight: InFlightCall) -> None:
         """Wait no more; a flight that nobody waits for is called back, and nobody boards it while it turns round."""
         with self.lock:
             flight.waiting -= 1
@@ -229,7 +229,9 @@ class Run:
                 del self.flights[key]
         flight.task.get_loop().call_soon_threadsafe(flight.task.cancel)
 
-    def _land(self, key: Hashable, flight: Flight, result: Any = None, error: BaseException | None = None) -> None:
+    def _land(
+        self, key: Hashable, flight: InFlightCall, result: Any = None, error: BaseException | None = None
+    ) -> None:
         with self.lock:
             flight.land(result, error)
             if error is not None and self.flights.get(key) is flight:

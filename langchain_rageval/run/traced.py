@@ -23,14 +23,14 @@ class Traced(RunnableSerializable[Input, Output]):
     def invoke(self, input: Input, config: RunnableConfig | None = None, **kwargs: Any) -> Output:
         """Do the work through the judge's sync methods."""
         config = ensure_config(config)
-        if kwargs or heard(config):
+        if kwargs or has_callbacks(config):
             return self._call_with_config(self._do, input, config, **kwargs)  # type: ignore[arg-type]
         return self._do(input, config)
 
     async def ainvoke(self, input: Input, config: RunnableConfig | None = None, **kwargs: Any) -> Output:
         """Do the work through the judge's async methods, on the caller's loop."""
         config = ensure_config(config)
-        if kwargs or heard(config):
+        if kwargs or has_callbacks(config):
             return await self._acall_with_config(self._ado, input, config, **kwargs)  # type: ignore[arg-type]
         return await self._ado(input, config)
 
@@ -51,9 +51,9 @@ class Traced(RunnableSerializable[Input, Output]):
         """The same on the caller's loop."""
 
 
-def heard(config: RunnableConfig) -> bool:
+def has_callbacks(config: RunnableConfig) -> bool:
     """Whether there is a callback handler: of the config, of the context around it, or LangChain's own tracing.
 
     In a rehearsal nobody listens: it is no run.
     """
-    return Run.of(config).stand_in is None and bool(get_callback_manager_for_config(config).handlers)
+    return Run.of(config).fake_reply is None and bool(get_callback_manager_for_config(config).handlers)

@@ -23,11 +23,11 @@ from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 from langchain_rageval.run.embedding import PATIENCE, Batch, Vector
-from langchain_rageval.run.meter import tokens_in
-from langchain_rageval.run.retry import turned_away
+from langchain_rageval.run.retry import is_rate_limited
 from langchain_rageval.run.run import Run
-from langchain_rageval.run.slots import Slots
+from langchain_rageval.run.usage_meter import tokens_in
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class Call:
     keeps_time: bool = False
     sync_only: bool = False
     lost: Exception | None = None
-    limiter: BaseRateLimiter | None = None
+    rate_limiter: BaseRateLimiter | None = None
     schema: str = ""
 
 
@@ -77,19 +77,19 @@ class Rate:
 
 _SHOWN_TO_THE_MODEL = ("tools", "functions")  # options that take tokens, unlike what only guides the decoding
 
-Lossy = Call | Batch | Rate
+ModelRequest = Call | Batch | Rate
 """What goes to a model, and is tried again when it gets lost on the way."""
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class Gather:
     """Do several works that do not depend on each other; the reply is the list of their results, in order.
 
     On a loop they are done side by side. In threads they are while slots of a pool lie idle, as they do for the last
     samples of a run; else one after the other, for other samples fill the slots, and nobody has to be woken.
     """
 
-    works: Sequence[Work[Any]]
+    works: Sequence[Operation[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,22 +97,22 @@ class Shared:
     """Do a work unless the run is doing, or has just done, one of the same key; the reply is its result."""
 
     key: Hashable
-    work: Work[Any]
+    work: Operation[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
+class Locked:
     """Do a work while nobody else holds the gate; the reply is its result."""
 
-    gate: Slots
-    work: Work[Any]
+    gate: AdaptiveLimiter
+    work: Operation[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Try:
+class SendOnce:
     """Send a call once; if it is lost, that is the caller's matter."""
 
-    call: Lossy
+    call: ModelRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +122,11 @@ class Pause:
     seconds: float
 
 
-Need = Lossy | Embed | Together | Shared | Alone | Try | Pause
-Work = Generator[Need, Any, T]
+Request = ModelRequest | Embed | Gather | Shared | Locked | SendOnce | Pause
+Operation = Generator[Request, Any, T]
 
 
-def drive(work: Work[T], run: Run, config: RunnableConfig) -> T:
+def drive(work: Operation[T], run: Run, config: RunnableConfig) -> T:
     """Do a work in this thread."""
     value: Any = None
     error: BaseException | None = None
@@ -144,27 +144,27 @@ def drive(work: Work[T], run: Run, config: RunnableConfig) -> T:
             error = caught
 
 
-def _supply(need: Need, run: Run, config: RunnableConfig) -> Any:
+def _supply(need: Request, run: Run, config: RunnableConfig) -> Any:
     match need:
         case Shared(key, part):
             return run.share((key, chosen(config)), partial(drive, part, run, config))
         case Call() | Batch() | Rate():
             return _answered(need, run, config)
-        case Try(call):
+        case SendOnce(call):
             return _tried(call, run, config)
-        case Together(works):
+        case Gather(works):
             return _together(works, run, config)
         case Embed(embeddings, texts):
             return _embedded(embeddings, texts, run, config)
         case Pause(seconds):
             return time.sleep(seconds)
-        case Alone(gate, part):
+        case Locked(gate, part):
             with gate:
                 return drive(part, run, config)
 
 
-def _together(works: Sequence[Work[Any]], run: Run, config: RunnableConfig) -> list[Any]:
-    if run.slots.idle >= len(works) > 1:
+def _together(works: Sequence[Operation[Any]], run: Run, config: RunnableConfig) -> list[Any]:
+    if run.limiter.idle >= len(works) > 1:
         return run.threads.gather([partial(drive, part, run, config) for part in works])
     replies = []
     for part in works:  # no comprehension: its closure would hold config and run once more for each call under way
@@ -172,7 +172,7 @@ def _together(works: Sequence[Work[Any]], run: Run, config: RunnableConfig) -> l
     return replies
 
 
-def _answered(call: Lossy, run: Run, config: RunnableConfig) -> Any:
+def _answered(call: ModelRequest, run: Run, config: RunnableConfig) -> Any:
     """The reply to a call, which as a rule comes at the first try."""
     lost = call.lost if isinstance(call, Call) else None
     if lost is None:
@@ -181,12 +181,12 @@ def _answered(call: Lossy, run: Run, config: RunnableConfig) -> Any:
         except Exception as error:
             lost = error
         else:
-            run.silence.heard(_model_of(call), None)
+            run.breaker.record(_model_of(call), None)
             return reply
     return drive(_with_retries(call, lost, run), run, config)
 
 
-async def adrive(work: Work[T], run: Run, config: RunnableConfig) -> T:
+async def adrive(work: Operation[T], run: Run, config: RunnableConfig) -> T:
     """Do a work on this loop."""
     value: Any = None
     error: BaseException | None = None
@@ -204,26 +204,26 @@ async def adrive(work: Work[T], run: Run, config: RunnableConfig) -> T:
             error = caught
 
 
-async def _asupply(need: Need, run: Run, config: RunnableConfig) -> Any:
+async def _asupply(need: Request, run: Run, config: RunnableConfig) -> Any:
     match need:
         case Shared(key, part):
             return await run.ashare((key, chosen(config)), partial(adrive, part, run, config))
         case Call() | Batch() | Rate():
             return await _aanswered(need, run, config)
-        case Try(call):
+        case SendOnce(call):
             return await _atried(call, run, config)
-        case Together(works):
+        case Gather(works):
             return await agather(adrive(part, run, config) for part in works)
         case Embed(embeddings, texts):
             return await _aembedded(embeddings, texts, run, config)
         case Pause(seconds):
             return await asyncio.sleep(seconds)
-        case Alone(gate, part):
+        case Locked(gate, part):
             async with gate:
                 return await adrive(part, run, config)
 
 
-async def _aanswered(call: Lossy, run: Run, config: RunnableConfig) -> Any:
+async def _aanswered(call: ModelRequest, run: Run, config: RunnableConfig) -> Any:
     lost = call.lost if isinstance(call, Call) else None
     if lost is None:
         try:
@@ -231,7 +231,7 @@ async def _aanswered(call: Lossy, run: Run, config: RunnableConfig) -> Any:
         except Exception as error:
             lost = error
         else:
-            run.silence.heard(_model_of(call), None)
+            run.breaker.record(_model_of(call), None)
             return reply
     return await adrive(_with_retries(call, lost, run), run, config)
 
@@ -254,28 +254,28 @@ def chosen(config: RunnableConfig) -> str:
     return repr(sorted((name, repr(choice)) for name, choice in choices.items() if not name.startswith("__")))
 
 
-def _tried(call: Lossy, run: Run, config: RunnableConfig) -> Any:
-    with run.slots as since:
+def _tried(call: ModelRequest, run: Run, config: RunnableConfig) -> Any:
+    with run.limiter as since:
         match call:
             case Call():
-                if call.limiter and not run.stand_in:
-                    call.limiter.acquire()
+                if call.rate_limiter and not run.fake_reply:
+                    call.rate_limiter.acquire()
                 with _Bill(call, run, since) as bill:
-                    return bill.read(run.stand_in(call) if run.stand_in else _sent(call, run, config))
-            case _ if run.stand_in:
-                return run.stand_in(call)
+                    return bill.read(run.fake_reply(call) if run.fake_reply else _sent(call, run, config))
+            case _ if run.fake_reply:
+                return run.fake_reply(call)
             case Batch(embeddings, texts):
                 return run.bounded(partial(embeddings.embed_documents, list(texts)))
             case Rate(cross_encoder, pairs):
                 return run.bounded(partial(cross_encoder.score, list(pairs)))
 
 
-async def _atried(call: Lossy, run: Run, config: RunnableConfig) -> Any:
-    async with run.slots as since:
+async def _atried(call: ModelRequest, run: Run, config: RunnableConfig) -> Any:
+    async with run.limiter as since:
         match call:
             case Call():
-                if call.limiter:
-                    await call.limiter.aacquire()
+                if call.rate_limiter:
+                    await call.rate_limiter.aacquire()
                 with _Bill(call, run, since) as bill:
                     return bill.read(await _asked(call, run, config))
             case Batch(embeddings, texts) if type(embeddings).aembed_documents is Embeddings.aembed_documents:
@@ -342,26 +342,26 @@ async def _aembedded(embeddings: Embeddings, texts: Sequence[str], run: Run, con
         run.leave(batches)
 
 
-def _with_retries(call: Lossy, lost: Exception, run: Run) -> Work[Any]:
+def _with_retries(call: ModelRequest, lost: Exception, run: Run) -> Operation[Any]:
     """What follows the first try, which was lost."""
     tried, model = 0, _model_of(call)
     while True:
         tried += 1
-        run.silence.heard(model, lost)
+        run.breaker.record(model, lost)
         wait = run.retry.wait(lost, tried)
-        if wait is None or run.silence.lasting(model):
+        if wait is None or run.breaker.lasting(model):
             raise lost
         yield Pause(wait)
         try:
-            reply = yield Try(call)
+            reply = yield SendOnce(call)
         except Exception as error:
             lost = error
         else:
-            run.silence.heard(model, None)
+            run.breaker.record(model, None)
             return reply
 
 
-def _model_of(call: Lossy) -> object:
+def _model_of(call: ModelRequest) -> object:
     match call:
         case Call(model=model):
             return model
@@ -399,9 +399,9 @@ class _Bill:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         self._run.meter.add(seconds=time.perf_counter() - self._started, **self._cost)
         if error is None:
-            self._run.slots.went_well(self._since)
-        elif isinstance(error, Exception) and turned_away(error):
-            self._run.slots.turned_away(self._since)
+            self._run.limiter.record_success(self._since)
+        elif isinstance(error, Exception) and is_rate_limited(error):
+            self._run.limiter.record_rejection(self._since)
 
     def read(self, reply: Any) -> BaseMessage:
         """The reply's message, which says what it cost."""

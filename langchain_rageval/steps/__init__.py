@@ -1,6 +1,6 @@
 """Judge steps, one per file, shared by the metrics; here the classes of what they answer."""
 
-from langchain_rageval.answers import (
+from langchain_rageval.prompts.answer_schemas import (
     Abstention,
     Answerable,
     AspectVerdict,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from langchain_rageval.answers import Classification
+from langchain_rageval.data.schema import Finding, FindingKind, Sample
 from langchain_rageval.errors import JudgeOutputError
-from langchain_rageval.judge.asking import Attempts, Question, ask, shared
-from langchain_rageval.judge.judge import Ballot, Judge, JudgeLike
-from langchain_rageval.run.work import Together, Work
-from langchain_rageval.schema import Finding, FindingKind, Sample
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask, shared
+from langchain_rageval.judge.judge import Judge, JudgeLike, Voter
+from langchain_rageval.prompts.answer_schemas import Classification
+from langchain_rageval.run.work import Gather, Operation
 from langchain_rageval.steps.step import State, Step, slices
 from langchain_rageval.steps.votes import agreement, majority
 
@@ -41,18 +41,18 @@ class ClassifyStatements(Step):
     out in slices of the judge's `max_statements`; what any slice shares is shared.
     """
 
-    def work(self, state: State) -> Work[State]:
+    def work(self, state: State) -> Operation[State]:
         """One call for each reference, slice and vote."""
         sample: Sample = state["sample"]
         answers = dict(enumerate(state["answer_statements"], 1))
         sides = [dict(enumerate(texts, 1)) for texts in state["statements_by_reference"]]
-        found = yield Together([self._compare(sample.question, answers, references) for references in sides])
+        found = yield Gather([self._compare(sample.question, answers, references) for references in sides])
         return state | {"classifications": found}
 
-    def _compare(self, question: str, answers: Numbered, references: Numbered) -> Work[list[Finding]]:
-        ballots = self.judge.ballots if answers and references else []
-        votes: list[Marks] = yield Together([self._vote(ballot, question, answers, references) for ballot in ballots])
-        if not ballots:
+    def _compare(self, question: str, answers: Numbered, references: Numbered) -> Operation[list[Finding]]:
+        voters = self.judge.voters if answers and references else []
+        votes: list[Marks] = yield Gather([self._vote(voter, question, answers, references) for voter in voters])
+        if not voters:
             nothing = Mark(shared=False)
             votes = [Marks(dict.fromkeys(answers, nothing), dict.fromkeys(references, nothing))]
         decided = [
@@ -61,39 +61,39 @@ class ClassifyStatements(Step):
         ]
         return [
             *decided,
-            *agreement(answers, ballots, [_labels(vote.answer, "FP") for vote in votes]),
-            *agreement(references, ballots, [_labels(vote.reference, "FN") for vote in votes]),
+            *agreement(answers, voters, [_labels(vote.answer, "FP") for vote in votes]),
+            *agreement(references, voters, [_labels(vote.reference, "FN") for vote in votes]),
         ]
 
-    def _vote(self, ballot: Ballot, question: str, answers: Numbered, references: Numbered) -> Work[Marks]:
-        size = ballot.judge.max_statements
-        parts: list[Marks] = yield Together(
+    def _vote(self, voter: Voter, question: str, answers: Numbered, references: Numbered) -> Operation[Marks]:
+        size = voter.judge.max_statements
+        parts: list[Marks] = yield Gather(
             [
-                self._share(ballot, question, some_answers, some_references)
+                self._share(voter, question, some_answers, some_references)
                 for some_answers in slices(answers, size)
                 for some_references in slices(references, size)
             ]
         )
         return Marks(_united(part.answer for part in parts), _united(part.reference for part in parts))
 
-    def _share(self, ballot: Ballot, question: str, answers: Numbered, references: Numbered) -> Work[Marks]:
-        asked = self._asked(ballot, question, answers, references)
-        work = self._classify(ballot, asked, question, answers, references)
-        marks: Marks = yield shared(ballot.judge, asked, ballot.draw, work)
+    def _share(self, voter: Voter, question: str, answers: Numbered, references: Numbered) -> Operation[Marks]:
+        asked = self._asked(voter, question, answers, references)
+        work = self._classify(voter, asked, question, answers, references)
+        marks: Marks = yield shared(voter.judge, asked, voter.draw, work)
         return marks
 
     def _classify(
         self,
-        ballot: Ballot,
-        asked: Question[Classification],
+        voter: Voter,
+        asked: JudgeQuestion[Classification],
         question: str,
         answers: Numbered,
         references: Numbered,
-    ) -> Work[Marks]:
+    ) -> Operation[Marks]:
         """Ask until every statement has its mark."""
-        attempts, marks = Attempts(ballot.judge.attempts), Marks()
+        attempts, marks = Attempts(voter.judge.attempts), Marks()
         while True:
-            reply = yield from ask(ballot.judge, asked, attempts, ballot.draw)
+            reply = yield from ask(voter.judge, asked, attempts, voter.draw)
             _settle(marks, reply, answers, references)
             missing = {number: text for number, text in answers.items() if number not in marks.answer}
             lost = {number: text for number, text in references.items() if number not in marks.reference}
@@ -102,17 +102,17 @@ class ClassifyStatements(Step):
             if not attempts.left:
                 problem = f"no single place for the answer statements {[*missing]}, reference statements {[*lost]}"
                 raise JudgeOutputError(problem, self.get_name(), reply.model_dump_json())
-            asked = self._asked(ballot, question, missing or answers, references if missing else lost)
+            asked = self._asked(voter, question, missing or answers, references if missing else lost)
 
     def _asked(
-        self, ballot: Ballot, question: str, answers: Numbered, references: Numbered
-    ) -> Question[Classification]:
+        self, voter: Voter, question: str, answers: Numbered, references: Numbered
+    ) -> JudgeQuestion[Classification]:
         inputs = {
             "question": question,
             "answer_statements": [{"answer": number, "text": text} for number, text in answers.items()],
             "reference_statements": [{"reference": number, "text": text} for number, text in references.items()],
         }
-        return self.question(inputs, None, language_from=question, judge=ballot.judge)
+        return self.question(inputs, None, language_from=question, judge=voter.judge)
 
 
 def classify_statements(judge: JudgeLike) -> Step:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from langchain_rageval.folding import folded
-from langchain_rageval.run.work import Work
+from langchain_rageval.run.work import Operation
 from langchain_rageval.steps.stage import Stage, State
+from langchain_rageval.text.normalization import folded
 
 Measure = Callable[[str, str], float]
 Pairs = Callable[[State], tuple[str, Sequence[str]]]
@@ -28,7 +28,7 @@ class CompareTexts(Stage[State]):
         """Whose measure it is; its options are the metric's."""
         return {"step": self.get_name(), "source": self.source}
 
-    def work(self, state: State) -> Work[State]:
+    def work(self, state: State) -> Operation[State]:
         """No request at all."""
         yield from ()
         one, others = self.pairs(state)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from langchain_rageval.answers import AspectVerdict
-from langchain_rageval.contexts import NumberedContexts
+from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.judge.judge import Ballot, Judge, JudgeLike
-from langchain_rageval.run.work import Together, Work
-from langchain_rageval.schema import Finding, Sample
+from langchain_rageval.judge.judge import Judge, JudgeLike, Voter
+from langchain_rageval.prompts.answer_schemas import AspectVerdict
+from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.run.work import Gather, Operation
 from langchain_rageval.steps.step import State, Step
 from langchain_rageval.steps.votes import agreement, majority
 
@@ -23,29 +23,29 @@ class CritiqueAspect(Step):
     definition: str | None
     tie: bool
 
-    def work(self, state: State) -> Work[State]:
+    def work(self, state: State) -> Operation[State]:
         """One call for each vote."""
         sample: Sample = state["sample"]
-        ballots = self.judge.ballots
-        answers: list[AspectVerdict] = yield Together([self._vote(ballot, sample) for ballot in ballots])
+        voters = self.judge.voters
+        answers: list[AspectVerdict] = yield Gather([self._vote(voter, sample) for voter in voters])
         applies = majority([answer.verdict for answer in answers], tie=self.tie)
         reasons = dict.fromkeys(answer.reason for answer in answers if answer.verdict == applies)
         finding = Finding(kind="aspect", number=1, text=self.aspect, verdict=_label(applies), reason=" ".join(reasons))
         labels = [{1: _label(answer.verdict)} for answer in answers]
-        return state | {"aspect_verdict": [finding, *agreement({1: self.aspect}, ballots, labels)]}
+        return state | {"aspect_verdict": [finding, *agreement({1: self.aspect}, voters, labels)]}
 
-    def _vote(self, ballot: Ballot, sample: Sample) -> Work[AspectVerdict]:
-        definition = self.definition or ballot.judge.prompt_set(sample.question).common.aspects[self.aspect]
+    def _vote(self, voter: Voter, sample: Sample) -> Operation[AspectVerdict]:
+        definition = self.definition or voter.judge.prompt_set(sample.question).common.aspects[self.aspect]
         inputs = {
             "question": sample.question,
             "answer": sample.answer,
             "aspect": self.aspect,
             "definition": definition,
         }
-        windows = NumberedContexts.of(sample.contexts or []).windows(ballot.judge.max_context_tokens)
+        windows = NumberedContexts.of(sample.contexts or []).windows(voter.judge.max_context_tokens)
         background = windows[0] if windows and windows[0].sentences else None
-        question = self.question(inputs, background, language_from=sample.question, judge=ballot.judge)
-        answer: AspectVerdict = yield self.asked(question, ballot)
+        question = self.question(inputs, background, language_from=sample.question, judge=voter.judge)
+        answer: AspectVerdict = yield self.asked(question, voter)
         return answer
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from langchain_rageval.answers import Abstention
-from langchain_rageval.judge.judge import Ballot, Judge, JudgeLike
-from langchain_rageval.run.work import Together, Work
-from langchain_rageval.schema import Finding, Sample
+from langchain_rageval.data.schema import Finding, Sample
+from langchain_rageval.judge.judge import Judge, JudgeLike, Voter
+from langchain_rageval.prompts.answer_schemas import Abstention
+from langchain_rageval.run.work import Gather, Operation
 from langchain_rageval.steps.extract_statements import Side
 from langchain_rageval.steps.step import State, Step
 from langchain_rageval.steps.votes import agreement, majority
@@ -21,31 +21,31 @@ class DetectAbstention(Step):
 
     of: Side
 
-    def work(self, state: State) -> Work[State]:
+    def work(self, state: State) -> Operation[State]:
         """One call for each text and vote; none for a blank answer."""
         sample: Sample = state["sample"]
         if self.of == "answer":
             texts = {1: sample.answer or ""}
         else:
             texts = {number: text for number, text in enumerate(sample.references, 2) if text.strip()}
-        found: list[list[Finding]] = yield Together([self._detect(sample.question, *item) for item in texts.items()])
+        found: list[list[Finding]] = yield Gather([self._detect(sample.question, *item) for item in texts.items()])
         return state | {f"{self.of}_abstention": [finding for part in found for finding in part]}
 
-    def _detect(self, question: str, number: int, text: str) -> Work[list[Finding]]:
-        ballots = self.judge.ballots if text.strip() else []
-        given: list[Abstention] = yield Together([self._vote(ballot, question, text) for ballot in ballots])
+    def _detect(self, question: str, number: int, text: str) -> Operation[list[Finding]]:
+        voters = self.judge.voters if text.strip() else []
+        given: list[Abstention] = yield Gather([self._vote(voter, question, text) for voter in voters])
         votes = given or [Abstention(reason="", abstains=True)]
         abstains = majority([vote.abstains for vote in votes], tie=False)
         reasons = dict.fromkeys(vote.reason for vote in votes if vote.abstains == abstains)
         judged, verdict = f"the {self.of}", _label(abstains)
         finding = Finding(kind="criterion", number=number, text=judged, verdict=verdict, reason=" ".join(reasons))
         labels = [{number: _label(vote.abstains)} for vote in votes]
-        return [finding, *agreement({number: judged}, ballots, labels)]
+        return [finding, *agreement({number: judged}, voters, labels)]
 
-    def _vote(self, ballot: Ballot, question: str, text: str) -> Work[Abstention]:
+    def _vote(self, voter: Voter, question: str, text: str) -> Operation[Abstention]:
         inputs = {"question": question, "answer": text}
         answer: Abstention = yield self.asked(
-            self.question(inputs, None, language_from=question, judge=ballot.judge), ballot
+            self.question(inputs, None, language_from=question, judge=voter.judge), voter
         )
         return answer
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from langchain_rageval.answers import Answerable
-from langchain_rageval.contexts import NumberedContexts
-from langchain_rageval.judge.judge import Ballot, Judge, JudgeLike
-from langchain_rageval.run.work import Together, Work
-from langchain_rageval.schema import Finding, Sample
+from langchain_rageval.data.schema import Finding, Sample
+from langchain_rageval.judge.judge import Judge, JudgeLike, Voter
+from langchain_rageval.prompts.answer_schemas import Answerable
+from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.run.work import Gather, Operation
 from langchain_rageval.steps.step import State, Step
 from langchain_rageval.steps.votes import agreement, majority
 
@@ -20,12 +20,12 @@ class DetectAnswerable(Step):
     from two windows is missed.
     """
 
-    def work(self, state: State) -> Work[State]:
+    def work(self, state: State) -> Operation[State]:
         """One call for each window and vote; none when there is no sentence."""
         sample: Sample = state["sample"]
         contexts = NumberedContexts.of(sample.contexts or [])
-        ballots = self.judge.ballots if contexts.sentences else []
-        given: list[Answerable] = yield Together([self._vote(b, sample.question, contexts) for b in ballots])
+        voters = self.judge.voters if contexts.sentences else []
+        given: list[Answerable] = yield Gather([self._vote(b, sample.question, contexts) for b in voters])
         votes = given or [Answerable(reason="", answerable=False)]
         answerable = majority([vote.answerable for vote in votes], tie=False)
         reasons = dict.fromkeys(vote.reason for vote in votes if vote.answerable == answerable)
@@ -33,19 +33,19 @@ class DetectAnswerable(Step):
             kind="criterion", number=2, text="the contexts", verdict=_label(answerable), reason=" ".join(reasons)
         )
         labels = [{2: _label(vote.answerable)} for vote in votes]
-        return state | {"answerable": [finding, *agreement({2: finding.text}, ballots, labels)]}
+        return state | {"answerable": [finding, *agreement({2: finding.text}, voters, labels)]}
 
-    def _vote(self, ballot: Ballot, question: str, contexts: NumberedContexts) -> Work[Answerable]:
+    def _vote(self, voter: Voter, question: str, contexts: NumberedContexts) -> Operation[Answerable]:
         """What any window answers is answerable, with the reasons of those that say so."""
-        windows = contexts.windows(ballot.judge.max_context_tokens)
-        parts: list[Answerable] = yield Together([self._detect(ballot, question, window) for window in windows])
+        windows = contexts.windows(voter.judge.max_context_tokens)
+        parts: list[Answerable] = yield Gather([self._detect(voter, question, window) for window in windows])
         answerable = any(part.answerable for part in parts)
         reasons = dict.fromkeys(part.reason for part in parts if part.answerable == answerable)
         return Answerable(reason=" ".join(reasons), answerable=answerable)
 
-    def _detect(self, ballot: Ballot, question: str, window: NumberedContexts) -> Work[Answerable]:
-        asked = self.question({"question": question}, window, language_from=question, judge=ballot.judge)
-        answer: Answerable = yield self.asked(asked, ballot)
+    def _detect(self, voter: Voter, question: str, window: NumberedContexts) -> Operation[Answerable]:
+        asked = self.question({"question": question}, window, language_from=question, judge=voter.judge)
+        answer: Answerable = yield self.asked(asked, voter)
         return answer
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from langchain_rageval.answers import Entities
-from langchain_rageval.folding import folded
+from langchain_rageval.data.schema import Sample
 from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.run.work import Together, Work
-from langchain_rageval.schema import Sample
+from langchain_rageval.prompts.answer_schemas import Entities
+from langchain_rageval.run.work import Gather, Operation
 from langchain_rageval.steps.step import State, Step
+from langchain_rageval.text.normalization import folded
 
 
 class ExtractEntities(Step):
@@ -16,17 +16,17 @@ class ExtractEntities(Step):
     Two that differ only in case, ё or white space are one; the first spelling stays.
     """
 
-    def work(self, state: State) -> Work[State]:
+    def work(self, state: State) -> Operation[State]:
         """One call for each reference that is not blank."""
         sample: Sample = state["sample"]
         texts = dict.fromkeys(text for text in sample.references if text.strip())
-        parts: list[list[str]] = yield Together([self._extract(sample.question, text) for text in texts])
+        parts: list[list[str]] = yield Gather([self._extract(sample.question, text) for text in texts])
         spellings: dict[str, str] = {}
         for entity in (entity for part in parts for entity in part):
             spellings.setdefault(folded(entity), entity)
         return state | {"reference_entities": list(spellings.values())}
 
-    def _extract(self, question: str, text: str) -> Work[list[str]]:
+    def _extract(self, question: str, text: str) -> Operation[list[str]]:
         answer: Entities = yield self.asked(self.question({"text": text}, None, language_from=question))
         return [entity.strip() for entity in answer.entities if entity.strip()]
 

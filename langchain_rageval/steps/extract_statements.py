@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import chain
 from typing import Literal
 
-from langchain_rageval.answers import Statements
+from langchain_rageval.data.schema import Sample
 from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.run.work import Together, Work
-from langchain_rageval.schema import Sample
+from langchain_rageval.prompts.answer_schemas import Statements
+from langchain_rageval.run.work import Gather, Operation
 from langchain_rageval.steps.step import State, Step
 
 Side = Literal["answer", "reference"]
@@ -23,14 +23,14 @@ class ExtractStatements(Step):
     of: Side | Literal["both"]
     for_contexts: bool = False
 
-    def work(self, state: State) -> Work[State]:
+    def work(self, state: State) -> Operation[State]:
         """One call for each text that is not blank; none when there are no contexts to compare with but should be."""
         sample: Sample = state["sample"]
         answers = [sample.answer or ""] if self.of != "reference" else []
         references = sample.references if self.of != "answer" else []
         if self.for_contexts and not any(context.strip() for context in sample.contexts or []):
             answers = references = []
-        parts = yield Together([self._extract(sample.question, text) for text in [*answers, *references]])
+        parts = yield Gather([self._extract(sample.question, text) for text in [*answers, *references]])
         of_answers, of_references = parts[: len(answers)], parts[len(answers) :]
         if self.of != "reference":
             state = state | {"answer_statements": list(chain.from_iterable(of_answers))}
@@ -39,7 +39,7 @@ class ExtractStatements(Step):
             state = state | {"reference_statements": once, "statements_by_reference": of_references}
         return state
 
-    def _extract(self, question: str, text: str) -> Work[list[str]]:
+    def _extract(self, question: str, text: str) -> Operation[list[str]]:
         if not text.strip():
             return []
         answer: Statements = yield self.asked(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from langchain_rageval.answers import FoundEntities, FoundEntity
-from langchain_rageval.contexts import NumberedContexts
+from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import JudgeOutputError
-from langchain_rageval.judge.asking import Attempts, Question, ask, shared
-from langchain_rageval.judge.judge import Ballot, Judge, JudgeLike
-from langchain_rageval.run.work import Together, Work
-from langchain_rageval.schema import Finding, Sample
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask, shared
+from langchain_rageval.judge.judge import Judge, JudgeLike, Voter
+from langchain_rageval.prompts.answer_schemas import FoundEntities, FoundEntity
+from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.run.work import Gather, Operation
 from langchain_rageval.steps.step import State, Step, slices
 from langchain_rageval.steps.votes import agreement, majority
 
@@ -28,63 +28,63 @@ class FindEntities(Step):
     then its word stands.
     """
 
-    def work(self, state: State) -> Work[State]:
+    def work(self, state: State) -> Operation[State]:
         """One call for each slice, window and vote; none without entities or sentences."""
         sample: Sample = state["sample"]
         entities = dict(enumerate(state["reference_entities"], 1))
         contexts = NumberedContexts.of(sample.contexts or [])
-        ballots = self.judge.ballots if entities and contexts.sentences else []
-        votes: list[Evidence] = yield Together(
-            [self._vote(ballot, sample.question, entities, contexts) for ballot in ballots]
+        voters = self.judge.voters if entities and contexts.sentences else []
+        votes: list[Evidence] = yield Gather(
+            [self._vote(voter, sample.question, entities, contexts) for voter in voters]
         )
         findings = [_decided(number, text, votes) for number, text in entities.items()]
         labels = [{number: FOUND if number in vote else LOST for number in entities} for vote in votes]
-        return state | {"entity_verdicts": [*findings, *agreement(entities, ballots, labels)]}
+        return state | {"entity_verdicts": [*findings, *agreement(entities, voters, labels)]}
 
-    def _vote(self, ballot: Ballot, question: str, entities: Numbered, contexts: NumberedContexts) -> Work[Evidence]:
-        windows = contexts.windows(ballot.judge.max_context_tokens)
-        parts: list[Evidence] = yield Together(
+    def _vote(self, voter: Voter, question: str, entities: Numbered, contexts: NumberedContexts) -> Operation[Evidence]:
+        windows = contexts.windows(voter.judge.max_context_tokens)
+        parts: list[Evidence] = yield Gather(
             [
-                self._share(ballot, question, part, window)
-                for part in slices(entities, ballot.judge.max_statements)
+                self._share(voter, question, part, window)
+                for part in slices(entities, voter.judge.max_statements)
                 for window in windows
             ]
         )
         return _united(parts)
 
-    def _share(self, ballot: Ballot, question: str, part: Numbered, window: NumberedContexts) -> Work[Evidence]:
-        asked = self._asked(ballot, question, part, window)
-        work = self._find(ballot, asked, question, part, window)
-        found: Evidence = yield shared(ballot.judge, asked, ballot.draw, work)
+    def _share(self, voter: Voter, question: str, part: Numbered, window: NumberedContexts) -> Operation[Evidence]:
+        asked = self._asked(voter, question, part, window)
+        work = self._find(voter, asked, question, part, window)
+        found: Evidence = yield shared(voter.judge, asked, voter.draw, work)
         return found
 
     def _find(
         self,
-        ballot: Ballot,
-        asked: Question[FoundEntities],
+        voter: Voter,
+        asked: JudgeQuestion[FoundEntities],
         question: str,
         part: Numbered,
         window: NumberedContexts,
-    ) -> Work[Evidence]:
+    ) -> Operation[Evidence]:
         """Ask, and once more for what is said to be found nowhere."""
-        attempts = Attempts(ballot.judge.attempts)
-        reply = yield from ask(ballot.judge, asked, attempts, ballot.draw)
+        attempts = Attempts(voter.judge.attempts)
+        reply = yield from ask(voter.judge, asked, attempts, voter.draw)
         found = _listed(reply.found, part, window)
         nowhere = {number: part[number] for number, evidence in found.items() if not evidence}
         if not nowhere or not attempts.left:
             return found
         try:
-            again = yield from ask(ballot.judge, self._asked(ballot, question, nowhere, window), attempts, ballot.draw)
+            again = yield from ask(voter.judge, self._asked(voter, question, nowhere, window), attempts, voter.draw)
         except JudgeOutputError:
             return found
         sure = {number: evidence for number, evidence in found.items() if evidence}
         return sure | _listed(again.found, nowhere, window)
 
     def _asked(
-        self, ballot: Ballot, question: str, part: Numbered, window: NumberedContexts
-    ) -> Question[FoundEntities]:
+        self, voter: Voter, question: str, part: Numbered, window: NumberedContexts
+    ) -> JudgeQuestion[FoundEntities]:
         inputs = {"entities": [{"entity": number, "text": text} for number, text in part.items()]}
-        return self.question(inputs, window, language_from=question, judge=ballot.judge)
+        return self.question(inputs, window, language_from=question, judge=voter.judge)
 
 
 def find_entities(judge: JudgeLike) -> Step:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from langchain_rageval.answers import ContextVerdict, ContextVerdicts
-from langchain_rageval.contexts import NumberedContexts
+from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import JudgeOutputError
-from langchain_rageval.judge.asking import Attempts, Question, ask, shared
-from langchain_rageval.judge.judge import Ballot, Judge, JudgeLike
-from langchain_rageval.run.work import Together, Work
-from langchain_rageval.schema import Finding, Sample
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask, shared
+from langchain_rageval.judge.judge import Judge, JudgeLike, Voter
+from langchain_rageval.prompts.answer_schemas import ContextVerdict, ContextVerdicts
+from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.run.work import Gather, Operation
 from langchain_rageval.steps.step import State, Step
 from langchain_rageval.steps.votes import agreement, majority
 
@@ -27,25 +27,25 @@ class GradeContexts(Step):
 
     against: Callable[[Sample], str]
 
-    def work(self, state: State) -> Work[State]:
+    def work(self, state: State) -> Operation[State]:
         """One call for each window and vote; none when no chunk holds a word."""
         sample: Sample = state["sample"]
         texts = dict(enumerate(sample.contexts or [], 1))
         contexts = NumberedContexts.of(texts.values())
         inputs = {"question": sample.question, "answer": self.against(sample)}
-        ballots = self.judge.ballots if contexts.sentences else []
-        votes: list[ByNumber] = yield Together([self._vote(ballot, inputs, contexts) for ballot in ballots])
+        voters = self.judge.voters if contexts.sentences else []
+        votes: list[ByNumber] = yield Gather([self._vote(voter, inputs, contexts) for voter in voters])
         blank = {number: ContextVerdict(context=number, reason="", useful=False) for number in texts}
         votes = [blank | vote for vote in votes]
         labels = [{number: USEFUL if v.useful else USELESS for number, v in vote.items()} for vote in votes]
         findings = [
             _decided(number, text, [vote[number] for vote in votes or [blank]]) for number, text in texts.items()
         ]
-        return state | {"context_verdicts": [*findings, *agreement(texts, ballots, labels)]}
+        return state | {"context_verdicts": [*findings, *agreement(texts, voters, labels)]}
 
-    def _vote(self, ballot: Ballot, inputs: Mapping[str, str], contexts: NumberedContexts) -> Work[ByNumber]:
-        windows = contexts.windows(ballot.judge.max_context_tokens)
-        parts: list[ByNumber] = yield Together([self._share(ballot, inputs, window) for window in windows])
+    def _vote(self, voter: Voter, inputs: Mapping[str, str], contexts: NumberedContexts) -> Operation[ByNumber]:
+        windows = contexts.windows(voter.judge.max_context_tokens)
+        parts: list[ByNumber] = yield Gather([self._share(voter, inputs, window) for window in windows])
         graded: ByNumber = {}
         for part in parts:
             for number, verdict in part.items():
@@ -53,19 +53,19 @@ class GradeContexts(Step):
                     graded[number] = verdict
         return graded
 
-    def _share(self, ballot: Ballot, inputs: Mapping[str, str], window: NumberedContexts) -> Work[ByNumber]:
-        asked = self._asked(ballot, inputs, window)
-        graded: ByNumber = yield shared(ballot.judge, asked, ballot.draw, self._grade(ballot, asked, inputs, window))
+    def _share(self, voter: Voter, inputs: Mapping[str, str], window: NumberedContexts) -> Operation[ByNumber]:
+        asked = self._asked(voter, inputs, window)
+        graded: ByNumber = yield shared(voter.judge, asked, voter.draw, self._grade(voter, asked, inputs, window))
         return graded
 
     def _grade(
-        self, ballot: Ballot, asked: Question[ContextVerdicts], inputs: Mapping[str, str], window: NumberedContexts
-    ) -> Work[ByNumber]:
+        self, voter: Voter, asked: JudgeQuestion[ContextVerdicts], inputs: Mapping[str, str], window: NumberedContexts
+    ) -> Operation[ByNumber]:
         """Ask until every chunk has one verdict."""
-        attempts, graded = Attempts(ballot.judge.attempts), ByNumber()
+        attempts, graded = Attempts(voter.judge.attempts), ByNumber()
         chunks = list(dict.fromkeys(line.chunk for line in window.lines if line.sentence))
         while True:
-            reply = yield from ask(ballot.judge, asked, attempts, ballot.draw)
+            reply = yield from ask(voter.judge, asked, attempts, voter.draw)
             graded = _agreed(reply.verdicts, chunks) | graded
             missing = [number for number in chunks if number not in graded]
             if not missing:
@@ -73,10 +73,12 @@ class GradeContexts(Step):
             if not attempts.left:
                 problem = f"no single verdict for the chunks {missing}"
                 raise JudgeOutputError(problem, self.get_name(), reply.model_dump_json())
-            asked = self._asked(ballot, inputs, window.only(missing))
+            asked = self._asked(voter, inputs, window.only(missing))
 
-    def _asked(self, ballot: Ballot, inputs: Mapping[str, str], window: NumberedContexts) -> Question[ContextVerdicts]:
-        return self.question(inputs, window, language_from=inputs["question"], judge=ballot.judge)
+    def _asked(
+        self, voter: Voter, inputs: Mapping[str, str], window: NumberedContexts
+    ) -> JudgeQuestion[ContextVerdicts]:
+        return self.question(inputs, window, language_from=inputs["question"], judge=voter.judge)
 
 
 def grade_contexts(judge: JudgeLike, *, against: Callable[[Sample], str]) -> Step:

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median_low
 from typing import Any
 
-from langchain_rageval.answers import RelevanceGrade, RelevanceGrades
-from langchain_rageval.contexts import NumberedContexts
+from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import JudgeOutputError
-from langchain_rageval.judge.asking import Attempts, Question, ask, shared
-from langchain_rageval.judge.judge import Ballot, Judge, JudgeLike
-from langchain_rageval.run.work import Together, Work
-from langchain_rageval.schema import Finding, Sample
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask, shared
+from langchain_rageval.judge.judge import Judge, JudgeLike, Voter
+from langchain_rageval.prompts.answer_schemas import RelevanceGrade, RelevanceGrades
+from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.run.work import Gather, Operation
 from langchain_rageval.steps.step import State, Step
 from langchain_rageval.steps.votes import agreement
 
@@ -36,31 +36,31 @@ class GradeRelevance(Step):
         """All that could change the grades except the chunks."""
         return {**super().instrument, "scale": self.scale, "pointwise": self.pointwise}
 
-    def work(self, state: State) -> Work[State]:
+    def work(self, state: State) -> Operation[State]:
         """One call for each window and vote, or for each chunk and vote; none when no chunk holds a word."""
         sample: Sample = state["sample"]
         texts = sample.contexts or []
         distinct = sorted({text for text in texts if text.strip()}, key=_digest)
         blocks = [NumberedContexts.of([text]) for text in distinct]
         worded = [text for text, block in zip(distinct, blocks, strict=True) if block.sentences]
-        ballots = self.judge.ballots if worded else []
-        votes: list[dict[str, RelevanceGrade]] = yield Together([self._vote(b, sample, worded) for b in ballots])
+        voters = self.judge.voters if worded else []
+        votes: list[dict[str, RelevanceGrade]] = yield Gather([self._vote(b, sample, worded) for b in voters])
         findings = [self._decided(place, text, votes) for place, text in enumerate(texts, 1)]
         numbered = {place: text for place, text in enumerate(texts, 1) if votes and text in votes[0]}
         labels = [{place: str(vote[text].grade) for place, text in numbered.items()} for vote in votes]
-        return state | {"grades": [*findings, *agreement(numbered, ballots, labels)]}
+        return state | {"grades": [*findings, *agreement(numbered, voters, labels)]}
 
-    def _vote(self, ballot: Ballot, sample: Sample, texts: Sequence[str]) -> Work[dict[str, RelevanceGrade]]:
+    def _vote(self, voter: Voter, sample: Sample, texts: Sequence[str]) -> Operation[dict[str, RelevanceGrade]]:
         """Text of each chunk to its grade."""
         groups = [[text] for text in texts] if self.pointwise else [texts]
         blocks = [NumberedContexts.of(group) for group in groups]
-        graded: list[ByNumber] = yield Together([self._graded(ballot, sample.question, block) for block in blocks])
+        graded: list[ByNumber] = yield Gather([self._graded(voter, sample.question, block) for block in blocks])
         pairs = zip(groups, graded, strict=True)
         return {text: grades[number] for group, grades in pairs for number, text in enumerate(group, 1)}
 
-    def _graded(self, ballot: Ballot, question: str, contexts: NumberedContexts) -> Work[ByNumber]:
-        windows = contexts.windows(ballot.judge.max_context_tokens)
-        parts: list[ByNumber] = yield Together([self._share(ballot, question, window) for window in windows])
+    def _graded(self, voter: Voter, question: str, contexts: NumberedContexts) -> Operation[ByNumber]:
+        windows = contexts.windows(voter.judge.max_context_tokens)
+        parts: list[ByNumber] = yield Gather([self._share(voter, question, window) for window in windows])
         best: ByNumber = {}
         for part in parts:
             for number, grade in part.items():
@@ -68,19 +68,19 @@ class GradeRelevance(Step):
                     best[number] = grade
         return best
 
-    def _share(self, ballot: Ballot, question: str, window: NumberedContexts) -> Work[ByNumber]:
-        asked = self._asked(ballot, question, window)
-        grades: ByNumber = yield shared(ballot.judge, asked, ballot.draw, self._grade(ballot, asked, question, window))
+    def _share(self, voter: Voter, question: str, window: NumberedContexts) -> Operation[ByNumber]:
+        asked = self._asked(voter, question, window)
+        grades: ByNumber = yield shared(voter.judge, asked, voter.draw, self._grade(voter, asked, question, window))
         return grades
 
     def _grade(
-        self, ballot: Ballot, asked: Question[RelevanceGrades], question: str, window: NumberedContexts
-    ) -> Work[ByNumber]:
+        self, voter: Voter, asked: JudgeQuestion[RelevanceGrades], question: str, window: NumberedContexts
+    ) -> Operation[ByNumber]:
         """Ask until every chunk has one grade on the scale."""
-        attempts, graded = Attempts(ballot.judge.attempts), ByNumber()
+        attempts, graded = Attempts(voter.judge.attempts), ByNumber()
         chunks = list(dict.fromkeys(line.chunk for line in window.lines if line.sentence))
         while True:
-            reply = yield from ask(ballot.judge, asked, attempts, ballot.draw)
+            reply = yield from ask(voter.judge, asked, attempts, voter.draw)
             graded = self._agreed(reply.grades, chunks) | graded
             missing = [number for number in chunks if number not in graded]
             if not missing:
@@ -88,11 +88,11 @@ class GradeRelevance(Step):
             if not attempts.left:
                 problem = f"no single grade from {self.scale[0]} to {self.scale[1]} for the chunks {missing}"
                 raise JudgeOutputError(problem, self.get_name(), reply.model_dump_json())
-            asked = self._asked(ballot, question, window.only(missing))
+            asked = self._asked(voter, question, window.only(missing))
 
-    def _asked(self, ballot: Ballot, question: str, window: NumberedContexts) -> Question[RelevanceGrades]:
+    def _asked(self, voter: Voter, question: str, window: NumberedContexts) -> JudgeQuestion[RelevanceGrades]:
         inputs = {"question": question, "scale": list(self.scale)}
-        return self.question(inputs, window, language_from=question, judge=ballot.judge)
+        return self.question(inputs, window, language_from=question, judge=voter.judge)
 
     def _agreed(self, given: Iterable[RelevanceGrade], chunks: Iterable[int]) -> ByNumber:
         """The grades by number: agreeing doubles collapsed; conflicting ones, and grades off the scale, left out."""

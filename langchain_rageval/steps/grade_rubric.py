@@ -7,14 +7,14 @@ from functools import partial
 from statistics import median_low
 from typing import Any
 
-from langchain_rageval.answers import RubricGrade, RubricGrades
-from langchain_rageval.contexts import NumberedContexts
-from langchain_rageval.criteria import DEFAULT_LANGUAGE, Criterion, Scale, key_of
+from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import JudgeOutputError
-from langchain_rageval.judge.asking import Attempts, Question, ask, shared
-from langchain_rageval.judge.judge import Ballot, Judge, JudgeLike
-from langchain_rageval.run.work import Together, Work
-from langchain_rageval.schema import Finding, Sample
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask, shared
+from langchain_rageval.judge.judge import Judge, JudgeLike, Voter
+from langchain_rageval.prompts.answer_schemas import RubricGrade, RubricGrades
+from langchain_rageval.prompts.criteria import DEFAULT_LANGUAGE, Criterion, Scale, key_of
+from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.run.work import Gather, Operation
 from langchain_rageval.steps.step import State, Step
 from langchain_rageval.steps.votes import agreement
 
@@ -33,17 +33,17 @@ class GradeRubric(Step):
     scale: Scale
     with_examples: bool
 
-    def work(self, state: State) -> Work[State]:
+    def work(self, state: State) -> Operation[State]:
         """One call for each vote; none for a blank answer."""
         sample: Sample = state["sample"]
         names = {number: criterion.name for number, criterion in enumerate(self._criteria(DEFAULT_LANGUAGE), 1)}
-        ballots = self.judge.ballots if (sample.answer or "").strip() else []
-        votes: list[ByKey] = yield Together([self._vote(ballot, sample) for ballot in ballots])
+        voters = self.judge.voters if (sample.answer or "").strip() else []
+        votes: list[ByKey] = yield Gather([self._vote(voter, sample) for voter in voters])
         lowest = {key_of(name): RubricGrade(criterion=name, reason="", grade=self.scale[0]) for name in names.values()}
         given = [[vote[key_of(name)] for vote in votes or [lowest]] for name in names.values()]
         findings = [_decided(number, names[number], grades) for number, grades in enumerate(given, 1)]
         labels = [{number: str(vote[key_of(name)].grade) for number, name in names.items()} for vote in votes]
-        return state | {"rubric_grades": [*findings, *agreement(names, ballots, labels)]}
+        return state | {"rubric_grades": [*findings, *agreement(names, voters, labels)]}
 
     @property
     def instrument(self) -> dict[str, Any]:
@@ -57,38 +57,38 @@ class GradeRubric(Step):
     def _criteria(self, language: str) -> Criteria:
         return self.criteria.get(language) or self.criteria[DEFAULT_LANGUAGE]
 
-    def _vote(self, ballot: Ballot, sample: Sample) -> Work[ByKey]:
-        windows = NumberedContexts.of(sample.contexts or []).windows(ballot.judge.max_context_tokens)
+    def _vote(self, voter: Voter, sample: Sample) -> Operation[ByKey]:
+        windows = NumberedContexts.of(sample.contexts or []).windows(voter.judge.max_context_tokens)
         background = windows[0] if windows and windows[0].sentences else None
-        criteria = self._criteria(ballot.judge.prompt_set(sample.question).common.language)
-        asked = self._asked(ballot, sample, background, criteria)
-        grading = self._grade(ballot, asked, sample, background, criteria)
-        grades: ByKey = yield shared(ballot.judge, asked, ballot.draw, grading)
+        criteria = self._criteria(voter.judge.prompt_set(sample.question).common.language)
+        asked = self._asked(voter, sample, background, criteria)
+        grading = self._grade(voter, asked, sample, background, criteria)
+        grades: ByKey = yield shared(voter.judge, asked, voter.draw, grading)
         return grades
 
     def _grade(
         self,
-        ballot: Ballot,
-        asked: Question[RubricGrades],
+        voter: Voter,
+        asked: JudgeQuestion[RubricGrades],
         sample: Sample,
         background: NumberedContexts | None,
         criteria: Criteria,
-    ) -> Work[ByKey]:
+    ) -> Operation[ByKey]:
         """Ask until every criterion has one grade on the scale."""
-        attempts, graded, missing = Attempts(ballot.judge.attempts), ByKey(), criteria
+        attempts, graded, missing = Attempts(voter.judge.attempts), ByKey(), criteria
         while True:
-            reply = yield from ask(ballot.judge, asked, attempts, ballot.draw)
+            reply = yield from ask(voter.judge, asked, attempts, voter.draw)
             graded |= _usable(reply.grades, missing, self.scale)
             missing = tuple(criterion for criterion in missing if criterion.key not in graded)
             if not missing:
                 return graded
             if not attempts.left:
                 raise JudgeOutputError(_problem(missing, self.scale), self.get_name(), reply.model_dump_json())
-            asked = self._asked(ballot, sample, background, missing)
+            asked = self._asked(voter, sample, background, missing)
 
     def _asked(
-        self, ballot: Ballot, sample: Sample, background: NumberedContexts | None, criteria: Criteria
-    ) -> Question[RubricGrades]:
+        self, voter: Voter, sample: Sample, background: NumberedContexts | None, criteria: Criteria
+    ) -> JudgeQuestion[RubricGrades]:
         inputs = {
             "question": sample.question,
             "answer": sample.answer,
@@ -96,7 +96,7 @@ class GradeRubric(Step):
             "criteria": [criterion.shown(self.scale, with_examples=self.with_examples) for criterion in criteria],
         }
         refuse = partial(_objection, criteria=criteria, scale=self.scale)
-        return self.question(inputs, background, language_from=sample.question, judge=ballot.judge, objection=refuse)
+        return self.question(inputs, background, language_from=sample.question, judge=voter.judge, objection=refuse)
 
 
 def grade_rubric(

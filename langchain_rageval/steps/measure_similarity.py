@@ -10,11 +10,11 @@ import numpy as np
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.embeddings import Embeddings
 
+from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.errors import ConfigError, ModelOutputError
 from langchain_rageval.judge.identity import identity
 from langchain_rageval.run.embedding import Vector
-from langchain_rageval.run.work import Embed, Work
-from langchain_rageval.schema import without_surrogates
+from langchain_rageval.run.work import Embed, Operation
 from langchain_rageval.steps.rate_pairs import rate_pairs
 from langchain_rageval.steps.stage import Stage, State
 
@@ -47,7 +47,7 @@ class MeasureSimilarity(Stage[State]):
         """Which model it is, and how its numbers are scaled."""
         return {"step": self.get_name(), "model": identity(self.model), "scale": self.scale}
 
-    def work(self, state: State) -> Work[State]:
+    def work(self, state: State) -> Operation[State]:
         """One request, none when there is nothing to compare."""
         one, others = self.pairs(state)
         one, others = without_surrogates(one), without_surrogates(list(others))

@@ -9,10 +9,10 @@ import numpy as np
 from langchain_core.cross_encoders import BaseCrossEncoder
 
 from langchain_rageval.errors import ModelOutputError
-from langchain_rageval.run.work import Rate, Shared, Work
+from langchain_rageval.run.work import Operation, Rate, Shared
 
 
-def rate_pairs(cross_encoder: BaseCrossEncoder, question: str, texts: Sequence[str]) -> Work[list[float]]:
+def rate_pairs(cross_encoder: BaseCrossEncoder, question: str, texts: Sequence[str]) -> Operation[list[float]]:
     """The scores of a question with each of some texts, in order; no call when there are none.
 
     Raises:
@@ -26,7 +26,7 @@ def rate_pairs(cross_encoder: BaseCrossEncoder, question: str, texts: Sequence[s
     return scores
 
 
-def _rated(cross_encoder: BaseCrossEncoder, pairs: Sequence[tuple[str, str]]) -> Work[list[float]]:
+def _rated(cross_encoder: BaseCrossEncoder, pairs: Sequence[tuple[str, str]]) -> Operation[list[float]]:
     given = yield Rate(cross_encoder, pairs)
     return _finite(given, len(pairs))
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from langchain_rageval.answers import RegeneratedQuestions
-from langchain_rageval.judge.judge import Ballot, Judge, JudgeLike
-from langchain_rageval.run.work import Together, Work
-from langchain_rageval.schema import Sample
+from langchain_rageval.data.schema import Sample
+from langchain_rageval.judge.judge import Judge, JudgeLike, Voter
+from langchain_rageval.prompts.answer_schemas import RegeneratedQuestions
+from langchain_rageval.run.work import Gather, Operation
 from langchain_rageval.steps.step import State, Step
 from langchain_rageval.steps.votes import majority
 
@@ -19,24 +19,24 @@ class RegenerateQuestions(Step):
 
     count: int
 
-    def work(self, state: State) -> Work[State]:
+    def work(self, state: State) -> Operation[State]:
         """One call for each vote; none for a blank answer, which is evasive."""
         sample: Sample = state["sample"]
-        ballots = self.judge.members[0].ballots if (sample.answer or "").strip() else []
-        answers: list[RegeneratedQuestions] = yield Together([self._vote(ballot, sample) for ballot in ballots])
+        voters = self.judge.members[0].voters if (sample.answer or "").strip() else []
+        answers: list[RegeneratedQuestions] = yield Gather([self._vote(voter, sample) for voter in voters])
         evasive = majority([answer.evasive for answer in answers] or [True], tie=True)
         questions = [q for answer in answers if not answer.evasive for q in _meant(answer)[: self.count]]
         return state | {"evasive": evasive, "regenerated_questions": questions}
 
-    def _vote(self, ballot: Ballot, sample: Sample) -> Work[RegeneratedQuestions]:
+    def _vote(self, voter: Voter, sample: Sample) -> Operation[RegeneratedQuestions]:
         question = self.question(
             {"answer": sample.answer, "count": self.count},
             None,
             language_from=sample.question,
-            judge=ballot.judge,
+            judge=voter.judge,
             objection=_objection,
         )
-        answer: RegeneratedQuestions = yield self.asked(question, ballot)
+        answer: RegeneratedQuestions = yield self.asked(question, voter)
         return answer
 
 

@@ -8,10 +8,10 @@ from typing import Any
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.documents import BaseDocumentCompressor, Document
 
+from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, ModelOutputError
 from langchain_rageval.judge.identity import identity
-from langchain_rageval.run.work import Work
-from langchain_rageval.schema import Sample
+from langchain_rageval.run.work import Operation
 from langchain_rageval.steps.rate_pairs import rate_pairs
 from langchain_rageval.steps.stage import Stage, State
 
@@ -39,7 +39,7 @@ class RerankContexts(Stage[State]):
         """Which reranker it is."""
         return {"step": self.get_name(), "model": identity(self.reranker)}
 
-    def work(self, state: State) -> Work[State]:
+    def work(self, state: State) -> Operation[State]:
         """One request; none when nothing was retrieved."""
         sample: Sample = state["sample"]
         scores = yield from rate_pairs(self.rater, sample.question, sample.contexts or [])

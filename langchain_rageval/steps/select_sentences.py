@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from langchain_rageval.answers import NeededSentences
-from langchain_rageval.contexts import NumberedContexts
-from langchain_rageval.judge.judge import Ballot, Judge, JudgeLike
-from langchain_rageval.run.work import Together, Work
-from langchain_rageval.schema import Finding, Sample
+from langchain_rageval.data.schema import Finding, Sample
+from langchain_rageval.judge.judge import Judge, JudgeLike, Voter
+from langchain_rageval.prompts.answer_schemas import NeededSentences
+from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.run.work import Gather, Operation
 from langchain_rageval.steps.step import State, Step
 from langchain_rageval.steps.votes import agreement, majority
 
@@ -21,13 +21,13 @@ class SelectSentences(Step):
     A reply that names a sentence there is not, or a range, is asked again.
     """
 
-    def work(self, state: State) -> Work[State]:
+    def work(self, state: State) -> Operation[State]:
         """One call for each window and vote; none when there is no sentence."""
         sample: Sample = state["sample"]
         contexts = NumberedContexts.of(sample.contexts or [])
         sentences = contexts.sentences
-        ballots = self.judge.ballots if sentences else []
-        votes: list[dict[str, str]] = yield Together([self._vote(ballot, sample, contexts) for ballot in ballots])
+        voters = self.judge.voters if sentences else []
+        votes: list[dict[str, str]] = yield Gather([self._vote(voter, sample, contexts) for voter in voters])
         findings = [
             Finding(
                 kind="sentence",
@@ -43,24 +43,24 @@ class SelectSentences(Step):
             {place: NEEDED if number in vote else NEEDLESS for place, number in enumerate(sentences, 1)}
             for vote in votes
         ]
-        agreements = agreement(dict(enumerate(sentences.values(), 1)), ballots, labels)
+        agreements = agreement(dict(enumerate(sentences.values(), 1)), voters, labels)
         return state | {"context_sentences": [*findings, *agreements]}
 
-    def _vote(self, ballot: Ballot, sample: Sample, contexts: NumberedContexts) -> Work[dict[str, str]]:
+    def _vote(self, voter: Voter, sample: Sample, contexts: NumberedContexts) -> Operation[dict[str, str]]:
         """Number of each needed sentence to the judge's reason."""
-        windows = contexts.windows(ballot.judge.max_context_tokens)
-        parts = yield Together([self._selected(ballot, sample, window) for window in windows])
+        windows = contexts.windows(voter.judge.max_context_tokens)
+        parts = yield Gather([self._selected(voter, sample, window) for window in windows])
         return {number: reason for part in parts for number, reason in part.items()}
 
-    def _selected(self, ballot: Ballot, sample: Sample, window: NumberedContexts) -> Work[dict[str, str]]:
+    def _selected(self, voter: Voter, sample: Sample, window: NumberedContexts) -> Operation[dict[str, str]]:
         question = self.question(
             {"question": sample.question},
             window,
             language_from=sample.question,
-            judge=ballot.judge,
+            judge=voter.judge,
             objection=_objection(window),
         )
-        answer: NeededSentences = yield self.asked(question, ballot)
+        answer: NeededSentences = yield self.asked(question, voter)
         return dict.fromkeys(window.cited(answer.sentences), answer.reason)
 
 

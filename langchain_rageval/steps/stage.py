@@ -9,11 +9,11 @@ from typing import Any, Self, TypeVar
 from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict
 
-from langchain_rageval.errors import blame
+from langchain_rageval.errors import record_step
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced
-from langchain_rageval.run.work import Work, adrive, drive
+from langchain_rageval.run.work import Operation, adrive, drive
 
 State = dict[str, Any]
 """What the stages of a metric pass on: `sample`, and the answers so far by name."""
@@ -34,7 +34,7 @@ class Stage(Traced[S, S]):
     __str__ = __repr__
 
     @abstractmethod
-    def work(self, state: S) -> Work[S]:
+    def work(self, state: S) -> Operation[S]:
         """What the stage does, without I/O."""
 
     @property
@@ -47,7 +47,7 @@ class Stage(Traced[S, S]):
         """The models behind it: of the judges, embeddings, a cross-encoder."""
         return [judge.model for judge in self.judges]
 
-    def forgetful(self) -> Self:
+    def with_fresh_capabilities(self) -> Self:
         """The same stage, asking judges that have found out nothing and tell nobody what they find out."""
         return self
 
@@ -60,12 +60,12 @@ class Stage(Traced[S, S]):
         try:
             return drive(self.work(state), Run.of(config), config)
         except Exception as error:
-            blame(error, self.get_name())
+            record_step(error, self.get_name())
             raise
 
     async def _ado(self, state: S, config: RunnableConfig) -> S:
         try:
             return await adrive(self.work(state), Run.of(config), config)
         except Exception as error:
-            blame(error, self.get_name())
+            record_step(error, self.get_name())
             raise

@@ -7,15 +7,15 @@ from typing import Any, Self
 
 from pydantic import BaseModel, InstanceOf, ValidationError
 
-from langchain_rageval.cached import made_once
-from langchain_rageval.contexts import NumberedContexts
-from langchain_rageval.errors import unusable
-from langchain_rageval.judge.asking import Attempts, Question, ask, shared
-from langchain_rageval.judge.judge import Ballot, Judge, JudgeLike
+from langchain_rageval._internal.cached import made_once
+from langchain_rageval.errors import config_error_of
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask, shared
+from langchain_rageval.judge.judge import Judge, JudgeLike, Voter
 from langchain_rageval.judge.parser import StrictJsonOutputParser, strict_schema
-from langchain_rageval.prompts.layout import Request
+from langchain_rageval.prompts.layout import RequestContent
+from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.prompts.promptset import Prompt, packaged_fingerprint
-from langchain_rageval.run.work import Shared, Work
+from langchain_rageval.run.work import Operation, Shared
 from langchain_rageval.steps.stage import Stage, State
 
 __all__ = ["Stage", "State", "Step", "slices"]
@@ -54,18 +54,18 @@ class Step(Stage[State]):
         try:
             super().__init__(**given, **more)
         except ValidationError as error:
-            raise unusable(f"step {name!r}", error) from None
+            raise config_error_of(f"step {name!r}", error) from None
 
     @property
     def judges(self) -> Sequence[Judge]:
         """Who is asked."""
         return self.judge.members
 
-    def forgetful(self) -> Self:
+    def with_fresh_capabilities(self) -> Self:
         """The same step with a forgetful judge."""
-        return self.model_copy(update={"judge": self.judge.forgetful()})
+        return self.model_copy(update={"judge": self.judge.with_fresh_capabilities()})
 
-    def work(self, state: State) -> Work[State]:
+    def work(self, state: State) -> Operation[State]:
         """What the step does, without I/O."""
         inputs = {name: value for name, value in state.items() if name != "contexts"}
         contexts = NumberedContexts.of(state["contexts"]) if "contexts" in state else None
@@ -81,7 +81,7 @@ class Step(Stage[State]):
         language_from: str,
         judge: Judge | None = None,
         objection: Callable[[Any], str | None] = lambda _answer: None,
-    ) -> Question[Any]:
+    ) -> JudgeQuestion[Any]:
         """The question about some inputs.
 
         Args:
@@ -94,11 +94,13 @@ class Step(Stage[State]):
         prompts = (judge or self.judge.members[0]).prompt_set(language_from)
         prompt = prompts.get(self.prompt) if isinstance(self.prompt, str) else self.prompt
         parser, schema = _reader(self.answer)
-        return Question(Request(self.get_name(), prompts, prompt, inputs, contexts, schema), parser, objection)
+        return JudgeQuestion(
+            RequestContent(self.get_name(), prompts, prompt, inputs, contexts, schema), parser, objection
+        )
 
-    def asked(self, question: Question[Any], ballot: Ballot | None = None) -> Shared:
+    def asked(self, question: JudgeQuestion[Any], voter: Voter | None = None) -> Shared:
         """The need whose reply is the answer, asked for once by all who share a run."""
-        judge, draw = (ballot.judge, ballot.draw) if ballot else (self.judge.members[0], 0)
+        judge, draw = (voter.judge, voter.draw) if voter else (self.judge.members[0], 0)
         return shared(judge, question, draw, ask(judge, question, Attempts(judge.attempts), draw))
 
     @property

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from langchain_rageval.answers import Verdicts
-from langchain_rageval.contexts import NumberedContexts
+from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.run.work import Together, Work
-from langchain_rageval.schema import Finding, Sample
+from langchain_rageval.prompts.answer_schemas import Verdicts
+from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.run.work import Gather, Operation
 from langchain_rageval.steps.extract_statements import Side
 from langchain_rageval.steps.step import State
 from langchain_rageval.steps.verify_statements import STRENGTH, VerifyStatements
@@ -22,15 +22,13 @@ class VerifyByChunk(VerifyStatements):
     which is all that the judge was shown. Of the agreement between draws it keeps the least.
     """
 
-    def work(self, state: State) -> Work[State]:
+    def work(self, state: State) -> Operation[State]:
         """One call for each chunk, and for each slice, window and draw of it."""
         sample: Sample = state["sample"]
         numbered = dict(enumerate(state[f"{self.of}_statements"], 1))
         contexts = NumberedContexts.of(sample.contexts or [])
         chunks = [contexts.only({line.chunk}) for line in contexts.lines if line.sentence == 1] or [contexts]
-        found: list[list[Finding]] = yield Together(
-            [self.verified(sample.question, numbered, chunk) for chunk in chunks]
-        )
+        found: list[list[Finding]] = yield Gather([self.verified(sample.question, numbered, chunk) for chunk in chunks])
         return state | {f"{self.of}_verdicts": list(_over(chunks, found))}
 
     @property

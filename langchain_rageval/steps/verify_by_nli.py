@@ -11,11 +11,11 @@ import numpy as np
 from langchain_core.cross_encoders import BaseCrossEncoder
 from numpy.typing import NDArray
 
-from langchain_rageval.contexts import NumberedContexts
+from langchain_rageval.data.schema import Finding, FindingKind, Sample, without_surrogates
 from langchain_rageval.errors import ConfigError, ModelOutputError
 from langchain_rageval.judge.identity import identity
-from langchain_rageval.run.work import Rate, Shared, Together, Work
-from langchain_rageval.schema import Finding, FindingKind, Sample, without_surrogates
+from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.run.work import Gather, Operation, Rate, Shared
 from langchain_rageval.steps.extract_statements import Side
 from langchain_rageval.steps.stage import Stage, State
 from langchain_rageval.steps.step import slices
@@ -146,21 +146,21 @@ class VerifyByNli(Stage[State]):
         """Which model it is, and how its scores are read."""
         return {"step": self.get_name(), **self.verifier.instrument}
 
-    def forgetful(self) -> Self:
+    def with_fresh_capabilities(self) -> Self:
         """The same stage, made for the one number from 0 to 1 that a rehearsal has for each pair."""
         return self.model_copy(update={"verifier": NliVerifier(self.verifier.cross_encoder)})
 
-    def work(self, state: State) -> Work[State]:
+    def work(self, state: State) -> Operation[State]:
         """One request for every ten statements; none when there is nothing to compare with."""
         sample: Sample = state["sample"]
         numbered = dict(enumerate(without_surrogates(list(state[f"{self.of}_statements"])), 1))
         contexts = NumberedContexts.of(sample.contexts or [])
-        parts = yield Together(
-            [self._verified(part, contexts, sample) for part in slices(numbered, _STATEMENTS_AT_ONCE)]
-        )
+        parts = yield Gather([self._verified(part, contexts, sample) for part in slices(numbered, _STATEMENTS_AT_ONCE)])
         return state | {f"{self.of}_verdicts": [finding for part in parts for finding in part]}
 
-    def _verified(self, numbered: Mapping[int, str], contexts: NumberedContexts, sample: Sample) -> Work[list[Finding]]:
+    def _verified(
+        self, numbered: Mapping[int, str], contexts: NumberedContexts, sample: Sample
+    ) -> Operation[list[Finding]]:
         premises = list(_premises(contexts))
         pairs = tuple((premise.text, text) for text in numbered.values() for premise in premises)
         entailed = contradicted = np.zeros(0)
@@ -226,7 +226,7 @@ def _told(label: str, scores: Scores) -> str:
     return f"{label} {scores.max():.2f}" if scores.size else ""
 
 
-def _rated(cross_encoder: BaseCrossEncoder, pairs: Sequence[tuple[str, str]]) -> Work[Any]:
+def _rated(cross_encoder: BaseCrossEncoder, pairs: Sequence[tuple[str, str]]) -> Operation[Any]:
     return (yield Rate(cross_encoder, pairs))
 
 

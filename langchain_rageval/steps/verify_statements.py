@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from langchain_rageval.answers import Verdict, Verdicts
-from langchain_rageval.contexts import NumberedContexts
+from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import JudgeOutputError
-from langchain_rageval.judge.asking import Attempts, Question, ask, shared
-from langchain_rageval.judge.judge import Ballot, Judge, JudgeLike
-from langchain_rageval.run.work import Together, Work
-from langchain_rageval.schema import Finding, Sample
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask, shared
+from langchain_rageval.judge.judge import Judge, JudgeLike, Voter
+from langchain_rageval.prompts.answer_schemas import Verdict, Verdicts
+from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.run.work import Gather, Operation
 from langchain_rageval.steps.extract_statements import Side
 from langchain_rageval.steps.step import State, Step, slices
 from langchain_rageval.steps.votes import agreement, majority
@@ -31,7 +31,7 @@ class VerifyStatements(Step):
 
     of: Side
 
-    def work(self, state: State) -> Work[State]:
+    def work(self, state: State) -> Operation[State]:
         """One call for each slice, window and draw; none when there is nothing to compare with."""
         sample: Sample = state["sample"]
         numbered = dict(enumerate(state[f"{self.of}_statements"], 1))
@@ -39,21 +39,21 @@ class VerifyStatements(Step):
         found: list[Finding] = yield from self.verified(sample.question, numbered, contexts)
         return state | {f"{self.of}_verdicts": found}
 
-    def verified(self, question: str, numbered: Numbered, contexts: NumberedContexts) -> Work[list[Finding]]:
+    def verified(self, question: str, numbered: Numbered, contexts: NumberedContexts) -> Operation[list[Finding]]:
         """The findings on some statements against some contexts."""
         if numbered and contexts.sentences:
-            ballots = self.judge.ballots
-            votes = yield Together([self._vote(ballot, question, numbered, contexts) for ballot in ballots])
+            voters = self.judge.voters
+            votes = yield Gather([self._vote(voter, question, numbered, contexts) for voter in voters])
         else:
-            ballots, votes = [], [{number: _absent(number) for number in numbered}]
-        return list(self._findings(numbered, ballots, votes))
+            voters, votes = [], [{number: _absent(number) for number in numbered}]
+        return list(self._findings(numbered, voters, votes))
 
-    def _vote(self, ballot: Ballot, question: str, numbered: Numbered, contexts: NumberedContexts) -> Work[ByNumber]:
-        windows = contexts.windows(ballot.judge.max_context_tokens)
-        parts = yield Together(
+    def _vote(self, voter: Voter, question: str, numbered: Numbered, contexts: NumberedContexts) -> Operation[ByNumber]:
+        windows = contexts.windows(voter.judge.max_context_tokens)
+        parts = yield Gather(
             [
-                self._share(ballot, question, part, window)
-                for part in slices(numbered, ballot.judge.max_statements)
+                self._share(voter, question, part, window)
+                for part in slices(numbered, voter.judge.max_statements)
                 for window in windows
             ]
         )
@@ -63,25 +63,25 @@ class VerifyStatements(Step):
                 verdicts[number].append(verdict)
         return {number: _united(given) for number, given in verdicts.items()}
 
-    def _share(self, ballot: Ballot, question: str, part: Numbered, window: NumberedContexts) -> Work[ByNumber]:
-        asked = self._asked(ballot, question, part, window)
-        work = self._verify(ballot, asked, question, part, window)
-        verified: ByNumber = yield shared(ballot.judge, asked, ballot.draw, work)
+    def _share(self, voter: Voter, question: str, part: Numbered, window: NumberedContexts) -> Operation[ByNumber]:
+        asked = self._asked(voter, question, part, window)
+        work = self._verify(voter, asked, question, part, window)
+        verified: ByNumber = yield shared(voter.judge, asked, voter.draw, work)
         return verified
 
     def _verify(
-        self, ballot: Ballot, asked: Question[Verdicts], question: str, part: Numbered, window: NumberedContexts
-    ) -> Work[ByNumber]:
+        self, voter: Voter, asked: JudgeQuestion[Verdicts], question: str, part: Numbered, window: NumberedContexts
+    ) -> Operation[ByNumber]:
         """Ask until every number has one verdict; once more for a verdict that cites nothing there is."""
-        attempts = Attempts(ballot.judge.attempts)
+        attempts = Attempts(voter.judge.attempts)
         settled: ByNumber = {}
         urged: set[int] = set()
         pending = part
         while pending and attempts.left:
             if pending is not part:
-                asked = self._asked(ballot, question, pending, window)
+                asked = self._asked(voter, question, pending, window)
             try:
-                answer = yield from ask(ballot.judge, asked, attempts, ballot.draw)
+                answer = yield from ask(voter.judge, asked, attempts, voter.draw)
             except JudgeOutputError:
                 if part.keys() <= settled.keys():
                     break
@@ -96,12 +96,12 @@ class VerifyStatements(Step):
             raise JudgeOutputError(problem, self.get_name(), answer.model_dump_json())
         return settled
 
-    def _asked(self, ballot: Ballot, question: str, part: Numbered, window: NumberedContexts) -> Question[Verdicts]:
+    def _asked(self, voter: Voter, question: str, part: Numbered, window: NumberedContexts) -> JudgeQuestion[Verdicts]:
         statements = [{"statement": number, "text": text} for number, text in part.items()]
         inputs = {"question": question, "statements": statements}
-        return self.question(inputs, window, language_from=question, judge=ballot.judge)
+        return self.question(inputs, window, language_from=question, judge=voter.judge)
 
-    def _findings(self, numbered: Numbered, ballots: Sequence[Ballot], votes: Sequence[ByNumber]) -> Iterable[Finding]:
+    def _findings(self, numbered: Numbered, voters: Sequence[Voter], votes: Sequence[ByNumber]) -> Iterable[Finding]:
         kind = "statement" if self.of == "answer" else "reference_statement"
         for number, text in numbered.items():
             verdict = _decided([vote[number] for vote in votes])
@@ -114,7 +114,7 @@ class VerifyStatements(Step):
                 cites=verdict.evidence,
             )
         labels = [{number: verdict.verdict for number, verdict in vote.items()} for vote in votes]
-        yield from agreement(numbered, ballots, labels)
+        yield from agreement(numbered, voters, labels)
 
 
 def verify_statements(judge: JudgeLike, *, of: Side) -> Step:

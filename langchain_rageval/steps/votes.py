@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from langchain_rageval.judge.judge import Ballot
-from langchain_rageval.schema import Finding
+from langchain_rageval.data.schema import Finding
+from langchain_rageval.judge.judge import Voter
 
 V = TypeVar("V", str, bool)
 
@@ -21,23 +21,23 @@ def majority(votes: Sequence[V], tie: V) -> V:
 
 
 def agreement(
-    items: Mapping[int, str], ballots: Sequence[Ballot], votes: Sequence[Mapping[int, str]]
+    items: Mapping[int, str], voters: Sequence[Voter], votes: Sequence[Mapping[int, str]]
 ) -> Iterator[Finding]:
     """How far the votes on each item agree, and which judges are not of the majority; nothing when there is one vote.
 
     Args:
         items: number of each item to its text.
-        ballots: who voted.
+        voters: who voted.
         votes: number of each item to the vote, for each ballot.
     """
-    if len(ballots) < 2:
+    if len(voters) < 2:
         return
-    judges = list(dict.fromkeys(ballot.judge for ballot in ballots))
+    judges = list(dict.fromkeys(voter.judge for voter in voters))
     for number, text in items.items():
         given = [vote[number] for vote in votes]
         winner, most = majority(given, tie=""), max(Counter(given).values())
         reason = f"{most} of {len(given)} {'draws' if len(judges) == 1 else 'votes'}"
         if len(judges) > 1:
-            against = [(b.judge.identity, vote) for b, vote in zip(ballots, given, strict=True) if vote != winner]
+            against = [(b.judge.identity, vote) for b, vote in zip(voters, given, strict=True) if vote != winner]
             reason += "".join(f"; {judge}: {vote}" for judge, vote in dict.fromkeys(against))
         yield Finding(kind="agreement", number=number, text=text, verdict=f"{most / len(given):.2f}", reason=reason)

@@ -7,11 +7,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.testing.asserting import aassert_scores, assert_scores
-from langchain_rageval.testing.scripted import ScriptedJudge, ScriptedRequest
+from langchain_rageval.testing.assertions import aassert_scores, assert_scores
+from langchain_rageval.testing.scripted_judge import ScriptedJudge, ScriptedRequest
 
 if TYPE_CHECKING:
-    from langchain_rageval.testing.battery import MetricTests
+    from langchain_rageval.testing.metric_tests import MetricTests
 
 __all__ = ["MetricTests", "ScriptedJudge", "ScriptedRequest", "aassert_scores", "assert_scores"]
 
@@ -26,6 +26,6 @@ def __getattr__(name: str) -> Any:
         raise ConfigError("MetricTests is run by pytest: pip install pytest") from None
     if f"{__name__}.battery" not in sys.modules:  # or pytest warns that it comes too late
         pytest.register_assert_rewrite(f"{__name__}.battery")
-    from langchain_rageval.testing.battery import MetricTests
+    from langchain_rageval.testing.metric_tests import MetricTests
 
     return MetricTests

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.run.work import Work
+from langchain_rageval.run.work import Operation
 from langchain_rageval.testset.candidate import NOT_EVOLVED, Candidate
-from langchain_rageval.testset.compare_questions import evolution_filter
-from langchain_rageval.testset.compress_question import compress
+from langchain_rageval.testset.candidate_step import CandidateStep
+from langchain_rageval.testset.compress import compress
 from langchain_rageval.testset.docstore import Docstore
+from langchain_rageval.testset.evolution_filter import evolution_filter
 from langchain_rageval.testset.evolutions import Kind, evolve
-from langchain_rageval.testset.review_question import question_filter
-from langchain_rageval.testset.step import CandidateStep
+from langchain_rageval.testset.question_filter import question_filter
 
 _TRIES = 2
 
@@ -37,11 +37,11 @@ class Branch(CandidateStep):
         """Of its parts."""
         return {"step": self.get_name(), "parts": [part.instrument for part in self.parts]}
 
-    def forgetful(self) -> Self:
+    def with_fresh_capabilities(self) -> Self:
         """The same branch of forgetful steps."""
-        return self.model_copy(update={"parts": tuple(part.forgetful() for part in self.parts)})
+        return self.model_copy(update={"parts": tuple(part.with_fresh_capabilities() for part in self.parts)})
 
-    def work(self, state: Candidate) -> Work[Candidate]:
+    def work(self, state: Candidate) -> Operation[Candidate]:
         """Four calls when all goes well: evolve, compress, review, compare; two when it is only put in other words."""
         parent = state
         evolves, *filters = self.parts
@@ -68,7 +68,7 @@ def branch(
     return Branch(name=kind.name, parts=tuple(parts))
 
 
-def through(steps: Iterable[CandidateStep], state: Candidate) -> Work[Candidate]:
+def through(steps: Iterable[CandidateStep], state: Candidate) -> Operation[Candidate]:
     """A candidate after several steps, or after the one that rejected it."""
     for step in steps:
         if state.rejected:

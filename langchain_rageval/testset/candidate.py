@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import Field
 
-from langchain_rageval.schema import Data
+from langchain_rageval.data.schema import Data
 from langchain_rageval.testset.passage import Passage
 
 PASSAGE_REJECTED = "passage rejected"

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.embedding import BATCH_SIZE, Vector, of_one_text
 from langchain_rageval.run.run import Run
-from langchain_rageval.run.work import Embed, Shared, Together, Work, drive
+from langchain_rageval.run.work import Embed, Gather, Operation, Shared, drive
 from langchain_rageval.testset.passage import Passage
 from langchain_rageval.testset.readers import documents_of
 
@@ -155,7 +155,7 @@ class Docstore:
         best = near[np.argsort(-cosines[near], kind="stable")]
         return [self.passages[row] for row in best if row != self._rows[passage.id]][:k]
 
-    def embedded(self) -> Work[None]:
+    def embedded(self) -> Operation[None]:
         """Embed the passages, unless that is done, or a vector store is there to be asked.
 
         A passage that cannot be embedded, or gets a vector that is zero or not finite, has no similar ones; the log
@@ -182,12 +182,12 @@ class Docstore:
             self._rows[passage.id] = len(self.passages)
             self.passages.append(passage)
 
-    def _embedding(self) -> Work[Unit]:
+    def _embedding(self) -> Operation[Unit]:
         if self.embeddings is None:
             raise ConfigError("to find similar passages, give the Docstore embeddings=... or vectorstore=...")
         texts = [passage.text for passage in self.passages]
         batches = [texts[at : at + BATCH_SIZE] for at in range(0, len(texts), BATCH_SIZE)]
-        parts = yield Together([_units(self.embeddings, batch) for batch in batches])
+        parts = yield Gather([_units(self.embeddings, batch) for batch in batches])
         return self._matrix([unit for part in parts for unit in part])
 
     def _matrix(self, units: Sequence[Unit | None]) -> Unit:
@@ -292,7 +292,7 @@ def _span(text: str, piece: str, last: tuple[int, int]) -> tuple[int, int]:
     return found.span() if found else (0, len(text))
 
 
-def _units(embeddings: Embeddings, texts: Sequence[str]) -> Work[list[Unit | None]]:
+def _units(embeddings: Embeddings, texts: Sequence[str]) -> Operation[list[Unit | None]]:
     """Vectors of length 1; None for a text without one. Texts that are refused together are asked for one by one."""
     try:
         vectors = yield Embed(embeddings, texts)

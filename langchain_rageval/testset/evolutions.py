@@ -13,10 +13,10 @@ from typing import Any
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.prompts.promptset import Prompt
-from langchain_rageval.run.work import Work
+from langchain_rageval.run.work import Operation
 from langchain_rageval.testset.candidate import NO_NEAR_PASSAGE, Candidate
+from langchain_rageval.testset.candidate_step import CandidateStep, asking, blank_question, numbered, text_of
 from langchain_rageval.testset.docstore import Docstore
-from langchain_rageval.testset.step import CandidateStep, asking, blank_question, numbered, text_of
 
 SIMPLE = "simple"
 MULTI_CONTEXT = "multi_context"
@@ -99,7 +99,7 @@ class EvolveQuestion(CandidateStep):
     def _options(self) -> Sequence[str]:
         return ["kind"]
 
-    def work(self, state: Candidate) -> Work[Candidate]:
+    def work(self, state: Candidate) -> Operation[Candidate]:
         """One call; none when a passage is wanted and none is near."""
         if self.kind.adds_passage:
             found = self.docstore.similar(state.passages[0]) if self.docstore else []

@@ -6,7 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from langchain_rageval.drawing import BLUE, GREEN, GREY, ORANGE, lines_of, name_bars, new_figure, plain, write
+from langchain_rageval._internal.plotting import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    lines_of,
+    name_bars,
+    new_figure,
+    plain,
+    write,
+)
 from langchain_rageval.errors import ConfigError
 
 if TYPE_CHECKING:

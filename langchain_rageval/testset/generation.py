@@ -13,17 +13,17 @@ import numpy as np
 from langchain_core.runnables import RunnableConfig, RunnableSequence
 
 from langchain_rageval.judge.ladder import inner_models
-from langchain_rageval.run.budget import Allowance, Cost
+from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
+from langchain_rageval.run.budget import BudgetTracker, Cost
 from langchain_rageval.run.journal import Journal
-from langchain_rageval.run.meter import tokens_in
 from langchain_rageval.run.run import Run
-from langchain_rageval.run.slots import Slots
-from langchain_rageval.run.work import Embed, Work
+from langchain_rageval.run.usage_meter import tokens_in
+from langchain_rageval.run.work import Embed, Operation
 from langchain_rageval.testset.candidate import DUPLICATE, Candidate
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.draft import Draft, dealt
 from langchain_rageval.testset.evolutions import Evolution
-from langchain_rageval.testset.kept import FAILED, Kept
+from langchain_rageval.testset.journaled_step import FAILED, JournaledStep
 from langchain_rageval.testset.rows import Testset, TestsetRow
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ class Generation:
     def __post_init__(self) -> None:
         """Deal the rows out."""
         given = self.generator
-        self.run = Run(slots=Slots(given.max_concurrency), retry=given.retry, timeout=given.timeout)
-        self.allowance = Allowance(given.budget, self.run.meter)
+        self.run = Run(limiter=AdaptiveLimiter(given.max_concurrency), retry=given.retry, timeout=given.timeout)
+        self.budget_tracker = BudgetTracker(given.budget, self.run.meter)
         self._own_journal = isinstance(given.journal, str | Path)
         self.journal = Journal(given.journal) if isinstance(given.journal, str | Path) else given.journal
         branches = dealt(given.distribution, self.size, self.seed)
@@ -67,7 +67,7 @@ class Generation:
         if self._own_journal and self.journal is not None:
             self.journal.close()
 
-    def prepared(self) -> Work[None]:
+    def prepared(self) -> Operation[None]:
         """Embed the passages, if an evolution looks for near ones."""
         if any(kind.adds_passage for slot in self.draft.slots for kind in slot.branch.kinds):
             yield from self.store.embedded()
@@ -86,7 +86,7 @@ class Generation:
         with self._affordable(number, start, run) as own:
             return await self._chain(number).ainvoke(start, own.into(config)) if own else start.reject(_BUDGET)
 
-    def settled(self, made: Mapping[int, Candidate]) -> Work[list[TestsetRow]]:
+    def settled(self, made: Mapping[int, Candidate]) -> Operation[list[TestsetRow]]:
         """Fill rows with what was accepted and asks what no row asks yet; the rows that are new."""
         fresh = {number: candidate for number, candidate in made.items() if candidate.rejected is None}
         vectors = yield from self._vectors([candidate.question for candidate in fresh.values()])
@@ -131,11 +131,11 @@ class Generation:
     def _affordable(self, number: int, start: Candidate, run: Run) -> Iterator[Run | None]:
         """The run for an attempt, or None when the budget has no room for it; one that was begun before is let in."""
         branch = self.draft.slots[number].branch
-        begun = isinstance(first := self._chain(number).first, Kept) and first.holds(start)
+        begun = isinstance(first := self._chain(number).first, JournaledStep) and first.holds(start)
         calls = 0 if begun else 6 + 4 * len(branch.kinds) + (self.generator.closed_book is not None)
         tokens = calls * (_TOKENS_OF_A_PROMPT + tokens_in(start.passages[0].text))
         kind = (branch.name, begun)
-        reserved = self.allowance.admit(kind, lambda: Cost(calls, tokens, 0))
+        reserved = self.budget_tracker.admit(kind, lambda: Cost(calls, tokens, 0))
         if reserved is None:
             yield None
             return
@@ -143,14 +143,14 @@ class Generation:
         try:
             yield own
         finally:
-            self.allowance.settle(kind, reserved, Cost.of(own.meter.usage, own.meter.unreported))
+            self.budget_tracker.settle(kind, reserved, Cost.of(own.meter.usage, own.meter.unreported))
 
     def _chain(self, number: int) -> RunnableSequence[Candidate, Candidate]:
         evolution = self.draft.slots[number].branch
         with self.run.lock:
             if evolution not in self._chains:
                 steps = self.generator.steps(evolution, self.store)
-                self._chains[evolution] = RunnableSequence(*(Kept.of(step, self.journal) for step in steps))
+                self._chains[evolution] = RunnableSequence(*(JournaledStep.of(step, self.journal) for step in steps))
             return self._chains[evolution]
 
     def _has_near(self, passage: Any) -> bool:
@@ -158,7 +158,7 @@ class Generation:
             self._near[passage.id] = bool(self.store.similar(passage))
         return self._near[passage.id]
 
-    def _vectors(self, questions: Sequence[str]) -> Work[list[Any]]:
+    def _vectors(self, questions: Sequence[str]) -> Operation[list[Any]]:
         """Unit vectors of questions; None for all when nobody compares them, or for one without a direction."""
         if self.generator.dedupe is None or not questions:
             return [None] * len(questions)

@@ -16,26 +16,26 @@ from pydantic import ConfigDict, InstanceOf
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.progress import Progress, showing
 from langchain_rageval.prompts.promptset import languages
 from langchain_rageval.run.budget import Budget
 from langchain_rageval.run.journal import Journal
+from langchain_rageval.run.progress import Progress, showing
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.traced import Traced
 from langchain_rageval.run.work import adrive, agather, drive
-from langchain_rageval.testset.answer_unaided import closed_book_filter
+from langchain_rageval.testset.answer import answer
 from langchain_rageval.testset.branch import branch
+from langchain_rageval.testset.candidate_step import CandidateStep
+from langchain_rageval.testset.closed_book_filter import closed_book_filter
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.evolutions import EVOLUTIONS, Evolution
-from langchain_rageval.testset.extract_keyphrases import keyphrases
+from langchain_rageval.testset.find_passages import find_passages
 from langchain_rageval.testset.generation import Generation
-from langchain_rageval.testset.grade_passage import passage_filter
-from langchain_rageval.testset.needed_passages import find_passages
-from langchain_rageval.testset.review_question import question_filter
+from langchain_rageval.testset.keyphrases import keyphrases
+from langchain_rageval.testset.passage_filter import passage_filter
+from langchain_rageval.testset.question_filter import question_filter
 from langchain_rageval.testset.rows import Testset, TestsetRow
-from langchain_rageval.testset.step import CandidateStep
-from langchain_rageval.testset.write_answer import answer
-from langchain_rageval.testset.write_question import seed_question
+from langchain_rageval.testset.seed_question import seed_question
 
 DISTRIBUTION: Mapping[str | Evolution, float] = {
     "simple": 0.5,
@@ -293,7 +293,7 @@ def _speaking(judge: JudgeLike, language: str) -> Judge:
         return made
     if language not in languages():
         raise ConfigError(f"language is one of {', '.join(['auto', *sorted(languages())])}, got {language!r}")
-    return made.speaking(language)
+    return made.with_language(language)
 
 
 def _shares(distribution: Mapping[Any, float]) -> dict[Evolution, float]:

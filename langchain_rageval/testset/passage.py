@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from langchain_rageval.schema import Data
+from langchain_rageval.data.schema import Data
 
 
 class Passage(Data):

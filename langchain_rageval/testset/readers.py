@@ -14,8 +14,8 @@ from typing import Any
 
 from langchain_core.documents import Document
 
+from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.schema import without_surrogates
 
 _LOG = logging.getLogger("langchain_rageval")
 _NAMED = 3  # of the files that a warning is about

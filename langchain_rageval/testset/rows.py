@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TextIO
 from langchain_core.runnables import Runnable
 from pydantic import Field, ValidationError
 
+from langchain_rageval._internal.html import bold, folded, listed, paragraph, text
 from langchain_rageval._version import __version__
-from langchain_rageval.chains import answered, as_chain, asked, takes_text
+from langchain_rageval.data.rag_chain import answered, as_chain, asked, takes_text
+from langchain_rageval.data.schema import Data, Sample
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.markup import bold, folded, listed, paragraph, text
 from langchain_rageval.run.threads import DaemonThreads
-from langchain_rageval.schema import Data, Sample
 from langchain_rageval.testset.candidate import Candidate, Trial
 from langchain_rageval.testset.figure import draw_testset, draw_tree
 

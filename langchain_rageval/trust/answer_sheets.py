@@ -17,14 +17,14 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableSequence
 
-from langchain_rageval.chains import answered, asked, takes_text
+from langchain_rageval.data.rag_chain import answered, asked, takes_text
+from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
-from langchain_rageval.intake import Samples, checked
+from langchain_rageval.evaluation.inputs import Samples, checked
 from langchain_rageval.judge.identity import redact
 from langchain_rageval.judge.ladder import inner_models
-from langchain_rageval.language import detect_language
 from langchain_rageval.run.threads import DaemonThreads
-from langchain_rageval.schema import Sample
+from langchain_rageval.text.language import detect_language
 
 log = logging.getLogger("langchain_rageval")
 

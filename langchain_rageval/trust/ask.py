@@ -14,7 +14,7 @@ from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.run.run import Run
 from langchain_rageval.trust.examination import EMBEDDED, EXAMINATIONS, Given, in_reverse, with_padding
 from langchain_rageval.trust.items import Item
-from langchain_rageval.trust.witness import Notes, Witness
+from langchain_rageval.trust.recording_judge import Notes, RecordingJudge
 
 Variant = Literal["plain", "reverse", "padded"]
 
@@ -78,7 +78,7 @@ def put(ask: Ask, subject: Any, run: Run) -> Told:
     examination, item, notes = EXAMINATIONS[ask.item.step], ask.asked, Notes()
     if isinstance(subject, Judge):
         cached = ask.variant != "plain" or ask.time == 0
-        subject = subject.each(lambda judge: Witness.of_judge(judge, notes, cached=cached))
+        subject = subject.map_members(lambda judge: RecordingJudge.of_judge(judge, notes, cached=cached))
     own = replace(run, held=[], flights=WeakValueDictionary())  # or two asks of one question would share an answer
     try:
         state = examination.build(subject).invoke(examination.state(item), own.into(None))

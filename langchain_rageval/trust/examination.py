@@ -10,9 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_rageval.schema import Finding, Sample
-from langchain_rageval.sentences import split_sentences
-from langchain_rageval.stems import numbers_of
+from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.steps.classify_statements import classify_statements
 from langchain_rageval.steps.extract_statements import extract_statements
 from langchain_rageval.steps.grade_contexts import grade_contexts
@@ -21,6 +19,8 @@ from langchain_rageval.steps.regenerate_questions import regenerate_questions
 from langchain_rageval.steps.select_sentences import select_sentences
 from langchain_rageval.steps.stage import Stage, State
 from langchain_rageval.steps.verify_statements import verify_statements
+from langchain_rageval.text.sentences import split_sentences
+from langchain_rageval.text.stemming import numbers_of
 from langchain_rageval.trust.items import Item
 
 FACTS, NO_FACTS = "facts", "no facts"

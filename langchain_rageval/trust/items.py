@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
+from langchain_rageval.data.schema import Data
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.schema import Data
 
 _PLACE = files("langchain_rageval") / "trust" / "labelled_items"
 

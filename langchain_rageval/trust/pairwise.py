@@ -14,16 +14,16 @@ from typing import Any, Literal
 
 from langchain_core.callbacks import BaseCallbackHandler
 
+from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.evaluation import evaluate
-from langchain_rageval.intake import AnyMetric, flattened
+from langchain_rageval.evaluation.api import evaluate
+from langchain_rageval.evaluation.inputs import AnyMetric, flattened
 from langchain_rageval.metrics.outcome import names_of
 from langchain_rageval.report.notebook import html_table
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.budget import Budget
 from langchain_rageval.run.journal import Journal
 from langchain_rageval.run.retry import RetryPolicy
-from langchain_rageval.schema import Sample, Score
 from langchain_rageval.statistics.agreement import share
 
 Outcome = Literal["win", "tie", "loss", "unscored"]

@@ -12,17 +12,17 @@ from langchain_core.embeddings import Embeddings
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.identity import identity
 from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.offline import HashingEmbeddings, OfflineJudge
-from langchain_rageval.progress import showing
+from langchain_rageval.models.offline_judge import HashingEmbeddings, OfflineJudge
+from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
+from langchain_rageval.run.progress import showing
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
-from langchain_rageval.run.slots import Slots
 from langchain_rageval.trust.ask import Ask, Told, asks_of, models_of, put
 from langchain_rageval.trust.examination import EMBEDDED
-from langchain_rageval.trust.figures import labelled_verdicts, step_figures
 from langchain_rageval.trust.fitness import STEPS_OF, metric_verdict
 from langchain_rageval.trust.items import labelled_items
 from langchain_rageval.trust.qualification import Qualification
+from langchain_rageval.trust.step_statistics import labelled_verdicts, step_figures
 
 _WORKERS_PER_SLOT = 2  # those between two tries hold no slot
 _KNOWN = "The texts are public and old: a model may have read them, with their labels."
@@ -64,7 +64,7 @@ def qualify_judge(
     items = [item for item in labelled_items(language) if item.step != EMBEDDED or embeddings is not None]
     _check(embeddings, repeats, max_concurrency, timeout, retry)
     asked = Judge.of(judge)
-    run = Run(slots=Slots(max_concurrency), retry=retry or RetryPolicy(), timeout=timeout)
+    run = Run(limiter=AdaptiveLimiter(max_concurrency), retry=retry or RetryPolicy(), timeout=timeout)
     runs = {item.step: run.metered() for item in items}
     asks = [ask for item in items for ask in asks_of(item, repeats)]
     counting = threading.Lock()

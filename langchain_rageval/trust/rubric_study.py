@@ -14,19 +14,19 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
-from langchain_rageval.criteria import DEFAULT_SCALE, Scale
+from langchain_rageval.data.schema import Row
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.evaluation import evaluate
-from langchain_rageval.intake import Samples
+from langchain_rageval.evaluation.api import evaluate
+from langchain_rageval.evaluation.inputs import Samples
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.rubric import rubric
+from langchain_rageval.prompts.criteria import DEFAULT_SCALE, Scale
 from langchain_rageval.report.notebook import html_table
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import MetricSummary
 from langchain_rageval.run.budget import Budget
 from langchain_rageval.run.journal import Journal
-from langchain_rageval.schema import Row
 from langchain_rageval.statistics.agreement import cohen_kappa, kendall, spearman
 from langchain_rageval.trust.answer_sheets import MODEL, read
 from langchain_rageval.trust.leaderboard import raw_grades

@@ -22,7 +22,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from langchain_core.runnables import RunnableLambda
 
-from langchain_rageval import JsonlSink, OfflineJudge, RagEvalCallback, Report, RetryPolicy, faithfulness
+from langchain_rageval import OfflineJudge, RagEvalCallback, Report, RetryPolicy, faithfulness
+from langchain_rageval.sinks import JsonlSink
 
 CONTEXTS = ["Баню страхуют вместе с домом, отдельный полис на неё не выдают.", "Взнос платят раз в год."]
 

@@ -22,13 +22,13 @@ from typing import Any
 TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 
+from helpers.servers.brain import METRICS, rag_samples  # noqa: E402
+from helpers.servers.faults import Faults  # noqa: E402
+from helpers.servers.openai_server import OpenAIServer  # noqa: E402
 from langchain_openai import ChatOpenAI  # noqa: E402
-from servers.brain import METRICS, rag_samples  # noqa: E402
-from servers.faults import Faults  # noqa: E402
-from servers.openai_server import OpenAIServer  # noqa: E402
 
 from langchain_rageval import HashingEmbeddings, OfflineJudge, Report, Sample, Score, evaluate  # noqa: E402
-from langchain_rageval.offline import answer_offline  # noqa: E402
+from langchain_rageval.models.offline_judge import answer_offline  # noqa: E402
 
 SIX = (
     "faithfulness",
@@ -120,7 +120,7 @@ def main() -> None:
     server.start()
     judge = ChatOpenAI(base_url=here.recv() + "/v1", api_key="sk-test", model="m", max_retries=0, temperature=0)
     started, cpu = time.perf_counter(), time.process_time()
-    report = run(samples, judge, max_concurrency=options.slots, timeout=options.timeout)
+    report = run(samples, judge, max_concurrency=options.limiter, timeout=options.timeout)
     wall, cpu = time.perf_counter() - started, time.process_time() - cpu
     here.send("what was met?")
     calls, met = here.recv()

@@ -17,13 +17,13 @@ from typing import Any, Self
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
 
+from helpers.servers.chat import ChatRequest  # noqa: E402
+from helpers.servers.faults import Answer, Faults  # noqa: E402
+from helpers.servers.openai_server import OpenAIServer  # noqa: E402
+from helpers.servers.prefix_cache import PrefixCache, chat_prompt  # noqa: E402
 from ragas_answers import answer_ragas  # noqa: E402
-from servers.chat import ChatRequest  # noqa: E402
-from servers.faults import Answer, Faults  # noqa: E402
-from servers.openai_server import OpenAIServer  # noqa: E402
-from servers.prefix_cache import PrefixCache, chat_prompt  # noqa: E402
 
-from langchain_rageval.offline import answer_offline  # noqa: E402
+from langchain_rageval.models.offline_judge import answer_offline  # noqa: E402
 
 FAULTS = {"429": 0.05, "500": 0.02, "malformed": 0.05, "hang": 0.005}
 SPREAD = 0.5  # of the logarithm of a lognormal latency

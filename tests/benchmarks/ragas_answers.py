@@ -10,10 +10,10 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from servers.chat import objects_in
+from helpers.servers.chat import objects_in
 
-from langchain_rageval.contexts import NumberedContexts
-from langchain_rageval.offline import answer_offline
+from langchain_rageval.models.offline_judge import answer_offline
+from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 
 Inputs = Mapping[str, Any]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from langchain_rageval import split_sentences
-from langchain_rageval.offline import answer_offline
+from langchain_rageval.models.offline_judge import answer_offline
 
 ROWS = Path(__file__).parents[1] / "data" / "rag_answers" / "rows.jsonl.gz"
 CONTEXTS = 5

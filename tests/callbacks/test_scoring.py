@@ -15,19 +15,27 @@ import weakref
 from uuid import UUID, uuid4
 
 import pytest
+from helpers.munich import (
+    ANSWER,
+    CONTEXTS,
+    DOCUMENTS,
+    QUESTION,
+    broken_judge,
+    offline_reply,
+    rag_chain,
+    recording_judge,
+)
+from helpers.scripted import answering
+from helpers.waiting import until
+from helpers.watched import Search, rag, watching, with_callback
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 from langsmith.utils import get_env_var, tracing_is_enabled
-from munich import ANSWER, CONTEXTS, DOCUMENTS, QUESTION, broken_judge, offline_reply, rag_chain, recording_judge
-from scripted import answering
-from waiting import until
-from watched import Search, rag, watching, with_callback
 
 from langchain_rageval import (
     Budget,
     ConfigError,
-    JsonlSink,
     OfflineJudge,
     RagEvalCallback,
     RetryPolicy,
@@ -38,7 +46,8 @@ from langchain_rageval import (
     faithfulness,
     suite,
 )
-from langchain_rageval.offline import HashingEmbeddings
+from langchain_rageval.models.offline_judge import HashingEmbeddings
+from langchain_rageval.sinks import JsonlSink
 
 ENDS = ("scored", "failed", "dropped", "unscorable", "pending", "running")
 
@@ -552,7 +561,8 @@ def test_flush_waits_for_what_ended_before_it_and_not_for_ever_more():
 SCRIPT = """
 import sys
 from langchain_core.runnables import RunnableLambda
-from langchain_rageval import OfflineJudge, RagEvalCallback, SqliteSink, JsonlSink, faithfulness
+from langchain_rageval import OfflineJudge, RagEvalCallback, faithfulness
+from langchain_rageval.sinks import SqliteSink, JsonlSink
 
 sinks = [JsonlSink(sys.argv[1] + "/rows.jsonl"), SqliteSink(sys.argv[1] + "/rows.db")]
 callback = RagEvalCallback(faithfulness(OfflineJudge()), 1.0, sinks)

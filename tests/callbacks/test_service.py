@@ -14,10 +14,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from servers.brain import offline
-from servers.streaming import StreamingServer
+from helpers.servers.brain import offline
+from helpers.servers.streaming import StreamingServer
 
-HERE = Path(__file__).parent
+HELPERS = Path(__file__).parents[1] / "helpers"
 ANSWER = "Munich was founded in 1158. A million elephants live there."
 
 
@@ -39,7 +39,7 @@ def serving(model_url: str, scores: Path, workers: int = 1):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     environment = {**os.environ, "MODEL_URL": model_url, "SCORES": str(scores)}
-    environment["PYTHONPATH"] = os.pathsep.join([str(HERE), *sys.path])
+    environment["PYTHONPATH"] = os.pathsep.join([str(HELPERS), *sys.path])
     options = ["--port", str(port), "--workers", str(workers), "--log-level", "warning"]
     command = [sys.executable, "-m", "uvicorn", "service:app", *options]
     log = scores.with_suffix(".log")

@@ -10,10 +10,10 @@ import sys
 
 import pandas as pd
 import pytest
-from munich import CONTEXTS, REFUSAL, SAMPLE, TRUE_SAMPLE
-from servers.brain import ROWS, offline
-from servers.faults import Faults
-from waiting import until
+from helpers.munich import CONTEXTS, REFUSAL, SAMPLE, TRUE_SAMPLE
+from helpers.servers.brain import ROWS, offline
+from helpers.servers.faults import Faults
+from helpers.waiting import until
 
 from langchain_rageval import Report
 from langchain_rageval._version import __version__
@@ -459,7 +459,7 @@ def test_what_nobody_foresaw_ends_in_one_line(rageval, monkeypatch):
     def broken(*_, **__):
         raise LookupError("what is\nthis \x1b[31m?")
 
-    monkeypatch.setattr("langchain_rageval.evaluation.evaluate", broken)
+    monkeypatch.setattr("langchain_rageval.evaluation.api.evaluate", broken)
     code, _, complaints = rageval("demo")
     assert (code, complaints) == (2, "rageval: unexpected LookupError: what is this \ufffd[31m?\n")
 

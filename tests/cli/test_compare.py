@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from munich import SAMPLE, TRUE_SAMPLE
-from reports import failed, report_of, row, scored
+from helpers.munich import SAMPLE, TRUE_SAMPLE
+from helpers.reports import failed, report_of, row, scored
 
 from langchain_rageval import Report
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from corpus import corpus
+from helpers.corpus import corpus
 
 from langchain_rageval.testset import Testset
 

@@ -1,7 +1,7 @@
 """`rageval label` and `rageval agreement`: from a report to a sheet, and back from the sheet."""
 
 import pytest
-from reports import report_of, scored, unscored
+from helpers.reports import report_of, scored, unscored
 
 from langchain_rageval import agreement, load_labels
 

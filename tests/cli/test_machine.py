@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from munich import CONTEXTS, REFUSAL, SAMPLE
-from pages import report
+from helpers.munich import CONTEXTS, REFUSAL, SAMPLE
+from helpers.pages import report
 
 from langchain_rageval import Report, Testset
 from langchain_rageval.cli.machine import KEYS
@@ -225,6 +225,6 @@ def test_the_json_of_an_interrupted_run_says_that_it_is_not_complete(folder, mon
     def interrupted(*_, **__):
         return Report(report([1.0]).rows, complete=False)
 
-    monkeypatch.setattr("langchain_rageval.evaluation.evaluate", interrupted)
+    monkeypatch.setattr("langchain_rageval.evaluation.api.evaluate", interrupted)
     assert run(["evaluate", "samples.jsonl", "--json"]) == 130
     assert json.loads(capsys.readouterr().out)["complete"] is False

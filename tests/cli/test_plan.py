@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from munich import CONTEXTS
-from servers.brain import offline
+from helpers.munich import CONTEXTS
+from helpers.servers.brain import offline
 
 from langchain_rageval import Report
 

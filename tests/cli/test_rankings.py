@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from servers.brain import offline
-from trec import expected, unpacked
+from helpers.servers.brain import offline
+from helpers.trec import expected, unpacked
 
 from langchain_rageval import Report
 

@@ -3,7 +3,7 @@
 import webbrowser
 
 import pytest
-from pages import report
+from helpers.pages import report
 
 from langchain_rageval import Report
 

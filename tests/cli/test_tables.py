@@ -10,7 +10,7 @@ import sys
 import termios
 
 import pytest
-from pages import report
+from helpers.pages import report
 from rich.table import Table
 
 from langchain_rageval.cli.tables import Output

@@ -5,11 +5,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from helpers.munich import ANSWER, CONTEXTS, QUESTION, REFUSAL, broken_judge, recording_judge
 from langsmith.run_trees import RunTree
 from langsmith.schemas import Example
-from munich import ANSWER, CONTEXTS, QUESTION, REFUSAL, broken_judge, recording_judge
 
-from langchain_rageval import ConfigError, OfflineJudge, faithfulness, suite, summary_evaluator
+from langchain_rageval import ConfigError, OfflineJudge, faithfulness, suite
+from langchain_rageval.integrations.langsmith import summary_evaluator
 from langchain_rageval.statistics import bounded_mean_interval
 
 TRUE = "Munich was founded in 1158."

@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
-from servers.brain import METRICS, RICH, offline, rag_samples
-from waiting import until
+from helpers.servers.brain import METRICS, RICH, offline, rag_samples
+from helpers.waiting import until
 
 from langchain_rageval import (
     ConfigError,
@@ -27,7 +27,7 @@ from langchain_rageval import (
     evaluate,
     faithfulness,
 )
-from langchain_rageval.finished import Finished
+from langchain_rageval.evaluation.score_store import ScoreStore
 from langchain_rageval.integrations.ray import EvaluationWorker, evaluate_dataset, report_of
 
 ROOT = Path(__file__).parents[2]
@@ -253,7 +253,7 @@ def test_a_killed_worker_loses_nothing(ray, openai_server, chat_openai, tmp_path
         return offline(request)
 
     server, processes, journal = openai_server(reply), tmp_path / "processes", tmp_path / "run.db"
-    finished = Finished(journal, [faithfulness(chat_openai(server))])
+    finished = ScoreStore(journal, [faithfulness(chat_openai(server))])
     in_journal = []
 
     def look():

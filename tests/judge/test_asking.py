@@ -4,14 +4,15 @@ import signal
 import threading
 
 import pytest
+from helpers.scripted import Scripted, human_of, scripted
+from helpers.waiting import until
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableLambda
 from pydantic import PrivateAttr
-from scripted import Scripted, human_of, scripted
-from waiting import until
 
-from langchain_rageval import ConfigError, Judge, JudgeOutputError, PromptSet, Run, Step
+from langchain_rageval import ConfigError, Judge, JudgeOutputError, PromptSet, Step
+from langchain_rageval.run.run import Run
 from langchain_rageval.steps import Statements
 
 GOOD = Statements(statements=["A."])
@@ -188,7 +189,7 @@ def test_an_endpoint_that_refuses_every_rung_raises_its_last_error_and_nothing_i
     with pytest.raises(Refusal):
         asked(judge)
     assert model.rungs == RUNGS
-    assert judge.memory.way is None
+    assert judge.capabilities.way is None
 
 
 def test_a_rung_that_the_user_chose_is_the_only_one():
@@ -203,10 +204,10 @@ def test_a_lower_rung_is_remembered_only_after_a_valid_answer():
     judge = Judge(model, attempts=2)
     with pytest.raises(JudgeOutputError):
         asked(judge)
-    assert judge.memory.way is None
+    assert judge.capabilities.way is None
     assert model.rungs == ["json_schema", "function_calling", "json_mode", "json_mode"]
     asked(judge)
-    assert judge.memory.way.rung == "json_mode"
+    assert judge.capabilities.way.rung == "json_mode"
 
 
 def test_the_fall_is_told_once(caplog):
@@ -269,7 +270,7 @@ def test_a_first_asker_that_fails_lets_the_others_ask():
     first = run.threads.submit(lambda: asked(judge, run=Run()))
     started.wait(5)
     second = run.threads.submit(lambda: asked(judge, {**STATE, "text": "B."}, Run()))
-    until(lambda: judge.memory.gate.own._waiting)
+    until(lambda: judge.capabilities.gate.own._waiting)
     go_on.set()
     assert second.result(5) == GOOD
     with pytest.raises(ConnectionResetError):
@@ -315,7 +316,7 @@ def test_a_refused_system_message_moves_into_the_human_one_and_stays_there():
         ["human"], ["human", "ai", "human"], ["human"],
     ]  # fmt: skip
     assert human_of(model.asked[0]).startswith(PromptSet.default("en").common.system)
-    assert judge.memory.way.fold_system
+    assert judge.capabilities.way.fold_system
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,17 @@
 import pytest
+from helpers.scripted import scripted
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_gigachat import GigaChat
 from langchain_openai import AzureChatOpenAI, ChatOpenAI
-from scripted import scripted
 
 from langchain_rageval import ConfigError, Judge, PromptSet, Step
-from langchain_rageval.answers import Statements
-from langchain_rageval.contexts import NumberedContexts
 from langchain_rageval.judge.identity import redact
-from langchain_rageval.judge.judge import Way
+from langchain_rageval.judge.judge import RequestMode
 from langchain_rageval.judge.parser import strict_schema
-from langchain_rageval.prompts.layout import Request
+from langchain_rageval.prompts.answer_schemas import Statements
+from langchain_rageval.prompts.layout import RequestContent
+from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 
 SECRET = "sk-very-secret-1234"
 OPENAI = ChatOpenAI(model="m", api_key=SECRET, base_url="http://127.0.0.1:1/v1", temperature=0.1)
@@ -23,11 +23,11 @@ OLD = ["function_calling", "json_mode", "prompt"]
 def request():
     prompts = PromptSet.default("en")
     prompt, schema = prompts.get("verify_statements"), strict_schema(Statements)
-    return Request("verify_statements", prompts, prompt, {"question": "?"}, NumberedContexts.of(["A."]), schema)
+    return RequestContent("verify_statements", prompts, prompt, {"question": "?"}, NumberedContexts.of(["A."]), schema)
 
 
 def call(judge, rung, draw=0):
-    return judge.call(request(), Way(rung), (), draw)
+    return judge.call(request(), RequestMode(rung), (), draw)
 
 
 # Options
@@ -273,7 +273,7 @@ def test_other_texts_stay_as_they_are():
 
 
 @pytest.mark.parametrize(
-    ("model", "laid_out"),
+    ("model", "resolved_layout"),
     [
         (ChatOpenAI(api_key="x", base_url="http://localhost:8000/v1"), "handbook"),
         (ChatOpenAI(api_key="x", base_url="http://10.0.0.7/v1").bind(top_p=0.5).with_retry(), "handbook"),
@@ -284,8 +284,12 @@ def test_other_texts_stay_as_they_are():
     ],
     ids=["own server", "own server wrapped", "a service", "OpenAI", "another class", "with a fallback elsewhere"],
 )
-def test_the_layout_follows_the_server_unless_it_is_said(model, laid_out):
+def test_the_layout_follows_the_server_unless_it_is_said(model, resolved_layout):
     judge = Judge(model)
-    assert (judge.layout, judge.laid_out, judge.instrument["layout"]) == ("auto", laid_out, laid_out)
-    assert Judge(model, layout="instruction_first").laid_out == "instruction_first"
-    assert judge.instrument == Judge(model, layout=laid_out).instrument
+    assert (judge.layout, judge.resolved_layout, judge.instrument["layout"]) == (
+        "auto",
+        resolved_layout,
+        resolved_layout,
+    )
+    assert Judge(model, layout="instruction_first").resolved_layout == "instruction_first"
+    assert judge.instrument == Judge(model, layout=resolved_layout).instrument

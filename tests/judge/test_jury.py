@@ -5,11 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from langchain_core.caches import InMemoryCache
-from langchain_core.messages import AIMessage
-from munich import SAMPLE as MUNICH
-from munich import offline_reply
-from scripted import (
+from helpers.munich import SAMPLE as MUNICH
+from helpers.munich import offline_reply
+from helpers.scripted import (
     Scripted,
     absent,
     classification,
@@ -26,7 +24,9 @@ from scripted import (
     supported,
     verdicts,
 )
-from servers.brain import offline
+from helpers.servers.brain import offline
+from langchain_core.caches import InMemoryCache
+from langchain_core.messages import AIMessage
 
 from langchain_rageval import (
     ConfigError,
@@ -380,9 +380,9 @@ def test_a_report_notes_by_which_rung_each_judge_was_asked(chat_openai, openai_s
     models[2].model_name = "other"
     bench = jury(models)
     report = evaluate([MUNICH], faithfulness(bench), progress=False)
-    assert [member.memory.way.rung for member in bench.members] == ["json_schema", "prompt", "prompt"]
+    assert [member.capabilities.way.rung for member in bench.members] == ["json_schema", "prompt", "prompt"]
     assert report.rows[0].scores["faithfulness"].value == 0.5
-    asked_by = {member.identity: member.memory.way.rung for member in bench.members}
+    asked_by = {member.identity: member.capabilities.way.rung for member in bench.members}
     assert [f"{identity} was asked by {rung}." for identity, rung in asked_by.items()] == report.notes
 
 

@@ -11,17 +11,27 @@ from collections import Counter
 import openai
 import pytest
 from gigachat import exceptions as gigachat_errors
+from helpers.servers.brain import (
+    BY_LETTERS,
+    EMBEDDED,
+    METRICS,
+    RICH,
+    UNJUDGED,
+    clean,
+    offline,
+    rag_samples,
+    says_the_same,
+)
+from helpers.servers.faults import Faults
+from helpers.servers.loopback import Refused
+from helpers.servers.openai_server import OpenAIServer
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableLambda
-from servers.brain import BY_LETTERS, EMBEDDED, METRICS, RICH, UNJUDGED, clean, offline, rag_samples, says_the_same
-from servers.faults import Faults
-from servers.loopback import Refused
-from servers.openai_server import OpenAIServer
 
 from langchain_rageval import Judge, OfflineJudge, aevaluate, evaluate, faithfulness, suite
+from langchain_rageval.data.schema import Usage
 from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.metrics import BUILDERS, SCORES
-from langchain_rageval.schema import Usage
 
 MODES = ["json_schema", "function_calling", "json_mode", "prompt"]
 THINKING_OFF = {"chat_template_kwargs": {"enable_thinking": False}}
@@ -259,10 +269,10 @@ class TestAuto:
         with pytest.raises(JudgeOutputError):
             metric.invoke(first)
         assert (server.refused, server.calls) == ({"json_schema": 1}, 4)
-        assert (judge.memory.way, warnings(caplog)) == (None, [])
+        assert (judge.capabilities.way, warnings(caplog)) == (None, [])
         assert says_the_same(metric.invoke(second), second)
         assert server.refused == {"json_schema": 2}
-        assert judge.memory.way.rung == "function_calling"
+        assert judge.capabilities.way.rung == "function_calling"
         assert len(warnings(caplog)) == 1
 
     @pytest.mark.parametrize(
@@ -282,7 +292,7 @@ class TestAuto:
             judge = Judge(chat_openai(server))
             with pytest.raises(openai.BadRequestError, match=re.escape(message)):
                 faithfulness(judge).invoke(rag_samples(1)[0])
-            assert (server.calls, judge.memory.way) == (1, None)
+            assert (server.calls, judge.capabilities.way) == (1, None)
 
     def test_the_lowest_rungs_refusal_is_raised(self, endpoint, caplog):
         server = endpoint.server(offline, rungs=set())

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, RootModel, ValidationError
 
 from langchain_rageval.judge.parser import StrictJsonOutputParser, strict_schema
 
-CORPUS = Path(__file__).parents[1] / "data" / "wikieval_judge_outputs" / "ragas_raw_outputs.jsonl.gz"
+CORPUS = Path(__file__).parents[1] / "fixtures" / "wikieval_judge_outputs" / "ragas_raw_outputs.jsonl.gz"
 
 
 class Verdict(BaseModel):

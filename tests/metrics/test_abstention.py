@@ -1,5 +1,5 @@
 import pytest
-from scripted import abstains, answerable, scripted
+from helpers.scripted import abstains, answerable, scripted
 
 from langchain_rageval import ConfigError, OfflineJudge, Sample, SampleError, abstention, evaluate, jury
 

@@ -3,9 +3,9 @@ from fractions import Fraction
 from math import inf, nan
 
 import pytest
+from helpers.scripted import PairScores, Vectors, classification, scripted, statements
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import PairScores, Vectors, classification, scripted, statements
 
 from langchain_rageval import (
     ConfigError,
@@ -16,8 +16,8 @@ from langchain_rageval import (
     answer_correctness,
     evaluate,
 )
+from langchain_rageval.data.schema import Finding
 from langchain_rageval.metrics.answer_correctness import Counts, weighted_correctness
-from langchain_rageval.schema import Finding
 
 SAMPLE = Sample(question="Where?", answer="A.", references=["R."])
 NEAR = Vectors({"A.": [1, 0], "R.": [0.6, 0.8], "S.": [0.8, 0.6], "T.": [-1, 0], "Не знаю.": [1, 0]})

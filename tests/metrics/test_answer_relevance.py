@@ -2,9 +2,9 @@ from math import inf, nan
 from statistics import fmean
 
 import pytest
+from helpers.scripted import PairScores, Vectors, answering, questions, scripted
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import PairScores, Vectors, answering, questions, scripted
 
 from langchain_rageval import ConfigError, Judge, JudgeOutputError, Sample, SampleError, answer_relevance, evaluate
 from langchain_rageval.metrics.answer_relevance import mean_similarity

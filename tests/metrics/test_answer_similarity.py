@@ -3,9 +3,9 @@ import threading
 from math import inf, nan
 
 import pytest
+from helpers.scripted import PairScores, Vectors, scripted
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import PairScores, Vectors, scripted
 
 from langchain_rageval import ConfigError, Sample, SampleError, answer_similarity, evaluate
 from langchain_rageval.errors import ModelOutputError

@@ -1,5 +1,5 @@
 import pytest
-from scripted import critique, human_of, scripted
+from helpers.scripted import critique, human_of, scripted
 
 from langchain_rageval import ConfigError, Judge, JudgeOutputError, Sample, SampleError, aspect_critique, evaluate
 from langchain_rageval.metrics import ASPECTS

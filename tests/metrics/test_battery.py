@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any, ClassVar
 
 import pytest
+from helpers.munich import ANSWER, CONTEXTS, DOCUMENTS, QUESTION, SAMPLE, broken_judge, recording_judge
+from helpers.scripted import Vectors, human_of
+from helpers.servers.brain import BY_LETTERS, UNJUDGED, offline
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable
-from munich import ANSWER, CONTEXTS, DOCUMENTS, QUESTION, SAMPLE, broken_judge, recording_judge
-from scripted import Vectors, human_of
-from servers.brain import BY_LETTERS, UNJUDGED, offline
 
 from langchain_rageval import (
     ConfigError,

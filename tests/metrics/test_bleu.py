@@ -2,7 +2,7 @@ import subprocess
 import sys
 
 import pytest
-from by_letters import ENGLISH, LONG, RUSSIAN, value
+from helpers.by_letters import ENGLISH, LONG, RUSSIAN, value
 from hypothesis import assume, given
 from sacrebleu import sentence_bleu
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a

@@ -4,13 +4,13 @@ import subprocess
 import sys
 
 import pytest
-from by_letters import LONG, RUSSIAN, scored, value
+from helpers.by_letters import LONG, RUSSIAN, scored, value
+from helpers.servers.brain import BY_LETTERS, METRICS
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from servers.brain import BY_LETTERS, METRICS
 
 from langchain_rageval import ConfigError, evaluate
-from langchain_rageval.folding import folded
+from langchain_rageval.text.normalization import folded
 
 BUILT = {name: METRICS[name](None, None) for name in BY_LETTERS}
 every_metric = pytest.mark.parametrize("metric", BUILT.values(), ids=BUILT)

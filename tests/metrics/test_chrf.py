@@ -1,5 +1,5 @@
 import pytest
-from by_letters import ENGLISH, RUSSIAN, scored, value
+from helpers.by_letters import ENGLISH, RUSSIAN, scored, value
 from hypothesis import assume, given
 from sacrebleu import sentence_chrf
 

@@ -1,9 +1,9 @@
 """The twelve numbers against RAGChecker's own definitions, written out once more with loops over plain tables."""
 
 import pytest
+from helpers.ragchecker import ragchecker
 from hypothesis import given
 from hypothesis import strategies as st
-from ragchecker import ragchecker
 
 from langchain_rageval.metrics.claim_graph import FORMULAS, Claim, ClaimGraph
 

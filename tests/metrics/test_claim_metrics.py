@@ -4,14 +4,14 @@ import asyncio
 import threading
 
 import pytest
-from claim_world import CONTEXTS, FIRE, FLOOD, METEOR, QUESTION, SAMPLE, THEFT, WAR, World
+from helpers.claim_world import CONTEXTS, FIRE, FLOOD, METEOR, QUESTION, SAMPLE, THEFT, WAR, World
+from helpers.ragchecker import ragchecker
+from helpers.scripted import answering
+from helpers.servers.brain import RICH, rag_samples
 from langchain_core.runnables import RunnableLambda
 from langgraph.graph import END, START, StateGraph
 from langsmith.run_trees import RunTree
 from langsmith.schemas import Example
-from ragchecker import ragchecker
-from scripted import answering
-from servers.brain import RICH, rag_samples
 from typing_extensions import TypedDict
 
 from langchain_rageval import (

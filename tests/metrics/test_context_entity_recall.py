@@ -1,11 +1,11 @@
 import pytest
+from helpers.scripted import entities, found_in, scripted
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import entities, found_in, scripted
 
 from langchain_rageval import Judge, Report, Sample, context_entity_recall, evaluate
+from langchain_rageval.data.schema import Finding
 from langchain_rageval.metrics.context_entity_recall import found_share
-from langchain_rageval.schema import Finding
 
 SAMPLE = Sample(
     question="Who founded Munich?",

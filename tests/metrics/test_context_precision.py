@@ -1,9 +1,9 @@
 import logging
 
 import pytest
+from helpers.scripted import answering, grades, human_of, scripted
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted import answering, grades, human_of, scripted
 
 from langchain_rageval import (
     ConfigError,
@@ -17,7 +17,7 @@ from langchain_rageval import (
     context_precision,
     evaluate,
 )
-from langchain_rageval.ranking import average_precision
+from langchain_rageval.statistics.ranking import average_precision
 
 SAMPLE = Sample(question="Where?", answer="There.", references=["Here."], contexts=["A.", "B.", "C."])
 ALL_USEFUL = grades({1: True, 2: True, 3: True})

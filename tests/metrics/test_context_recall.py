@@ -1,11 +1,11 @@
 import pytest
+from helpers.scripted import absent, answering, contradicted, scripted, statements, supported, verdict, verdicts
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import absent, answering, contradicted, scripted, statements, supported, verdict, verdicts
 
 from langchain_rageval import Judge, JudgeOutputError, Sample, SampleError, context_recall, evaluate
+from langchain_rageval.data.schema import Finding
 from langchain_rageval.metrics.context_recall import recalled_share
-from langchain_rageval.schema import Finding
 
 SAMPLE = Sample(question="Where?", references=["There."], contexts=["Here. There.", "Nowhere."])
 

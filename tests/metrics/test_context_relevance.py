@@ -1,11 +1,11 @@
 import pytest
+from helpers.scripted import needed, scripted
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import needed, scripted
 
 from langchain_rageval import Judge, JudgeOutputError, Sample, SampleError, context_relevance, split_sentences
+from langchain_rageval.data.schema import Finding
 from langchain_rageval.metrics.context_relevance import needed_share
-from langchain_rageval.schema import Finding
 
 SAMPLE = Sample(question="Where?", contexts=["First. Second. Third.", "Fourth."])
 

@@ -1,5 +1,5 @@
 import pytest
-from by_letters import scored, value
+from helpers.by_letters import scored, value
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,26 +6,16 @@ import weakref
 from itertools import chain
 
 import pytest
+from helpers.scripted import absent, answering, contradicted, human_of, scripted, supported, verdict, verdicts
+from helpers.waiting import auntil, until
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import absent, answering, contradicted, human_of, scripted, supported, verdict, verdicts
-from waiting import auntil, until
 
-from langchain_rageval import (
-    Judge,
-    JudgeOutputError,
-    Metric,
-    Run,
-    Sample,
-    SampleError,
-    Value,
-    evaluate,
-    faithfulness,
-    suite,
-)
+from langchain_rageval import Judge, JudgeOutputError, Metric, Sample, SampleError, Value, evaluate, faithfulness, suite
+from langchain_rageval.data.schema import Finding
 from langchain_rageval.metrics.faithfulness import supported_share
 from langchain_rageval.prompts.layout import read_inputs
-from langchain_rageval.schema import Finding
+from langchain_rageval.run.run import Run
 from langchain_rageval.steps import Statements
 from langchain_rageval.steps.extract_statements import extract_statements
 

@@ -11,6 +11,8 @@ from uuid import uuid4
 
 import pytest
 import requests
+from helpers.munich import ANSWER, CONTEXTS, DOCUMENTS, QUESTION, REFUSAL, offline_reply, recording_judge
+from helpers.scripted import Scripted, answering, human_of
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.retrievers import BaseRetriever
@@ -22,8 +24,6 @@ from langsmith.run_helpers import get_current_run_tree, get_tracing_context
 from langsmith.run_trees import RunTree
 from langsmith.schemas import Example
 from langsmith.utils import get_env_var
-from munich import ANSWER, CONTEXTS, DOCUMENTS, QUESTION, REFUSAL, offline_reply, recording_judge
-from scripted import Scripted, answering, human_of
 
 from langchain_rageval import (
     HashingEmbeddings,
@@ -33,8 +33,8 @@ from langchain_rageval import (
     claim_metrics,
     faithfulness,
     suite,
-    summary_evaluator,
 )
+from langchain_rageval.integrations.langsmith import summary_evaluator
 from langchain_rageval.metrics.suite import Suite
 
 pytestmark = pytest.mark.filterwarnings("ignore:'upload_results' parameter is in beta")

@@ -1,12 +1,13 @@
 import pytest
+from helpers.munich import SAMPLE, broken_judge
+from helpers.scripted import scripted
 from langchain_core.runnables import RunnableLambda
-from munich import SAMPLE, broken_judge
-from scripted import scripted
 
-from langchain_rageval import ConfigError, JudgeOutputError, OfflineJudge, Run, Sample, SampleError, faithfulness, suite
-from langchain_rageval.answers import Statements
+from langchain_rageval import ConfigError, JudgeOutputError, OfflineJudge, Sample, SampleError, faithfulness, suite
+from langchain_rageval.data.schema import Usage
 from langchain_rageval.metrics.outcome import aoutcome, failures, judges_of, named, names_of, outcome
-from langchain_rageval.schema import Usage
+from langchain_rageval.prompts.answer_schemas import Statements
+from langchain_rageval.run.run import Run
 
 metric = faithfulness(OfflineJudge())
 score = metric.invoke(SAMPLE)

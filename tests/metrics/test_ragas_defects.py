@@ -9,10 +9,9 @@ import threading
 from math import inf, nan
 
 import pytest
-from langchain_core.caches import InMemoryCache
-from munich import SAMPLE as MUNICH
-from munich import offline_reply, recording_judge
-from scripted import (
+from helpers.munich import SAMPLE as MUNICH
+from helpers.munich import offline_reply, recording_judge
+from helpers.scripted import (
     PairScores,
     Scripted,
     Vectors,
@@ -33,6 +32,7 @@ from scripted import (
     verdict,
     verdicts,
 )
+from langchain_core.caches import InMemoryCache
 
 from langchain_rageval import (
     HashingEmbeddings,

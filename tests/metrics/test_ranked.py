@@ -2,11 +2,11 @@ import math
 from functools import partial
 
 import pytest
+from helpers.munich import recording_judge
+from helpers.scripted import PairScores, relevance, scripted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.documents import Document
-from munich import recording_judge
-from scripted import PairScores, relevance, scripted
 
 from langchain_rageval import (
     ConfigError,

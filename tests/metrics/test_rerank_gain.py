@@ -1,18 +1,17 @@
 import math
 
 import pytest
+from helpers.munich import recording_judge
+from helpers.scripted import PairScores
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.vectorstores import InMemoryVectorStore
-from munich import recording_judge
 from pydantic import Field
-from scripted import PairScores
 
 from langchain_rageval import (
     ConfigError,
     HashingEmbeddings,
-    ModelOutputError,
     OfflineJudge,
     Report,
     Sample,
@@ -29,6 +28,7 @@ from langchain_rageval import (
     plan,
     rerank_gain,
 )
+from langchain_rageval.errors import ModelOutputError
 
 LABELLED = Sample(
     question="Where?",

@@ -1,14 +1,14 @@
 import re
 
 import pytest
-from by_letters import ENGLISH, RUSSIAN, scored, value
+from helpers.by_letters import ENGLISH, RUSSIAN, scored, value
 from hypothesis import given
 from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
 from langchain_rageval import ConfigError, rouge
-from langchain_rageval.folding import folded
 from langchain_rageval.metrics.rouge import longest_common, shared_words
+from langchain_rageval.text.normalization import folded
 
 VARIANTS = ["rouge1", "rouge2", "rouge3", "rouge4", "rougeL"]
 OF = ["precision", "recall", "fmeasure"]

@@ -3,12 +3,12 @@
 import warnings
 
 import pytest
+from helpers.scripted import answering, graded, scripted
+from helpers.servers.brain import RICH
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.runnables import RunnableLambda
 from langchain_openai import ChatOpenAI
-from scripted import answering, graded, scripted
-from servers.brain import RICH
 
 from langchain_rageval import (
     ConfigError,
@@ -23,8 +23,8 @@ from langchain_rageval import (
     plan,
     rubric,
 )
+from langchain_rageval.data.schema import Finding
 from langchain_rageval.metrics.rubric import weighted_grade
-from langchain_rageval.schema import Finding
 
 SAMPLE = Sample(question="When was Munich founded?", answer="In 1158.", contexts=["Munich was founded in 1158."])
 RUSSIAN = Sample(question="Когда основан Мюнхен?", answer="В 1158 году.")

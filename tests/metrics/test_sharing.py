@@ -4,8 +4,18 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from munich import recording_judge
-from scripted import PairScores, Scripted, Vectors, answering, human_of, scripted, statements, supported, verdicts
+from helpers.munich import recording_judge
+from helpers.scripted import (
+    PairScores,
+    Scripted,
+    Vectors,
+    answering,
+    human_of,
+    scripted,
+    statements,
+    supported,
+    verdicts,
+)
 
 from langchain_rageval import (
     HashingEmbeddings,

@@ -1,7 +1,7 @@
 import re
 
 import pytest
-from by_letters import RUSSIAN, scored, value
+from helpers.by_letters import RUSSIAN, scored, value
 from hypothesis import assume, given
 from hypothesis import strategies as st
 

@@ -3,9 +3,9 @@ import threading
 from typing import Any
 
 import pytest
+from helpers.munich import ANSWER, QUESTION, REFUSAL, SAMPLE, broken_judge, offline_reply, rag_chain, recording_judge
+from helpers.scripted import answering
 from langchain_core.runnables import RunnableParallel, RunnablePassthrough
-from munich import ANSWER, QUESTION, REFUSAL, SAMPLE, broken_judge, offline_reply, rag_chain, recording_judge
-from scripted import answering
 
 from langchain_rageval import (
     ConfigError,

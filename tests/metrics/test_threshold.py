@@ -1,10 +1,10 @@
 from typing import Any
 
 import pytest
+from helpers.munich import ANSWER, QUESTION, REFUSAL, SAMPLE, TRUE_SAMPLE, broken_judge, rag_chain
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.runnables import RunnableLambda
-from munich import ANSWER, QUESTION, REFUSAL, SAMPLE, TRUE_SAMPLE, broken_judge, rag_chain
 
 from langchain_rageval import BelowThreshold, ConfigError, Metric, OfflineJudge, SampleError, Score, Value, faithfulness
 from langchain_rageval.metrics.threshold import reaches, shortfall

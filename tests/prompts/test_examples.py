@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 
 import pytest
-from packaged import OWN
+from helpers.packaged import OWN
 
 from langchain_rageval import PromptSet
-from langchain_rageval.answers import ANSWERS, Question
-from langchain_rageval.contexts import NumberedContexts
-from langchain_rageval.language import detect_language
 from langchain_rageval.metrics import ASPECTS
-from langchain_rageval.sentences import split_sentences
+from langchain_rageval.prompts.answer_schemas import ANSWERS, Question
+from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.text.language import detect_language
+from langchain_rageval.text.sentences import split_sentences
 
 READS = {  # keys of the JSON block
     "answer_unaided": ["question"],

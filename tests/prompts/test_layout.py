@@ -5,15 +5,15 @@ import re
 from types import MappingProxyType
 
 import pytest
+from helpers.scripted import human_of
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
-from scripted import human_of
 
-from langchain_rageval.answers import ANSWERS
-from langchain_rageval.contexts import NumberedContexts
 from langchain_rageval.judge.parser import strict_schema
-from langchain_rageval.prompts.layout import HANDBOOK, Request, lay_out, read_inputs
+from langchain_rageval.prompts.answer_schemas import ANSWERS
+from langchain_rageval.prompts.layout import HANDBOOK, RequestContent, lay_out, read_inputs
+from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.prompts.promptset import Prompt, PromptSet, languages
 
 LANGUAGES = sorted(languages())
@@ -59,12 +59,12 @@ def request(step="verify_statements", language="ru", contexts=CONTEXTS, inputs=N
     prompts = PromptSet.default(language)
     block = None if contexts is None else NumberedContexts.of(contexts)
     given = {"question": "Как?", "statements": []} if inputs is None else inputs
-    return Request(step, prompts, prompts.get(step), given, block, strict_schema(ANSWERS[step]))
+    return RequestContent(step, prompts, prompts.get(step), given, block, strict_schema(ANSWERS[step]))
 
 
 def own_request(contexts=CONTEXTS):
     prompts = PromptSet.default("ru")
-    return Request("Tone", prompts, TONE, {"answer": "Да"}, NumberedContexts.of(contexts), strict_schema(Tone))
+    return RequestContent("Tone", prompts, TONE, {"answer": "Да"}, NumberedContexts.of(contexts), strict_schema(Tone))
 
 
 def human(request, layout="contexts_first", **more):
@@ -187,7 +187,9 @@ def test_a_step_whose_rules_are_not_in_the_handbook_brings_them_along(own):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_prompt_without_examples_keeps_its_instruction(layout):
     prompts = PromptSet.default("en").replace("verify_statements", instruction="Compare them.", examples=[])
-    bare = Request("verify_statements", prompts, prompts.get("verify_statements"), {}, NumberedContexts.of(["A."]), {})
+    bare = RequestContent(
+        "verify_statements", prompts, prompts.get("verify_statements"), {}, NumberedContexts.of(["A."]), {}
+    )
     messages = lay_out(bare, layout, with_schema=False)
     assert sum(message.text.count("Compare them.") for message in messages) == 1
 
@@ -242,7 +244,7 @@ def test_prompts_that_python_holds_for_equal_are_each_shown_as_they_are():
     assert yes == one
     prompts = PromptSet.default("en")
     shown = [
-        human_of(lay_out(Request("tone", prompts, prompt, {}, None, {}), "contexts_first", with_schema=False))
+        human_of(lay_out(RequestContent("tone", prompts, prompt, {}, None, {}), "contexts_first", with_schema=False))
         for prompt in (yes, one)
     ]
     assert '{"polite": true}' in shown[0]

@@ -9,20 +9,20 @@ from string import Formatter
 
 import pytest
 import yaml
+from helpers.packaged import JUDGING, LANGUAGES, OWN
+from helpers.scripted import human_of, scripted
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from packaged import JUDGING, LANGUAGES, OWN
-from scripted import human_of, scripted
 
 from langchain_rageval import ConfigError, Judge, Prompt, PromptSet
-from langchain_rageval.answers import ANSWERS
-from langchain_rageval.cached import made_once
-from langchain_rageval.contexts import CHARACTERS_PER_TOKEN
-from langchain_rageval.language import FUNCTION_WORDS, detect_language
+from langchain_rageval._internal.cached import made_once
 from langchain_rageval.metrics.aspect_critique import ASPECTS
 from langchain_rageval.prompts import promptset
-from langchain_rageval.prompts.layout import Request, lay_out
+from langchain_rageval.prompts.answer_schemas import ANSWERS
+from langchain_rageval.prompts.layout import RequestContent, lay_out
+from langchain_rageval.prompts.numbered_contexts import CHARACTERS_PER_TOKEN
 from langchain_rageval.prompts.promptset import languages, packaged_fingerprint
+from langchain_rageval.text.language import FUNCTION_WORDS, detect_language
 
 STEPS = [(language, step) for language in LANGUAGES for step in OWN[language]]
 NOT_YET_TRIED = "# Not yet tried with a live judge."
@@ -98,7 +98,7 @@ def test_every_language_has_every_step(language):
 def test_steps_without_prompts_in_a_language_are_asked_in_english_under_its_own_labels(language):
     prompts, english = PromptSet.default(language), PromptSet.default("en")
     assert {step for step in ANSWERS if prompts.get(step) == english.get(step)} == ANSWERS.keys() - JUDGING
-    lacking = Request("write_question", prompts, prompts.get("write_question"), {"passage": "?"}, None, {})
+    lacking = RequestContent("write_question", prompts, prompts.get("write_question"), {"passage": "?"}, None, {})
     system, human = lay_out(lacking, "contexts_first", with_schema=False)
     assert system.text == prompts.common.system != english.common.system
     assert human.text.startswith(f"{prompts.common.labels['task']}\n{english.get('write_question').instruction}\n")
@@ -206,7 +206,9 @@ def test_the_examples_are_from_the_life_of_the_country(language):
 @pytest.mark.parametrize(("language", "step"), STEPS)
 def test_an_instruction_and_its_examples_stay_under_600_tokens(language, step):
     prompts = PromptSet.default(language)
-    messages = lay_out(Request(step, prompts, prompts.get(step), {}, None, {}), "contexts_first", with_schema=False)
+    messages = lay_out(
+        RequestContent(step, prompts, prompts.get(step), {}, None, {}), "contexts_first", with_schema=False
+    )
     told = human_of(messages)
     assert len(told) / CHARACTERS_PER_TOKEN < 600
     dense = len(EAST_ASIAN.findall(told))  # three of these characters make about two tokens

@@ -4,9 +4,9 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from helpers.reports import failed, report_of, row, scored, unscored
 from hypothesis import given
 from hypothesis import strategies as st
-from reports import failed, report_of, row, scored, unscored
 from scipy.stats import binomtest
 
 from langchain_rageval import ConfigError, Report

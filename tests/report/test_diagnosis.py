@@ -6,11 +6,10 @@ from functools import partial
 from html.parser import HTMLParser
 
 import pytest
-from reports import failed, row
-from scripted import answering, classification, human_of, statements, verdict, verdicts
+from helpers.reports import failed, row
+from helpers.scripted import answering, classification, human_of, statements, verdict, verdicts
 
 from langchain_rageval import (
-    Diagnosis,
     Finding,
     Judge,
     Report,
@@ -23,7 +22,7 @@ from langchain_rageval import (
     faithfulness,
 )
 from langchain_rageval.prompts.layout import read_inputs
-from langchain_rageval.report.diagnosis import REMEDIES, DiagnosedRow
+from langchain_rageval.report.diagnosis import REMEDIES, DiagnosedRow, Diagnosis
 
 SUPPORTED, CONTRADICTED, ABSENT = "supported", "contradicted", "absent"
 

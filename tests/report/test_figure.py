@@ -6,8 +6,8 @@ import sys
 
 import numpy as np
 import pytest
+from helpers.pages import report, sample
 from matplotlib.image import imread
-from pages import report, sample
 
 from langchain_rageval import ConfigError, Report, Row, Score
 
@@ -106,7 +106,7 @@ def test_a_notebook_gets_a_picture():
 def test_no_display_no_pyplot_and_no_global_state():
     script = """
 import sys
-from pages import report
+from helpers.pages import report
 figure = report([0.5, 1.0]).plot()
 figure.savefig("/dev/null", format="png")
 assert "matplotlib.pyplot" not in sys.modules

@@ -4,22 +4,12 @@ import os
 import stat
 
 import pytest
+from helpers.reports import LOST, failed, report_of, row, scored, unscored
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from reports import LOST, failed, report_of, row, scored, unscored
 
-from langchain_rageval import (
-    ConfigError,
-    Failure,
-    Finding,
-    OfflineJudge,
-    Report,
-    Sample,
-    Score,
-    Usage,
-    evaluate,
-    faithfulness,
-)
+from langchain_rageval import ConfigError, Finding, OfflineJudge, Report, Sample, Score, evaluate, faithfulness
+from langchain_rageval.data.schema import Failure, Usage
 from langchain_rageval.report import files
 
 texts = st.text(st.characters(codec=None), max_size=20)  # lone surrogates too

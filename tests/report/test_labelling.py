@@ -6,9 +6,9 @@ import re
 from collections import Counter
 
 import pytest
+from helpers.reports import failed, report_of, row, scored, unscored
 from hypothesis import given
 from hypothesis import strategies as st
-from reports import failed, report_of, row, scored, unscored
 
 from langchain_rageval import ConfigError, Report, agreement, calibrate, load_labels
 

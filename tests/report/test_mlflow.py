@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from reports import FACTLESS, failed, report_of, scored, unscored
+from helpers.reports import FACTLESS, failed, report_of, scored, unscored
 
 from langchain_rageval import ConfigError, Report, __version__
 from langchain_rageval.report.mlflow import metric_key

@@ -10,8 +10,8 @@ from html.parser import HTMLParser
 
 import pytest
 import yaml
-from corpus import corpus
-from pages import report, sample, score
+from helpers.corpus import corpus
+from helpers.pages import report, sample, score
 
 from langchain_rageval import ConfigError, Report, Row
 from langchain_rageval.report import page as page_module

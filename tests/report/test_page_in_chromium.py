@@ -4,10 +4,11 @@ import shutil
 
 import pytest
 from axe_core_python.sync_playwright import Axe
-from pages import FINDINGS, report, sample, score
+from helpers.pages import FINDINGS, report, sample, score
 from playwright.sync_api import expect, sync_playwright
 
-from langchain_rageval import Failure, Finding, Report, Row, Score
+from langchain_rageval import Finding, Report, Row, Score
+from langchain_rageval.data.schema import Failure
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = [
@@ -38,7 +39,7 @@ def browser():
 @pytest.fixture
 def opened(browser, tmp_path):
     """Open the page of a report; when the test ends nothing has been asked of a network, nor has the console spoken."""
-    heard, pages = [], []
+    has_callbacks, pages = [], []
 
     def open_page(told, fragment="", *, dark=False, width=1300, **options):
         path = tmp_path / "report.html"
@@ -46,10 +47,12 @@ def opened(browser, tmp_path):
         page = browser.new_page(color_scheme="dark" if dark else "light", viewport={"width": width, "height": 900})
         page.set_default_timeout(120_000)
         pages.append(page)
-        page.on("console", lambda message: heard.append(message.text))
-        page.on("pageerror", lambda error: heard.append(str(error)))
-        page.on("dialog", lambda dialog: heard.append(dialog.message))
-        page.on("request", lambda request: None if request.url.startswith("file:") else heard.append(request.url))
+        page.on("console", lambda message: has_callbacks.append(message.text))
+        page.on("pageerror", lambda error: has_callbacks.append(str(error)))
+        page.on("dialog", lambda dialog: has_callbacks.append(dialog.message))
+        page.on(
+            "request", lambda request: None if request.url.startswith("file:") else has_callbacks.append(request.url)
+        )
         page.goto(f"file://{path}{fragment}")
         page.wait_for_selector("html[data-ready]")
         return page
@@ -58,7 +61,7 @@ def opened(browser, tmp_path):
     yield open_page
     for page in pages:
         page.close()
-    assert heard == []
+    assert has_callbacks == []
 
 
 def ids(page):

@@ -2,9 +2,9 @@ import math
 from html.parser import HTMLParser
 
 import pytest
-from reports import LOST, failed, report_of, row, scored, unscored
-from servers.brain import offline
-from servers.faults import Faults
+from helpers.reports import LOST, failed, report_of, row, scored, unscored
+from helpers.servers.brain import offline
+from helpers.servers.faults import Faults
 
 from langchain_rageval import BelowThreshold, ConfigError, Judge, OfflineJudge, Report, evaluate, faithfulness
 

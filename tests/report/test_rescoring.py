@@ -3,8 +3,8 @@
 from functools import partial
 
 import pytest
-from munich import offline_reply
-from scripted import (
+from helpers.munich import offline_reply
+from helpers.scripted import (
     PairScores,
     Vectors,
     answering,
@@ -16,8 +16,8 @@ from scripted import (
     supported,
     verdicts,
 )
-from scripted import absent as not_there
-from servers.brain import RICH, rag_samples
+from helpers.scripted import absent as not_there
+from helpers.servers.brain import RICH, rag_samples
 
 from langchain_rageval import (
     Budget,
@@ -411,7 +411,7 @@ def test_a_metric_of_ones_own_is_rescored_if_it_says_how():
 
     own = Metric("own", aspect="answer", reads={"question"}, steps=faithfulness(NOBODY).steps, reduce=reduce)
     refused(stated(0.7), own)
-    able = own.model_copy(update={"restore": lambda sample, score: {"sample": sample}})
+    able = own.model_copy(update={"state_from_findings": lambda sample, score: {"sample": sample}})
     assert stated(0.0).rescore(able).rows[0].scores["own"].value == 1.0
 
 

@@ -17,14 +17,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from helpers.munich import offline_reply
+from helpers.reports import report_of, row, scored
+from helpers.scripted import answering, human_of
+from helpers.servers.brain import rag_samples
+from helpers.waiting import until
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.runnables import RunnableLambda
-from munich import offline_reply
-from reports import report_of, row, scored
-from scripted import answering, human_of
-from servers.brain import rag_samples
-from waiting import until
 
 from langchain_rageval import (
     ConfigError,

@@ -1,7 +1,7 @@
 """Summaries by slice, and with samples that are tied together."""
 
 import pytest
-from reports import failed, report_of, row, scored, unscored
+from helpers.reports import failed, report_of, row, scored, unscored
 
 from langchain_rageval import ConfigError, Report
 from langchain_rageval.statistics import bounded_mean_interval

@@ -1,9 +1,9 @@
 from statistics import fmean
 
 import pytest
+from helpers.reports import STATEMENT, failed, paid, report_of, scored, unscored
 from hypothesis import given
 from hypothesis import strategies as st
-from reports import STATEMENT, failed, paid, report_of, scored, unscored
 
 from langchain_rageval import (
     Finding,

@@ -2,9 +2,10 @@
 
 import pytest
 
-from langchain_rageval import Budget, ConfigError, Usage
-from langchain_rageval.run.budget import Allowance, Cost
-from langchain_rageval.run.meter import Meter
+from langchain_rageval import Budget, ConfigError
+from langchain_rageval.data.schema import Usage
+from langchain_rageval.run.budget import BudgetTracker, Cost
+from langchain_rageval.run.usage_meter import Meter
 
 
 def nothing():
@@ -30,54 +31,54 @@ def test_a_budget_says_its_bounds():
 
 
 def test_without_a_budget_everything_is_let_in():
-    allowance = Allowance(None, Meter())
-    assert all(allowance.admit("m", lambda: Cost(10**9)) for _ in range(3))
-    allowance.settle("m", Cost(), Cost(5))
-    assert not allowance.spent
+    budget_tracker = BudgetTracker(None, Meter())
+    assert all(budget_tracker.admit("m", lambda: Cost(10**9)) for _ in range(3))
+    budget_tracker.settle("m", Cost(), Cost(5))
+    assert not budget_tracker.spent
 
 
 def test_the_guess_is_reserved_until_a_work_is_settled():
-    allowance = Allowance(Budget(calls=4), Meter())
-    first = allowance.admit("m", lambda: Cost(2))
+    budget_tracker = BudgetTracker(Budget(calls=4), Meter())
+    first = budget_tracker.admit("m", lambda: Cost(2))
     assert first == Cost(2)
-    assert allowance.admit("m", lambda: Cost(2)) == Cost(2)
-    assert allowance.admit("m", lambda: Cost(2)) is None
-    assert allowance.spent
+    assert budget_tracker.admit("m", lambda: Cost(2)) == Cost(2)
+    assert budget_tracker.admit("m", lambda: Cost(2)) is None
+    assert budget_tracker.spent
 
 
 def test_what_its_kind_has_cost_takes_the_place_of_the_guess():
-    allowance = Allowance(Budget(calls=10), Meter())
+    budget_tracker = BudgetTracker(Budget(calls=10), Meter())
     for cost in (Cost(1), Cost(3)):
-        reserved = allowance.admit("m", lambda: Cost(5))
-        allowance.settle("m", reserved, cost)
-    assert allowance.admit("m", nothing) == Cost(2)
-    assert allowance.admit("other", lambda: Cost(5)) is None
+        reserved = budget_tracker.admit("m", lambda: Cost(5))
+        budget_tracker.settle("m", reserved, cost)
+    assert budget_tracker.admit("m", nothing) == Cost(2)
+    assert budget_tracker.admit("other", lambda: Cost(5)) is None
 
 
 def test_nothing_that_costs_is_let_in_once_something_was_turned_away_and_what_is_free_always_is():
-    allowance = Allowance(Budget(calls=4), Meter())
-    assert allowance.admit("dear", lambda: Cost(9)) is None
-    assert allowance.admit("cheap", lambda: Cost(1)) is None
-    assert allowance.admit("free", lambda: Cost(0, 100, 100)) == Cost(0, 100, 100)
+    budget_tracker = BudgetTracker(Budget(calls=4), Meter())
+    assert budget_tracker.admit("dear", lambda: Cost(9)) is None
+    assert budget_tracker.admit("cheap", lambda: Cost(1)) is None
+    assert budget_tracker.admit("free", lambda: Cost(0, 100, 100)) == Cost(0, 100, 100)
 
 
 def test_what_the_meter_shows_counts_though_nobody_has_settled():
     """Calls of a work under way, above what was reserved for it."""
     meter = Meter()
-    allowance = Allowance(Budget(calls=10, tokens=100), meter)
-    assert allowance.admit("m", lambda: Cost(1))
+    budget_tracker = BudgetTracker(Budget(calls=10, tokens=100), meter)
+    assert budget_tracker.admit("m", lambda: Cost(1))
     meter.add(calls=1, unreported=80)
-    assert allowance.admit("m", lambda: Cost(1, 20))
+    assert budget_tracker.admit("m", lambda: Cost(1, 20))
     meter.add(calls=1, input_tokens=1)
-    assert allowance.admit("n", lambda: Cost(1, 20)) is None
+    assert budget_tracker.admit("n", lambda: Cost(1, 20)) is None
 
 
 @pytest.mark.parametrize("bound", ["calls", "tokens", "embeddings"])
 def test_each_bound_holds_by_itself(bound):
-    allowance = Allowance(Budget(**{bound: 3}), Meter())
+    budget_tracker = BudgetTracker(Budget(**{bound: 3}), Meter())
     cost = Cost(**{bound: 2})
-    assert allowance.admit("m", lambda: cost)
-    assert allowance.admit("m", lambda: cost) is None
+    assert budget_tracker.admit("m", lambda: cost)
+    assert budget_tracker.admit("m", lambda: cost) is None
 
 
 def test_the_cost_of_a_usage_holds_what_no_model_reported():
@@ -86,10 +87,10 @@ def test_the_cost_of_a_usage_holds_what_no_model_reported():
 
 
 def test_works_that_cost_nothing_do_not_lower_what_their_kind_costs():
-    allowance = Allowance(Budget(calls=10, embeddings=10), Meter())
+    budget_tracker = BudgetTracker(Budget(calls=10, embeddings=10), Meter())
     for cost in (Cost(), Cost(4), Cost(), Cost(2, embeddings=5)):
-        allowance.settle("m", Cost(), cost)
-    assert allowance.admit("m", nothing) == Cost(3, embeddings=5)
+        budget_tracker.settle("m", Cost(), cost)
+    assert budget_tracker.admit("m", nothing) == Cost(3, embeddings=5)
 
 
 def test_a_kind_is_guessed_until_it_has_cost_what_the_budget_bounds():
@@ -99,10 +100,10 @@ def test_a_kind_is_guessed_until_it_has_cost_what_the_budget_bounds():
         guesses.append(1)
         return Cost(1, 7, 2)
 
-    allowance = Allowance(Budget(calls=100, embeddings=100), Meter())
+    budget_tracker = BudgetTracker(Budget(calls=100, embeddings=100), Meter())
     for cost, expected in ((Cost(), Cost(1, 7, 2)), (Cost(3), Cost(1, 7, 2)), (Cost(3, 0, 4), Cost(3, 7, 2))):
-        assert allowance.admit("m", guess) == expected
-        allowance.settle("m", expected, cost)
+        assert budget_tracker.admit("m", guess) == expected
+        budget_tracker.settle("m", expected, cost)
     assert len(guesses) == 3
-    assert allowance.admit("m", guess) == Cost(3, 0, 4)  # nobody asked for tokens
+    assert budget_tracker.admit("m", guess) == Cost(3, 0, 4)  # nobody asked for tokens
     assert len(guesses) == 3

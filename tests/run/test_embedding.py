@@ -8,18 +8,18 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from helpers.waiting import auntil, until
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
-from waiting import auntil, until
 
 from langchain_rageval.errors import ModelOutputError
 from langchain_rageval.run import embedding
+from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 from langchain_rageval.run.embedding import _KEPT, BATCH_SIZE, Batches
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
-from langchain_rageval.run.slots import Slots
-from langchain_rageval.run.work import Embed, Together, adrive, drive
+from langchain_rageval.run.work import Embed, Gather, adrive, drive
 
 
 class Refusal(Exception):
@@ -480,7 +480,7 @@ class TestCancelling:
 class TestTogether:
     @pytest.mark.parametrize("latency", [0.0, 0.002])
     def test_threads_that_hammer_get_their_vectors_and_each_text_is_sent_once(self, latency):
-        own, run, hurry = Own(lambda texts: time.sleep(latency)), Run(slots=Slots(4)), threading.Barrier(16)
+        own, run, hurry = Own(lambda texts: time.sleep(latency)), Run(limiter=AdaptiveLimiter(4)), threading.Barrier(16)
 
         def hammer(who):
             hurry.wait(5)
@@ -503,7 +503,7 @@ class TestTogether:
             await asyncio.sleep(0.001)
             flying.pop()
 
-        own, run = Async(before), Run(slots=Slots(4))
+        own, run = Async(before), Run(limiter=AdaptiveLimiter(4))
 
         async def hammer(who):
             for turn in range(20):
@@ -538,8 +538,8 @@ class TestTogether:
 
     @pytest.mark.parametrize("do", [embedded, lambda *a: asyncio.run(aembedded(*a))], ids=["sync", "async"])
     def test_all_slots_taken_by_others_holds_up_only_until_one_is_free(self, do):
-        run, own = Run(slots=Slots(1)), Own()
-        with run.slots:
+        run, own = Run(limiter=AdaptiveLimiter(1)), Own()
+        with run.limiter:
             job = run.threads.submit(lambda: do(run, own, "a"))
             until(lambda: run.batches.get(id(own)))
             assert own.batches == []
@@ -547,7 +547,7 @@ class TestTogether:
 
     def test_who_waits_for_a_vector_holds_no_slot(self):
         """Or 16 samples that wait for one batch would leave it no slot to be sent in."""
-        run, own = Run(slots=Slots(1)), Own(lambda texts: time.sleep(0.01))
+        run, own = Run(limiter=AdaptiveLimiter(1)), Own(lambda texts: time.sleep(0.01))
         jobs = [run.threads.submit(lambda n=n: embedded(run, own, str(n))) for n in range(8)]
         assert [len(job.result(5)) for job in jobs] == [1] * 8
 
@@ -556,7 +556,7 @@ class TestTogether:
         own = Own()
 
         def work():
-            return (yield Together([asks(own, ["a", "b"]), asks(own, ["b", "a"])]))
+            return (yield Gather([asks(own, ["a", "b"]), asks(own, ["b", "a"])]))
 
         one, other = do(work(), Run(), {})
         assert told(one) == told(other)[::-1]

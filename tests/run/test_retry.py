@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from langchain_core.exceptions import ModelRateLimitError, ModelTimeoutError
 
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.run.retry import RetryPolicy, Silence, nobody_there, retry_after, status_of, turned_away
+from langchain_rageval.run.retry import (
+    CircuitBreaker,
+    RetryPolicy,
+    is_rate_limited,
+    is_unreachable,
+    retry_after,
+    status_of,
+)
 
 MODEL = object()
 
@@ -62,7 +69,7 @@ def test_an_account_without_money_is_not_tried_again_and_is_no_crowd():
     crowded = openai.RateLimitError("too fast", response=response, body={"code": "rate_limit_exceeded"})
     assert CALM.wait(empty, 1) is None
     assert CALM.wait(crowded, 1) is not None
-    assert (turned_away(empty), turned_away(crowded)) == (False, True)
+    assert (is_rate_limited(empty), is_rate_limited(crowded)) == (False, True)
 
 
 @CLIENTS
@@ -83,17 +90,19 @@ def test_a_server_that_names_no_seconds_is_given_growing_ones(refusal, said):
 
 @CLIENTS
 def test_too_many_calls_are_told_by_429_or_by_an_overloaded_server_that_says_how_long_to_wait(refusal):
-    assert turned_away(refusal(429))
-    assert turned_away(refusal(429, retry_after="3"))
-    assert [turned_away(refusal(status, retry_after="3")) for status in (503, 529, 500, 400)] == [True, True] + [
+    assert is_rate_limited(refusal(429))
+    assert is_rate_limited(refusal(429, retry_after="3"))
+    assert [is_rate_limited(refusal(status, retry_after="3")) for status in (503, 529, 500, 400)] == [True, True] + [
         False
     ] * 2
-    assert not turned_away(refusal(503))
+    assert not is_rate_limited(refusal(503))
 
 
 def test_too_many_calls_are_told_by_langchains_own_error_and_by_no_other():
-    assert turned_away(ModelRateLimitError("slow down"))
-    assert not any(map(turned_away, (TimeoutError(), ModelTimeoutError("late"), REFUSED_CONNECTION, ValueError("429"))))
+    assert is_rate_limited(ModelRateLimitError("slow down"))
+    assert not any(
+        map(is_rate_limited, (TimeoutError(), ModelTimeoutError("late"), REFUSED_CONNECTION, ValueError("429")))
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,27 +139,27 @@ def test_a_mistake_in_the_code_is_not(error):
     ids=["refused", "unknown host", "behind openai", "behind httpx"],
 )
 def test_an_address_where_nobody_listens_is_tried_again_twice(error):
-    assert nobody_there(error)
+    assert is_unreachable(error)
     assert [CALM.wait(error, tried) is not None for tried in (1, 2, 3, 4)] == [True, True, False, False]
 
 
 def test_causes_in_a_circle_end():
     one, other = ValueError(), ValueError()
     one.__cause__, other.__cause__ = other, one
-    assert not nobody_there(one)
+    assert not is_unreachable(one)
 
 
 def test_fifty_tries_in_a_row_without_anybody_there_are_enough():
-    silence = Silence()
-    silence.heard(object(), None)
+    breaker = CircuitBreaker()
+    breaker.record(object(), None)
     for _ in range(49):
-        silence.heard(MODEL, REFUSED_CONNECTION)
-    assert not silence.lasting(MODEL)
-    silence.heard(MODEL, REFUSED_CONNECTION)
-    assert silence.lasting(MODEL)
-    assert not silence.lasting(object())
-    silence.heard(MODEL, None)
-    assert not silence.lasting(MODEL)
+        breaker.record(MODEL, REFUSED_CONNECTION)
+    assert not breaker.lasting(MODEL)
+    breaker.record(MODEL, REFUSED_CONNECTION)
+    assert breaker.lasting(MODEL)
+    assert not breaker.lasting(object())
+    breaker.record(MODEL, None)
+    assert not breaker.lasting(MODEL)
 
 
 @given(

@@ -4,19 +4,19 @@ import threading
 import weakref
 
 import pytest
+from helpers.waiting import auntil, until
 from langchain_core.runnables import RunnableConfig, RunnableLambda, RunnableParallel, RunnablePassthrough
-from waiting import auntil, until
 
-from langchain_rageval.run.meter import Meter
+from langchain_rageval.data.schema import Usage
 from langchain_rageval.run.run import Run
-from langchain_rageval.schema import Usage
+from langchain_rageval.run.usage_meter import Meter
 
 
 class Answer:
     """A result that a weak reference can watch."""
 
 
-class Work:
+class Operation:
     """A piece of async work that tells when it starts, waits to be let go, and notes how it ended."""
 
     def __init__(self):
@@ -160,7 +160,7 @@ async def test_an_async_failure_reaches_those_who_wait_and_is_not_kept():
 
 
 async def test_a_cancelled_leader_takes_nobody_with_it():
-    run, work = Run(), Work()
+    run, work = Run(), Operation()
     leader, follower = (asyncio.create_task(run.ashare("key", work)) for _ in range(2))
     await work.started.wait()
     leader.cancel()
@@ -172,7 +172,7 @@ async def test_a_cancelled_leader_takes_nobody_with_it():
 
 
 async def test_a_work_that_nobody_waits_for_any_more_is_cancelled():
-    run, work = Run(), Work()
+    run, work = Run(), Operation()
     both = [asyncio.create_task(run.ashare("key", work)) for _ in range(2)]
     await work.started.wait()
     for task in both:
@@ -182,7 +182,7 @@ async def test_a_work_that_nobody_waits_for_any_more_is_cancelled():
 
 
 async def test_whoever_comes_while_a_work_is_being_cancelled_has_it_done_anew():
-    run, work, again = Run(), Work(), Work()
+    run, work, again = Run(), Operation(), Operation()
     again.go_on.set()
     leader = asyncio.create_task(run.ashare("key", work))
     await work.started.wait()
@@ -194,7 +194,7 @@ async def test_whoever_comes_while_a_work_is_being_cancelled_has_it_done_anew():
 
 
 async def test_a_thread_that_waits_keeps_the_work_of_a_cancelled_task_alive():
-    run, work = Run(), Work()
+    run, work = Run(), Operation()
     leader = asyncio.create_task(run.ashare("key", work))
     await work.started.wait()
     follower = asyncio.create_task(asyncio.to_thread(run.share, "key", pytest.fail))
@@ -216,7 +216,7 @@ async def test_a_task_may_wait_for_a_thread():
 
     leader = asyncio.create_task(asyncio.to_thread(run.share, "key", work))
     await auntil(started.is_set)
-    follower = asyncio.create_task(run.ashare("key", Work()))
+    follower = asyncio.create_task(run.ashare("key", Operation()))
     await auntil(lambda: run.flights["key"].waiting == 2)
     go_on.set()
     assert [await leader, await follower] == ["done", "done"]

@@ -7,7 +7,7 @@ import weakref
 from contextvars import ContextVar
 
 import pytest
-from waiting import until
+from helpers.waiting import until
 
 from langchain_rageval.run.threads import DaemonThreads
 

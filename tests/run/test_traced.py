@@ -1,11 +1,12 @@
 """Whether somebody listens: asked once for a metric, or a whole evaluation, and never missed."""
 
 import pytest
+from helpers.scripted import scripted, statements, supported, verdicts
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableLambda
-from scripted import scripted, statements, supported, verdicts
 
-from langchain_rageval import OfflineJudge, Sample, aevaluate, context_precision, engine, evaluate, faithfulness
+from langchain_rageval import OfflineJudge, Sample, aevaluate, context_precision, evaluate, faithfulness
+from langchain_rageval.evaluation import engine
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.value import Value
 from langchain_rageval.run import traced
@@ -29,9 +30,9 @@ class Listener(BaseCallbackHandler):
 def asked(monkeypatch):
     """How often it was asked who listens."""
     times = []
-    heard = traced.heard
+    has_callbacks = traced.has_callbacks
     for module in (traced, engine):
-        monkeypatch.setattr(module, "heard", lambda config: times.append(config) or heard(config))
+        monkeypatch.setattr(module, "has_callbacks", lambda config: times.append(config) or has_callbacks(config))
     return times
 
 

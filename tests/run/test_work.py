@@ -6,11 +6,11 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 
+from langchain_rageval.data.schema import Usage
+from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
-from langchain_rageval.run.slots import Slots
-from langchain_rageval.run.work import Alone, Call, Pause, Shared, Together, adrive, drive
-from langchain_rageval.schema import Usage
+from langchain_rageval.run.work import Call, Gather, Locked, Pause, Shared, adrive, drive
 
 AT_ONCE = RetryPolicy(attempts=4, initial=0.0)
 
@@ -122,7 +122,7 @@ def test_an_error_comes_up_where_the_work_asked(do):
 
 
 def test_a_wait_between_two_tries_holds_no_slot():
-    run = Run(slots=Slots(1), retry=RetryPolicy(attempts=2, initial=0.3, jitter=False))
+    run = Run(limiter=AdaptiveLimiter(1), retry=RetryPolicy(attempts=2, initial=0.3, jitter=False))
     waiting = run.threads.submit(lambda: driven(asks(Model(TimeoutError(), "late").call()), run))
     started = time.monotonic()
     while not run.meter.usage.calls:
@@ -152,15 +152,15 @@ def test_a_client_that_takes_a_timeout_is_told_the_runs(do):
 
 @BOTH
 def test_works_done_together_give_their_results_in_order(do):
-    assert do(asks(Together([gives(1), gives(2), gives(3)])), Run()) == [1, 2, 3]
-    assert do(asks(Together([])), Run()) == []
+    assert do(asks(Gather([gives(1), gives(2), gives(3)])), Run()) == [1, 2, 3]
+    assert do(asks(Gather([])), Run()) == []
 
 
 @BOTH
 def test_works_done_together_raise_the_first_error(do):
     works = [gives(1), raises(ValueError("first")), raises(KeyError("second"))]
     with pytest.raises(ValueError, match="first"):
-        do(asks(Together(works)), Run())
+        do(asks(Gather(works)), Run())
 
 
 def threads_of_works_together(number, slots):
@@ -172,24 +172,24 @@ def threads_of_works_together(number, slots):
         return "done"
 
     works = [asks(Call(RunnableLambda(call), [HumanMessage("?")])) for _ in range(number)]
-    driven(asks(Together(works)), Run(slots=slots))
+    driven(asks(Gather(works)), Run(limiter=slots))
     return seen
 
 
 def test_in_threads_works_done_together_overlap_while_slots_lie_idle():
     meeting = threading.Barrier(3)
     call = Call(RunnableLambda(lambda _messages: str(meeting.wait(20) >= 0)), [HumanMessage("?")])
-    replies = driven(asks(Together([asks(call), asks(call), asks(call)])), Run(slots=Slots(3)))
+    replies = driven(asks(Gather([asks(call), asks(call), asks(call)])), Run(limiter=AdaptiveLimiter(3)))
     assert [reply.text for reply in replies] == ["True"] * 3
 
 
-@pytest.mark.parametrize("slots", [Slots(None), Slots(2)], ids=["no pool", "too few slots"])
+@pytest.mark.parametrize("slots", [AdaptiveLimiter(None), AdaptiveLimiter(2)], ids=["no pool", "too few slots"])
 def test_without_idle_slots_works_done_together_stay_in_the_callers_thread(slots):
     assert threads_of_works_together(3, slots) == [threading.get_ident()] * 3
 
 
 def test_a_work_that_is_alone_stays_in_the_callers_thread():
-    assert threads_of_works_together(1, Slots(3)) == [threading.get_ident()]
+    assert threads_of_works_together(1, AdaptiveLimiter(3)) == [threading.get_ident()]
 
 
 async def test_on_a_loop_works_done_together_overlap():
@@ -204,25 +204,23 @@ async def test_on_a_loop_works_done_together_overlap():
 
     call = Call(RunnableLambda(sync, meet), [HumanMessage("?")])
     async with asyncio.timeout(5):
-        replies = await adrive(asks(Together([asks(call), asks(call), asks(call)])), Run(), {})
+        replies = await adrive(asks(Gather([asks(call), asks(call), asks(call)])), Run(), {})
     assert [reply.text for reply in replies] == ["met"] * 3
 
 
 @BOTH
 def test_a_gate_lets_one_in_at_a_time_and_opens_again_after_an_error(do):
-    gate = Slots(1)
-    assert do(asks(Alone(gate, gives(1))), Run()) == 1
+    gate = AdaptiveLimiter(1)
+    assert do(asks(Locked(gate, gives(1))), Run()) == 1
     with pytest.raises(ValueError, match="no"):
-        do(asks(Alone(gate, raises(ValueError("no")))), Run())
-    assert do(asks(Alone(gate, gives(2))), Run()) == 2
+        do(asks(Locked(gate, raises(ValueError("no")))), Run())
+    assert do(asks(Locked(gate, gives(2))), Run()) == 2
 
 
 @BOTH
 def test_works_of_one_key_share_a_result_and_works_of_another_do_not(do):
     def same_twice():
-        return (
-            yield Together([asks(Shared("key", gives(object()))) for _ in range(2)] + [asks(Shared("b", gives(0)))])
-        )
+        return (yield Gather([asks(Shared("key", gives(object()))) for _ in range(2)] + [asks(Shared("b", gives(0)))]))
 
     one, other, third = do(same_twice(), Run())
     assert one is other
@@ -254,7 +252,7 @@ async def test_on_a_loop_a_call_that_takes_too_long_is_cancelled():
 
 @BOTH
 def test_a_slot_is_free_again_after_a_call_that_failed(do):
-    run = Run(slots=Slots(1))
+    run = Run(limiter=AdaptiveLimiter(1))
     with pytest.raises(ValueError, match="no"):
         do(asks(Model(ValueError("no")).call()), run)
     assert do(asks(Model("a").call()), run).text == "a"

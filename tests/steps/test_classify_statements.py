@@ -2,9 +2,9 @@ import asyncio
 from itertools import product
 
 import pytest
+from helpers.scripted import answering, classification, human_of, scripted
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted import answering, classification, human_of, scripted
 
 from langchain_rageval import Judge, JudgeOutputError, Sample
 from langchain_rageval.prompts.layout import read_inputs

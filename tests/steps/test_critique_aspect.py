@@ -1,10 +1,10 @@
 import asyncio
 
 import pytest
-from scripted import answering, critique, human_of, scripted
+from helpers.scripted import answering, critique, human_of, scripted
 
 from langchain_rageval import ConfigError, Judge, JudgeOutputError, PromptSet, Sample
-from langchain_rageval.judge.judge import Ballot
+from langchain_rageval.judge.judge import Voter
 from langchain_rageval.metrics import ASPECTS
 from langchain_rageval.prompts.promptset import Common
 from langchain_rageval.steps.critique_aspect import critique_aspect
@@ -85,8 +85,8 @@ class TwoVotes(Judge):
     """No judge or jury of the package casts an even number of votes."""
 
     @property
-    def ballots(self):
-        return [Ballot(self, 0), Ballot(self, 1)]
+    def voters(self):
+        return [Voter(self, 0), Voter(self, 1)]
 
 
 @pytest.mark.parametrize("tie", [True, False])

@@ -1,7 +1,7 @@
 import asyncio
 
 import pytest
-from scripted import abstains, answering, scripted
+from helpers.scripted import abstains, answering, scripted
 
 from langchain_rageval import Judge, JudgeOutputError, Sample
 from langchain_rageval.steps.detect_abstention import detect_abstention

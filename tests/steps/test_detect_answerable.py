@@ -1,7 +1,7 @@
 import asyncio
 
 import pytest
-from scripted import answerable, answering, human_of, scripted
+from helpers.scripted import answerable, answering, human_of, scripted
 
 from langchain_rageval import Judge, JudgeOutputError, Sample
 from langchain_rageval.steps.detect_answerable import detect_answerable

@@ -1,6 +1,6 @@
 import asyncio
 
-from scripted import answering, entities, scripted
+from helpers.scripted import answering, entities, scripted
 
 from langchain_rageval import Judge, Sample
 from langchain_rageval.steps.extract_entities import extract_entities

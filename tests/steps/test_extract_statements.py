@@ -1,7 +1,7 @@
 import asyncio
 
 import pytest
-from scripted import answering, scripted, statements
+from helpers.scripted import answering, scripted, statements
 
 from langchain_rageval import Judge, JudgeOutputError, Sample
 from langchain_rageval.steps.extract_statements import extract_statements

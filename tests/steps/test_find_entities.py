@@ -1,7 +1,7 @@
 import asyncio
 
 import pytest
-from scripted import answering, found_in, human_of, scripted
+from helpers.scripted import answering, found_in, human_of, scripted
 
 from langchain_rageval import Judge, JudgeOutputError, Sample
 from langchain_rageval.prompts.layout import read_inputs

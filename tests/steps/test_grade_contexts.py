@@ -1,9 +1,9 @@
 import asyncio
 
 import pytest
+from helpers.scripted import answering, grades, human_of, scripted
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import answering, grades, human_of, scripted
 
 from langchain_rageval import Judge, JudgeOutputError, Sample
 from langchain_rageval.steps import ContextVerdict, ContextVerdicts

@@ -1,9 +1,9 @@
 import re
 
 import pytest
+from helpers.scripted import answering, human_of, relevance, scripted
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import answering, human_of, relevance, scripted
 
 from langchain_rageval import ConfigError, Judge, JudgeOutputError, Sample, jury, llm_grader
 from langchain_rageval.steps import RelevanceGrade, RelevanceGrades

@@ -1,11 +1,11 @@
 """grade_rubric: what is asked, what is asked again, and how votes decide."""
 
 import pytest
-from scripted import graded, scripted
+from helpers.scripted import graded, scripted
 
 from langchain_rageval import Criterion, Judge, JudgeOutputError, Sample, jury, rubric
-from langchain_rageval.answers import RubricGrade, RubricGrades
-from langchain_rageval.criteria import default_criteria
+from langchain_rageval.prompts.answer_schemas import RubricGrade, RubricGrades
+from langchain_rageval.prompts.criteria import default_criteria
 from langchain_rageval.steps.grade_rubric import grade_rubric
 
 SAMPLE = Sample(question="When was Munich founded?", answer="In 1158.", contexts=["Munich was founded in 1158."])

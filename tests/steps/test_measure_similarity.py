@@ -4,13 +4,14 @@ import threading
 
 import numpy as np
 import pytest
+from helpers.scripted import PairScores, Vectors, scripted
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scripted import PairScores, Vectors, scripted
 
-from langchain_rageval import ConfigError, Run
+from langchain_rageval import ConfigError
 from langchain_rageval.errors import ModelOutputError
+from langchain_rageval.run.run import Run
 from langchain_rageval.steps.measure_similarity import measure_similarity
 
 PLANE = {"east": [1, 0], "north": [0, 2], "west": [-3, 0], "north-east": [1, 1], "east again": [7, 0]}

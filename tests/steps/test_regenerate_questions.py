@@ -1,7 +1,7 @@
 import asyncio
 
 import pytest
-from scripted import answering, human_of, questions, scripted
+from helpers.scripted import answering, human_of, questions, scripted
 
 from langchain_rageval import Judge, JudgeOutputError, PromptSet, Sample
 from langchain_rageval.steps.regenerate_questions import regenerate_questions

@@ -2,9 +2,10 @@ import asyncio
 import json
 
 import pytest
-from scripted import answering, human_of, needed, scripted
+from helpers.scripted import answering, human_of, needed, scripted
 
-from langchain_rageval import Judge, JudgeOutputError, Run, Sample, Step
+from langchain_rageval import Judge, JudgeOutputError, Sample, Step
+from langchain_rageval.run.run import Run
 from langchain_rageval.steps import NeededSentences
 from langchain_rageval.steps.select_sentences import select_sentences
 

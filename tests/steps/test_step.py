@@ -3,12 +3,13 @@
 import asyncio
 
 import pytest
+from helpers.scripted import answering, human_of, scripted
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
-from scripted import answering, human_of, scripted
 
-from langchain_rageval import ConfigError, Judge, JudgeOutputError, Metric, Prompt, PromptSet, Run, Step, Value
+from langchain_rageval import ConfigError, Judge, JudgeOutputError, Metric, Prompt, PromptSet, Step, Value
+from langchain_rageval.run.run import Run
 from langchain_rageval.steps import Statements
 
 

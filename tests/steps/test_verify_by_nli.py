@@ -3,15 +3,14 @@
 import math
 
 import pytest
-from claim_world import CONTEXTS, FIRE, METEOR, QUESTION, SAMPLE, THEFT, World
+from helpers.claim_world import CONTEXTS, FIRE, METEOR, QUESTION, SAMPLE, THEFT, World
+from helpers.scripted import PairScores, answering, statements
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.cross_encoders import BaseCrossEncoder
-from scripted import PairScores, answering, statements
 
 from langchain_rageval import (
     ConfigError,
-    ModelOutputError,
     NliVerifier,
     Sample,
     answer_correctness,
@@ -22,6 +21,7 @@ from langchain_rageval import (
     plan,
     suite,
 )
+from langchain_rageval.errors import ModelOutputError
 
 LABELS = ("contradiction", "entailment", "neutral")
 

@@ -2,14 +2,15 @@ import asyncio
 from itertools import permutations
 
 import pytest
+from helpers.scripted import absent, answering, contradicted, human_of, scripted, supported, verdict, verdicts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.caches import InMemoryCache
 from langchain_core.messages import AIMessage
-from scripted import absent, answering, contradicted, human_of, scripted, supported, verdict, verdicts
 
-from langchain_rageval import Judge, JudgeOutputError, Run, Sample, Step
+from langchain_rageval import Judge, JudgeOutputError, Sample, Step
 from langchain_rageval.prompts.layout import read_inputs
+from langchain_rageval.run.run import Run
 from langchain_rageval.steps import Verdicts
 from langchain_rageval.steps.verify_statements import verify_statements
 

@@ -1,18 +1,18 @@
 import pytest
+from helpers.scripted import scripted
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import scripted
 
 from langchain_rageval import Judge
-from langchain_rageval.judge.judge import Ballot
+from langchain_rageval.judge.judge import Voter
 from langchain_rageval.steps.votes import agreement, majority
 
 ONE, TWO, THREE = (Judge(scripted(), max_statements=size) for size in (1, 2, 3))
 
 
 def told(*votes, judges=(ONE, ONE, ONE)):
-    ballots = [Ballot(judge, draw) for draw, judge in enumerate(judges)]
-    return list(agreement({4: "text"}, ballots, [{4: vote} for vote in votes]))
+    voters = [Voter(judge, draw) for draw, judge in enumerate(judges)]
+    return list(agreement({4: "text"}, voters, [{4: vote} for vote in votes]))
 
 
 @pytest.mark.parametrize(

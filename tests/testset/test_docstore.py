@@ -7,19 +7,19 @@ import sys
 from collections import Counter
 
 import pytest
-from corpus import corpus
+from helpers.corpus import corpus
+from helpers.scripted import Vectors
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from langchain_text_splitters import CharacterTextSplitter, RecursiveCharacterTextSplitter, TextSplitter
-from scripted import Vectors
 
 from langchain_rageval import HashingEmbeddings
 from langchain_rageval.errors import ConfigError, ModelOutputError
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
-from langchain_rageval.run.work import Together, adrive, drive
+from langchain_rageval.run.work import Gather, adrive, drive
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.passage import Passage
 
@@ -187,7 +187,7 @@ def test_ids_are_of_source_place_and_text_and_the_same_in_every_process():
     ids = [passage.id for passage in Docstore(WIKI).passages]
     assert len(set(ids)) == len(ids)
     script = (
-        "from corpus import corpus; from langchain_rageval.testset.docstore import Docstore;"
+        "from helpers.corpus import corpus; from langchain_rageval.testset.docstore import Docstore;"
         "store = Docstore(corpus('ru_wiki')); print(*[p.id for p in store.passages], *[p.id for p in store.order(3)])"
     )
     done = subprocess.run(
@@ -514,7 +514,7 @@ def test_several_stores_are_embedded_side_by_side():
     stores = [Docstore(pieces(*texts), splitter=False, embeddings=embeddings) for texts in ("123", "456")]
 
     def both():
-        yield Together([store.embedded() for store in stores])
+        yield Gather([store.embedded() for store in stores])
 
     drive(both(), run, {})
     assert [similar(store, store.passages[0].text, ceiling=1.1) for store in stores] == [["2"], ["5"]]

@@ -3,9 +3,9 @@
 from collections import Counter
 
 import pytest
+from helpers.writers import passage
 from hypothesis import given
 from hypothesis import strategies as st
-from testset.writers import passage
 
 from langchain_rageval.testset import conditional, multi_context, reasoning, simple
 from langchain_rageval.testset.draft import MOST_ATTEMPTS, Draft, dealt

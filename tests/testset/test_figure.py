@@ -6,7 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from langchain_rageval import ConfigError, Testset, TestsetRow, Trial
+from langchain_rageval import ConfigError, Testset
+from langchain_rageval.testset import TestsetRow, Trial
 
 BATH = TestsetRow(
     id="1",

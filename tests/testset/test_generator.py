@@ -8,10 +8,10 @@ import time
 from collections import Counter
 
 import pytest
-from corpus import corpus
+from helpers.corpus import corpus
+from helpers.writers import Ring, Writer, documents
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
-from testset.writers import Ring, Writer, documents
 
 from langchain_rageval import Budget, ConfigError, HashingEmbeddings, JournalError, OfflineJudge, RetryPolicy
 from langchain_rageval.testset import (
@@ -466,7 +466,7 @@ def test_a_set_over_real_documents_offline(name, language, tmp_path):
 
 async def test_real_clients_over_http(endpoint):
     def brain(request):
-        from langchain_rageval.offline import answer_offline
+        from langchain_rageval.models.offline_judge import answer_offline
 
         return answer_offline(request.schema_title, request.messages[-1]["content"])
 

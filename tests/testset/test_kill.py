@@ -6,16 +6,16 @@ import time
 from pathlib import Path
 
 import pytest
-from servers.openai_server import OpenAIServer
+from helpers.servers.openai_server import OpenAIServer
 
-from langchain_rageval.offline import answer_offline
+from langchain_rageval.models.offline_judge import answer_offline
 from langchain_rageval.testset import Testset
 
 TESTS = Path(__file__).parents[1]
 RUN = """
 import sys
 sys.path[:0] = sys.argv[1:3]
-from corpus import corpus
+from helpers.corpus import corpus
 from langchain_openai import ChatOpenAI
 from langchain_rageval import HashingEmbeddings, TestsetGenerator
 model = ChatOpenAI(base_url=sys.argv[3], api_key="x", model="m", max_retries=0)

@@ -1,8 +1,8 @@
 """The steps of a candidate, one by one: what they ask, what they make of the answer, and what passes untouched."""
 
 import pytest
-from scripted import scripted
-from testset.writers import Ring, Writer, passage
+from helpers.scripted import scripted
+from helpers.writers import Ring, Writer, passage
 
 from langchain_rageval import ConfigError, JudgeOutputError
 from langchain_rageval.steps import (

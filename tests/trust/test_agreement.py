@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 import pandas
 import pytest
+from helpers.reports import failed, report_of, scored, unscored
 from hypothesis import given
 from hypothesis import strategies as st
-from reports import failed, report_of, scored, unscored
 from sklearn import metrics as sklearn
 
-from langchain_rageval import ConfigError, Estimate, agreement
+from langchain_rageval import ConfigError, agreement
+from langchain_rageval.statistics.agreement import Estimate
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[1] / "fixtures"
 
 BINARY = {"accuracy", "kappa", "krippendorff", "auc", "spearman", "kendall"}
 ORDINAL = {"exact", "within_one", "kappa", "weighted_kappa", "krippendorff", "spearman", "kendall", "pearson"}

@@ -4,12 +4,12 @@ import logging
 import threading
 
 import pytest
+from helpers.scripted import answering, scripted
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
-from scripted import answering, scripted
 
 from langchain_rageval import ConfigError, OfflineJudge, Sample, SampleError, answer_sheets, evaluate, rubric
 

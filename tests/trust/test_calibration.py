@@ -4,8 +4,8 @@ import sys
 
 import numpy as np
 import pytest
+from helpers.reports import scored, unscored
 from ppi_py import classical_mean_ci, ppi_mean_ci, ppi_mean_pointestimate
-from reports import scored, unscored
 
 from langchain_rageval import ConfigError, calibrate
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from langchain_rageval.answers import ANSWERS
 from langchain_rageval.metrics import BUILDERS
+from langchain_rageval.prompts.answer_schemas import ANSWERS
 from langchain_rageval.trust.examination import EMBEDDED, EXAMINATIONS
 from langchain_rageval.trust.fitness import STEPS_OF, judged, metric_verdict
 from langchain_rageval.trust.qualification import Citations, Share

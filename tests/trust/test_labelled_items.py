@@ -8,8 +8,8 @@ import pytest
 
 import langchain_rageval
 from langchain_rageval import ConfigError
-from langchain_rageval.contexts import NumberedContexts
-from langchain_rageval.language import detect_language
+from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.text.language import detect_language
 from langchain_rageval.trust.examination import EXAMINATIONS, in_reverse, with_padding
 from langchain_rageval.trust.items import labelled_items
 

@@ -1,10 +1,11 @@
 """leaderboard: the order, what is said of neighbours, and what it refuses."""
 
 import pytest
-from reports import LOST
+from helpers.reports import LOST
 
-from langchain_rageval import ConfigError, Finding, Leaderboard, Report, Row, Sample, Score, leaderboard
+from langchain_rageval import ConfigError, Finding, Report, Row, Sample, Score, leaderboard
 from langchain_rageval.statistics import bounded_mean_interval, mean_difference_interval, sign_flip_p
+from langchain_rageval.trust.leaderboard import Leaderboard
 
 
 def score(value, metric="rubric", grade=None, **more):

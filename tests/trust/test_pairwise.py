@@ -25,7 +25,7 @@ from langchain_rageval import (
 )
 from langchain_rageval.metrics.supported import share_of_supported
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[1] / "fixtures"
 
 
 def sample(number, **more):

@@ -5,11 +5,11 @@ from random import Random
 from threading import Lock
 
 import pytest
+from helpers.oracle import answer, coins, oracle, yes
+from helpers.scripted import Vectors, answering, human_of
+from helpers.servers.brain import offline
 from langchain_core.caches import InMemoryCache
 from langchain_core.embeddings import Embeddings
-from scripted import Vectors, answering, human_of
-from servers.brain import offline
-from trust.oracle import answer, coins, oracle, yes
 
 from langchain_rageval import ConfigError, HashingEmbeddings, Judge, OfflineJudge, RetryPolicy, jury, qualify_judge
 from langchain_rageval.trust.fitness import STEPS_OF
@@ -113,13 +113,13 @@ def test_replies_that_are_no_json_show_in_what_was_valid_at_once():
 
 
 def test_a_verdict_that_was_left_out_and_asked_again_was_not_valid_at_once():
-    def forgetful(messages):
+    def with_fresh_capabilities(messages):
         made = answer(human_of(messages))
         if "verdicts" in made and len(made["verdicts"]) > 1:
             made["verdicts"].pop()
         return json.dumps(made)
 
-    steps = qualified(answering(forgetful), repeats=1).steps
+    steps = qualified(answering(with_fresh_capabilities), repeats=1).steps
     assert steps["verify_statements"].valid.value == 0.0
     assert steps["verify_statements"].right.value == 1.0
     assert steps["select_sentences"].valid.value == 1.0

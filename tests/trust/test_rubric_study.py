@@ -4,23 +4,15 @@ from functools import partial
 from statistics import stdev
 
 import pytest
+from helpers.scripted import answering, graded
 from langchain_core.messages import AIMessage
 from scipy.stats import kendalltau, spearmanr
-from scripted import answering, graded
 from sklearn.metrics import cohen_kappa_score
 
-from langchain_rageval import (
-    ConfigError,
-    Criterion,
-    OfflineJudge,
-    RubricStudy,
-    Sample,
-    aspect_critique,
-    rubric,
-    rubric_study,
-)
+from langchain_rageval import ConfigError, Criterion, OfflineJudge, Sample, aspect_critique, rubric, rubric_study
 from langchain_rageval.prompts.layout import read_inputs
 from langchain_rageval.statistics import bounded_mean_interval
+from langchain_rageval.trust.rubric_study import RubricStudy
 
 MODELS = ("a", "b", "c")
 SHEETS = [

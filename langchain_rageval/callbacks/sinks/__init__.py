@@ -1,0 +1,9 @@
+"""Sinks: where the rows of a watched chain go. Any callable that takes one Row is one."""
+
+from langchain_rageval.callbacks.sinks.jsonl import JsonlSink
+from langchain_rageval.callbacks.sinks.langsmith import LangSmithSink
+from langchain_rageval.callbacks.sinks.logs import LoggingSink
+from langchain_rageval.callbacks.sinks.opentelemetry import OpenTelemetrySink
+from langchain_rageval.callbacks.sinks.sqlite import SqliteSink
+
+__all__ = ["JsonlSink", "LangSmithSink", "LoggingSink", "OpenTelemetrySink", "SqliteSink"]

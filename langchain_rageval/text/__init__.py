@@ -1,0 +1,1 @@
+"""Text processing: sentence splitting, language detection, normalization and stemming."""

@@ -1,0 +1,140 @@
+"""cached_property: once for each instance, nobody waits for anybody. made_once: all wait for the one who makes it."""
+
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from langchain_rageval._internal.cached import cached_property, made_once
+from langchain_rageval.prompts.promptset import Prompt
+
+
+class Slow:
+    def __init__(self, begun=None, go_on=None):
+        self.begun, self.go_on, self.computed = begun, go_on, 0
+
+    @cached_property
+    def value(self):
+        """Documented."""
+        self.computed += 1
+        if self.begun:
+            self.begun.set()
+            assert self.go_on.wait(30)
+        return [self.computed]
+
+
+def test_a_value_is_computed_once_for_each_instance():
+    first, second = Slow(), Slow()
+    assert first.value is first.value
+    assert first.value is not second.value
+    assert (first.computed, second.computed) == (1, 1)
+    assert Slow.value.__doc__ == "Documented."
+    del first.value
+    assert first.value == [2]
+
+
+def test_one_instance_does_not_wait_for_another():
+    slow, quick = Slow(threading.Event(), threading.Event()), Slow()
+    thread = threading.Thread(target=lambda: slow.value, daemon=True)
+    thread.start()
+    assert slow.begun.wait(30)
+    other = threading.Thread(target=lambda: quick.value, daemon=True)
+    other.start()
+    other.join(10)
+    slow.go_on.set()
+    thread.join(30)
+    assert not other.is_alive()
+    assert quick.computed == slow.computed == 1
+
+
+def test_an_error_is_not_kept():
+    class Failing:
+        tries = 0
+
+        @cached_property
+        def value(self):
+            self.tries += 1
+            raise ValueError(self.tries)
+
+    failing = Failing()
+    for tried in (1, 2):
+        with pytest.raises(ValueError, match=str(tried)):
+            failing.value  # noqa: B018
+
+
+def test_a_pydantic_model_takes_it_for_no_field():
+    prompt = Prompt(instruction="Split.")
+    assert set(Prompt.model_fields) == {"instruction", "examples"}
+    assert prompt.fingerprint == Prompt(instruction="Split.").fingerprint
+    assert prompt.model_dump() == {"instruction": "Split.", "examples": []}
+
+
+def test_threads_that_come_at_once_have_each_key_made_once():
+    made = []
+    meeting = threading.Barrier(16)
+
+    @made_once
+    def square(number):
+        made.append(number)
+        time.sleep(0.05)
+        return number * number
+
+    def asked(number):
+        meeting.wait(30)
+        return square(number % 2 + 2)
+
+    with ThreadPoolExecutor(16) as pool:
+        assert list(pool.map(asked, range(16))) == [4, 9] * 8
+    assert sorted(made) == [2, 3]
+
+
+def test_what_is_made_may_need_another_and_what_fails_is_made_again():
+    made = []
+
+    @made_once
+    def factorial(number):
+        made.append(number)
+        if number < 0:
+            raise ValueError(f"try {len(made)}")
+        return number * factorial(number - 1) if number else 1
+
+    assert (factorial(3), factorial(4)) == (6, 24)
+    assert made == [3, 2, 1, 0, 4]
+    for tried in ("try 6", "try 7"):
+        with pytest.raises(ValueError, match=tried):
+            factorial(-1)
+
+
+def test_no_more_is_kept_than_256():
+    made = []
+    square = made_once(lambda number: made.append(number) or number * number)
+    assert [square(number) for number in range(257)] == [number * number for number in range(257)]
+    assert (square(1), square(256), square(0)) == (1, 65536, 0)
+    assert made == [*range(257), 0]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_fork_while_something_is_made_makes_it_itself():
+    begun, go_on = threading.Event(), threading.Event()
+    parent = os.getpid()
+
+    @made_once
+    def slow(_key):
+        begun.set()
+        assert os.getpid() != parent or go_on.wait(30)
+        return os.getpid()
+
+    thread = threading.Thread(target=slow, args=["key"], daemon=True)
+    thread.start()
+    assert begun.wait(30)
+    child = os.fork()
+    if not child:
+        os._exit(slow("key") != os.getpid())
+    ended = os.waitpid(child, 0)[1]
+    go_on.set()
+    thread.join(30)
+    assert ended == 0
+    assert slow("key") == parent

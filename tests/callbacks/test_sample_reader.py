@@ -1,0 +1,424 @@
+"""What a callback takes from the runs of chains, graphs and agents: question, answer, contexts."""
+
+import asyncio
+import gc
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any, TypedDict
+from uuid import UUID, uuid4
+
+import pytest
+from helpers.munich import ANSWER, CONTEXTS, DOCUMENTS, QUESTION
+from helpers.waiting import auntil
+from helpers.watched import Search, Words, joined, rag, watching, with_callback
+from langchain.agents import create_agent
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
+from langchain_core.tools import create_retriever_tool, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.types import Command, interrupt
+from pydantic import BaseModel
+
+from langchain_rageval import OfflineJudge, aspect_critique
+
+BACKUP = [Document("Berlin lies on the Spree.", id="b")]
+
+
+def told(rows):
+    return [(row.sample.question, row.sample.answer, row.sample.contexts) for row in rows]
+
+
+EXPECTED = (QUESTION, ANSWER, CONTEXTS)
+
+
+async def invoke(chain, given, config):
+    return chain.invoke(given, config)
+
+
+async def ainvoke(chain, given, config):
+    return await chain.ainvoke(given, config)
+
+
+async def stream(chain, given, config):
+    return list(chain.stream(given, config))
+
+
+async def astream(chain, given, config):
+    return [chunk async for chunk in chain.astream(given, config)]
+
+
+async def events(chain, given, config):
+    return [event async for event in chain.astream_events(given, config, version="v2")]
+
+
+async def batch(chain, given, config):
+    return chain.batch([given], config)
+
+
+async def abatch(chain, given, config):
+    return await chain.abatch([given], config)
+
+
+every_door = pytest.mark.parametrize("door", [invoke, ainvoke, stream, astream, events, batch, abatch])
+
+
+class State(TypedDict, total=False):
+    question: str
+    context: list[Document]
+    answer: str
+
+
+def graph() -> Any:
+    flow = StateGraph(State)
+    flow.add_node("retrieve", lambda state: {"context": Search().invoke(state["question"])})
+    flow.add_node("answer", lambda state: {"answer": ANSWER})
+    flow.add_edge(START, "retrieve")
+    flow.add_edge("retrieve", "answer")
+    flow.add_edge("answer", END)
+    return flow.compile()
+
+
+class Agent(Words):
+    """Searches, then answers."""
+
+    def _generate(self, messages, *args, **options):
+        if messages[-1].type == "tool":
+            return super()._generate(messages, *args, **options)
+        self.messages = iter([AIMessage("", tool_calls=[{"name": "look_up", "args": {"query": "Munich"}, "id": "1"}])])
+        return super(Words, self)._generate(messages, *args, **options)
+
+    def _stream(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+    disable_streaming: bool = True
+
+
+@tool(response_format="content_and_artifact")
+def look_up(query: str) -> tuple[str, list[Document]]:
+    """Look something up in a store, not through a retriever."""
+    return joined(DOCUMENTS), DOCUMENTS
+
+
+RETRIEVER_TOOL = create_retriever_tool(Search(), "look_up", "Look up.", response_format="content_and_artifact")
+TEXT_TOOL = create_retriever_tool(Search(), "look_up", "Look up.")
+
+
+def agent(search) -> Any:
+    return create_agent(Agent(), [search])
+
+
+def store_search(_: Any) -> list[Document]:
+    """As `similarity_search` of a vector store: there is no event of a retriever."""
+    return DOCUMENTS
+
+
+def in_the_middle() -> Runnable[Any, Any]:
+    prompt = ChatPromptTemplate([("human", "{context} {question}")])
+    found = {"context": RunnableLambda(store_search) | joined, "question": RunnablePassthrough()}
+    return found | prompt | Words() | RunnableLambda(lambda message: message.text)
+
+
+class Answer(BaseModel):
+    answer: str
+    context: list[str]
+
+
+CHAINS = {
+    "a retriever's run": (rag(), QUESTION),
+    "a retriever called inside a function": (
+        RunnableLambda(lambda question: Search().invoke(question) and ANSWER),
+        QUESTION,
+    ),
+    "documents in the output": (
+        RunnableLambda(lambda given: {**given, "context": store_search(given), "answer": ANSWER}),
+        {"input": QUESTION},
+    ),
+    "documents in the input": (RunnableLambda(lambda _: ANSWER), {"question": QUESTION, "context": DOCUMENTS}),
+    "documents between two steps": (in_the_middle(), QUESTION),
+    "documents that a function hands to a step": (
+        RunnableLambda(lambda question: RunnableLambda(joined).invoke(store_search(question)) and ANSWER),
+        QUESTION,
+    ),
+    "assigned, with a message for an answer": (
+        RunnablePassthrough.assign(context=store_search)
+        | RunnablePassthrough.assign(answer=lambda _: AIMessage(ANSWER)),
+        {"question": QUESTION},
+    ),
+    "a model of pydantic's": (RunnableLambda(lambda _: Answer(answer=ANSWER, context=CONTEXTS)), QUESTION),
+    "a history beside the question": (
+        RunnableLambda(lambda given: Search().invoke(given["input"]) and AIMessage(ANSWER)),
+        {"input": QUESTION, "chat_history": [HumanMessage("Hello"), AIMessage("Hello!")]},
+    ),
+    "a graph": (graph(), {"question": QUESTION}),
+    "an agent whose tool is a retriever": (agent(RETRIEVER_TOOL), {"messages": [("human", QUESTION)]}),
+    "an agent whose retriever gives it text": (agent(TEXT_TOOL), {"messages": [HumanMessage(QUESTION)]}),
+    "an agent whose tool searches by itself": (agent(look_up), {"messages": [{"role": "user", "content": QUESTION}]}),
+}
+
+
+@every_door
+@pytest.mark.parametrize("name", CHAINS)
+async def test_question_answer_and_contexts_are_found_whatever_the_chain_and_the_door(name, door):
+    chain, given = CHAINS[name]
+    callback, rows = watching()
+    with callback:
+        await door(chain, given, with_callback(callback))
+        assert callback.flush(30)
+    assert told(rows) == [EXPECTED]
+    assert rows[0].scores["faithfulness"].value == 0.5
+    assert callback.stats()["running"] == 0
+
+
+def test_the_run_is_named_in_the_metadata_as_the_users_config_has_it():
+    callback, rows = watching()
+    config = with_callback(callback, run_name="bot", tags=["live"], metadata={"customer": "k-17", "run_id": "forged"})
+    with callback:
+        rag().invoke(QUESTION, config)
+    (row,) = rows
+    assert row.sample.id == row.sample.metadata["run_id"] == str(UUID(row.sample.id))
+    assert row.sample.metadata["seconds"] > 0
+    kept = {name: row.sample.metadata[name] for name in ("run_name", "tags", "customer")}
+    assert kept == {"run_name": "bot", "tags": ["live"], "customer": "k-17"}
+
+
+def test_two_retrievers_give_their_documents_in_the_order_in_which_they_were_asked():
+    chain = RunnableLambda(lambda q: Search(documents=BACKUP).invoke(q) and Search().invoke(q) and ANSWER)
+    callback, rows = watching()
+    with callback:
+        chain.invoke(QUESTION, with_callback(callback))
+    assert rows[0].sample.contexts == [BACKUP[0].page_content, *CONTEXTS]
+    assert rows[0].sample.context_ids is None  # not all have one
+
+
+def test_what_a_retriever_asks_of_another_one_is_its_own_affair():
+    class Merged(Search):
+        def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+            Search(documents=BACKUP).invoke(query, {"callbacks": run_manager.get_child()})
+            return list(self.documents)
+
+    callback, rows = watching()
+    with callback:
+        rag(Merged()).invoke(QUESTION, with_callback(callback))
+    assert told(rows) == [EXPECTED]
+
+
+def test_a_retriever_that_found_nothing_is_an_answer_and_one_that_failed_is_none():
+    class Broken(Search):
+        def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+            raise TimeoutError("no")
+
+    callback, rows = watching()
+    with callback:
+        rag(Search(documents=[])).invoke(QUESTION, with_callback(callback))
+        rag(Broken().with_fallbacks([Search()])).invoke(QUESTION, with_callback(callback))
+    assert [row.sample.contexts for row in rows] == [[], CONTEXTS]
+
+
+def test_documents_that_were_filtered_after_a_search_count_as_they_went_on():
+    many = [*BACKUP, *DOCUMENTS]
+    chain = RunnableLambda(lambda _: many) | RunnableLambda(lambda found: found[1:]) | RunnableLambda(lambda _: ANSWER)
+    callback, rows = watching()
+    with callback:
+        chain.invoke(QUESTION, with_callback(callback))
+    assert told(rows) == [EXPECTED]
+
+
+def test_only_the_root_of_nested_chains_is_scored():
+    inner = rag()
+    outer = RunnableLambda(lambda question: inner.invoke(question)) | RunnablePassthrough()
+    callback, rows = watching()
+    with callback:
+        outer.with_config(callbacks=[callback]).invoke(QUESTION, with_callback(callback))  # given twice, too
+    assert told(rows) == [EXPECTED]
+    assert callback.stats()["seen"] == 1
+
+
+async def test_a_chain_with_callbacks_of_its_own_within_a_watched_one_is_no_root():
+    callback, rows = watching()
+    inner = rag().with_config(callbacks=[callback])  # LangChain tells no parent of it
+    outer = RunnableLambda(lambda question: inner.invoke(question), inner.ainvoke)
+    with callback:
+        outer.invoke(QUESTION, with_callback(callback))
+        await outer.ainvoke(QUESTION, with_callback(callback))
+    assert told(rows) == [EXPECTED] * 2
+    assert callback.stats()["seen"] == 2
+
+
+@pytest.mark.parametrize("sampled", [0.0, 1.0])
+def test_the_part_of_a_chain_that_the_callback_was_given_to_is_a_root_of_its_own(sampled):
+    callback, rows = watching(sample_rate=sampled)
+    part = rag().with_config(callbacks=[callback])
+    with callback:
+        (RunnableLambda(lambda given: given["q"]) | part | RunnableLambda(str.upper)).invoke({"q": QUESTION})
+    assert told(rows) == ([EXPECTED] if sampled else [])
+    assert callback.stats()["seen"] == 1
+
+
+def test_a_conversation_is_scored_turn_by_turn():
+    class Turns(TypedDict):
+        messages: Annotated[list, add_messages]
+
+    def answer(state):
+        said = state["messages"][-1].text
+        return {"messages": [AIMessage(f"You said {said}. ")]}
+
+    flow = StateGraph(Turns)
+    flow.add_node("answer", answer)
+    flow.add_edge(START, "answer")
+    chat = flow.compile(checkpointer=InMemorySaver())
+    callback, rows = watching(aspect_critique(OfflineJudge(), "conciseness"))
+    with callback:
+        for text in ("one", "two"):
+            thread = {"configurable": {"thread_id": "t"}}
+            chat.invoke({"messages": [("user", text)]}, with_callback(callback, **thread))
+    assert [(row.sample.question, row.sample.answer) for row in rows] == [
+        ("one", "You said one. "),
+        ("two", "You said two. "),
+    ]
+
+
+def test_a_graph_that_waits_for_a_person_is_scored_when_it_has_answered():
+    flow = StateGraph(State)
+    flow.add_node("search", lambda _: {"context": DOCUMENTS})
+    flow.add_node("answer", lambda _: {"answer": interrupt("May I?")})
+    flow.add_edge(START, "search")
+    flow.add_edge("search", "answer")
+    app = flow.compile(checkpointer=InMemorySaver())
+    callback, rows = watching()
+    config = with_callback(callback, configurable={"thread_id": "t"})
+    with callback:
+        app.invoke({"question": QUESTION}, config)
+        app.invoke(Command(resume=ANSWER), config)
+    assert rows[-1].sample.answer == ANSWER
+    assert rows[-1].sample.contexts == CONTEXTS
+    assert rows[-1].sample.question == QUESTION
+
+
+async def test_runs_side_by_side_keep_their_own_documents():
+    def chain(number: int) -> Runnable[Any, Any]:
+        return rag(Search(documents=[Document(f"Town {number} is old.")]))
+
+    callback, rows = watching(max_concurrency=8)
+    config = with_callback(callback)
+    with callback:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda number: chain(number).invoke(f"q{number}", config), range(20)))
+        await asyncio.gather(*(chain(number).ainvoke(f"q{number}", config) for number in range(20, 40)))
+        assert callback.flush(60)
+    assert {(row.sample.question, *row.sample.contexts) for row in rows} == {
+        (f"q{number}", f"Town {number} is old.") for number in range(40)
+    }
+
+
+def test_what_the_caller_does_with_the_answer_changes_nothing():
+    chain = RunnableLambda(lambda question: {"input": question, "context": list(DOCUMENTS), "answer": ANSWER})
+    callback, rows = watching()
+    with callback:
+        answer = chain.invoke(QUESTION, with_callback(callback))
+        answer["answer"] = "Nothing."
+        answer["context"].clear()
+    assert told(rows) == [EXPECTED]
+
+
+# Runs that do not end well
+
+
+def broken(_: Any) -> Any:
+    raise ValueError("no answer today")
+
+
+async def test_a_chain_that_raises_is_counted_and_not_scored():
+    callback, rows = watching()
+    chain = rag() | RunnableLambda(broken)
+    with callback:
+        with pytest.raises(ValueError, match="no answer today"):
+            chain.invoke(QUESTION, with_callback(callback))
+        with pytest.raises(ValueError, match="no answer today"):
+            await chain.ainvoke(QUESTION, with_callback(callback))
+    stats = callback.stats()
+    assert (rows, stats["sampled"], stats["failed"], stats["broken_off"], stats["running"]) == ([], 2, 2, 2, 0)
+
+
+@pytest.mark.parametrize(("chain", "given"), [(rag(), QUESTION), (graph(), {"question": QUESTION})])
+@pytest.mark.parametrize("chunks", [1, 3])
+async def test_a_stream_that_is_left_half_way_is_not_scored(chain, given, chunks):
+    callback, rows = watching()
+    config = with_callback(callback)
+    many = chunks if given is QUESTION else 1  # a graph of two steps gives two chunks
+    with callback:
+        left = chain.stream(given, config)
+        for _ in range(many):
+            next(left)
+        left.close()
+        aleft = chain.astream(given, config)
+        for _ in range(many):
+            await anext(aleft)
+        await aleft.aclose()
+        forgotten = chain.stream(given, config)
+        next(forgotten)
+        del forgotten
+        gc.collect()
+        await auntil(lambda: not callback.stats()["running"], 30)  # the loop closes what is within the stream later
+    stats = callback.stats()
+    assert (rows, stats["sampled"], stats["broken_off"], stats["running"]) == ([], 3, 3, 0)
+
+
+async def test_a_cancelled_task_is_not_scored_and_what_its_thread_still_does_is_no_new_run():
+    begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(question: str) -> str:
+        begun.set()
+        go_on.wait(30)
+        late = (RunnableLambda(lambda _: "late") | RunnablePassthrough()).invoke(question)
+        done.set()
+        return late
+
+    callback, rows = watching()
+    with callback:
+        task = asyncio.create_task((rag() | RunnableLambda(slow)).ainvoke(QUESTION, with_callback(callback)))
+        await asyncio.to_thread(begun.wait, 30)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        go_on.set()
+        await auntil(done.is_set, 30)
+    stats = callback.stats()
+    assert (rows, stats["seen"], stats["broken_off"], stats["running"]) == ([], 1, 1, 0)
+
+
+async def test_long_use_leaves_nothing_behind():
+    callback, _ = watching(sample_rate=0.5, max_pending=10)
+    following = callback._watch.following
+    with callback:
+        for number in range(150):
+            config = with_callback(callback)
+            if number % 3 == 0:
+                left = rag().astream(QUESTION, config)
+                await anext(left)
+                await left.aclose()
+            elif number % 3 == 1:
+                left = rag().stream(QUESTION, config)
+                next(left)
+                left.close()
+            else:
+                await rag().ainvoke(QUESTION, config)
+        await auntil(lambda: not callback.stats()["running"], 30)
+        assert len(following) == len(following._cancelled) <= 1000
+    assert callback.stats()["seen"] == 150
+
+
+def test_a_run_whose_end_never_comes_is_given_up_in_the_end(monkeypatch):
+    monkeypatch.setattr("langchain_rageval.callbacks.run_tree._MOST_OPEN", 50)
+    callback, rows = watching()
+    with callback:
+        for _ in range(60):
+            callback.on_chain_start({}, {"input": QUESTION}, run_id=uuid4())
+        rag().invoke(QUESTION, with_callback(callback))
+    stats = callback.stats()
+    assert len(callback._watch.following) <= 50
+    assert told(rows) == [EXPECTED]
+    assert stats["sampled"] == 61 == stats["running"] + stats["dropped"] + stats["scored"]

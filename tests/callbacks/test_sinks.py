@@ -1,0 +1,449 @@
+"""Sinks: what they write of a row, several processes on one file, and files that are full, torn or somebody else's."""
+
+import copy
+import json
+import logging
+import os
+import pickle
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+from uuid import uuid4
+
+import pytest
+import requests
+from helpers.munich import ANSWER, CONTEXTS, QUESTION
+from helpers.watched import row
+from langsmith import Client
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from langchain_rageval import ConfigError, Report
+from langchain_rageval.callbacks.sinks import (
+    JsonlSink,
+    LangSmithSink,
+    LoggingSink,
+    OpenTelemetrySink,
+    SqliteSink,
+    jsonl,
+)
+
+
+def together(source, count, *arguments):
+    """The same script in several processes at once; all must end well."""
+    command = [sys.executable, "-c", textwrap.dedent(source), *map(str, arguments)]
+    running = [subprocess.Popen([*command, str(n)], stderr=subprocess.PIPE, text=True) for n in range(count)]
+    for process in running:
+        assert (process.communicate(timeout=120)[1], process.returncode) == ("", 0)
+
+
+HEAD = """
+    import sys
+    from langchain_rageval import Row, Sample, Score
+    from langchain_rageval.sinks import JsonlSink, SqliteSink
+    folder, process = sys.argv[1:]
+
+    def row(number):
+        run_id = f"{process}-{number}"
+        score = Score(metric="faithfulness", aspect="grounding", value=0.5)
+        sample = Sample(id=run_id, question="q", answer="ё" * 1000, metadata={"run_id": run_id})
+        return Row(index=number, sample=sample, scores={"faithfulness": score})
+"""
+
+
+# JsonlSink
+
+
+def test_its_file_is_a_report(tmp_path):
+    sink = JsonlSink(tmp_path / "new" / "rows.jsonl")
+    sink.notes.append("From production.")
+    given = [row(0.25), row(0.75, question="Когда?", metadata={"when": object}), row(None)]
+    for each in given:
+        sink(each)
+    report = Report.load(sink.path)
+    assert [each.sample.id for each in report.rows] == [each.sample.id for each in given]
+    assert [each.scores for each in report.rows] == [each.scores for each in given]
+    assert report.rows[0].sample == given[0].sample
+    assert report.summary()["faithfulness"].mean == 0.5
+    assert report.summary()["faithfulness"].failed == 1
+    assert report.notes == ["From production."]
+    assert Report.load(sink.path, lazy=True).rows[1].sample.question == "Когда?"
+
+
+def test_a_second_sink_goes_on_where_the_first_one_ended(tmp_path):
+    JsonlSink(tmp_path / "rows.jsonl")(row())
+    JsonlSink(tmp_path / "rows.jsonl")(row())
+    assert len(Report.load(tmp_path / "rows.jsonl")) == 2
+
+
+@pytest.mark.parametrize("torn", ['{"index":12,"sample"', '{"index":12,' + "x" * 200_000])
+def test_what_a_killed_process_left_half_written_is_cut_off(tmp_path, torn):
+    sink = JsonlSink(tmp_path / "rows.jsonl")
+    sink(row())
+    with sink.path.open("a") as file:
+        file.write(torn)
+    assert len(Report.load(sink.path)) == 1
+    sink(row())
+    assert len(Report.load(sink.path)) == 2
+    assert sink.path.read_bytes().endswith(b"}\n")
+
+
+def test_a_file_whose_first_line_is_torn_begins_anew(tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"rageval_report": {"vers')
+    sink = JsonlSink(tmp_path / "rows.jsonl")
+    sink(row())
+    assert len(Report.load(sink.path)) == 1
+
+
+def test_a_large_file_is_put_aside_and_so_many_are_kept(tmp_path):
+    sink = JsonlSink(tmp_path / "rows.jsonl", max_bytes=3000, backups=2)
+    given = [row() for _ in range(20)]
+    for each in given:
+        sink(each)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["rows.jsonl", "rows.jsonl.1", "rows.jsonl.2"]
+    assert all(path.stat().st_size <= 3000 for path in tmp_path.iterdir())
+    kept = [each.sample.id for name in reversed(names) for each in Report.load(tmp_path / name).rows]
+    assert kept == [each.sample.id for each in given][-len(kept) :]
+    assert len(kept) >= 6
+
+
+def test_without_backups_a_large_file_begins_anew_and_a_row_larger_than_all_is_kept(tmp_path):
+    sink = JsonlSink(tmp_path / "rows.jsonl", max_bytes=10, backups=0)
+    for _ in range(3):
+        sink(row())
+    assert len(Report.load(sink.path)) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+@pytest.mark.parametrize("most", [100_000_000, 60_000])
+def test_processes_share_a_file_also_while_it_is_put_aside(tmp_path, most):
+    script = (
+        HEAD
+        + f"""
+    sink = JsonlSink(folder + "/rows.jsonl", max_bytes={most}, backups=100)
+    for number in range(100):
+        sink(row(number))
+    """
+    )
+    together(script, 2, tmp_path)
+    found = [each.sample.id for path in tmp_path.iterdir() for each in Report.load(path).rows]
+    assert sorted(found) == sorted(f"{process}-{number}" for process in range(2) for number in range(100))
+    assert (len(list(tmp_path.iterdir())) > 5) == (most < 100_000)
+
+
+def test_a_row_follows_when_another_process_puts_the_file_aside_before_it(tmp_path, monkeypatch):
+    def put_aside(file, operation):
+        if sink.path.exists() and not aside.exists():
+            sink.path.rename(aside)
+
+    sink, aside = JsonlSink(tmp_path / "rows.jsonl"), tmp_path / "rows.jsonl.1"
+    first, second = row(), row()
+    sink(first)
+    monkeypatch.setattr(jsonl.fcntl, "flock", put_aside)
+    sink(second)
+    assert [each.sample.id for each in Report.load(aside).rows] == [first.sample.id]
+    assert [each.sample.id for each in Report.load(sink.path).rows] == [second.sample.id]
+
+
+def test_where_files_cannot_be_shared_the_other_sink_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(ConfigError, match=r"on Windows; write SqliteSink\(path\)"):
+        JsonlSink(tmp_path / "rows.jsonl")
+
+
+@pytest.mark.parametrize("kind", [JsonlSink, SqliteSink])
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda sink: pickle.loads(pickle.dumps(sink))])
+def test_a_copy_writes_to_the_same_place(kind, again, tmp_path):
+    sink = kind(tmp_path / "rows")
+    sink(row())
+    again(sink)(row())
+    sink(row())
+    if kind is JsonlSink:
+        assert len(Report.load(sink.path)) == 3
+    else:
+        assert sqlite3.connect(sink.path).execute("SELECT count(*) FROM scores").fetchone() == (3,)
+
+
+def test_threads_share_a_sink(tmp_path):
+    sink = JsonlSink(tmp_path / "rows.jsonl", max_bytes=20_000, backups=100)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(sink, [row() for _ in range(100)]))
+    assert sum(len(Report.load(path)) for path in tmp_path.iterdir()) == 100
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_fork_in_the_middle_of_a_row_locks_nobody_out(tmp_path):
+    script = (
+        HEAD
+        + """
+    import os, threading
+    sink = JsonlSink(folder + "/rows.jsonl")
+    writing, forked, write = threading.Event(), threading.Event(), os.write
+
+    def slowly(file, data):
+        os.write = write
+        writing.set()
+        assert forked.wait(60)
+        return write(file, data)
+
+    os.write = slowly
+    thread = threading.Thread(target=sink, args=[row(0)])
+    thread.start()
+    assert writing.wait(60)
+    child = os.fork()
+    if child == 0:
+        sink(row(1))
+        os._exit(0)
+    forked.set()
+    thread.join()
+    sink(row(2))
+    assert os.waitpid(child, 0)[1] == 0
+    """
+    )
+    together(script, 1, tmp_path)
+    assert {each.sample.id for each in Report.load(tmp_path / "rows.jsonl").rows} == {"0-0", "0-1", "0-2"}
+
+
+def test_a_full_disk_leaves_the_file_as_it_was(tmp_path, monkeypatch):
+    sink = JsonlSink(tmp_path / "rows.jsonl")
+    sink(row())
+    before, write = sink.path.read_bytes(), jsonl.os.write
+
+    def full(file, data):
+        if len(data) < 100:
+            raise OSError(28, "No space left on device")
+        return write(file, data[: len(data) // 2])
+
+    monkeypatch.setattr(jsonl.os, "write", full)
+    with pytest.raises(OSError, match="No space left"):
+        sink(row())
+    assert sink.path.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", ["important\n", '{"question": "q"}\n', "x"])
+def test_a_file_of_somebody_elses_is_left_alone(tmp_path, content):
+    path = tmp_path / "mine.jsonl"
+    sink = JsonlSink(path)
+    path.write_text(content)
+    with pytest.raises(ConfigError, match="no report of ours; choose another place"):
+        JsonlSink(path)
+    with pytest.raises(ConfigError, match="no report of ours"):
+        sink(row())
+    assert path.read_text() == content
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"max_bytes": 0}, "max_bytes takes a whole number from 1 on, or None, got 0"),
+        ({"backups": -1}, "backups takes a whole number from 0 on, got -1"),
+    ],
+)
+def test_options_of_a_file_that_cannot_be_used_are_refused(tmp_path, options, told):
+    with pytest.raises(ConfigError, match=told):
+        JsonlSink(tmp_path / "rows.jsonl", **options)
+
+
+@pytest.mark.parametrize("sink", [JsonlSink, SqliteSink])
+def test_a_folder_is_no_file(tmp_path, sink):
+    with pytest.raises(ConfigError, match="is a folder; name a file in it"):
+        sink(tmp_path)
+
+
+# SqliteSink
+
+
+def asked(sink, query):
+    return sqlite3.connect(sink.path).execute(query).fetchall()
+
+
+def test_each_score_is_a_row_of_its_table(tmp_path):
+    sink = SqliteSink(tmp_path / "new" / "scores.db")
+    good, bad = row(0.5, metadata={"when": object()}), row(None, answer="'); DROP TABLE scores; --\x00")
+    sink(good)
+    sink(bad)
+    assert asked(sink, "SELECT run_id, metric, value, unscored, error, message, calls, input_tokens FROM scores") == [
+        *sorted(
+            [
+                (good.sample.id, "faithfulness", 0.5, None, None, None, 2, 100),
+                (bad.sample.id, "faithfulness", None, None, "RateLimitError", "too many", 2, 100),
+                (bad.sample.id, "answer_relevance", None, "the answer states no facts", None, None, 0, None),
+            ]
+        )
+    ]
+    ((question, answer, contexts, metadata),) = asked(
+        sink, "SELECT question, answer, contexts, metadata FROM scores WHERE value = 0.5"
+    )
+    assert (question, answer, json.loads(contexts)) == (QUESTION, ANSWER, CONTEXTS)
+    assert json.loads(metadata)["run_id"] == good.sample.id
+    assert asked(sink, "SELECT DISTINCT answer FROM scores WHERE error IS NOT NULL") == [(bad.sample.answer,)]
+    sink.close()
+
+
+def test_a_row_that_comes_twice_is_there_once(tmp_path):
+    sink = SqliteSink(tmp_path / "scores.db")
+    same = row(run_id=str(uuid4()))
+    sink(same)
+    sink.close()
+    sink(same)
+    assert asked(sink, "SELECT count(*) FROM scores") == [(1,)]
+    sink.close()
+
+
+def test_processes_and_threads_share_a_database_and_readers_do_not_wait(tmp_path):
+    script = (
+        HEAD
+        + """
+    from concurrent.futures import ThreadPoolExecutor
+    sink = SqliteSink(folder + "/scores.db")
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(sink, map(row, range(100))))
+    """
+    )
+    together(script, 2, tmp_path)
+    sink = SqliteSink(tmp_path / "scores.db")
+    assert asked(sink, "SELECT count(*), count(DISTINCT run_id) FROM scores") == [(200, 200)]
+    assert asked(sink, "PRAGMA journal_mode") == [("wal",)]
+
+
+def test_a_database_that_is_none_is_an_error_each_time_and_not_touched(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("important " * 100)
+    with pytest.raises(sqlite3.DatabaseError, match="not a database"):
+        SqliteSink(path)(row())
+    assert path.read_text() == "important " * 100
+
+
+# LangSmithSink
+
+
+PROJECT_ID = str(uuid4())
+PROJECT = json.dumps(
+    {"id": PROJECT_ID, "tenant_id": PROJECT_ID, "name": "bot", "start_time": "2026-01-01", "reference_dataset_id": None}
+).encode()
+
+
+class Session(requests.Session):
+    """Keeps what is posted; answers with the status it is given."""
+
+    def __init__(self, status=200):
+        super().__init__()
+        self.status, self.posted = status, []
+
+    def request(self, method, url, *args, **options):
+        self.posted.append((method, url, json.loads(options.get("data") or "{}")))
+        response = requests.Response()
+        response.status_code, response.url = self.status, url
+        response._content = PROJECT if "/sessions" in url else b"{}"
+        return response
+
+
+def langsmith(status=200):
+    session = Session(status)
+    client = Client(api_url="http://127.0.0.1:9", api_key="x", session=session, auto_batch_tracing=False, info={})
+    return LangSmithSink(client, "bot"), session
+
+
+def test_scores_are_feedback_on_the_run_that_was_traced():
+    sink, session = langsmith()
+    given = row(None)
+    sink(given)
+    sink(row(0.5))
+    bodies = [body for method, url, body in session.posted if url.endswith("/feedback")]
+    assert [(body["key"], body.get("score")) for body in bodies] == [
+        ("faithfulness", None),
+        ("answer_relevance", None),
+        ("faithfulness", 0.5),
+    ]
+    assert {body["session_id"] for body in bodies} == {PROJECT_ID}
+    assert bodies[0]["run_id"] == given.sample.metadata["run_id"]
+    assert bodies[0]["comment"] == "RateLimitError: too many"
+    assert bodies[1]["comment"] == "the answer states no facts"
+    assert bodies[2]["feedback_source"]["metadata"]["aspect"] == "grounding"
+
+
+def test_feedback_that_is_posted_again_is_the_same_and_what_goes_wrong_is_raised():
+    sink, session = langsmith()
+    given = row(0.5)
+    sink(given)
+    sink(given)
+    ids = [body["id"] for _, url, body in session.posted if url.endswith("/feedback")]
+    assert len(ids) == 2
+    assert ids[0] == ids[1]
+    broken, _ = langsmith(status=500)
+    with pytest.raises(Exception, match="500"):
+        broken(given)
+
+
+def test_any_object_with_create_feedback_is_a_client():
+    class Client:
+        def create_feedback(self, **told):
+            posted.append(told)
+
+    posted = []
+    given = row(None)
+    LangSmithSink(Client())(given)
+    assert [(told["run_id"], told["key"], told["score"]) for told in posted] == [
+        (given.sample.metadata["run_id"], "faithfulness", None),
+        (given.sample.metadata["run_id"], "answer_relevance", None),
+    ]
+
+
+# OpenTelemetrySink
+
+
+def test_scores_are_metrics_of_opentelemetry():
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    sink = OpenTelemetrySink(provider.get_meter("rag"))
+    for value in (0.25, 0.35, 1.0, None):
+        sink(row(value))
+    (resource,) = reader.get_metrics_data().resource_metrics
+    points = {metric.name: metric.data.data_points for metric in resource.scope_metrics[0].metrics}
+    (scores,) = points["rageval.score"]
+    assert (scores.count, scores.sum) == (3, 1.6)
+    assert dict(scores.attributes) == {"metric": "faithfulness", "aspect": "grounding", "direction": "higher"}
+    assert scores.explicit_bounds == tuple(step / 10 for step in range(11))
+    assert scores.bucket_counts[3:5] == (1, 1)
+    (failed,), (unscored,) = points["rageval.failures"], points["rageval.unscored"]
+    assert (failed.value, failed.attributes["error"]) == (1, "RateLimitError")
+    assert (unscored.value, unscored.attributes["reason"]) == (1, "the answer states no facts")
+    assert [(point.attributes["metric"], point.value) for point in points["rageval.judge.calls"]] == [
+        ("faithfulness", 8),
+        ("answer_relevance", 0),
+    ]
+    assert points["rageval.judge.tokens"][0].value == 440
+    provider.shutdown()
+
+
+# LoggingSink
+
+
+def test_scores_are_log_records_that_hold_no_question(caplog):
+    sink = LoggingSink()
+    with caplog.at_level(logging.INFO, "langchain_rageval.scores"):
+        sink(row(0.5, run_id="r-1"))
+        sink(row(None))
+    first, failed, unscored = caplog.records
+    assert first.getMessage() == "run r-1: faithfulness 0.500: because"
+    assert first.rageval == {"run_id": "r-1", "metric": "faithfulness", "value": 0.5, "comment": "because"}
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING", "INFO"]
+    assert "too many" in failed.getMessage()
+    assert "no facts" in unscored.getMessage()
+    assert QUESTION not in caplog.text
+
+
+@pytest.mark.parametrize("sink", [LangSmithSink, OpenTelemetrySink])
+def test_a_sink_refuses_what_it_cannot_use(sink):
+    with pytest.raises(ConfigError, match=r"takes a (meter|langsmith\.Client\(\)), got str"):
+        sink("http://localhost")
+
+
+def test_sinks_show_where_they_write_and_no_secret(tmp_path):
+    shown = [repr(JsonlSink(tmp_path / "a.jsonl")), repr(SqliteSink(tmp_path / "a.db")), repr(LoggingSink())]
+    assert [text.partition("(")[0] for text in shown] == ["JsonlSink", "SqliteSink", "LoggingSink"]
+    assert repr(langsmith()[0]) == "LangSmithSink()"

@@ -1,0 +1,529 @@
+from collections import namedtuple
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID, uuid4
+
+import numpy as np
+import pandas as pd
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    ChatMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langsmith.schemas import Example, Run
+from pydantic import BaseModel, ConfigDict
+
+from langchain_rageval.data.field_names import read_fields, read_run, text_of
+from langchain_rageval.data.schema import Sample
+from langchain_rageval.errors import ConfigError, SampleError
+
+PARIS = Document("Paris is the capital of France.", id="d1", metadata={"source": "atlas"})
+LYON = Document("Lyon is on the Rhône.", id="d2")
+ANONYMOUS = Document("Nice is by the sea.")
+
+
+def a_run(
+    inputs: dict[str, Any] | None = None, outputs: dict[str, Any] | None = None, run_type: str = "chain", **more: Any
+) -> Run:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    known = {"id": uuid4(), "name": "rag", "start_time": now, "trace_id": uuid4(), "run_type": run_type}
+    return Run(**known, inputs=inputs or {}, outputs=outputs, **more)
+
+
+def an_example(inputs: dict[str, Any], outputs: dict[str, Any] | None = None, **more: Any) -> Example:
+    return Example(id=uuid4(), dataset_id=uuid4(), inputs=inputs, outputs=outputs, **more)
+
+
+RAGAS_1 = {"question": "q", "answer": "a", "contexts": ["c"], "ground_truth": "r"}
+RAGAS_2 = {
+    "user_input": "q",
+    "response": "a",
+    "retrieved_contexts": ["c"],
+    "reference": "r",
+    "reference_contexts": ["rc"],
+    "retrieved_context_ids": [1, "two"],
+    "reference_context_ids": [3],
+}
+CHAIN = {"input": "q", "context": [PARIS, LYON], "answer": "a"}
+OPENEVALS = {
+    "inputs": {"question": "q"},
+    "outputs": {"answer": "a"},
+    "context": {"documents": ["c1", "c2"]},
+    "reference_outputs": {"answer": "r"},
+}
+
+
+@pytest.mark.parametrize("obj", [RAGAS_1, {**RAGAS_1, "ground_truth": None, "ground_truths": ["r"]}])
+def test_ragas_0_1_is_read(obj):
+    assert read_fields(obj) == {
+        "question": "q",
+        "answer": "a",
+        "contexts": ["c"],
+        "references": ["r"],
+        "metadata": {},
+    }
+
+
+def test_ragas_0_2_is_read_and_ids_that_are_ints_become_str():
+    assert read_fields(RAGAS_2) == {
+        "question": "q",
+        "answer": "a",
+        "contexts": ["c"],
+        "references": ["r"],
+        "reference_contexts": ["rc"],
+        "context_ids": ["1", "two"],
+        "reference_context_ids": ["3"],
+        "metadata": {},
+    }
+
+
+@pytest.mark.parametrize("question", ["input", "question"])
+def test_a_retrieval_chain_is_read_with_the_texts_and_ids_of_its_documents(question):
+    assert read_fields({question: "q", "context": [PARIS, LYON], "answer": AIMessage("a")}) == {
+        "question": "q",
+        "answer": "a",
+        "contexts": [PARIS.page_content, LYON.page_content],
+        "context_ids": ["d1", "d2"],
+        "metadata": {},
+    }
+
+
+def test_openevals_is_read():
+    assert read_fields(OPENEVALS) == {
+        "question": "q",
+        "answer": "a",
+        "contexts": ["c1", "c2"],
+        "references": ["r"],
+        "metadata": {},
+    }
+
+
+def test_inputs_and_outputs_may_be_bare_texts():
+    found = read_fields({"inputs": "q", "outputs": "a", "reference_outputs": "r", "context": "c"})
+    assert found == {"question": "q", "answer": "a", "references": ["r"], "contexts": ["c"], "metadata": {}}
+
+
+def test_a_dict_of_one_unknown_key_gives_its_value():
+    found = read_fields({"inputs": {"text": "q"}, "outputs": {"generation": "a"}, "reference_outputs": {"gold": "r"}})
+    assert found == {"question": "q", "answer": "a", "references": ["r"], "metadata": {}}
+
+
+def test_outputs_are_read_by_the_same_vocabulary_and_leave_the_question_to_the_inputs():
+    outputs = {"input": "rewritten", "context": [PARIS], "answer": "a", "tokens": 12}
+    found = read_fields({"inputs": {"input": "q", "context": ["given"]}, "outputs": outputs})
+    assert found == {
+        "question": "q",
+        "answer": "a",
+        "contexts": [PARIS.page_content],
+        "context_ids": ["d1"],
+        "metadata": {"tokens": 12},
+    }
+
+
+def test_whatever_reference_outputs_hold_is_reference():
+    outputs = {"answer": "r", "contexts": [PARIS]}
+    found = read_fields({"question": "q", "reference_outputs": outputs})
+    assert found["references"] == ["r"]
+    assert found["reference_contexts"] == [PARIS.page_content]
+    assert found["reference_context_ids"] == ["d1"]
+    assert "contexts" not in found
+
+
+def test_outputs_without_any_known_name_go_to_the_metadata():
+    found = read_fields({"question": "q", "outputs": {"label": 1, "split": "x"}})
+    assert found == {"question": "q", "metadata": {"label": 1, "split": "x"}}
+
+
+def test_an_answer_that_is_an_unknown_mapping_is_refused():
+    with pytest.raises(SampleError, match=r"answer: .*got dict") as caught:
+        Sample.parse({"question": "q", "answer": {"text": "a", "cites": []}})
+    assert caught.value.field == "answer"
+
+
+def test_langgraph_messages_give_the_last_question_its_answer_and_the_documents_of_the_tools():
+    messages = [
+        SystemMessage("Be brief."),
+        HumanMessage("Hello?"),
+        AIMessage("Hi."),
+        HumanMessage([{"type": "text", "text": "Capital of "}, {"type": "text", "text": "France?"}]),
+        AIMessage("", tool_calls=[{"name": "search", "args": {}, "id": "1"}]),
+        ToolMessage("Paris ...", tool_call_id="1", artifact=[PARIS]),
+        ToolMessage("Lyon ...", tool_call_id="2", artifact=[LYON]),
+        ToolMessage("2 + 2", tool_call_id="3", artifact={"sum": 4}),
+        AIMessage("Paris."),
+        AIMessage(""),
+    ]
+    assert read_fields({"messages": messages}) == {
+        "question": "Capital of France?",
+        "answer": "Paris.",
+        "contexts": [PARIS.page_content, LYON.page_content],
+        "context_ids": ["d1", "d2"],
+        "metadata": {},
+    }
+
+
+def test_a_conversation_in_the_words_of_openai_is_read_with_its_calls_of_tools():
+    call = {"id": "1", "type": "function", "function": {"name": "search", "arguments": "{}"}}
+    messages = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": "Capital of France?"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "content": "Paris ...", "tool_call_id": "1"},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "function", "name": "search", "content": "Paris ..."},
+        {"role": "assistant", "content": "Paris."},
+    ]
+    assert read_fields({"messages": messages}) == {"question": "Capital of France?", "answer": "Paris.", "metadata": {}}
+    asked_and_told = {"inputs": {"messages": messages[:2]}, "outputs": {"messages": messages[2:]}}
+    assert read_fields(asked_and_told)["answer"] == "Paris."
+
+
+def test_messages_of_speakers_of_ones_own_stand_between_question_and_answer():
+    messages = [RemoveMessage(id="0"), HumanMessage("q"), ChatMessage("no", role="critic"), AIMessage("a")]
+    assert read_fields({"messages": messages}) == {"question": "q", "answer": "a", "metadata": {}}
+
+
+def test_pairs_of_role_and_text_are_messages():
+    messages = [("system", "Be brief."), ("human", "Столица?"), ("ai", "Москва.")]
+    assert read_fields({"messages": messages}) == {"question": "Столица?", "answer": "Москва.", "metadata": {}}
+
+
+@pytest.mark.parametrize("messages", [[("Anna", "Hi."), ("Ivan", "Hi.")], [{"role": "critic", "content": "no"}], ["q"]])
+def test_a_list_in_which_nobody_known_speaks_is_no_conversation(messages):
+    with pytest.raises(SampleError, match="question"):
+        Sample.parse({"messages": messages})
+
+
+def test_messages_without_a_question_still_hold_the_answer():
+    found = read_fields({"question": "q", "outputs": {"messages": [AIMessage("a")]}})
+    assert (found["question"], found["answer"]) == ("q", "a")
+
+
+def test_an_ai_message_before_the_last_question_is_no_answer():
+    assert "answer" not in read_fields({"messages": [HumanMessage("1?"), AIMessage("1."), HumanMessage("2?")]})
+
+
+@pytest.mark.parametrize("name", ["context", "documents"])
+def test_langgraph_state_gives_the_contexts_when_no_tool_returned_documents(name):
+    found = read_fields({"messages": [HumanMessage("q"), AIMessageChunk("a")], name: [PARIS]})
+    assert (found["answer"], found["contexts"]) == ("a", [PARIS.page_content])
+
+
+def test_documents_of_tools_go_before_those_of_the_state():
+    messages = [HumanMessage("q"), ToolMessage("", tool_call_id="1", artifact=[PARIS]), AIMessage("a")]
+    assert read_fields({"messages": messages, "context": [LYON]})["contexts"] == [PARIS.page_content]
+
+
+def test_a_tool_that_found_no_documents_is_an_answer_and_no_tool_is_none():
+    empty = [HumanMessage("q"), ToolMessage("", tool_call_id="1", artifact=[]), AIMessage("a")]
+    assert read_fields({"messages": empty})["contexts"] == []
+    assert "contexts" not in read_fields({"messages": [HumanMessage("q"), AIMessage("a")]})
+
+
+def test_messages_and_documents_are_known_as_json_too():
+    found = read_fields(
+        {
+            "messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}],
+            "documents": [PARIS.model_dump(), LYON.model_dump()],
+        }
+    )
+    assert (found["question"], found["answer"], found["context_ids"]) == ("q", "a", ["d1", "d2"])
+
+
+def test_a_real_graph_returns_a_state_that_is_read():
+    from langgraph.graph import MessagesState, StateGraph
+
+    class State(MessagesState):
+        context: list[Document]
+
+    graph = StateGraph(State)
+    graph.add_node("rag", lambda _: {"context": [PARIS], "messages": [AIMessage("Paris.")]})
+    graph.set_entry_point("rag")
+    sample = Sample.parse(graph.compile().invoke({"messages": [("user", "Capital of France?")]}))
+    assert (sample.question, sample.answer, sample.contexts) == ("Capital of France?", "Paris.", [PARIS.page_content])
+
+
+def test_a_run_gives_question_answer_and_contexts():
+    run = a_run({"question": "q"}, {"answer": "a", "context": [PARIS]}, extra={"metadata": {"model": "m"}})
+    assert read_fields(run) == {
+        "id": str(run.id),
+        "question": "q",
+        "answer": "a",
+        "contexts": [PARIS.page_content],
+        "context_ids": ["d1"],
+        "metadata": {"model": "m"},
+    }
+
+
+def test_a_run_of_a_runnable_target_is_unwrapped():
+    assert read_fields(a_run({"input": {"question": "q"}, "config": None}))["question"] == "q"
+    assert read_fields(a_run({"input": {"text": "q"}, "config": None}))["question"] == "q"
+    assert read_fields(a_run({"input": "q"}))["question"] == "q"
+
+
+def test_the_outermost_retrievers_within_a_run_give_the_contexts_its_outputs_lack():
+    inner = a_run(run_type="retriever", outputs={"documents": [ANONYMOUS]})
+    outer = a_run(run_type="retriever", outputs={"documents": [PARIS]}, child_runs=[inner])
+    traced = a_run(run_type="retriever", outputs={"output": [LYON.model_dump()]})
+    failed = a_run(run_type="retriever", error="timeout")
+    run = a_run({"input": "q"}, {"answer": "a"}, child_runs=[a_run(child_runs=[outer]), traced, failed])
+    assert read_fields(run)["contexts"] == [PARIS.page_content, LYON.page_content]
+    assert read_fields(run)["context_ids"] == ["d1", "d2"]
+
+    told = a_run({"input": "q"}, {"answer": "a", "contexts": ["own"]}, child_runs=[outer])
+    assert read_fields(told)["contexts"] == ["own"]
+
+
+def test_an_example_gives_references_where_a_mapping_gives_an_answer():
+    example = an_example({"question": "q"}, {"answer": "r"}, metadata={"split": "test"})
+    expected = {"id": str(example.id), "question": "q", "references": ["r"], "metadata": {"split": "test"}}
+    assert read_fields(example) == expected
+    assert read_fields({"inputs": {"question": "q"}, "outputs": {"answer": "a"}})["answer"] == "a"
+
+
+def test_a_run_and_its_example_are_read_together():
+    run = a_run(
+        {"input": {"question": "wrapped"}, "config": None},
+        {"answer": "a", "context": [PARIS]},
+        extra={"metadata": {"split": "?", "model": "m"}},
+    )
+    example = an_example({"question": "plain"}, {"answer": "r"}, metadata={"split": "test"})
+    assert read_run(run, example) == {
+        "id": str(example.id),
+        "question": "plain",
+        "answer": "a",
+        "contexts": [PARIS.page_content],
+        "context_ids": ["d1"],
+        "references": ["r"],
+        "metadata": {"split": "test", "model": "m"},
+    }
+
+
+def test_the_run_gives_the_question_when_there_is_no_example_or_it_has_none():
+    run = a_run({"question": "q"}, {"answer": "a"})
+    assert read_run(run)["question"] == "q"
+    assert read_run(run, an_example({"topic": "x", "level": 1}))["question"] == "q"
+
+
+@dataclass(slots=True)
+class Answered:
+    question: str
+    answer: str
+    contexts: list[str]
+    topic: str = "t"
+
+
+class Record(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    user_input: str
+    response: str | None = None
+
+
+class Bare:
+    def __init__(self):
+        self.question, self._secret = "q", "s"
+
+    @property
+    def answer(self):
+        return "a"
+
+
+Pair = namedtuple("Pair", "question answer topic")
+
+
+@pytest.mark.parametrize(
+    ("obj", "metadata"),
+    [
+        (Answered("q", "a", ["c"]), {"topic": "t"}),
+        (Record(user_input="q", response="a", topic="t"), {"topic": "t"}),
+        (Bare(), {}),
+        (Pair("q", "a", "t"), {"topic": "t"}),
+        (pd.Series({"question": "q", "answer": "a", "topic": "t"}), {"topic": "t"}),
+    ],
+)
+def test_objects_are_read_by_their_public_attributes(obj, metadata):
+    found = read_fields(obj)
+    assert (found["question"], found["answer"], found["metadata"]) == ("q", "a", metadata)
+
+
+def test_rows_of_a_data_frame_are_read_and_all_its_missing_values_are_missing():
+    frame = pd.DataFrame(
+        {
+            "id": [1, 2],
+            "question": ["q", "r"],
+            "answer": [float("nan"), "a"],
+            "contexts": [np.array(["c", "d"], dtype=object), None],
+            "reference": [pd.NA, "r"],
+            "seen": [pd.NaT, pd.Timestamp("2026-01-01")],
+            "level": [np.float32("nan"), np.float32(0.5)],
+        }
+    )
+    expected = [
+        {"id": "1", "question": "q", "contexts": ["c", "d"], "metadata": {}},
+        {
+            "id": "2",
+            "question": "r",
+            "answer": "a",
+            "references": ["r"],
+            "metadata": {"seen": pd.Timestamp("2026-01-01"), "level": 0.5},
+        },
+    ]
+    assert [read_fields(row) for _, row in frame.iterrows()] == expected
+    assert [read_fields(row) for row in frame.itertuples(index=False)] == expected
+    assert [read_fields(row) for row in frame.to_dict("records")] == expected
+    for row in frame.itertuples(index=False):
+        Sample.parse(row).model_dump_json()
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), np.float32("nan"), np.datetime64("NaT"), pd.NaT, pd.NA])
+def test_whatever_stands_for_missing_is_missing(missing):
+    assert read_fields({"question": "q", "answer": missing, "topic": missing}) == {"question": "q", "metadata": {}}
+
+
+def test_unknown_keys_go_to_the_metadata_beside_what_is_there():
+    found = read_fields({"question": "q", "topic": "t", "metadata": {"level": 1}, "empty": None})
+    assert found["metadata"] == {"topic": "t", "level": 1}
+
+
+def test_metadata_that_is_no_mapping_is_kept():
+    assert read_fields({"question": "q", "metadata": [{"page": 1}]})["metadata"] == {"metadata": [{"page": 1}]}
+
+
+def test_question_wins_over_input_which_is_kept_as_metadata():
+    assert read_fields({"input": "i", "question": "q"}) == {"question": "q", "metadata": {"input": "i"}}
+    assert read_fields({"input": "i", "question": None}) == {"question": "i", "metadata": {}}
+
+
+def test_documents_in_the_metadata_become_data_that_can_be_written():
+    sample = Sample.parse({"question": "q", "history": [AIMessage("\ud800")], "scores": {"d": np.float64(0.5)}})
+    assert sample.metadata["history"][0]["content"] == "\ufffd"
+    assert Sample.model_validate_json(sample.model_dump_json()) == sample
+
+
+@pytest.mark.parametrize("name", ["reference", "ground_truth"])
+def test_one_reference_is_a_list_of_one(name):
+    assert read_fields({"question": "q", name: "r"})["references"] == ["r"]
+    assert read_fields({"question": "q", name: AIMessage("r")})["references"] == ["r"]
+
+
+def test_a_str_under_context_is_one_context_and_a_document_is_one_anywhere():
+    assert read_fields({"question": "q", "context": "c"})["contexts"] == ["c"]
+    assert read_fields({"question": "q", "contexts": PARIS})["contexts"] == [PARIS.page_content]
+
+
+@pytest.mark.parametrize("name", ["contexts", "retrieved_contexts"])
+def test_a_str_under_contexts_is_refused(name):
+    with pytest.raises(SampleError, match="contexts: expected a list of str, got str 'c'") as caught:
+        read_fields({"question": "q", name: "c"})
+    assert caught.value.field == "contexts"
+
+
+def test_ids_are_taken_from_documents_only_if_all_have_one():
+    assert "context_ids" not in read_fields({"question": "q", "context": [PARIS, ANONYMOUS]})
+    assert "context_ids" not in read_fields({"question": "q", "context": []})
+    told = read_fields({"question": "q", "context": [PARIS], "context_ids": [7]})
+    assert told["context_ids"] == ["7"]
+
+
+def test_an_id_may_be_an_int_or_a_uuid():
+    assert read_fields({"id": 7, "question": "q"})["id"] == "7"
+    assert read_fields({"id": UUID(int=1), "question": "q"})["id"] == str(UUID(int=1))
+
+
+def test_grades_that_are_missing_are_left_out():
+    relevance = {1: 2, "d2": None, "d3": np.int64(0)}
+    assert read_fields({"question": "q", "relevance": relevance})["relevance"] == {"1": 2, "d3": 0}
+
+
+def test_fields_map_names_and_dotted_paths_before_all_known_names():
+    row = {"q": "q", "question": "title", "run": {"docs": [PARIS], "out": {"text": "a"}}, "a.b": "r"}
+    fields = {"question": "q", "contexts": "run.docs", "answer": "run.out.text", "references": "a.b"}
+    found = read_fields(row, fields)
+    assert found["metadata"].pop("run")
+    assert found == {
+        "question": "q",
+        "answer": "a",
+        "contexts": [PARIS.page_content],
+        "context_ids": ["d1"],
+        "references": ["r"],
+        "metadata": {"question": "title"},
+    }
+
+
+def test_dotted_paths_lead_through_objects_of_any_class():
+    result = SimpleNamespace(nodes=SimpleNamespace(found=np.array(["c"])), text="a", score=float("nan"))
+    fields = {"contexts": "result.nodes.found", "answer": "result.text", "references": "result.score"}
+    found = read_fields(SimpleNamespace(question="q", result=result), fields)
+    assert (found["contexts"], found["answer"]) == (["c"], "a")
+    assert "references" not in found
+
+
+@pytest.mark.parametrize("path", ["question.title", "result.text.upper", "result.nodes", "result.run", "nodes.0.text"])
+def test_a_path_through_a_text_or_to_a_method_leads_nowhere(path):
+    result = SimpleNamespace(text="a", run=lambda: "a")
+    assert "answer" not in read_fields({"question": "q", "result": result, "nodes": []}, {"answer": path})
+
+
+def test_two_fields_may_be_mapped_to_one_name():
+    found = read_fields({"question": "q", "docs": ["c"]}, {"contexts": "docs", "reference_contexts": "docs"})
+    assert found["contexts"] == found["reference_contexts"] == ["c"]
+
+
+def test_a_mapped_name_that_is_absent_is_missing_whatever_other_names_hold():
+    assert "answer" not in read_fields({"question": "q", "response": "other"}, {"answer": "run.text"})
+
+
+def test_a_mapped_str_is_no_list_of_contexts():
+    with pytest.raises(SampleError, match="under 'docs'"):
+        read_fields({"question": "q", "docs": "c"}, {"contexts": "docs"})
+
+
+def test_fields_map_paths_within_a_run():
+    found = read_fields(
+        a_run({"q": "q", "k": 4}, {"text": "a", "n": 1}), {"question": "inputs.q", "answer": "outputs.text"}
+    )
+    assert (found["question"], found["answer"]) == ("q", "a")
+
+
+@pytest.mark.parametrize(
+    ("fields", "got"),
+    [({"question": None}, "None for 'question'"), ({"answer": 2}, "2 for 'answer'"), (["id"], "list")],
+)
+def test_fields_without_names_are_refused(fields, got):
+    with pytest.raises(ConfigError, match=rf"as in {{'question': 'q'}}; got {got}"):
+        read_fields({"q": "q"}, fields)
+
+
+def test_an_unknown_field_in_fields_is_refused_with_the_fields_there_are():
+    with pytest.raises(ConfigError, match="'q' is no field: use one of id, question, answer, contexts, references"):
+        read_fields({"q": "q"}, {"q": "question"})
+
+
+@pytest.mark.parametrize("obj", ["text", 7, None, ["q"]])
+def test_what_has_no_fields_is_refused(obj):
+    with pytest.raises(SampleError, match=f"expected a sample.*got {type(obj).__name__}: pass one"):
+        read_fields(obj)
+
+
+def test_a_sample_without_question_is_told_what_it_holds():
+    with pytest.raises(SampleError, match=r"sample 's1' lacks a question, it holds \['answer', 'id', 'q'\]") as caught:
+        Sample.parse({"id": "s1", "q": "q", "answer": "a"})
+    assert caught.value.field == "question"
+
+
+def test_text_of_knows_texts_documents_and_messages_and_leaves_the_rest():
+    blocks = ["a", {"type": "text", "text": "b"}, {"type": "reasoning", "reasoning": "r"}]
+    assert text_of("text") == "text"
+    assert text_of(PARIS) == PARIS.page_content
+    assert text_of(AIMessage(blocks)) == "ab"
+    assert text_of({"role": "assistant", "content": "a"}) == "a"
+    assert text_of(7) == 7
+    assert text_of({"type": "faq", "content": "c"}) == {"type": "faq", "content": "c"}

@@ -1,0 +1,208 @@
+import csv
+import gc
+import json
+import logging
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import langchain_rageval.data.loading as loading
+from langchain_rageval.data.loading import load_samples
+from langchain_rageval.data.schema import Sample
+from langchain_rageval.errors import ConfigError, SampleError
+
+ROWS = [
+    {
+        "id": "1",
+        "question": "Где Париж?",
+        "answer": "Там.",
+        "contexts": ["a", "b"],
+        "ground_truth": "r",
+        "topic": "geo",
+    },
+    {"id": "2", "question": "q", "answer": None, "contexts": [], "ground_truth": None, "topic": "x"},
+]
+SAMPLES = [Sample.parse(row) for row in ROWS]
+
+
+def written(path: Path, content: str | bytes) -> Path:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def lines(*rows: object) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+@pytest.fixture(params=["jsonl", "ndjson", "JSONL", "json", "wrapped.json", "csv", "parquet"])
+def file(request, tmp_path):
+    path = tmp_path / f"answers.{request.param}"
+    frame = pd.DataFrame(ROWS)
+    match path.suffix.lower():
+        case ".jsonl" | ".ndjson":
+            return written(path, lines(*ROWS))
+        case ".json":
+            content = {"version": 1, "samples": ROWS} if "wrapped" in path.name else ROWS
+            return written(path, json.dumps(content))
+        case ".csv":
+            frame["contexts"] = frame["contexts"].map(json.dumps)
+            frame.to_csv(path, index=False)
+        case ".parquet":
+            frame.to_parquet(path)
+    return path
+
+
+def test_every_format_gives_the_same_samples(file):
+    assert list(load_samples(file)) == SAMPLES
+    assert list(load_samples(str(file))) == SAMPLES
+
+
+def test_fields_map_the_names_of_a_file(tmp_path):
+    row = {"q": "q", "retrieval": {"docs": ["c"]}}
+    path = written(tmp_path / "a.jsonl", lines(row))
+    (sample,) = load_samples(path, {"question": "q", "contexts": "retrieval.docs"})
+    assert (sample.question, sample.contexts) == ("q", ["c"])
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_byte_order_mark_blank_lines_and_any_line_ends_are_fine(tmp_path, newline, mark):
+    text = mark + newline + newline.join(lines(*ROWS).splitlines()[:1]) + newline * 3 + lines(ROWS[1]).strip()
+    assert list(load_samples(written(tmp_path / "a.jsonl", text))) == SAMPLES
+    table = mark + newline.join(["question,answer", "", "q,a", "", "r,b"])
+    assert [sample.question for sample in load_samples(written(tmp_path / "a.csv", table))] == ["q", "r"]
+
+
+def test_other_line_separators_within_a_text_end_no_line(tmp_path):
+    path = written(tmp_path / "a.jsonl", lines({"question": "one\u2028two\u0085three"}))
+    assert [sample.question for sample in load_samples(path)] == ["one\u2028two\u0085three"]
+
+
+def test_reading_is_lazy(tmp_path):
+    path = written(tmp_path / "a.jsonl", lines(ROWS[0]) + "not JSON\n")
+    samples = load_samples(path)
+    assert next(samples) == SAMPLES[0]
+    with pytest.raises(SampleError):
+        next(samples)
+
+
+def test_a_file_that_is_not_read_to_its_end_is_closed(tmp_path):
+    samples = load_samples(written(tmp_path / "a.jsonl", lines(*ROWS)))
+    next(samples)
+    del samples
+    gc.collect()  # an open file would be a ResourceWarning, and a warning is an error
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv"])
+def test_an_empty_file_of_lines_holds_no_samples(tmp_path, name):
+    content = "[]" if name == "a.json" else ""
+    assert list(load_samples(written(tmp_path / name, content))) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("answers.jsonl", '{"question": "q"}\n\n{"question": \n', "answers.jsonl, line 3: not JSON: Expecting value"),
+        ("answers.jsonl", '{"question": "q"}\n{"q": 1}\n', r"answers.jsonl, line 2: the sample lacks a question"),
+        ("answers.jsonl", '{"question": "q"}\n"text"\n', "answers.jsonl, line 2: expected a sample.*got str"),
+        ("answers.jsonl", '{"question": "q"}\n' + "[" * 100_000, "answers.jsonl, line 2: "),
+        ("answers.json", '[{"question": "q"}, {}]', "answers.json, item 2: the sample lacks"),
+        ("answers.csv", 'question,answer\n"q\n\n",a\nq,a,b\n', "answers.csv, line 5: more cells than"),
+        ("answers.csv", "question,contexts\nq,\nq,text\n", "answers.csv, line 3: contexts: expected a list.*JSON list"),
+    ],
+)
+def test_errors_name_file_and_line(tmp_path, name, content, message):
+    path = written(tmp_path / name, content)
+    samples = load_samples(path)
+    next(samples)
+    with pytest.raises(SampleError, match=message):
+        next(samples)
+
+
+def test_errors_name_the_row_and_the_field_of_parquet(tmp_path):
+    path = tmp_path / "answers.parquet"
+    pd.DataFrame({"question": ["q", "r"], "answer": [None, "a"], "contexts": ["c", "d"]}).to_parquet(path)
+    with pytest.raises(SampleError, match=r"answers\.parquet, row 1: contexts") as caught:
+        next(load_samples(path))
+    assert caught.value.field == "contexts"
+
+
+def test_skipped_lines_are_logged_one_warning_each(tmp_path, caplog):
+    path = written(tmp_path / "answers.jsonl", "{\n" + lines(ROWS[0], {"answer": "a"}, ROWS[1]))
+    with caplog.at_level(logging.WARNING, logger="langchain_rageval"):
+        assert list(load_samples(path, on_error="skip")) == SAMPLES
+    first, second = caplog.records
+    assert {first.name, second.name} == {"langchain_rageval"}
+    assert first.getMessage().startswith("answers.jsonl, line 1: not JSON")
+    assert second.getMessage().startswith("answers.jsonl, line 3: the sample lacks a question")
+
+
+def test_csv_decodes_json_where_a_field_takes_it_and_only_there(tmp_path):
+    header = "question,answer,docs,ground_truths,reference,context_ids,relevance,note"
+    cells = ["[q]", '["a"]', '["c", "d"]', "", "[1] a footnote", "[1, 2]", '{"1": 2}', "[1]"]
+    path = tmp_path / "a.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([header.split(","), cells])
+    (sample,) = load_samples(path, {"contexts": "docs"})
+    assert (sample.question, sample.answer, sample.contexts) == ("[q]", '["a"]', ["c", "d"])
+    assert (sample.references, sample.context_ids, sample.relevance) == (["[1] a footnote"], ["1", "2"], {"1": 2.0})
+    assert sample.metadata == {"note": "[1]"}
+
+
+def test_csv_cells_that_are_empty_or_absent_are_missing(tmp_path):
+    path = written(tmp_path / "a.csv", "question,answer,contexts,reference\nq,,[]\n")
+    (sample,) = load_samples(path)
+    assert (sample.answer, sample.contexts, sample.references) == (None, [], [])
+
+
+def test_csv_cells_of_a_megabyte_are_read_and_the_limit_of_csv_stays(tmp_path):
+    limit = csv.field_size_limit()
+    answer = "a" * 1_000_000
+    samples = load_samples(written(tmp_path / "a.csv", f"question,answer\nq,{answer}\nq,b\n"))
+    assert next(samples).answer == answer
+    assert csv.field_size_limit() == limit
+
+
+def test_a_quote_that_is_never_closed_is_refused_and_does_not_swallow_the_file(tmp_path):
+    path = written(tmp_path / "a.csv", 'question,answer\nq,"a\nq,b\n')
+    with pytest.raises(ConfigError, match=r"a\.csv, line 2: not CSV"):
+        list(load_samples(path))
+
+
+def test_arguments_and_the_file_are_checked_at_the_call(tmp_path):
+    path = written(tmp_path / "a.jsonl", "")
+    with pytest.raises(ConfigError, match="on_error is 'raise' or 'skip', got 'ignore'"):
+        load_samples(path, on_error="ignore")
+    with pytest.raises(ConfigError, match="'q' is no field"):
+        load_samples(path, fields={"q": "question"})
+    with pytest.raises(ConfigError, match=r"b\.jsonl is not there"):
+        load_samples(tmp_path / "b.jsonl")
+    with pytest.raises(ConfigError, match="is a directory"):
+        load_samples(tmp_path)
+    with pytest.raises(ConfigError, match=r"expected one of \.jsonl, .*, got '\.txt'"):
+        load_samples(written(tmp_path / "a.txt", ""))
+
+
+def test_parquet_without_pyarrow_is_refused_at_the_call_with_the_line_that_mends_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(loading, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r'pip install "langchain-rageval\[pandas\]"'):
+        load_samples(written(tmp_path / "a.parquet", ""))
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", '{"question": "a"}\n{"question": "где"}\n'.encode("cp1251"), "line 2: not UTF-8: save"),
+        ("a.json", b'[{"question": "a"},\n oops]', "line 2: not JSON: Expecting value"),
+        ("a.json", b'{"question": ["q"], "answer": ["a"]}', "got 2 lists"),
+        ("a.json", b"7", "got 0 lists"),
+        ("a.parquet", b"not parquet", "not Parquet"),
+    ],
+)
+def test_a_file_that_is_not_what_its_suffix_says_is_refused_even_when_skipping(
+    tmp_path, name, content, message, on_error
+):
+    with pytest.raises(ConfigError, match=f"{name}.*{message}"):
+        list(load_samples(written(tmp_path / name, content), on_error=on_error))

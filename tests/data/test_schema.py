@@ -1,0 +1,239 @@
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage
+from pydantic import ValidationError
+
+from langchain_rageval.data.schema import Failure, Finding, Row, Sample, Score, Usage, without_surrogates
+from langchain_rageval.errors import SampleError
+
+SURROGATES = st.characters(categories=["Cs"])
+ANY_TEXT = st.text(st.characters() | SURROGATES)
+TEXTS = st.lists(ANY_TEXT, max_size=3)
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | NUMBERS | ANY_TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ANY_TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+SAMPLES = st.builds(
+    Sample,
+    id=ANY_TEXT,
+    question=ANY_TEXT,
+    answer=st.none() | ANY_TEXT,
+    contexts=st.none() | TEXTS,
+    references=TEXTS,
+    reference_contexts=st.none() | TEXTS,
+    context_ids=st.none() | TEXTS,
+    reference_context_ids=st.none() | TEXTS,
+    relevance=st.none() | st.dictionaries(ANY_TEXT, NUMBERS, max_size=3),
+    metadata=st.dictionaries(ANY_TEXT, JSON, max_size=3),
+)
+USAGES = st.builds(
+    Usage,
+    calls=st.integers(0, 9),
+    input_tokens=st.none() | st.integers(0, 9),
+    output_tokens=st.none() | st.integers(0, 9),
+)
+FAILURE = Failure(error="TimeoutError", message="no reply in 30 s", step="verify_statements")
+FOUND = Finding(kind="statement", number=1, text="t", verdict="supported", cites=["1.1"])
+
+
+def score(**outcome: Any) -> Score:
+    return Score(metric="faithfulness", aspect="grounding", **outcome)
+
+
+@given(SAMPLES)
+def test_a_sample_comes_back_from_json_as_it_was(sample):
+    assert Sample.model_validate_json(sample.model_dump_json()) == sample
+
+
+@given(SAMPLES)
+def test_a_sample_comes_back_from_parse_as_it_was(sample):
+    assert Sample.parse(sample.model_dump()) == sample
+    assert Sample.parse(json.loads(sample.model_dump_json())) == sample
+
+
+def test_a_sample_is_parsed_to_itself():
+    sample = Sample(question="q")
+    assert Sample.parse(sample) is sample
+
+
+def test_fields_map_the_fields_of_a_sample_too():
+    sample = Sample(question="q", references=["r"], metadata={"other": "a"})
+    assert Sample.parse(sample, {"answer": "metadata.other"}).answer == "a"
+
+
+@given(JSON)
+def test_only_surrogates_are_replaced(value):
+    clean = without_surrogates(value)
+    json.dumps(clean, ensure_ascii=False).encode()
+    assert without_surrogates(clean) == clean
+
+
+@pytest.mark.parametrize("text", ["naïve — 北京 🚀", "\x00\x1b", "\u202eabc", "{braces}", "e\u0301"])
+def test_text_that_can_be_encoded_is_kept_as_it_is(text):
+    assert Sample(question=text, contexts=[text]).contexts == [text]
+
+
+def test_surrogates_in_documents_and_messages_do_not_break_writing():
+    sample = Sample.parse({"question": "q\ud800", "context": [Document("c\udfff")], "answer": AIMessage("a\ud800")})
+    assert (sample.question, sample.contexts, sample.answer) == ("q\ufffd", ["c\ufffd"], "a\ufffd")
+    sample.model_dump_json()
+
+
+def test_documents_and_messages_are_taken_where_texts_are():
+    sample = Sample(question="q", answer=AIMessage("a"), contexts=[Document("c")], references=[AIMessage("r")])
+    assert (sample.answer, sample.contexts, sample.references) == ("a", ["c"], ["r"])
+
+
+def test_the_id_is_made_of_the_content_and_not_of_the_metadata():
+    sample = Sample(question="q", answer="a")
+    assert Sample(question="q", answer="a", metadata={"run": 2}).id == sample.id
+    assert Sample(question="q", answer="a", relevance={"d1": 1}).id == sample.id
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"question": "other"},
+        {"answer": "b"},
+        {"answer": None},
+        {"contexts": []},
+        {"references": ["r"]},
+        {"reference_contexts": ["c"]},
+        {"context_ids": ["1"]},
+        {"reference_context_ids": ["1"]},
+    ],
+)
+def test_any_other_content_is_another_id(other):
+    assert Sample(**{"question": "q", "answer": "a", **other}).id != Sample(question="q", answer="a").id
+
+
+def test_a_given_id_is_kept():
+    assert Sample(id="s1", question="q").id == "s1"
+
+
+def test_a_sample_is_frozen_and_strict_about_names():
+    with pytest.raises(ValidationError, match="frozen"):
+        Sample(question="q").question = "other"
+    with pytest.raises(ValidationError, match="forbidden"):
+        Sample(question="q", anwser="a")
+
+
+@pytest.mark.parametrize(
+    ("obj", "field", "message"),
+    [
+        ({"question": 7}, "question", "the sample: question: Input should be a valid string, got int: mend it"),
+        ({"question": "q", "contexts": ["c", 7]}, "contexts", r"contexts\.1: .* got int"),
+        ({"question": "q", "relevance": {"d": float("inf")}}, "relevance", "finite number, got float"),
+        ({"question": "q", "id": "s1", "answer": 7}, "answer", "sample 's1': answer"),
+        ({}, "question", r"lacks a question, it holds \[\]"),
+    ],
+)
+def test_what_is_no_sample_is_refused_by_field_and_type(obj, field, message):
+    with pytest.raises(SampleError, match=message) as caught:
+        Sample.parse(obj)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("outcome", [{"value": 0.0}, {"unscored": "the answer states no facts"}, {"failure": FAILURE}])
+def test_a_score_has_one_outcome(outcome):
+    assert Score.model_validate_json(score(**outcome).model_dump_json()) == score(**outcome)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        {},
+        {"value": 1.0, "unscored": "no facts"},
+        {"value": 1.0, "failure": FAILURE},
+        {"unscored": "", "failure": FAILURE},
+    ],
+)
+def test_a_score_with_no_outcome_or_two_is_refused(outcome):
+    with pytest.raises(ValidationError, match="exactly one of value, unscored and failure"):
+        score(**outcome)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_value_is_a_finite_number(value):
+    with pytest.raises(ValidationError, match="finite"):
+        score(value=value)
+
+
+@given(NUMBERS)
+def test_float_is_the_value(value):
+    assert float(score(value=value)) == value
+
+
+@pytest.mark.parametrize(
+    ("outcome", "why"),
+    [
+        ({"unscored": "the answer states no facts"}, "no facts"),
+        ({"failure": FAILURE}, "TimeoutError: no reply in 30 s"),
+    ],
+)
+def test_float_of_a_score_without_value_says_why_there_is_none(outcome, why):
+    with pytest.raises(ValueError, match=f"faithfulness has no value: .*{why}"):
+        float(score(**outcome))
+
+
+def test_feedback_has_the_shape_that_langsmith_takes():
+    feedback = score(value=0.5, reason="one of two", findings=[FOUND], instrument="i").feedback("s1")
+    assert feedback == {
+        "key": "faithfulness",
+        "score": 0.5,
+        "comment": "one of two",
+        "metadata": {
+            "sample": "s1",
+            "aspect": "grounding",
+            "direction": "higher",
+            "findings": [FOUND.model_dump()],
+            "failure": None,
+            "usage": Usage().model_dump(),
+            "instrument": "i",
+        },
+    }
+
+
+@pytest.mark.parametrize("outcome", [{"unscored": "no facts"}, {"failure": FAILURE}])
+def test_feedback_without_value_is_none_and_says_why(outcome):
+    feedback = json.loads(json.dumps(score(**outcome).feedback()))
+    assert feedback["score"] is None
+    assert feedback["comment"] in ("no facts", "TimeoutError: no reply in 30 s")
+
+
+def test_a_score_is_shown_on_one_line():
+    assert str(score(value=0.5, reason="one of two")) == "faithfulness 0.500: one of two"
+    assert str(score(value=0.5)) == "faithfulness 0.500"
+    assert str(score(unscored="no facts")) == "faithfulness -: no facts"
+
+
+@given(ANY_TEXT)
+def test_surrogates_anywhere_in_a_row_do_not_break_writing(text):
+    finding = Finding(kind="statement", number=1, text=text, verdict=text, reason=text, cites=[text])
+    failure = Failure(error=text, message=text, step=text, raw_output=text)
+    scores = {text: score(value=1, reason=text, findings=[finding]), text + "!": score(failure=failure)}
+    row = Row(index=0, sample=Sample(question=text, metadata={text: [text]}), scores=scores)
+    assert Row.model_validate_json(row.model_dump_json()) == row
+
+
+def test_surrogates_in_what_a_score_says_of_itself_do_not_break_writing():
+    told = Score(metric="m\ud800", aspect="answer", unscored="u\ud800", instrument="i\udfff")
+    assert (told.metric, told.unscored, told.instrument) == ("m\ufffd", "u\ufffd", "i\ufffd")
+    told.model_dump_json()
+
+
+@given(USAGES, USAGES)
+def test_usage_adds_up_and_unknown_tokens_count_as_nothing_beside_known_ones(one, other):
+    both = one + other
+    assert both == other + one
+    assert both.calls == one.calls + other.calls
+    assert one + Usage() == one
+    assert (both.input_tokens is None) == (one.input_tokens is None and other.input_tokens is None)

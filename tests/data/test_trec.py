@@ -1,0 +1,149 @@
+import logging
+
+import pytest
+from helpers.trec import expected, sample_of, unpacked
+
+from langchain_rageval import (
+    ConfigError,
+    SampleError,
+    evaluate,
+    hit_rate_at,
+    label_grader,
+    load_samples,
+    map_at,
+    mrr_at,
+    ndcg_at,
+    precision_at,
+    recall_at,
+)
+
+METRICS = {
+    "ndcg_cut": lambda k, _: ndcg_at(k, label_grader(), gain="linear"),
+    "map_cut": lambda k, least: map_at(k, label_grader(), threshold=least),
+    "P": lambda k, least: precision_at(k, label_grader(), threshold=least),
+    "recall": lambda k, least: recall_at(k, label_grader(), threshold=least),
+    "success": lambda k, least: hit_rate_at(k, label_grader(), threshold=least),
+}
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(name, *lines):
+        path = tmp_path / name
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        return path
+
+    return write
+
+
+def ids(sample):
+    return sample.context_ids
+
+
+def test_metrics_of_a_run_are_what_trec_eval_prints(tmp_path):
+    cases = [(e, *e["measure"].rpartition("_")[::2]) for e in expected() if e["measure"][-1].isdigit()]
+    assert len(cases) > 100
+    for run, qrels in {(e["run"], e["qrels"]) for e, _, _ in cases}:
+        sample = sample_of(run, qrels, tmp_path)
+        for e, name, k in cases:
+            if (e["run"], e["qrels"]) == (run, qrels):
+                value = METRICS[name](int(k), e["rel_threshold"]).invoke(sample).value
+                assert f"{value:.4f}" == f"{e['value']:.4f}", e
+
+
+def test_a_whole_run_is_evaluated_from_the_file(tmp_path):
+    samples = load_samples(unpacked("run.txt", tmp_path), qrels=unpacked("qrels_graded.txt", tmp_path))
+    report = evaluate(samples, [ndcg_at(10, label_grader(), gain="linear"), mrr_at(1000, label_grader(), threshold=2)])
+    values = {name: f"{score.value:.4f}" for name, score in report.rows[0].scores.items()}
+    printed = {e["measure"]: f"{e['value']:.4f}" for e in expected() if (e["run"], e["qrels"]) == ("full", "graded")}
+    assert values == {"ndcg@10": printed["ndcg_cut_10"], "mrr@1000": printed["recip_rank"]}
+
+
+def test_documents_stand_by_score_then_by_id_both_descending_and_the_rank_does_not_count(written):
+    path = written(
+        "a.run",
+        "q1 Q0 b 1 0.5 me",
+        "q2 Q0 x 1 -3 me",
+        "q1 Q0 a 2 0.5 me",
+        "q1 Q0 c 3 2 me",
+        "",
+        "q1\tQ0\td\t4\t1e-3\tme",
+        "q2 Q0 y 2 -2 me",
+    )
+    assert [(s.id, s.question, ids(s), s.relevance, s.contexts) for s in load_samples(path)] == [
+        ("q1", "q1", ["c", "b", "a", "d"], None, None),
+        ("q2", "q2", ["y", "x"], None, None),
+    ]
+
+
+def test_scores_that_are_equal_as_32_bit_floats_are_ties(written):
+    path = written("a.run", "q Q0 a 1 0.10000000002 me", "q Q0 b 2 0.1 me", "q Q0 я 3 0.1 me")
+    assert [ids(sample) for sample in load_samples(path)] == [["я", "b", "a"]]
+
+
+def test_a_topic_for_which_nothing_was_found_counts_and_one_without_judgments_is_left_out(written, caplog):
+    run = written("run.txt", "q1 Q0 a 1 1 me", "q2 Q0 a 1 1 me")
+    qrels = written("qrels.txt", "q1 0 a 2", "q1 0 b -1", "q3 0 c 1")
+    with caplog.at_level(logging.WARNING, "langchain_rageval"):
+        samples = list(load_samples(run, qrels=qrels))
+    assert [(s.id, ids(s), s.relevance) for s in samples] == [("q1", ["a"], {"a": 2, "b": -1}), ("q3", [], {"c": 1})]
+    assert "run.txt: topics without judgments are left out: q2" in caplog.text
+    scores = [ndcg_at(5, label_grader()).invoke(sample) for sample in samples]
+    assert [score.value for score in scores] == [1.0, 0.0]
+    assert scores[1].reason == "Nothing was retrieved."
+
+
+def test_topics_give_the_questions(written):
+    run = written("a.trec", "1 Q0 a 1 1 me", "2 Q0 a 1 1 me")
+    topics = written("topics.tsv", "1\tКак застраховать баню?")
+    for given in ({"1": "Как застраховать баню?"}, topics, str(topics)):
+        found = [(s.question, s.metadata) for s in load_samples(run, topics=given)]
+        assert found == [("Как застраховать баню?", {"topic": "1"}), ("2", {"topic": "2"})]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("q Q0 a 1 1", "expected topic, Q0, document, rank, score and run, got 5 columns"),
+        ("q Q0 a 1 high me", "the score 'high' is no number"),
+        ("q Q0 a 1 nan me", "the score 'nan' is not finite"),
+        ("q Q0 b 1 2 me", "document b is there already for topic q"),
+    ],
+)
+def test_a_line_that_is_none_names_its_place_or_is_skipped(written, caplog, line, problem):
+    run = written("a.run", "q Q0 b 1 1 me", line)
+    with pytest.raises(SampleError, match=rf"a\.run, line 2: {problem}"):
+        list(load_samples(run))
+    assert [ids(sample) for sample in load_samples(run, on_error="skip")] == [["b"]]
+    assert f"line 2: {problem}; skipped" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("q a 1", "expected topic, 0, document and grade, got 3 columns"),
+        ("q 0 a good", "the grade 'good' is no number"),
+        ("q 0 b 2", "document b is judged already for topic q"),
+    ],
+)
+def test_judgments_that_are_none_are_refused(written, line, problem):
+    run, qrels = written("a.run", "q Q0 b 1 1 me"), written("qrels.txt", "q 0 b 1", line)
+    with pytest.raises(ConfigError, match=rf"qrels\.txt, line 2: {problem}"):
+        list(load_samples(run, qrels=qrels))
+
+
+def test_files_that_do_not_go_together_are_refused_at_the_call(written, tmp_path):
+    run, samples = written("a.run", "q Q0 b 1 1 me"), written("a.jsonl", '{"question": "q"}')
+    topics = written("topics.tsv", "no tab")
+    with pytest.raises(ConfigError, match="qrels and topics go with a TREC run"):
+        load_samples(samples, qrels=run)
+    with pytest.raises(ConfigError, match="qrels and topics go with a TREC run"):
+        load_samples(samples, topics={"q": "?"})
+    with pytest.raises(ConfigError, match="a TREC run has columns of its own"):
+        load_samples(run, {"question": "q"})
+    with pytest.raises(ConfigError, match="nowhere is not there"):
+        load_samples(run, qrels=tmp_path / "nowhere")
+    with pytest.raises(ConfigError, match="is a directory"):
+        load_samples(run, topics=tmp_path)
+    with pytest.raises(ConfigError, match=r"topics\.tsv, line 1: expected id, tab and question, got 'no tab'"):
+        list(load_samples(run, topics=topics))

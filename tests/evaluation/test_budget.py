@@ -1,0 +1,503 @@
+"""A budget through evaluate, aevaluate and astream_evaluate: it holds, and what it had no room for is told."""
+
+import asyncio
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import count
+
+import pytest
+from helpers.munich import offline_reply
+from helpers.scripted import PairScores, Vectors, answering
+from helpers.servers.brain import METRICS, UNJUDGED, offline
+from helpers.servers.faults import Faults
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableLambda
+
+from langchain_rageval import (
+    Budget,
+    BudgetExceeded,
+    ConfigError,
+    HashingEmbeddings,
+    Judge,
+    JudgeOutputError,
+    OfflineJudge,
+    Report,
+    RetryPolicy,
+    Score,
+    aevaluate,
+    answer_correctness,
+    answer_relevance,
+    answer_similarity,
+    astream_evaluate,
+    context_recall,
+    context_relevance,
+    evaluate,
+    faithfulness,
+    jury,
+    suite,
+)
+from langchain_rageval.run.usage_meter import tokens_in
+
+DOORS = ("evaluate", "aevaluate", "astream_evaluate")
+
+
+def sample(number, **more):
+    """One of many that all cost alike and share no text."""
+    return {
+        "id": f"q-{number}",
+        "question": f"When was town {number:04} founded?",
+        "answer": f"Town {number:04} was founded in 1158.",
+        "contexts": [f"Town {number:04} was founded in 1158 by Henry.", f"The river of town {number:04} is the Isar."],
+        "references": [f"Henry founded town {number:04} in 1158."],
+        **more,
+    }
+
+
+SAMPLES = [sample(number) for number in range(40)]
+
+
+@dataclass
+class Result:
+    """What a door gave: rows by index, and what the budget left out, or None where only an error tells."""
+
+    rows: dict = field(default_factory=dict)
+    left_out: list | None = None
+    told: str = ""
+    report: Report | None = None
+
+    @property
+    def scored(self):
+        return {(index, name) for index, row in self.rows.items() for name in row.scores}
+
+
+@pytest.fixture(params=DOORS)
+def run(request):
+    """Each door in turn: `await run(samples, metrics, **options)`."""
+
+    async def evaluated(samples, metrics, **options):
+        if request.param == "astream_evaluate":
+            found = Result()
+            try:
+                async for row in astream_evaluate(samples, metrics, **options):
+                    found.rows[row.index] = row
+            except BudgetExceeded as error:
+                found.told = str(error)
+            return found
+        door = {"evaluate": evaluate, "aevaluate": aevaluate}[request.param]
+        report = door(samples, metrics, progress=False, **options)
+        report = await report if request.param == "aevaluate" else report
+        return Result({row.index: row for row in report.rows}, report.left_out, " ".join(report.notes), report)
+
+    return evaluated
+
+
+def nothing_is_lost(found, samples, *names):
+    """Every score is there or left out, never both; a row without a score is not there."""
+    pairs = {(index, name) for index in range(len(samples)) for name in names}
+    assert all(row.scores for row in found.rows.values())
+    assert found.scored <= pairs
+    if found.left_out is None:
+        assert (f"{len(pairs - found.scored)} scores were left out" in found.told) or pairs == found.scored
+    else:
+        assert len(found.left_out) == len(set(found.left_out))
+        assert set(found.left_out) == pairs - found.scored
+        assert found.left_out == sorted(found.left_out)
+
+
+def failures(found):
+    return [score.failure for row in found.rows.values() for score in row.scores.values() if score.failure]
+
+
+# It holds
+
+
+@pytest.mark.parametrize("name", [name for name in METRICS if name not in UNJUDGED])
+@pytest.mark.parametrize("share", [0.0, 0.33])
+async def test_calls_that_cost_alike_never_exceed_it(run, openai_server, chat_openai, name, share):
+    server = openai_server(offline)
+    metric = METRICS[name](Judge(chat_openai(server), mode="json_schema"), HashingEmbeddings())
+    each = METRICS[name](OfflineJudge(), HashingEmbeddings()).invoke(sample(0)).usage.calls
+    bound = int(share * each * len(SAMPLES))
+    found = await run(SAMPLES, metric, budget=Budget(calls=bound))
+    assert server.calls <= bound
+    assert server.calls > bound - each
+    assert len(found.rows) == server.calls // each == bound // each
+    assert failures(found) == []
+    nothing_is_lost(found, SAMPLES, name)
+
+
+async def test_more_calls_for_a_score_than_steps_are_foreseen(run, openai_server, chat_openai):
+    """Draws, slices of statements and windows of contexts: they do not fit into a call for each step."""
+    server = openai_server(offline)
+    model = chat_openai(server)
+    judge = Judge(model, mode="json_schema", draws=3, max_statements=1, max_context_tokens=15)
+    given = [sample(n, answer=f"Town {n:04} was founded in 1158. Town {n:04} is old.") for n in range(40)]
+    each = 1 + 3 * 2 * 2
+    found = await run(given, faithfulness(judge), budget=Budget(calls=100))
+    assert server.calls == 100 // each * each
+    nothing_is_lost(found, given, "faithfulness")
+
+
+async def test_a_jury_is_foreseen(run):
+    judges = [answering(offline_reply) for _ in range(3)]
+    found = await run(SAMPLES, faithfulness(jury(judges)), budget=Budget(calls=42))
+    assert sum(len(judge.asked) for judge in judges) == 42 // 4 * 4  # one extracts, three vote
+    nothing_is_lost(found, SAMPLES, "faithfulness")
+
+
+@pytest.mark.parametrize("rung", ["json_schema", "function_calling"])
+async def test_tokens_that_cost_alike_never_exceed_it(run, openai_server, chat_openai, rung):
+    server = openai_server(offline)
+    metric = faithfulness(Judge(chat_openai(server), mode=rung))
+    found = await run(SAMPLES, metric, budget=Budget(tokens=40_000))
+    assert server.tokens["total_tokens"] <= 40_000
+    assert found.rows
+    assert server.tokens["total_tokens"] > 28_000  # this server does not charge for the tools that it is shown
+    nothing_is_lost(found, SAMPLES, "faithfulness")
+
+
+async def test_texts_to_embed_that_cost_alike_never_exceed_it(run):
+    embeddings = Vectors(answer=lambda text: [float(len(text)), 1.0])
+    metrics = [answer_relevance(OfflineJudge(), embeddings), answer_similarity(embeddings)]
+    found = await run(SAMPLES, metrics, budget=Budget(embeddings=50))
+    assert 46 < sum(map(len, embeddings.asked)) <= 50
+    nothing_is_lost(found, SAMPLES, "answer_relevance", "answer_similarity")
+
+
+async def test_every_bound_of_several_holds(run, openai_server, chat_openai):
+    server = openai_server(offline)
+    metric = faithfulness(Judge(chat_openai(server), mode="json_schema"))
+    for budget in (Budget(calls=10, tokens=10**9), Budget(calls=10**9, tokens=10_000, embeddings=0)):
+        server.calls, _ = 0, server.tokens.clear()
+        found = await run(SAMPLES, metric, budget=budget)
+        assert server.calls <= budget.calls
+        assert server.tokens["total_tokens"] <= budget.tokens
+        assert 0 < len(found.rows) < len(SAMPLES)
+        nothing_is_lost(found, SAMPLES, "faithfulness")
+
+
+async def test_a_budget_that_suffices_leaves_nothing_out(run):
+    judge = answering(offline_reply)
+    found = await run(SAMPLES, faithfulness(judge), budget=Budget(calls=80))
+    assert len(judge.asked) == 80
+    assert (len(found.rows), found.left_out or [], found.told) == (40, [], found.told)
+    assert "budget" not in found.told
+
+
+async def test_a_budget_of_nothing_sends_nothing(run):
+    judge = answering(offline_reply)
+    found = await run(SAMPLES, faithfulness(judge), budget=Budget(calls=0))
+    assert judge.asked == []
+    assert found.rows == {}
+    assert "The budget of 0 calls is spent: 40 scores were left out, from sample 0 on." in found.told
+    nothing_is_lost(found, SAMPLES, "faithfulness")
+
+
+async def test_what_is_done_is_the_head_of_the_list(run):
+    found = await run(SAMPLES, faithfulness(answering(offline_reply)), budget=Budget(calls=31), max_concurrency=4)
+    assert len(found.rows) == 15
+    assert max(found.rows) < 15 + 2 * 4  # workers, of which one may be let in before another
+
+
+async def test_samples_that_cost_nothing_do_not_make_others_seem_free(run):
+    judge = answering(offline_reply)
+    given = [sample(n, answer="") for n in range(10)] + SAMPLES[10:]
+    found = await run(given, faithfulness(judge), budget=Budget(calls=8), max_concurrency=8)
+    assert len(judge.asked) == 8
+    assert sum(row.scores["faithfulness"].usage.calls > 0 for row in found.rows.values()) == 4
+    nothing_is_lost(found, given, "faithfulness")
+
+
+async def test_samples_that_embed_nothing_do_not_make_others_seem_free(run):
+    embeddings = Vectors(answer=lambda text: [float(len(text)), 1.0])
+    given = [sample(n, answer="I do not know.") for n in range(10)] + SAMPLES[10:]
+    await run(given, answer_relevance(OfflineJudge(), embeddings), budget=Budget(embeddings=9), max_concurrency=8)
+    assert sum(map(len, embeddings.asked)) == 8
+
+
+# What counts
+
+
+async def test_calls_that_are_lost_count(run, openai_server, chat_openai):
+    server = openai_server(offline, faults=Faults.rates(seed=3, **{"500": 0.4}))
+    metric = faithfulness(Judge(chat_openai(server), mode="json_schema"))
+    quick = RetryPolicy(attempts=10, initial=0.001, max_wait=0.01)
+    found = await run(SAMPLES, metric, budget=Budget(calls=60), retry=quick, max_concurrency=2)
+    assert failures(found) == []
+    assert len(found.rows) < 30  # as many as would have fitted if nothing had been lost
+    assert sum(row.scores["faithfulness"].usage.calls for row in found.rows.values()) == server.calls
+    assert server.calls <= 60 + 2 * 2 * 10  # of those under way, each may be unlucky
+    nothing_is_lost(found, SAMPLES, "faithfulness")
+
+
+async def test_what_is_asked_again_counts(run):
+    asked = Counter()
+
+    def answer(messages):
+        text = messages[-1].text
+        asked[text] += 1
+        return "no JSON" if len(messages) < 4 else offline_reply(messages)
+
+    judge = answering(answer)
+    found = await run(SAMPLES, faithfulness(judge), budget=Budget(calls=60), max_concurrency=2)
+    assert failures(found) == []
+    assert 10 <= len(found.rows) <= 15  # at four calls each
+    assert len(judge.asked) <= 60 + 4 * 2
+    nothing_is_lost(found, SAMPLES, "faithfulness")
+
+
+@pytest.mark.parametrize("reply", ["text", "tool call"])
+async def test_a_model_that_reports_no_tokens_is_bounded_by_characters(run, reply):
+    letters = []
+
+    def answer(messages):
+        written = offline_reply(messages).text
+        letters.append(tokens_in(*(message.text for message in messages), written))
+        if reply == "text":
+            return AIMessage(written)
+        call = {"name": "Statements" if "statements" in written else "Verdicts", "args": json.loads(written), "id": "1"}
+        return AIMessage("", tool_calls=[call])
+
+    judge = answering(answer)
+    found = await run(SAMPLES, faithfulness(judge), budget=Budget(tokens=30_000))
+    assert 20_000 < sum(letters) <= 30_000 + len(letters)
+    assert 0 < len(found.rows) < len(SAMPLES)
+    assert all(row.scores["faithfulness"].usage.input_tokens is None for row in found.rows.values())
+    nothing_is_lost(found, SAMPLES, "faithfulness")
+
+
+async def test_a_silent_model_is_charged_for_the_tools_it_is_shown_and_the_arguments_it_writes():
+    from langchain_rageval.run.run import Run
+    from langchain_rageval.run.work import Call, drive
+
+    run = Run()
+    reply = AIMessage("", tool_calls=[{"name": "f", "args": {"x": "y" * 392}, "id": "1"}])
+    shown = {"tools": [{"function": {"description": "d" * 4000}}]}
+
+    def work():
+        yield Call(RunnableLambda(lambda _messages, **_: reply), [], dict(shown))
+
+    drive(work(), run, {})
+    assert run.meter.unreported == tokens_in(json.dumps(shown["tools"]), json.dumps({"x": "y" * 392}))
+
+
+# What costs nothing
+
+
+async def test_metrics_that_cost_nothing_go_on(run):
+    judge = answering(offline_reply)
+    own = RunnableLambda(
+        lambda given: Score(metric="own", aspect="answer", value=float(len(given.question))), name="own"
+    )
+    rated = answer_similarity(PairScores(lambda _one, _other: 0.5))
+    found = await run(SAMPLES, [faithfulness(judge), own, rated], budget=Budget(calls=11))
+    names = [sorted(row.scores) for row in found.rows.values()]
+    assert names.count(["answer_similarity", "faithfulness", "own"]) == 5
+    assert names.count(["answer_similarity", "own"]) == 35
+    nothing_is_lost(found, SAMPLES, "faithfulness", "own", "answer_similarity")
+
+
+async def test_what_one_bound_does_not_count_goes_on(run):
+    judge = answering(offline_reply)
+    found = await run(
+        SAMPLES, [faithfulness(judge), answer_similarity(HashingEmbeddings())], budget=Budget(embeddings=21)
+    )
+    assert len(judge.asked) == 80
+    assert sum("answer_similarity" in row.scores for row in found.rows.values()) == 10
+    nothing_is_lost(found, SAMPLES, "faithfulness", "answer_similarity")
+
+
+# Every kind of metric
+
+
+async def test_the_metrics_of_a_suite_are_left_out_one_by_one(run):
+    judge = answering(offline_reply)
+    both = suite(context_recall(judge), context_relevance(judge))
+    found = await run(SAMPLES, both, budget=Budget(calls=20))
+    assert 17 < len(judge.asked) <= 20
+    nothing_is_lost(found, SAMPLES, "context_recall", "context_relevance")
+
+
+async def test_wrapped_metrics_are_left_out_under_their_own_names(run):
+    judge = answering(offline_reply)
+    wrapped = faithfulness(judge, name="mine").with_retry().with_config(tags=["x"])
+    found = await run(SAMPLES, wrapped, budget=Budget(calls=20))
+    assert len(judge.asked) == 20
+    nothing_is_lost(found, SAMPLES, "mine")
+
+
+async def test_a_chain_before_a_metric_is_bounded_by_a_call_for_each_step(run):
+    judge = answering(offline_reply)
+    found = await run(SAMPLES, RunnableLambda(lambda given: given) | faithfulness(judge), budget=Budget(calls=20))
+    assert len(judge.asked) == 20
+    nothing_is_lost(found, SAMPLES, "faithfulness")
+
+
+async def test_metrics_that_share_steps_stay_within_it_together(run):
+    judge = answering(offline_reply)
+    metrics = [faithfulness(judge), answer_correctness(judge, HashingEmbeddings())]
+    found = await run(SAMPLES, metrics, budget=Budget(calls=60))
+    under_way = 16  # who of two pays for what they share is chance, so one may cost more than its kind as a rule
+    assert len(judge.asked) <= 60 + under_way
+    # Both extract the statements of the answer, and one pays: never fewer than if each paid, and the next did not fit.
+    assert len(found.scored) >= 2 * (60 - 3) / (2 + 3)
+    nothing_is_lost(found, SAMPLES, "faithfulness", "answer_correctness")
+
+
+async def test_the_first_failure_still_raises_if_asked(run):
+    judge = answering(lambda _: "no JSON")
+    with pytest.raises(JudgeOutputError):
+        await run(SAMPLES, faithfulness(judge), budget=Budget(calls=30), on_failure="raise", max_concurrency=2)
+    judge = answering(offline_reply)
+    found = await run(SAMPLES, faithfulness(judge), budget=Budget(calls=30), on_failure="raise")
+    assert len(judge.asked) == 30
+    nothing_is_lost(found, SAMPLES, "faithfulness")
+
+
+async def test_a_sample_that_cannot_be_scored_costs_nothing_and_is_a_failure(run):
+    judge = answering(offline_reply)
+    given = iter([{"question": "Q?"}, *SAMPLES[:3], "no sample"])
+    found = await run(given, faithfulness(judge), budget=Budget(calls=6))
+    assert [bool(row.scores["faithfulness"].failure) for _, row in sorted(found.rows.items())] == [
+        True,
+        *[False] * 3,
+        True,
+    ]
+    assert len(judge.asked) == 6
+
+
+# Samples without an end
+
+
+async def test_an_endless_iterator_ends(run):
+    judge, read = answering(offline_reply), []
+
+    def endless():
+        for number in count():
+            read.append(number)
+            yield sample(number)
+
+    found = await run(endless(), faithfulness(judge), budget=Budget(calls=20), max_concurrency=2)
+    assert len(judge.asked) == 20
+    assert len(found.rows) == 10
+    assert len(read) <= 10 + 2 * 2 + 2
+    assert max(found.rows) < len(read)
+    assert "on, and what came after was not read." in found.told
+
+
+@pytest.mark.parametrize("door", DOORS[1:])
+async def test_an_endless_async_iterator_ends_and_is_closed(door):
+    judge, closed = answering(offline_reply), []
+
+    async def endless():
+        try:
+            for number in count():
+                yield sample(number)
+                await asyncio.sleep(0)
+        finally:
+            closed.append(True)
+
+    if door == "aevaluate":
+        report = await aevaluate(endless(), faithfulness(judge), budget=Budget(calls=20), progress=False)
+        assert len(report.rows) == 10
+    else:
+        with pytest.raises(BudgetExceeded, match="and what came after was not read"):
+            async for _ in astream_evaluate(endless(), faithfulness(judge), budget=Budget(calls=20)):
+                pass
+    assert len(judge.asked) == 20
+
+
+async def test_a_file_is_read_no_further_than_the_budget_reaches(run, tmp_path):
+    path = tmp_path / "samples.jsonl"
+    path.write_text("".join(json.dumps(given) + "\n" for given in SAMPLES))
+    judge = answering(offline_reply)
+    found = await run(path, faithfulness(judge), budget=Budget(calls=20), max_concurrency=2)
+    assert len(found.rows) == 10
+    assert "what came after was not read" in found.told
+
+
+# With a journal
+
+
+@pytest.mark.parametrize("kind", ["list", "iterator"])
+async def test_run_after_run_goes_on_and_all_together_pay_what_one_would(run, tmp_path, kind):
+    judge, runs = answering(offline_reply), []
+    for _ in range(4):
+        before = len(judge.asked)
+        given = SAMPLES if kind == "list" else iter(SAMPLES)
+        found = await run(given, faithfulness(judge), budget=Budget(calls=30), journal=tmp_path / "run.db")
+        runs.append((len(judge.asked) - before, len(found.rows)))
+    assert runs == [(30, 15), (30, 30), (20, 40), (0, 40)]
+    whole = evaluate(SAMPLES, faithfulness(OfflineJudge()), progress=False)
+    assert [row.scores["faithfulness"].value for _, row in sorted(found.rows.items())] == [
+        row.scores["faithfulness"].value for row in whole.rows
+    ]
+
+
+async def test_what_a_journal_holds_is_in_the_report_even_behind_what_is_left_out(run, tmp_path):
+    judge = answering(offline_reply)
+    evaluate(SAMPLES[30:], faithfulness(judge), progress=False, journal=tmp_path / "run.db")
+    found = await run(SAMPLES, faithfulness(judge), budget=Budget(calls=10), journal=tmp_path / "run.db")
+    assert set(found.rows) > set(range(30, 40))
+    assert len(found.rows) == 5 + 10
+    nothing_is_lost(found, SAMPLES, "faithfulness")
+
+
+# What the report says
+
+
+@pytest.mark.parametrize("out", [False, True])
+async def test_what_was_left_out_comes_back_from_the_file(tmp_path, out):
+    path = tmp_path / "report.jsonl"
+    metrics = [faithfulness(OfflineJudge()), context_relevance(OfflineJudge())]
+    report = evaluate(SAMPLES, metrics, progress=False, budget=Budget(calls=29), out=path if out else None)
+    assert report.complete
+    assert report.left_out
+    if not out:
+        report.to_jsonl(path)
+    for lazy in (False, True):
+        back = Report.load(path, lazy=lazy)
+        assert back == report
+        assert back.left_out == report.left_out
+        assert any("The budget of 29 calls is spent" in note for note in back.notes)
+    assert f"Report of {len(report.rows)} samples" in repr(report)
+
+
+async def test_a_row_with_some_of_its_scores_is_in_the_report():
+    report = evaluate(
+        SAMPLES,
+        [context_relevance(OfflineJudge()), faithfulness(OfflineJudge())],
+        progress=False,
+        budget=Budget(calls=4),
+        max_concurrency=1,
+    )
+    assert [sorted(row.scores) for row in report.rows] == [["context_relevance", "faithfulness"], ["context_relevance"]]
+    assert report.left_out[:2] == [(1, "faithfulness"), (2, "context_relevance")]
+    assert report.summary()["faithfulness"].scored == 1
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize("budget", [5, "5", {"calls": 5}, 0, Budget])
+async def test_what_is_no_budget_is_refused_before_any_call(run, budget):
+    judge = answering(offline_reply)
+    with pytest.raises(ConfigError, match=r"budget takes a Budget\(calls=..., tokens=...\), got"):
+        await run(SAMPLES, faithfulness(judge), budget=budget)
+    assert judge.asked == []
+
+
+def test_a_budget_takes_names_only():
+    with pytest.raises(TypeError):
+        Budget(5)
+    with pytest.raises(TypeError):
+        Budget(call=5)
+
+
+async def test_guessing_sends_nothing_and_leaves_the_judge_as_it_was(run):
+    judge = Judge(answering(offline_reply))
+    found = await run(SAMPLES, faithfulness(judge), budget=Budget(calls=1))
+    assert found.rows == {}
+    assert judge.model.asked == []
+    assert (judge.capabilities.way, judge.capabilities.probed) == (None, False)

@@ -1,0 +1,826 @@
+"""evaluate, aevaluate and astream_evaluate: what goes in, what comes out, and what the pool of calls does meanwhile."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import tracemalloc
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+from helpers.munich import ANSWER, CONTEXTS, QUESTION, SAMPLE, broken_judge, offline_reply, recording_judge
+from helpers.scripted import Scripted, answering, human_of
+from helpers.servers.brain import rag_samples
+from helpers.waiting import auntil
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.runnables import Runnable, RunnableLambda
+from langsmith.schemas import Example
+
+from langchain_rageval import (
+    ConfigError,
+    Judge,
+    JudgeOutputError,
+    OfflineJudge,
+    RetryPolicy,
+    Row,
+    Sample,
+    SampleError,
+    Score,
+    Testset,
+    aevaluate,
+    astream_evaluate,
+    evaluate,
+    faithfulness,
+)
+from langchain_rageval.prompts.layout import read_inputs
+from langchain_rageval.testset import TestsetRow
+
+ONCE = RetryPolicy(attempts=1)
+DOORS = ("evaluate", "aevaluate", "astream_evaluate")
+LACKING = {"question": QUESTION, "answer": ANSWER}
+metric = faithfulness(OfflineJudge())
+
+
+@pytest.fixture(params=DOORS)
+def rows_of(request):
+    """Each door in turn: `await rows_of(samples, metrics, **options)` gives the rows by index."""
+
+    async def evaluated(samples: Any, metrics: Any, **options: Any) -> list[Row]:
+        if request.param == "evaluate":
+            return evaluate(samples, metrics, progress=False, **options).rows
+        if request.param == "aevaluate":
+            return (await aevaluate(samples, metrics, progress=False, **options)).rows
+        rows = [row async for row in astream_evaluate(samples, metrics, **options)]
+        return sorted(rows, key=lambda row: row.index)
+
+    return evaluated
+
+
+def about(name: str) -> dict[str, Any]:
+    """The sample about Munich, under a question of its own."""
+    return {**SAMPLE, "id": name, "question": f"{name}: {QUESTION}"}
+
+
+def asked_about(messages: Any) -> str:
+    return read_inputs(human_of(messages))["question"].partition(":")[0]
+
+
+def told(rows: list[Row]) -> list[Any]:
+    """The rows without what differs from run to run."""
+    return [row.model_dump(exclude={"scores": {"__all__": {"usage": {"seconds"}}}}) for row in rows]
+
+
+def score_of(value: float, name: str = "own") -> Score:
+    return Score(metric=name, aspect="answer", value=value)
+
+
+def length(sample: Sample) -> Score:
+    return score_of(float(len(sample.question)), "length")
+
+
+own_metric: Runnable[Sample, Score] = RunnableLambda(length)
+
+
+class Judged(Scripted):
+    """Answers as OfflineJudge does, once `before(messages)` has returned; counts the calls in flight."""
+
+    def __init__(self, before: Any) -> None:
+        super().__init__()
+        self.answer = self._judge
+        self._before, self._flying, self._count = before, 0, threading.Lock()
+        self._most = 0
+
+    @property
+    def most(self) -> int:
+        """Most calls in flight at a time."""
+        return self._most
+
+    def _judge(self, messages: Any) -> Any:
+        with self._count:
+            self._flying += 1
+            self._most = max(self._most, self._flying)
+        try:
+            self._before(messages)
+            return offline_reply(messages)
+        finally:
+            with self._count:
+                self._flying -= 1
+
+
+# What comes out
+
+
+async def test_the_three_doors_give_equal_rows():
+    samples = rag_samples(25)
+    report = evaluate(samples, metric, progress=False)
+    assert told((await aevaluate(samples, metric, progress=False)).rows) == told(report.rows)
+    streamed = [row async for row in astream_evaluate(samples, metric)]
+    assert told(sorted(streamed, key=lambda row: row.index)) == told(report.rows)
+    assert [row.sample for row in report.rows] == samples
+    assert {row.scores["faithfulness"].value for row in report.rows} >= {0.0, 1.0}
+
+
+async def test_rows_keep_the_order_of_the_samples_whoever_is_ready_first(rows_of):
+    late = {"0": 0.06, "1": 0.04, "2": 0.02}
+    judge = Judged(lambda messages: time.sleep(late.get(asked_about(messages), 0)))
+    samples = [about(str(number)) for number in range(12)]
+    rows = await rows_of(samples, faithfulness(judge))
+    assert [(row.index, row.sample.id) for row in rows] == [(n, str(n)) for n in range(12)]
+
+
+async def test_a_stream_yields_rows_as_they_are_finished():
+    ready = threading.Event()
+    judge = Judged(lambda messages: asked_about(messages) == "0" and ready.wait(10))
+    order = []
+    async for row in astream_evaluate([about(str(number)) for number in range(6)], faithfulness(judge)):
+        order.append(row.index)
+        if len(order) == 5:
+            ready.set()
+    assert sorted(order[:5]) == [1, 2, 3, 4, 5]
+    assert order[5] == 0
+
+
+async def test_scores_stand_in_the_order_of_the_metrics(rows_of):
+    slow = faithfulness(Judged(lambda _: time.sleep(0.02)), name="slow")
+    (row,) = await rows_of([SAMPLE], [slow, own_metric])
+    assert list(row.scores) == ["slow", "length"]
+
+
+# The pool of model calls
+
+
+async def test_the_pool_is_full_and_never_more_than_full(rows_of):
+    """Each call but the last dozen waits until as many are in flight as may be: it breaks when one slot stays empty."""
+    slots, calls = 4, 2 * 40
+    together, arrived = threading.Barrier(slots, timeout=10), iter(range(calls))
+    judge = Judged(lambda _: next(arrived) < calls - 3 * slots and together.wait())
+    rows = await rows_of([about(str(n)) for n in range(40)], faithfulness(judge), max_concurrency=slots)
+    assert [row.scores["faithfulness"].value for row in rows] == [0.5] * 40
+    assert judge.most == slots
+    assert len(judge.asked) == calls
+
+
+async def test_there_is_no_barrier_between_samples(rows_of):
+    """One sample is stuck between its two calls until every other one is finished."""
+    done: set[str] = set()
+    others_done = threading.Event()
+
+    def before(messages: Any) -> None:
+        name, verifies = asked_about(messages), "statements" in read_inputs(human_of(messages))
+        if name == "stuck":
+            assert others_done.wait(10)
+        elif verifies:
+            done.add(name)
+            len(done) == 20 and others_done.set()
+
+    samples = [about("stuck"), *(about(str(number)) for number in range(20))]
+    rows = await rows_of(samples, faithfulness(Judged(before)), max_concurrency=2)
+    assert all(row.scores["faithfulness"].value == 0.5 for row in rows)
+
+
+async def test_a_sample_that_hangs_is_given_up_and_its_slot_freed(rows_of):
+    release = threading.Event()
+    judge = Judged(lambda messages: asked_about(messages) == "hangs" and release.wait(10))
+    started = time.monotonic()
+    rows = await rows_of(
+        [about("hangs"), about("0"), about("1")],
+        faithfulness(judge),
+        max_concurrency=1,
+        timeout=0.8,
+        retry=ONCE,
+    )
+    assert time.monotonic() - started < 5
+    release.set()
+    assert [row.scores["faithfulness"].value for row in rows] == [None, 0.5, 0.5]
+    failure = rows[0].scores["faithfulness"].failure
+    assert (failure.error, failure.step) == ("TimeoutError", "extract_statements")
+    assert "0.8 s" in failure.message
+
+
+def test_the_report_counts_the_calls_that_were_left_behind():
+    release = threading.Event()
+    judge = Judged(lambda _: release.wait(10))
+    report = evaluate([SAMPLE], faithfulness(judge), timeout=0.05, retry=ONCE, progress=False)
+    release.set()
+    assert "1 calls took longer than 0.05 s and were left behind." in report.notes
+
+
+async def test_a_lost_call_is_tried_again(rows_of):
+    lost = Counter[str]()
+
+    def before(messages: Any) -> None:
+        name = asked_about(messages)
+        lost[name] += 1
+        if name == "lost" and lost[name] < 4:
+            raise ConnectionResetError("reset by peer")
+
+    rows = await rows_of([about("lost"), about("0")], faithfulness(Judged(before)), retry=RetryPolicy(initial=0.001))
+    assert [row.scores["faithfulness"].value for row in rows] == [0.5, 0.5]
+    assert rows[0].scores["faithfulness"].usage.calls == 5
+
+
+# Iterators
+
+
+class Pulled:
+    """An endless supply of samples that notes how far it was pulled ahead of what is scored."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.pulled, self.scored, self.ahead = count, 0, 0, 0
+
+    def __iter__(self):
+        for number in range(self.count):
+            self.pulled += 1
+            self.ahead = max(self.ahead, self.pulled - self.scored)
+            yield about(str(number))
+
+    async def aiter(self):
+        for item in self:
+            await asyncio.sleep(0)
+            yield item
+
+    def score(self, sample: Sample) -> Score:
+        self.scored += 1
+        return length(sample)
+
+
+async def test_an_iterator_is_pulled_no_further_than_the_pool_needs(rows_of):
+    supply = Pulled(300)
+    rows = await rows_of(iter(supply), RunnableLambda(supply.score, name="own"), max_concurrency=3)
+    assert len(rows) == 300
+    assert supply.ahead <= 2 * 3 + 1
+
+
+@pytest.mark.parametrize("kind", ["iterator", "async iterator"])
+async def test_results_do_not_pile_up_behind_a_slow_reader(kind):
+    supply = Pulled(2000)
+
+    async def score(sample: Sample) -> Score:
+        return supply.score(sample)
+
+    source = iter(supply) if kind == "iterator" else supply.aiter()
+    read = 0
+    async for _ in astream_evaluate(source, RunnableLambda(supply.score, score, name="own"), max_concurrency=2):
+        read += 1
+        if read in (1, 100):
+            await asyncio.sleep(0.05)  # long enough to score them all
+            assert supply.pulled <= read + 3 * 2 * 2
+    assert read == 2000
+
+
+async def test_memory_does_not_grow_with_the_number_of_samples():
+    class Trivial(Runnable[Sample, Score]):
+        def invoke(self, input: Sample, config: Any = None, **_: Any) -> Score:
+            raise NotImplementedError
+
+        async def ainvoke(self, input: Sample, config: Any = None, **_: Any) -> Score:
+            return score_of(1.0)
+
+    padding = "x" * 1000
+    samples = ({"question": f"{number} {padding}"} for number in range(20_000))
+    read, peaks = 0, []
+    tracemalloc.start()
+    try:
+        async for _ in astream_evaluate(samples, Trivial()):
+            read += 1
+            if read in (1000, 2000, 20_000):
+                peaks.append(tracemalloc.get_traced_memory()[1])
+                tracemalloc.reset_peak()
+    finally:
+        tracemalloc.stop()
+    _, first_thousand, last_eighteen = peaks
+    assert read == 20_000
+    assert last_eighteen < 1.5 * first_thousand
+
+
+# What goes in
+
+
+def as_generator():
+    return (dict(SAMPLE) for _ in range(2))
+
+
+async def as_async_generator():
+    for _ in range(2):
+        yield SAMPLE
+
+
+class DataSet:
+    """As Hugging Face's: mappings by number, a length, neither list nor iterator."""
+
+    column_names = tuple(SAMPLE)
+
+    def __len__(self) -> int:
+        return 2
+
+    def __iter__(self):
+        return iter([SAMPLE, SAMPLE])
+
+
+def as_frame():
+    return pd.DataFrame([SAMPLE, SAMPLE])
+
+
+def as_examples():
+    inputs, outputs = {"question": QUESTION}, {"answer": ANSWER}
+    number = "00000000-0000-0000-0000-00000000000"
+    examples = [
+        Example(id=f"{number}{n}", dataset_id=f"{number}0", inputs=inputs, outputs=outputs, metadata={"n": n})
+        for n in (1, 2)
+    ]
+    return iter(examples)
+
+
+@pytest.mark.parametrize(
+    "samples", [lambda: [SAMPLE, SAMPLE], lambda: (SAMPLE, SAMPLE), as_generator, DataSet, as_frame]
+)
+async def test_samples_come_in_many_shapes(rows_of, samples):
+    rows = await rows_of(samples(), metric)
+    assert [row.scores["faithfulness"].value for row in rows] == [0.5, 0.5]
+    assert [row.sample.contexts for row in rows] == [CONTEXTS, CONTEXTS]
+
+
+async def test_a_test_set_is_evaluated_as_its_samples(rows_of):
+    row = {"question": QUESTION, "contexts": CONTEXTS, "reference": "In Germany.", "evolution": "simple"}
+    testset = Testset([TestsetRow(id="q1", **row), TestsetRow(id="q2", answerable=False, **row)])
+    chain = RunnableLambda(lambda _sample: {"question": QUESTION, "answer": ANSWER, "contexts": CONTEXTS})
+    rows = await rows_of(testset, chain | metric)
+    assert [row.sample for row in rows] == testset.to_samples()
+    assert [row.scores["faithfulness"].value for row in rows] == [0.5, 0.5]
+    with pytest.raises(SampleError, match=r"sample 'q1' lacks \['answer', 'contexts'\]"):
+        await rows_of(testset, metric)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv", "a.parquet"])
+async def test_samples_come_from_files(rows_of, tmp_path, name):
+    path = tmp_path / name
+    if name.endswith("jsonl"):
+        path.write_text(f"{json.dumps(SAMPLE)}\n" * 2)
+    elif name.endswith("json"):
+        path.write_text(json.dumps([SAMPLE] * 2))
+    elif name.endswith("csv"):
+        as_frame().assign(contexts=json.dumps(CONTEXTS)).to_csv(path, index=False)
+    else:
+        as_frame().to_parquet(path)
+    for given in (path, str(path)):
+        rows = await rows_of(given, metric)
+        assert [row.scores["faithfulness"].value for row in rows] == [0.5, 0.5]
+
+
+async def test_samples_come_from_an_async_iterator():
+    assert [row.index for row in (await aevaluate(as_async_generator(), metric, progress=False)).rows] == [0, 1]
+    assert len([row async for row in astream_evaluate(as_async_generator(), metric)]) == 2
+
+
+async def test_langsmith_examples_have_their_outputs_as_references(rows_of):
+    rows = await rows_of(as_examples(), RunnableLambda(lambda sample: score_of(len(sample.references)), name="own"))
+    assert [row.sample.references for row in rows] == [[ANSWER], [ANSWER]]
+    assert rows[0].sample.id.endswith("1")
+
+
+@pytest.mark.parametrize("samples", [[], (), iter([]), pd.DataFrame(), DataSet.__new__(DataSet).column_names[:0]])
+async def test_no_samples_make_an_empty_report(samples):
+    report = evaluate(samples, metric, progress=False)
+    assert (len(report), dict(report.summary()), report.failures()) == (0, {}, [])
+    assert len(await aevaluate(samples, metric, progress=False)) == 0
+
+
+async def test_an_empty_file_makes_an_empty_report(rows_of, tmp_path):
+    (tmp_path / "a.jsonl").write_text("\n")
+    assert await rows_of(tmp_path / "a.jsonl", metric) == []
+
+
+# A user's mistakes
+
+
+@pytest.mark.parametrize(
+    "samples", [[SAMPLE, LACKING], [SAMPLE, {"question": 7}], [SAMPLE, "text"], pd.DataFrame([SAMPLE, LACKING])]
+)
+async def test_a_list_or_frame_is_checked_before_any_call(rows_of, samples):
+    judge = recording_judge()
+    with pytest.raises(SampleError):
+        await rows_of(samples, faithfulness(judge))
+    assert judge.asked == []
+
+
+async def test_what_is_missing_is_named_with_its_sample(rows_of):
+    with pytest.raises(SampleError, match=r"faithfulness reads .* sample 'q-17' lacks \['contexts'\]: fill it in") as e:
+        await rows_of([SAMPLE, {**LACKING, "id": "q-17"}], metric.with_retry())
+    assert e.value.field == "contexts"
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [(LACKING, "lacks ['contexts']"), ({"answer": "a"}, "lacks a question"), ({"question": 7}, "got int"), (7, "int")],
+)
+async def test_of_an_iterator_a_bad_item_is_a_failure_on_its_row(rows_of, bad, message):
+    rows = await rows_of(iter([SAMPLE, bad, SAMPLE]), metric)
+    assert [row.scores["faithfulness"].value for row in rows] == [0.5, None, 0.5]
+    failure = rows[1].scores["faithfulness"].failure
+    assert (failure.error, failure.step) == ("SampleError", "sample")
+    assert message in failure.message
+
+
+async def test_of_a_file_a_bad_line_is_a_failure_on_its_row(rows_of, tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join([json.dumps(SAMPLE), "{oops", json.dumps(LACKING), json.dumps(SAMPLE)]))
+    rows = await rows_of(path, [metric, own_metric])
+    assert [row.scores["faithfulness"].value for row in rows] == [0.5, None, None, 0.5]
+    assert [row.scores["length"].value for row in rows] == [len(QUESTION), None, len(QUESTION), len(QUESTION)]
+    broken, lacking = (rows[index].scores["faithfulness"].failure for index in (1, 2))
+    assert (broken.error, broken.step, lacking.step) == ("SampleError", "sample", "sample")
+    assert "a.jsonl, line 2: not JSON" in broken.message
+
+
+@pytest.mark.parametrize("bad", [LACKING, {"question": 7}])
+async def test_a_bad_item_of_an_iterator_raises_if_asked(rows_of, bad):
+    with pytest.raises(SampleError):
+        await rows_of(iter([SAMPLE, bad]), metric, on_failure="raise")
+
+
+async def test_a_bad_line_of_a_file_raises_if_asked(rows_of, tmp_path):
+    (tmp_path / "a.jsonl").write_text("{oops\n")
+    with pytest.raises(SampleError, match="line 1"):
+        await rows_of(tmp_path / "a.jsonl", metric, on_failure="raise")
+
+
+async def test_what_the_users_iterator_raises_comes_through(rows_of):
+    def samples():
+        yield SAMPLE
+        raise LookupError("the data base is gone")
+
+    with pytest.raises(LookupError, match="the data base is gone"):
+        await rows_of(samples(), metric)
+
+
+async def test_two_samples_of_one_id_are_refused_in_a_list(rows_of):
+    judge = recording_judge()
+    with pytest.raises(SampleError, match="two different samples have the id 'a'; give each its own") as caught:
+        await rows_of([about("a"), {**about("a"), "answer": "Yes."}], faithfulness(judge))
+    assert (caught.value.field, judge.asked) == ("id", [])
+
+
+async def test_equal_samples_stay_separate_rows_whatever_their_metadata(rows_of):
+    rows = await rows_of([SAMPLE, SAMPLE, {**SAMPLE, "split": "a"}, {**SAMPLE, "split": "b"}], metric)
+    assert [row.index for row in rows] == [0, 1, 2, 3]
+    assert len({row.sample.id for row in rows}) == 1
+    assert [row.sample.metadata.get("split") for row in rows] == [None, None, "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "mend"),
+    [
+        ([], "at least one metric, such as faithfulness"),
+        (faithfulness, "got function; call it with a judge"),
+        ([faithfulness], "got function; call it with a judge"),
+        ([metric, "faithfulness"], "a metric is a Runnable, got str"),
+        (None, "a metric is a Runnable, got NoneType"),
+        ([OfflineJudge().with_retry, metric], "call it with a judge"),
+        ([metric, faithfulness(OfflineJudge())], r"two metrics are named \['faithfulness'\]; .* name="),
+        ([metric, metric.with_retry()], r"two metrics are named \['faithfulness'\]"),
+    ],
+)
+async def test_metrics_that_cannot_be_meant_are_refused(rows_of, metrics, mend):
+    with pytest.raises(ConfigError, match=mend):
+        await rows_of([SAMPLE], metrics)
+
+
+@pytest.mark.parametrize(
+    ("options", "mend"),
+    [
+        ({"max_concurrency": 0}, "max_concurrency takes a whole number from 1 on, got 0"),
+        ({"max_concurrency": "4"}, "max_concurrency takes a whole number from 1 on, got '4'"),
+        ({"max_concurrency": 2.5}, "max_concurrency takes a whole number"),
+        ({"timeout": 0}, "timeout takes seconds above 0, or None, got 0"),
+        ({"timeout": float("nan")}, "timeout takes seconds above 0, or None, got nan"),
+        ({"timeout": "60"}, "timeout takes seconds above 0, or None, got '60'"),
+        ({"on_failure": "ignore"}, "on_failure is 'record' or 'raise', got 'ignore'"),
+        ({"retry": 3}, r"retry takes a RetryPolicy\(attempts=...\), got 3"),
+        ({"callbacks": BaseCallbackHandler()}, "callbacks takes a list of handlers, got BaseCallbackHandler"),
+    ],
+)
+async def test_options_that_cannot_be_meant_are_refused(rows_of, options, mend):
+    judge = recording_judge()
+    with pytest.raises(ConfigError, match=mend):
+        await rows_of([SAMPLE], faithfulness(judge), **options)
+    assert judge.asked == []
+
+
+@pytest.mark.parametrize(
+    ("samples", "mend"),
+    [
+        (None, "samples takes a list, .* got NoneType"),
+        (SAMPLE, "put a single one in a list"),
+        (Sample(**SAMPLE), "put a single one in a list"),
+        ("nowhere.jsonl", "nowhere.jsonl is not there"),
+    ],
+)
+async def test_samples_that_are_none_are_refused(rows_of, samples, mend):
+    with pytest.raises(ConfigError, match=mend):
+        await rows_of(samples, metric)
+
+
+def test_evaluate_sends_an_async_iterator_to_aevaluate():
+    with pytest.raises(ConfigError, match="await aevaluate"):
+        evaluate(as_async_generator(), metric, progress=False)
+
+
+def test_a_misspelt_option_is_refused():
+    with pytest.raises(TypeError, match="max_concurency"):
+        evaluate([SAMPLE], metric, max_concurency=2)
+
+
+# A judge's failures
+
+
+class Lost(ConnectionError):
+    """An error of a client, its type known only there."""
+
+
+async def test_a_failure_stays_on_its_own_score(rows_of):
+    judge = Judged(lambda messages: None)
+    mixed = [faithfulness(judge), faithfulness(broken_judge(Lost("gone")), name="broken")]
+    rows = await rows_of([about("0"), about("1")], mixed, retry=ONCE)
+    assert [row.scores["faithfulness"].value for row in rows] == [0.5, 0.5]
+    assert {row.scores["broken"].failure.error for row in rows} == {"Lost"}
+
+
+async def test_the_first_failure_raises_as_it_is_if_asked_and_stops(rows_of):
+    lost = Lost("gone")
+    supply, judge = Pulled(500), broken_judge(lost)
+    with pytest.raises(Lost) as caught:
+        await rows_of(iter(supply), faithfulness(judge), on_failure="raise", retry=ONCE, max_concurrency=2)
+    assert caught.value is lost
+    asked = len(judge.asked)
+    await asyncio.sleep(0.05)
+    assert supply.pulled <= 20
+    assert len(judge.asked) <= asked + 4  # those in flight
+
+
+async def test_replies_that_cannot_be_read_raise_if_asked(rows_of):
+    with pytest.raises(JudgeOutputError) as caught:
+        await rows_of([SAMPLE], faithfulness(broken_judge()), on_failure="raise")
+    assert caught.value.step == "extract_statements"
+
+
+async def test_a_cancelled_task_within_a_metric_does_not_hang_the_run():
+    async def cancelled(_: Any) -> Score:
+        inner = asyncio.create_task(asyncio.sleep(10))
+        inner.cancel()
+        await inner
+        raise AssertionError
+
+    run = aevaluate([SAMPLE], RunnableLambda(length, cancelled), progress=False)
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(run, 5)
+
+
+# Metrics of the user's own, and wrapped ones
+
+
+async def test_any_runnable_that_returns_a_score_is_a_metric(rows_of):
+    (row,) = await rows_of([SAMPLE], own_metric)
+    assert row.scores == {"length": score_of(len(QUESTION), "length")}
+
+
+async def test_a_runnable_may_return_several_scores(rows_of):
+    both = RunnableLambda(lambda _: {"one": score_of(1, "one"), "two": score_of(2, "two")})
+    (row,) = await rows_of([SAMPLE], [both, metric])
+    assert list(row.scores) == ["one", "two", "faithfulness"]
+
+
+@pytest.mark.parametrize("rubbish", [None, 0.5, "good", [], {"a": 1}, {"a": None}])
+async def test_a_runnable_that_returns_anything_else_is_a_failure(rows_of, rubbish):
+    (row,) = await rows_of([SAMPLE], [RunnableLambda(lambda _: rubbish, name="own"), metric])
+    assert "a metric returns a Score or a mapping of names to Scores" in row.scores["own"].failure.message
+    assert row.scores["faithfulness"].value == 0.5
+
+
+async def test_what_a_users_runnable_raises_is_a_failure(rows_of):
+    (row,) = await rows_of([SAMPLE], RunnableLambda(lambda sample: 1 / 0, name="own"))
+    assert (row.scores["own"].failure.error, row.scores["own"].failure.step) == ("ZeroDivisionError", None)
+
+
+async def test_no_score_hides_another_of_the_same_name(rows_of):
+    """Which names a user's Runnable gives is only known when it has run."""
+    two = [RunnableLambda(lambda _: score_of(0), name="a"), RunnableLambda(lambda _: score_of(1), name="b")]
+    with pytest.raises(ConfigError, match=r"two metrics are named \['own'\]"):
+        await rows_of([SAMPLE], two)
+
+
+async def test_wrapped_metrics_keep_their_name_and_their_failures(rows_of):
+    flaky = Counter[str]()
+
+    def before(messages: Any) -> None:
+        flaky["calls"] += 1
+        if flaky["calls"] == 1:
+            raise Lost("once")
+
+    retried = faithfulness(Judged(before), name="retried").with_retry(
+        stop_after_attempt=2, wait_exponential_jitter=False
+    )
+    tagged = faithfulness(OfflineJudge(), name="tagged").with_config(tags=["mine"])
+    instead = faithfulness(broken_judge(), name="instead").with_fallbacks(
+        [faithfulness(OfflineJudge(), name="instead")]
+    )
+    lost = faithfulness(broken_judge(), name="lost").with_retry(stop_after_attempt=1)
+    (row,) = await rows_of([SAMPLE], [retried, tagged, instead, lost], retry=ONCE)
+    assert {name: score.value for name, score in row.scores.items()} == {
+        "retried": 0.5,
+        "tagged": 0.5,
+        "instead": 0.5,
+        "lost": None,
+    }
+    failed = row.scores["lost"]
+    assert (failed.aspect, failed.failure.step) == ("grounding", "extract_statements")
+
+
+def test_the_report_notes_an_offline_judge_behind_any_wrapper():
+    wrapped = faithfulness(Judge(OfflineJudge().with_retry())).with_retry()
+    (note,) = evaluate([SAMPLE], wrapped, progress=False).notes
+    assert "not a measure of quality" in note
+
+
+# Callbacks
+
+
+class Seen(BaseCallbackHandler):
+    def __init__(self) -> None:
+        self.started: Counter[str] = Counter()
+        self.models = 0
+
+    def on_chain_start(self, serialized: Any, inputs: Any, *, name: str = "", **_: Any) -> None:
+        self.started[name] += 1
+
+    def on_chat_model_start(self, *_: Any, **__: Any) -> None:
+        self.models += 1
+
+
+async def test_callbacks_see_every_metric_step_and_model_call(rows_of):
+    seen = Seen()
+    await rows_of([SAMPLE, about("1"), about("2")], metric, callbacks=[seen])
+    assert seen.started == {"faithfulness": 3, "extract_statements": 3, "verify_statements": 3}
+    assert seen.models == 6
+
+
+# The end before the end
+
+
+class Endless:
+    """An async metric that finishes one sample and waits forever on the others."""
+
+    def __init__(self) -> None:
+        self.waiting = self.cancelled = 0
+
+    async def __call__(self, sample: Sample) -> Score:
+        if sample.id == "first":
+            await auntil(lambda: self.waiting == 3)
+            return length(sample)
+        self.waiting += 1
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        raise AssertionError
+
+    @property
+    def runnable(self) -> Runnable[Sample, Score]:
+        return RunnableLambda(length, self)
+
+
+SOME = [about("first"), about("1"), about("2"), about("3")]
+
+
+@pytest.fixture
+async def loop_complaints():
+    """What the loop has to say of tasks that nobody looked after."""
+    has_callbacks: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: has_callbacks.append(context))
+    return has_callbacks
+
+
+async def test_breaking_off_a_stream_cancels_all_that_is_under_way(loop_complaints):
+    own, before = Endless(), asyncio.all_tasks()
+    async for row in astream_evaluate(SOME, own.runnable):
+        assert row.sample.id == "first"
+        break
+    await auntil(lambda: asyncio.all_tasks() == before)
+    assert own.cancelled == 3
+    assert loop_complaints == []
+
+
+async def test_cancelling_aevaluate_cancels_all_that_is_under_way(loop_complaints):
+    own, before = Endless(), asyncio.all_tasks()
+    run = asyncio.create_task(aevaluate(SOME, own.runnable, progress=False))
+    await auntil(lambda: own.waiting == 3)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert asyncio.all_tasks() == before
+    assert own.cancelled == 3
+    assert loop_complaints == []
+
+
+async def test_breaking_off_cancels_model_calls_and_closes_the_users_iterator(loop_complaints):
+    state = SimpleNamespace(asked=0, cancelled=0, closed=False)
+
+    async def ask(messages: Any) -> Any:
+        if asked_about(messages) == "first":
+            await auntil(lambda: state.asked >= 1)
+            return offline_reply(messages)
+        state.asked += 1
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            state.cancelled += 1
+            raise
+
+    async def samples():
+        try:
+            for sample in SOME:
+                yield sample
+            await asyncio.Event().wait()
+        finally:
+            state.closed = True
+
+    before = asyncio.all_tasks()
+    async for _ in astream_evaluate(samples(), faithfulness(RunnableLambda(offline_reply, ask))):
+        break
+    await auntil(lambda: asyncio.all_tasks() == before and state.closed)
+    assert state.cancelled == state.asked > 0
+    assert loop_complaints == []
+
+
+HANGS = """
+import sys, threading
+from helpers.scripted import answering
+from langchain_rageval import evaluate, faithfulness
+
+def hang(messages):
+    print("asked", flush=True)
+    threading.Event().wait()
+
+sample = {"question": "q", "answer": "a", "contexts": ["c"]}
+report = evaluate([sample] * 50, faithfulness(answering(hang)), timeout=TIMEOUT, progress=False)
+print(report.complete, len(report.rows), flush=True)
+"""
+
+
+@pytest.mark.parametrize("timeout", ["60.0", "None"])
+def test_control_c_ends_evaluate_while_the_judge_hangs(timeout, request):
+    script = textwrap.dedent(HANGS).replace("TIMEOUT", timeout)
+    path = f"{request.config.rootpath}/tests"
+    program = [sys.executable, "-c", f"import sys; sys.path.insert(0, {path!r})\n{script}"]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "asked\n"
+        process.send_signal(signal.SIGINT)
+        told, complaints = process.communicate(timeout=10)
+    assert "False 0\n" in told
+    assert (process.returncode, complaints) == (0, "")
+
+
+# Loops
+
+
+async def test_evaluate_works_inside_a_running_loop():
+    report = evaluate([SAMPLE], metric, progress=False)
+    assert report.rows[0].scores["faithfulness"].value == 0.5
+
+
+async def test_aevaluate_leaves_the_loop_to_others():
+    """A judge without async methods of its own works in a thread."""
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0.001)
+
+    ticking = asyncio.create_task(tick())
+    await aevaluate([about(str(n)) for n in range(4)], faithfulness(Judged(lambda _: time.sleep(0.02))), progress=False)
+    ticking.cancel()
+    assert ticks > 10
+
+
+async def test_several_evaluations_side_by_side_do_not_mix():
+    samples = [[about(f"{run}-{number}") for number in range(5)] for run in range(3)]
+    reports = await asyncio.gather(*(aevaluate(part, metric, progress=False) for part in samples))
+    assert [[row.sample.id for row in report.rows] for report in reports] == [
+        [s["id"] for s in part] for part in samples
+    ]
+
+
+def test_two_metrics_share_the_steps_they_have_in_common():
+    judge = answering(offline_reply)
+    report = evaluate([SAMPLE], [faithfulness(judge), faithfulness(judge, name="again")], progress=False)
+    assert len(judge.asked) == 2
+    assert sum(score.usage.calls for score in report.rows[0].scores.values()) == 2

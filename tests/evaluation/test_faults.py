@@ -1,0 +1,438 @@
+"""A faulty server: every score equals that of the clean run, or is a failure with its reason.
+
+The servers answer as OfflineJudge does. Retries wait next to nothing here, except where the wait is what is tested.
+"""
+
+import json
+import logging
+import math
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+from helpers.servers.brain import EMBEDDED, METRICS, RICH, offline, rag_samples, says_the_same
+from helpers.servers.embedder import Embedder
+from helpers.servers.faults import EMBEDDING_FAULTS, FAULTS, SPOILERS, Faults
+from langchain_core.callbacks import BaseCallbackHandler
+
+from langchain_rageval import Judge, RetryPolicy, Sample, aevaluate, evaluate, faithfulness
+from langchain_rageval.prompts.answer_schemas import ANSWERS
+
+SOON = RetryPolicy(initial=0.01)
+
+# Faults that neither another try nor another question mends, met twice. GigaChat's client, once it has a token, answers
+# a 401 by fetching another one and asking again by itself.
+FINAL = {("openai", "unauthorized"): 2, ("openai", "html"): 2, ("gigachat", "unauthorized"): 1}
+
+
+# What the transport loses is tried again; what the parser mends, or another form of the question, leaves no trace.
+LOST = {"429", "500", "reset", "hang"}
+MENDED = {*LOST, "prose", "refused_format"}
+
+
+@pytest.fixture(params=["evaluate", "aevaluate"])
+def scores_of(request):
+    """Both doors in turn: `report = await scores_of(samples, metric, **options)`."""
+
+    async def run(samples, metric, **options):
+        options = {"progress": False, "retry": SOON, **options}
+        if request.param == "evaluate":
+            return evaluate(samples, metric, **options)
+        return await aevaluate(samples, metric, **options)
+
+    return run
+
+
+def check_rows(report, samples):
+    """No row lost, none out of order, each the clean run's or a failure with its reason; gives the failures."""
+    assert [(row.index, row.sample) for row in report.rows] == list(enumerate(samples))
+    failed = []
+    for row in report.rows:
+        (score,) = row.scores.values()
+        assert score.value is None or not math.isnan(score.value)
+        if score.failure:
+            assert score.failure.error
+            assert score.failure.message
+            assert score.failure.step in ("extract_statements", "verify_statements")
+            failed.append(score.failure)
+        else:
+            assert says_the_same(score, row.sample)
+    return failed
+
+
+def check_scores(report, samples):
+    """As `check_rows`, of several metrics; gives the failures by row and metric."""
+    assert [(row.index, row.sample) for row in report.rows] == list(enumerate(samples))
+    failed = {}
+    for row in report.rows:
+        for name, score in row.scores.items():
+            if score.failure:
+                assert score.failure.error
+                assert score.failure.message
+                assert score.failure.step in {*ANSWERS, "measure_similarity"}
+                failed[row.index, name] = score.failure
+            else:
+                assert says_the_same(score, row.sample)
+    return failed
+
+
+def every_metric(endpoint, server, names=tuple(METRICS), **options):
+    """All eight metrics on one model and one object for embeddings."""
+    judge, embeddings = Judge(endpoint.model(server), **options), endpoint.embeddings(server)
+    return [METRICS[name](judge, embeddings) for name in names]
+
+
+class Ends(BaseCallbackHandler):
+    """Notes when each metric ends, with or without a score."""
+
+    def __init__(self, times):
+        self.times = times
+
+    def on_chain_end(self, outputs, *, parent_run_id=None, **_):
+        if parent_run_id is None:
+            self.times.append(time.monotonic())
+
+
+class TestOneFault:
+    @pytest.mark.parametrize("fault", sorted(FAULTS))
+    async def test_the_score_is_the_clean_runs_or_a_failure(self, endpoint, scores_of, fault):
+        server = endpoint.server(offline, faults=Faults.script([fault, None, fault], hang_seconds=30))
+        samples = rag_samples(2)
+        report = await scores_of(samples, faithfulness(endpoint.model(server)), max_concurrency=1, timeout=1)
+        assert len(check_rows(report, samples)) == FINAL.get((endpoint.name, fault), 0)
+        in_words = (endpoint.name, fault) == ("gigachat", "refused_format")  # by then it asks for no format
+        assert server.faulted == {fault: 1 if in_words else 2}
+
+    @pytest.mark.parametrize("fault", ["429", "500", "reset"])
+    async def test_a_lost_call_is_no_attempt(self, endpoint, scores_of, fault):
+        server = endpoint.server(offline, faults=Faults.script([fault, fault, None, fault]))
+        samples = rag_samples(1)
+        judge = Judge(endpoint.model(server), attempts=1)
+        assert check_rows(await scores_of(samples, faithfulness(judge)), samples) == []
+        assert server.calls == 5
+
+    @pytest.mark.parametrize("fault", sorted(SPOILERS.keys() - {"prose"}))
+    async def test_an_unreadable_reply_is_an_attempt(self, openai_server, chat_openai, scores_of, fault):
+        server = openai_server(offline, faults=Faults.script([fault] * 3))
+        samples = rag_samples(1)
+        report = await scores_of(samples, faithfulness(Judge(chat_openai(server), attempts=2)))
+        (failure,) = check_rows(report, samples)
+        assert (failure.error, failure.step) == ("JudgeOutputError", "extract_statements")
+        assert failure.raw_output
+        assert server.calls == 2
+
+    async def test_a_cut_off_list_of_verdicts_is_never_taken_for_the_whole(self, endpoint, scores_of):
+        for fault in ("truncated", "truncated_silent"):
+            server = endpoint.server(offline, faults=Faults.script([None, *[fault] * 3]))
+            samples = rag_samples(1)
+            (failure,) = check_rows(await scores_of(samples, faithfulness(endpoint.model(server))), samples)
+            assert (failure.error, failure.step) == ("JudgeOutputError", "verify_statements")
+
+    async def test_retry_after_is_honoured(self, endpoint, scores_of):
+        server = endpoint.server(offline, faults=Faults.script(["429"], retry_after="0.4"))
+        samples = rag_samples(1)
+        before = time.monotonic()
+        report = await scores_of(samples, faithfulness(endpoint.model(server)), retry=RetryPolicy(initial=30))
+        assert check_rows(report, samples) == []
+        assert 0.4 <= time.monotonic() - before < 5
+
+    async def test_retry_after_waits_no_longer_than_max_wait(self, openai_server, chat_openai, scores_of):
+        server = openai_server(offline, faults=Faults.script(["429"], retry_after="3600"))
+        samples = rag_samples(1)
+        report = await scores_of(samples, faithfulness(chat_openai(server)), retry=RetryPolicy(max_wait=0.1))
+        assert check_rows(report, samples) == []
+
+    async def test_tries_end_with_the_policy(self, endpoint, scores_of):
+        server = endpoint.server(offline, faults=Faults.rates(seed=1, **{"500": 1.0}))
+        samples = rag_samples(1)
+        retry = RetryPolicy(attempts=4, initial=0.01)
+        (failure,) = check_rows(await scores_of(samples, faithfulness(endpoint.model(server)), retry=retry), samples)
+        assert server.calls == 4
+        assert "500" in failure.message
+
+    async def test_a_waiting_retry_holds_no_slot(self, openai_server, chat_openai, scores_of):
+        server = openai_server(offline, faults=Faults.script([None, None, "429"], retry_after="0.7"))
+        samples = rag_samples(4)
+        before = time.monotonic()
+        finished = []
+        report = await scores_of(
+            samples, faithfulness(Judge(chat_openai(server))), max_concurrency=2, callbacks=[Ends(finished)]
+        )
+        assert check_rows(report, samples) == []
+        assert sum(at - before < 0.6 for at in finished) == 3
+        assert time.monotonic() - before >= 0.7
+
+    async def test_one_hanging_sample_holds_up_no_other(self, endpoint, scores_of):
+        server = endpoint.server(offline, faults=Faults.script([None, None, None, "hang"], hang_seconds=30))
+        samples = rag_samples(8)
+        finished = []
+        before = time.monotonic()
+        report = await scores_of(
+            samples,
+            faithfulness(endpoint.model(server)),
+            max_concurrency=2,
+            timeout=1.2,
+            retry=RetryPolicy(attempts=1),
+            callbacks=[Ends(finished)],
+        )
+        assert len(check_rows(report, samples)) == 1
+        assert sum(at - before < 1.1 for at in finished) == 7
+
+    async def test_others_do_not_wait_until_the_first_call_of_all_was_tried_again(self, endpoint, scores_of):
+        server = endpoint.server(offline, faults=Faults.script(["500"]))
+        samples = rag_samples(4)
+        finished = []
+        before = time.monotonic()
+        report = await scores_of(
+            samples,
+            faithfulness(endpoint.model(server)),
+            retry=RetryPolicy(initial=1.2, jitter=False),
+            callbacks=[Ends(finished)],
+        )
+        assert check_rows(report, samples) == []
+        assert sum(at - before < 1.1 for at in finished) == 3
+        assert server.calls == report.summary()["faithfulness"].calls
+
+
+class TestEveryMetric:
+    """All eight metrics in one run, while every fourth request meets a fault."""
+
+    @pytest.mark.parametrize("fault", sorted(FAULTS))
+    async def test_a_fault_of_the_judge_leaves_the_clean_score_or_a_failure(self, endpoint, scores_of, fault):
+        server = endpoint.server(offline, faults=Faults.script([None, None, None, fault] * 9, hang_seconds=30))
+        report = await scores_of(RICH, every_metric(endpoint, server), timeout=1)
+        failed = check_scores(report, RICH)
+        assert server.faulted[fault] >= (1 if fault == "refused_format" else 3)
+        if fault in MENDED:
+            assert failed == {}
+        assert not any(name == "answer_similarity" for _, name in failed)
+
+    @pytest.mark.parametrize("fault", sorted(EMBEDDING_FAULTS))
+    async def test_a_fault_of_the_embeddings_leaves_the_clean_score_or_a_failure(self, endpoint, scores_of, fault):
+        embedder = Embedder(faults=Faults.script([fault, None, fault], hang_seconds=30))
+        server = endpoint.server(offline, embedder=embedder)
+        samples = [*RICH, *rag_samples(4)]
+        report = await scores_of(samples, every_metric(endpoint, server, EMBEDDED), timeout=0.3, max_concurrency=4)
+        failed = check_scores(report, samples)
+        assert embedder.faulted[fault] >= 2
+        assert {failure.step for failure in failed.values()} <= {"measure_similarity"}
+        if fault in LOST:
+            assert failed == {}
+        if fault in ("zero", "nan"):
+            assert {failure.error for failure in failed.values()} == {"ModelOutputError"}
+        assert len(failed) < len(EMBEDDED) * len(samples)
+
+    @pytest.mark.parametrize("fault", sorted(EMBEDDING_FAULTS - {"429", "hang"}))
+    async def test_embeddings_that_never_work_take_no_other_metric_along(self, endpoint, scores_of, fault):
+        embedder = Embedder(faults=Faults.rates(seed=1, **{fault: 1.0}))
+        server = endpoint.server(offline, embedder=embedder)
+        retry = RetryPolicy(attempts=2, initial=0.01)
+        report = await scores_of(RICH, every_metric(endpoint, server, ["faithfulness", *EMBEDDED]), retry=retry)
+        failed = check_scores(report, RICH)
+        assert failed.keys() == {(row, name) for row in range(len(RICH)) for name in EMBEDDED}
+
+    async def test_retry_after_of_the_embeddings_is_honoured(self, endpoint, scores_of):
+        embedder = Embedder(faults=Faults.script(["429"], retry_after="0.4"))
+        server = endpoint.server(offline, embedder=embedder)
+        before = time.monotonic()
+        retry = RetryPolicy(initial=30)
+        report = await scores_of(RICH, every_metric(endpoint, server, ["answer_similarity"]), retry=retry)
+        assert check_scores(report, RICH) == {}
+        assert 0.4 <= time.monotonic() - before < 5
+
+    async def test_tries_of_the_embeddings_end_with_the_policy(self, endpoint, scores_of):
+        embedder = Embedder(faults=Faults.rates(seed=1, **{"500": 1.0}))
+        server = endpoint.server(offline, embedder=embedder)
+        retry = RetryPolicy(attempts=4, initial=0.01)
+        report = await scores_of(RICH[:1], every_metric(endpoint, server, ["answer_similarity"]), retry=retry)
+        (failure,) = check_scores(report, RICH[:1]).values()
+        assert len(embedder.batches) == 4
+        assert "500" in failure.message
+
+    async def test_a_text_that_is_refused_fails_its_own_sample_alone(self, endpoint, scores_of):
+        embedder = Embedder(latency=0.02, refuse=lambda text: "§" in text or len(text) > 3000)
+        server = endpoint.server(offline, embedder=embedder)
+        samples = [
+            Sample(question="?", answer=f"В строке {n} стоит слово.", references=[f"Слово {n}."]) for n in range(64)
+        ]
+        samples[11] = samples[11].model_copy(update={"answer": "В строке § стоит слово."})
+        samples[40] = samples[40].model_copy(update={"references": ["Слово. " * 600]})
+        metrics = every_metric(endpoint, server, ["answer_similarity"])
+        failed = check_scores(await scores_of(samples, metrics, max_concurrency=64), samples)
+        assert failed.keys() == {(11, "answer_similarity"), (40, "answer_similarity")}
+        assert all("cannot be embedded" in failure.message for failure in failed.values())
+        refused = [batch for batch in embedder.batches if any(map(embedder.refuse, batch))]
+        assert max(map(len, refused)) > 2  # they were sent along with texts of other samples
+
+
+class TestUsage:
+    """What counts: every chat request that was sent, also those that failed or were refused, and every token told."""
+
+    async def test_calls_and_tokens_are_those_that_the_server_counted(self, endpoint, scores_of):
+        # wrong_type: GigaChat's client raises on arguments that are a list, and what that reply cost is lost with it
+        faults = sorted(FAULTS - {"hang", "unauthorized", "wrong_type"})
+        server = endpoint.server(offline, faults=Faults.script([None, None, *faults, *faults]))
+        report = await scores_of(rag_samples(20), faithfulness(Judge(endpoint.model(server), attempts=20)))
+        summary = report.summary()["faithfulness"]
+        assert server.faulted.keys() == set(faults)
+        assert summary.calls == server.calls > 40
+        assert summary.input_tokens == server.tokens["prompt_tokens"]
+        assert summary.output_tokens == server.tokens["completion_tokens"]
+
+    async def test_a_call_that_timed_out_counts_without_tokens(self, endpoint, scores_of):
+        server = endpoint.server(offline, faults=Faults.script([None, "hang"], hang_seconds=30))
+        report = await scores_of(rag_samples(1), faithfulness(Judge(endpoint.model(server), attempts=1)), timeout=1.5)
+        summary = report.summary()["faithfulness"]
+        assert summary.scored == 1  # and is no attempt either
+        assert summary.calls == server.calls == 3
+        assert summary.input_tokens == server.tokens["prompt_tokens"]
+
+    async def test_a_refused_rung_counts_as_a_call_without_tokens(self, openai_server, chat_openai, scores_of):
+        server = openai_server(offline, rungs={"prompt"})
+        summary = (await scores_of(rag_samples(6), faithfulness(chat_openai(server)))).summary()["faithfulness"]
+        assert (summary.calls, server.refused.total()) == (3 + 2 * 6, 3)
+        assert summary.input_tokens == server.tokens["prompt_tokens"]
+
+    async def test_equal_samples_in_flight_pay_once(self, openai_server, chat_openai, scores_of):
+        server = openai_server(offline, latency=0.2)
+        (sample,) = rag_samples(1)
+        report = await scores_of([sample] * 5, faithfulness(Judge(chat_openai(server), mode="json_schema")))
+        assert check_rows(report, [sample] * 5) == []
+        assert report.summary()["faithfulness"].calls == server.calls == 2
+
+
+class TestSecrets:
+    @pytest.mark.parametrize("fault", ["unauthorized", "echo"])
+    async def test_a_key_that_the_server_repeats_appears_nowhere(
+        self, endpoint, scores_of, fault, caplog, capsys, tmp_path
+    ):
+        caplog.set_level(logging.DEBUG, logger="langchain_rageval")
+        secret = "sk-very-secret-1234" if endpoint.name == "openai" else "dmVyeS1zZWNyZXQ6MTIzNA=="
+        options = {"api_key": secret} if endpoint.name == "openai" else {"credentials": secret}
+        faults = Faults.rates(seed=1, unauthorized=1.0) if fault == "unauthorized" else None
+        server = endpoint.server(lambda request: f"I got {secret} from you.", faults=faults)
+        judge = Judge(endpoint.model(server, **options))
+        metric = faithfulness(judge)
+        samples = rag_samples(2)
+        report = await scores_of(samples, metric, progress=True)
+        failed = check_rows(report, samples)
+        assert len(failed) == 2
+        assert "***" in (failed[0].raw_output if fault == "echo" else failed[0].message)
+        report.to_jsonl(tmp_path / "report.jsonl")
+        output = capsys.readouterr()
+        for told in (
+            (tmp_path / "report.jsonl").read_text(),
+            repr(report) + report._repr_html_() + str(report.rows) + str(report.failures()),
+            repr(judge) + repr(metric) + repr(metric.steps) + json.dumps(judge.instrument, default=repr),
+            caplog.text + output.out + output.err,
+        ):
+            assert secret not in told
+            assert "loopback-token" not in told
+
+    async def test_a_key_with_a_line_break_is_a_mistake_that_is_not_repeated(
+        self, openai_server, chat_openai, scores_of
+    ):
+        server = openai_server(offline)
+        samples = rag_samples(1)
+        report = await scores_of(samples, faithfulness(chat_openai(server, api_key="sk-very-secret-1234\n")))
+        (failure,) = check_rows(report, samples)
+        assert "sk-very-secret" not in str(report.rows)
+        assert "header" in failure.message
+        assert report.summary()["faithfulness"].calls == 1
+
+
+class TestNobodyThere:
+    async def test_a_dead_server_ends_fast_with_a_failure_for_each_row(self, scores_of, chat_openai, closed_port):
+        samples = rag_samples(60)
+        model = chat_openai(SimpleNamespace(url=f"http://127.0.0.1:{closed_port}"))
+        before = time.monotonic()
+        report = await scores_of(samples, faithfulness(model), retry=RetryPolicy(initial=0.2))
+        failed = check_rows(report, samples)
+        assert len(failed) == 60
+        assert all("Connection error. (" in failure.message for failure in failed)
+        assert time.monotonic() - before < 8
+
+    async def test_an_address_without_a_scheme_is_not_tried_again(self, scores_of, chat_openai):
+        samples = rag_samples(3)
+        model = chat_openai(SimpleNamespace(url="localhost:8000"))
+        report = await scores_of(samples, faithfulness(model), retry=RetryPolicy(initial=30))
+        failed = check_rows(report, samples)
+        assert all("protocol" in failure.message for failure in failed)
+        assert (len(failed), report.summary()["faithfulness"].calls) == (3, 3)
+
+    async def test_a_wrong_path_is_not_tried_again(self, openai_server, scores_of, chat_openai):
+        samples = rag_samples(3)
+        judge = Judge(chat_openai(SimpleNamespace(url=openai_server(offline).url + "/v2")), mode="prompt")
+        report = await scores_of(samples, faithfulness(judge), retry=RetryPolicy(initial=30))
+        failed = check_rows(report, samples)
+        assert all("No route /v2/v1/chat/completions" in failure.message for failure in failed)
+        assert report.summary()["faithfulness"].calls == 3
+
+
+class TestMix:
+    """Contract, section 11: a random mix of faults over many samples."""
+
+    async def test_every_score_is_the_clean_runs_or_a_failure(self, endpoint, scores_of):
+        faults, embedding_faults = (
+            Faults.rates(seed=seed, hang_seconds=3, **{"429": 0.05, "500": 0.02, garbled: 0.05, "hang": 0.005})
+            for seed, garbled in ((9, "malformed"), (8, "misshapen"))
+        )
+        embedder = Embedder(faults=embedding_faults)
+        server = endpoint.server(offline, faults=faults, embedder=embedder)
+        samples = [*RICH, *rag_samples(100)]
+        report = await scores_of(samples, every_metric(endpoint, server), timeout=0.7)
+        failed = check_scores(report, samples)
+        assert server.faulted.keys() >= {"429", "500", "malformed", "hang"}
+        assert embedder.faulted.total()
+        assert len(failed) <= 0.01 * len(METRICS) * len(samples)
+        assert report.summary()["faithfulness"].calls > 0
+
+    async def test_hardly_anything_works_and_still_nothing_is_made_up(self, openai_server, chat_openai, scores_of):
+        rates = dict.fromkeys(sorted(FAULTS - {"hang", "unauthorized", "prose"}), 0.08)
+        server = openai_server(offline, faults=Faults.rates(seed=3, **rates))
+        samples = rag_samples(60)
+        report = await scores_of(samples, faithfulness(Judge(chat_openai(server), attempts=2)))
+        failed = check_rows(report, samples)
+        assert 5 < len(failed) < 55
+        assert Counter(failure.error for failure in failed)["JudgeOutputError"] > 0
+
+
+@pytest.mark.parametrize("client", ["ChatOpenAI", "GigaChat"])
+def test_a_hanging_server_does_not_keep_the_interpreter(openai_server, gigachat_server, client):
+    start = {"ChatOpenAI": openai_server, "GigaChat": gigachat_server}[client]
+    server = start(offline, faults=Faults.rates(seed=1, hang=1.0, hang_seconds=60))
+    access = {
+        "ChatOpenAI": {"base_url": server.url + "/v1", "api_key": "sk-test", "model": "m"},
+        "GigaChat": {
+            "base_url": server.url,
+            "auth_url": server.url + "/oauth",
+            "credentials": "dGVzdA==",
+            "model": "G",
+        },
+    }[client]
+    script = f"""
+        import asyncio
+        from {"langchain_openai" if client == "ChatOpenAI" else "langchain_gigachat"} import {client}
+        from langchain_rageval import RetryPolicy, Sample, aevaluate, evaluate, faithfulness
+        metric = faithfulness({client}(**{access}))
+        samples = [Sample(question="Who?", answer="Anna is here.", contexts=["Anna is here."])] * 3
+        options = dict(timeout=0.3, retry=RetryPolicy(attempts=1), progress=False)
+        for report in (evaluate(samples, metric, **options), asyncio.run(aevaluate(samples, metric, **options))):
+            print([row.scores["faithfulness"].failure.error for row in report.rows])
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=20)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("Time") == 6
+
+
+@pytest.fixture
+def closed_port():
+    """A port of 127.0.0.1 on which nobody listens."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]

@@ -1,0 +1,415 @@
+"""Nothing that is finished is lost, or paid for twice: the journal through evaluate, aevaluate and the command line."""
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from helpers.munich import offline_reply
+from helpers.scripted import answering, human_of
+from helpers.servers.brain import offline as offline_brain
+from helpers.waiting import until
+from langchain_core.runnables import RunnableLambda
+
+from langchain_rageval import (
+    HashingEmbeddings,
+    JournalError,
+    Judge,
+    Report,
+    Score,
+    aevaluate,
+    answer_similarity,
+    astream_evaluate,
+    context_recall,
+    context_relevance,
+    evaluate,
+    faithfulness,
+)
+from langchain_rageval.cli.main import run as cli
+from langchain_rageval.run.journal import Journal
+
+TESTS = Path(__file__).parents[1]
+
+
+def sample(number, **more):
+    return {
+        "question": f"When was Munich founded ({number})?",
+        "answer": f"Munich was founded in {1150 + number}. It lies on the Isar.",
+        "contexts": ["Munich was founded in 1158.", f"It lies on the Isar, at {number} m."],
+        "references": ["Munich was founded in 1158."],
+        **more,
+    }
+
+
+SAMPLES = [sample(number) for number in range(12)]
+
+
+def judged():
+    """A judge that answers as the offline one does, and keeps what it was asked."""
+    return answering(offline_reply)
+
+
+def metrics_of(judge):
+    return [
+        faithfulness(judge),
+        context_recall(judge),
+        context_relevance(judge),
+        answer_similarity(HashingEmbeddings()),
+    ]
+
+
+def values(report, *besides):
+    told = {"usage", *besides}
+    return [{name: score.model_dump(exclude=told) for name, score in row.scores.items()} for row in report.rows]
+
+
+@pytest.fixture
+def journal(tmp_path):
+    return tmp_path / "run.db"
+
+
+async def run(door, samples, metrics, **options):
+    if door == "evaluate":
+        return evaluate(samples, metrics, progress=False, **options)
+    return await aevaluate(samples, metrics, progress=False, **options)
+
+
+# What is in it is not asked again
+
+
+@pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
+async def test_a_second_run_asks_nothing_and_scores_the_same(journal, door):
+    first, second = judged(), judged()
+    undisturbed = await run(door, SAMPLES, metrics_of(judged()))
+    before = await run(door, SAMPLES, metrics_of(first), journal=journal)
+    again = await run(door, SAMPLES, metrics_of(second), journal=str(journal))
+    assert len(first.asked) > 0
+    assert second.asked == []
+    assert values(before) == values(again) == values(undisturbed)
+
+
+async def test_the_stream_is_journalled_too(journal):
+    judge = judged()
+    rows = [row async for row in astream_evaluate(SAMPLES, metrics_of(judge), journal=journal)]
+    assert len(rows) == len(SAMPLES)
+    asked = len(judge.asked)
+    evaluate(SAMPLES, metrics_of(judge), progress=False, journal=journal)
+    assert len(judge.asked) == asked
+
+
+def test_neither_place_nor_id_nor_metadata_matter_but_every_text_does(journal):
+    judge = judged()
+    evaluate(SAMPLES, faithfulness(judge), progress=False, journal=journal)
+    asked = len(judge.asked)
+    moved = [{**given, "id": f"q-{n}", "metadata": {"split": n}} for n, given in enumerate(reversed(SAMPLES))]
+    evaluate(moved, faithfulness(judge), progress=False, journal=journal)
+    assert len(judge.asked) == asked
+    evaluate([sample(0, references=["Another."])], faithfulness(judge), progress=False, journal=journal)
+    assert len(judge.asked) == asked + 2
+
+
+def test_another_configuration_is_never_mixed_in(journal):
+    judge = judged()
+    configurations = [
+        faithfulness(judge),
+        faithfulness(Judge(judge, draws=3)),
+        faithfulness(Judge(judge, language="ru")),
+        faithfulness(judge, name="mine"),
+        context_relevance(judge),
+    ]
+    asked = []
+    for metric in configurations * 2:
+        before = len(judge.asked)
+        evaluate(SAMPLES[:2], metric, progress=False, journal=journal)
+        asked.append(len(judge.asked) - before)
+    assert all(asked[:5])
+    assert not any(asked[5:])
+
+
+def test_unscored_is_finished_and_a_failure_is_tried_again(journal):
+    class Down(Exception):
+        """As a client might raise it."""
+
+    broken = True
+
+    def answer(messages):
+        if broken and "(1)" in human_of(messages):
+            raise Down
+        return offline_reply(messages)
+
+    judge = answering(answer)
+    given = [sample(0, answer="I do not know."), sample(1), sample(2)]
+    first = evaluate(given, faithfulness(judge), progress=False, journal=journal)
+    assert [row.scores["faithfulness"].unscored is not None for row in first.rows] == [True, False, False]
+    assert [score.failure.error for _, score in first.failures()] == ["Down"]
+    broken, asked = False, len(judge.asked)
+    second = evaluate(given, faithfulness(judge), progress=False, journal=journal)
+    assert second.failures() == []
+    assert len(judge.asked) == asked + 2
+    assert all("(1)" in human_of(messages) for messages in judge.asked[asked:])
+
+
+def test_what_tells_nothing_of_itself_is_not_journalled_and_the_report_says_so(journal):
+    judge, own = judged(), []
+
+    def mine(given):
+        own.append(given)
+        return Score(metric="mine", aspect="answer", value=1.0)
+
+    metrics = [RunnableLambda(mine, name="mine"), RunnableLambda(lambda s: s) | context_relevance(judge)]
+    for _ in range(2):
+        report = evaluate(SAMPLES[:2], metrics, progress=False, journal=journal)
+    assert len(own) == 4
+    assert len(judge.asked) == 4
+    assert "mine is not journalled: nothing tells what its scores depend on." in report.notes
+    assert any(note.startswith("context_relevance is not journalled") for note in report.notes)
+
+
+def test_a_wrapped_metric_is_journalled(journal):
+    judge = judged()
+    wrapped = faithfulness(judge).with_retry().with_config(tags=["x"])
+    evaluate(SAMPLES[:2], wrapped, progress=False, journal=journal)
+    asked = len(judge.asked)
+    evaluate(SAMPLES[:2], faithfulness(judge), progress=False, journal=journal)
+    assert len(judge.asked) == asked > 0
+
+
+# Broken off
+
+SCRIPT = """
+import sys
+import textwrap
+sys.path.insert(0, sys.argv[1])
+from langchain_openai import ChatOpenAI
+from langchain_rageval import HashingEmbeddings, evaluate, faithfulness, context_recall, context_relevance
+from evaluation.test_journal import SAMPLES
+model = ChatOpenAI(base_url=sys.argv[2], api_key="sk-test", model="m", max_retries=0)
+metrics = [faithfulness(model), context_recall(model), context_relevance(model)]
+report = evaluate(SAMPLES, metrics, journal=sys.argv[3], progress=False, max_concurrency=4)
+report.to_jsonl(sys.argv[4])
+"""
+
+
+def started(server, journal, out, pythonpath=TESTS):
+    words = [sys.executable, "-c", SCRIPT, str(pythonpath), f"{server.url}/v1", str(journal), str(out)]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=TESTS.parent)
+
+
+def undisturbed(openai_server, tmp_path):
+    server = openai_server(offline_brain)
+    with started(server, tmp_path / "clean.db", tmp_path / "clean.jsonl") as process:
+        _, complaints = process.communicate(timeout=60)
+    assert process.returncode == 0, complaints.decode()
+    return Report.load(tmp_path / "clean.jsonl"), server.calls
+
+
+def slowly(*given):
+    time.sleep(0.05)
+    return offline_brain(*given)
+
+
+def test_a_run_that_is_killed_again_and_again_ends_with_the_scores_of_one_that_was_not(openai_server, tmp_path):
+    clean, calls = undisturbed(openai_server, tmp_path)
+    server, journal, chance = openai_server(slowly), tmp_path / "run.db", random.Random(7)
+    kills = 0
+    while True:
+        before = server.calls
+        with started(server, journal, tmp_path / "out.jsonl") as process:
+            after = chance.randint(6, 30)
+            until(lambda: server.calls - before >= after or process.poll() is not None, seconds=60)  # noqa: B023
+            if process.poll() is not None:
+                break
+            process.kill()
+        kills += 1
+        assert kills < 40
+    assert process.returncode == 0
+    assert kills >= 3
+    assert values(Report.load(tmp_path / "out.jsonl"), "instrument") == values(clean, "instrument")
+    in_flight_or_unfinished = 4 * 3  # 4 slots; a metric of two calls is one score
+    assert calls <= server.calls <= calls + kills * in_flight_or_unfinished
+
+
+def test_four_processes_share_a_journal(openai_server, tmp_path):
+    clean, calls = undisturbed(openai_server, tmp_path)
+    server, journal = openai_server(slowly), tmp_path / "run.db"
+    outs = [tmp_path / f"out-{n}.jsonl" for n in range(4)]
+    processes = [started(server, journal, out) for out in outs]
+    for process in processes:
+        with process:
+            _, complaints = process.communicate(timeout=120)
+        assert process.returncode == 0, complaints.decode()
+    assert all(values(Report.load(out), "instrument") == values(clean, "instrument") for out in outs)
+    assert calls <= server.calls <= 4 * calls
+    before = server.calls
+    with started(server, journal, tmp_path / "again.jsonl") as process:
+        process.communicate(timeout=60)
+    assert server.calls == before
+
+
+def test_control_c_gives_what_is_finished_and_the_next_run_goes_on(journal):
+    stop, asked = threading.Event(), []
+
+    def answer(messages):
+        asked.append(messages)
+        if len(asked) == 9:
+            os.kill(os.getpid(), signal.SIGINT)
+            stop.set()
+        if stop.is_set():
+            time.sleep(0.3)
+        return offline_reply(messages)
+
+    report = evaluate(SAMPLES, faithfulness(answering(answer)), progress=False, max_concurrency=2, journal=journal)
+    assert not report.complete
+    assert 0 < len(report.rows) < len(SAMPLES)
+    assert [row.index for row in report.rows] == sorted(row.index for row in report.rows)
+    assert "interrupted" in repr(report)
+    until(lambda: len(asked) == 10, seconds=5)
+    judge = judged()
+    whole = evaluate(SAMPLES, faithfulness(judge), progress=False, journal=journal)
+    assert whole.complete
+    assert values(whole) == values(evaluate(SAMPLES, faithfulness(judged()), progress=False))
+    assert len(judge.asked) <= 2 * (len(SAMPLES) - len(report.rows))
+
+
+def test_control_c_gives_the_finished_scores_of_unfinished_samples_too():
+    def answer(messages):
+        if "select_sentences" in human_of(messages) or '"title": "NeededSentences"' in human_of(messages):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.5)
+        return offline_reply(messages)
+
+    judge = answering(answer)
+    report = evaluate(
+        SAMPLES[:1], [faithfulness(judge), context_relevance(judge)], progress=False, max_concurrency=1, timeout=None
+    )
+    assert not report.complete
+    assert [set(row.scores) for row in report.rows] in ([{"faithfulness"}], [])
+
+
+# Places that are none
+
+
+def test_a_file_that_is_no_journal_is_refused_and_left_as_it_is(tmp_path):
+    text, database = tmp_path / "notes.txt", tmp_path / "other.db"
+    text.write_text("My notes. " * 100)
+    with sqlite3.connect(database) as connection:
+        connection.execute("CREATE TABLE mine (a)")
+    for path in (text, database):
+        before = path.read_bytes()
+        with pytest.raises(JournalError, match="no journal"):
+            evaluate(SAMPLES, faithfulness(judged()), progress=False, journal=path)
+        assert path.read_bytes() == before
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    judge = judged()
+    for path in (tmp_path / "no" / "such" / "folder.db", tmp_path):
+        with pytest.raises(JournalError, match=r"cannot be written.*name a place that can"):
+            evaluate(SAMPLES, faithfulness(judge), progress=False, journal=path)
+    assert judge.asked == []
+
+
+def test_a_damaged_journal_is_an_error_and_nothing_is_scored_wrongly(journal):
+    evaluate(SAMPLES, faithfulness(judged()), progress=False, journal=journal)
+    Journal(journal).close()
+    whole = bytearray(journal.read_bytes())
+    whole[4096:] = random.Random(3).randbytes(len(whole) - 4096)
+    journal.write_bytes(bytes(whole))
+    for beside in (f"{journal}-wal", f"{journal}-shm"):
+        Path(beside).unlink(missing_ok=True)
+    with pytest.raises(JournalError, match=r"damaged or no journal|holds what is no score"):
+        evaluate(SAMPLES, faithfulness(judged()), progress=False, journal=journal)
+
+
+def test_a_full_disk_ends_the_run_with_what_to_do_and_keeps_what_is_there(journal):
+    full = Journal(journal)
+    full.put("k", "v")
+    with full._open() as connection:
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+    big = [sample(n, answer=f"Munich was founded in 1158. {'It lies on the Isar. ' * 200}") for n in range(20)]
+    with pytest.raises(JournalError, match="the disk is full: free some space and start again"):
+        evaluate(big, faithfulness(judged()), progress=False, journal=full)
+    full.close()
+    assert Journal(journal).get("k") == "v"
+
+
+@pytest.mark.parametrize(
+    "text", ["\ud800", "'; DROP TABLE results; --", "\x00", "</script>", "{braces}", "т" * 100_000]
+)
+def test_hostile_content_is_kept_as_it_is(journal, text):
+    given = [sample(0, answer=f"Munich is old. {text}", id=text or "x", metadata={text: text})]
+    judge = judged()
+    first = evaluate(given, faithfulness(judge), progress=False, journal=journal)
+    asked = len(judge.asked)
+    again = evaluate(given, faithfulness(judge), progress=False, journal=journal)
+    assert len(judge.asked) == asked
+    assert values(first) == values(again)
+
+
+def test_no_key_is_written(journal, openai_server, chat_openai):
+    model = chat_openai(openai_server(offline_brain), api_key="sk-very-secret-key")
+    evaluate(SAMPLES[:2], faithfulness(model), progress=False, journal=journal)
+    Journal(journal).close()
+    assert not any(b"sk-very-secret" in path.read_bytes() for path in journal.parent.iterdir())
+
+
+# The command line
+
+
+def test_resume_goes_on_with_the_command_that_wrote_the_journal(tmp_path, openai_server, monkeypatch, capsys):
+    server = openai_server(offline_brain)
+    monkeypatch.chdir(tmp_path)
+    Path("samples.jsonl").write_text("".join(json.dumps(given) + "\n" for given in SAMPLES))
+    words = ["evaluate", "samples.jsonl", "--judge", "vllm:m", "--base-url", f"{server.url}/v1", "--quiet"]
+    assert cli([*words, "--journal", "run.db", "--out", "first.jsonl"]) == 0
+    calls = server.calls
+    monkeypatch.chdir("/")
+    assert cli(["resume", str(tmp_path / "run.db"), "--out", "second.jsonl"]) == 0
+    assert server.calls == calls
+    first, second = (Report.load(tmp_path / name) for name in ("first.jsonl", "second.jsonl"))
+    assert values(first) == values(second)
+
+
+def test_resume_says_what_is_missing(tmp_path, capsys):
+    assert cli(["resume", str(tmp_path / "none.db")]) == 2
+    assert "is no file; name what was given to --journal" in capsys.readouterr().err
+    Journal(tmp_path / "empty.db").put("k", "v")
+    assert cli(["resume", str(tmp_path / "empty.db")]) == 2
+    assert "names no command" in capsys.readouterr().err
+
+
+def test_passwords_in_an_address_are_not_kept(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("samples.jsonl").write_text(json.dumps(SAMPLES[0]))
+    words = ["evaluate", "samples.jsonl", "--journal", "run.db", "--base-url", "http://me:secret@127.0.0.1:9/v1"]
+    assert cli([*words, "--quiet"]) == 0
+    told = Journal("run.db").get("command")
+    assert told is not None
+    assert "secret" not in told
+
+
+def test_processes_that_make_a_journal_at_the_same_moment_do_not_get_in_each_others_way(tmp_path):
+    program = """
+        import sys, time
+        from langchain_rageval.run.journal import Journal
+        while time.time() < float(sys.argv[2]):
+            pass
+        journal = Journal(sys.argv[1])
+        journal.put(sys.argv[3], "value")
+        assert journal.get(sys.argv[3]) == "value"
+    """
+    for attempt in range(8):
+        moment = str(time.time() + 0.7)
+        words = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path / f"{attempt}.db"), moment]
+        processes = [subprocess.Popen([*words, str(number)], stderr=subprocess.PIPE) for number in range(6)]
+        complaints = [process.communicate()[1] for process in processes]
+        assert complaints == [b""] * 6

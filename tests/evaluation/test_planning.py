@@ -1,0 +1,487 @@
+"""plan says what a run costs, and costs nothing itself."""
+
+import gzip
+import json
+from collections.abc import Iterator
+
+import pandas as pd
+import pytest
+from helpers.munich import offline_reply
+from helpers.scripted import Scripted, answering
+from helpers.servers.brain import METRICS, ROWS, UNJUDGED, offline
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.cross_encoders import BaseCrossEncoder
+from langchain_core.embeddings import Embeddings
+from langchain_core.rate_limiters import InMemoryRateLimiter
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tracers.context import tracing_v2_enabled
+from pydantic import BaseModel
+
+from langchain_rageval import (
+    ConfigError,
+    HashingEmbeddings,
+    Judge,
+    Metric,
+    OfflineJudge,
+    Prompt,
+    SampleError,
+    Score,
+    Step,
+    Value,
+    answer_correctness,
+    answer_relevance,
+    answer_similarity,
+    context_precision,
+    context_recall,
+    evaluate,
+    faithfulness,
+    jury,
+    plan,
+    suite,
+)
+from langchain_rageval.run.journal import Journal
+
+
+def edges():
+    """Samples with every edge, none sharing a text with another."""
+    number = iter(range(10_000))
+
+    def one(**more):
+        n = f"{next(number):04}"
+        whole = {
+            "question": f"When was town {n} founded?",
+            "answer": f"Town {n} was founded in 1158. Its river {n} is the Isar.",
+            "contexts": [f"Town {n} was founded in 1158 by Henry.", f"The river {n} is the Isar. Bread {n} is good."],
+            "references": [f"Henry founded town {n} in 1158."],
+        }
+        return whole | {field: made(n) if callable(made) else made for field, made in more.items()}
+
+    yield one()
+    yield one(contexts=[])
+    yield one(contexts=lambda n: ["", f"Town {n} is old.", "  "])
+    yield one(contexts=["", " "])
+    yield one(answer="")
+    yield one(answer="  ")
+    yield one(answer="I do not know.")
+    yield one(answer=lambda n: f"Is town {n} old? It is not specified.")
+    yield one(references=lambda n: [f"Henry founded town {n}.", f"Town {n} was founded in 1158.", f"It is {n} old."])
+    yield one(references=lambda n: ["", f"Town {n} was founded in 1158."])
+    yield one(references=[""])
+    yield one(answer=lambda n: " ".join(f"Fact {part} of town {n} is true." for part in range(25)))
+    yield one(references=lambda n: [" ".join(f"Fact {part} of town {n} is right." for part in range(12))])
+    yield one(contexts=lambda n: [" ".join(f"Sentence {part} about town {n} is here." for part in range(40))])
+    yield one(contexts=lambda n: [f"Chunk {part} of town {n} says so." for part in range(30)])
+    yield one(question=lambda n: f"Когда основан город {n}?", answer=lambda n: f"Город {n} основан в 1158 году.")
+
+
+EDGES = list(edges())
+
+
+class Unasked(OfflineJudge):
+    """A judge that nobody may ask."""
+
+    def _generate(self, *_, **__):
+        raise AssertionError("the judge was asked")
+
+    async def _agenerate(self, *_, **__):
+        raise AssertionError("the judge was asked")
+
+
+class NoEmbeddings(Embeddings):
+    def embed_documents(self, texts):
+        raise AssertionError("texts were embedded")
+
+    def embed_query(self, text):
+        raise AssertionError("a text was embedded")
+
+
+class NoCrossEncoder(BaseCrossEncoder):
+    def score(self, text_pairs):
+        raise AssertionError("pairs were rated")
+
+
+def paid(samples, metrics):
+    """What a real run pays for each metric, one sample after the other."""
+    summary = evaluate(samples, metrics, progress=False).summary()
+    return {
+        name: (told.calls, told.input_tokens or 0, told.output_tokens or 0, told.usage.embedded)
+        for name, told in summary.items()
+    }
+
+
+def planned(samples, metrics, **options):
+    told = plan(samples, metrics, **options)
+    return {name: (m.calls, m.input_tokens, m.output_tokens, m.embedded) for name, m in told.items()}
+
+
+JUDGES = {
+    "plain": lambda model: model(),
+    "draws": lambda model: Judge(model(), draws=3),
+    "slices": lambda model: Judge(model(), max_statements=3),
+    "windows": lambda model: Judge(model(), max_context_tokens=40),
+    "all of them": lambda model: Judge(model(), draws=3, max_statements=4, max_context_tokens=60, language="ru"),
+    "jury": lambda model: jury(
+        [Judge(model(), layout=layout) for layout in ("contexts_first", "instruction_first")]
+        + [Judge(model(), draws=3, max_context_tokens=50)]
+    ),
+    "handbook": lambda model: Judge(model(), layout="handbook"),
+}
+
+
+# As the real run
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("kind", JUDGES)
+def test_the_figures_are_those_of_the_real_run_with_every_edge(name, kind):
+    real = METRICS[name](JUDGES[kind](OfflineJudge), HashingEmbeddings())
+    rehearsed = METRICS[name](JUDGES[kind](Unasked), NoEmbeddings())
+    told = planned(EDGES, rehearsed)
+    assert told == paid(EDGES, real)
+    if name not in UNJUDGED:
+        assert told[name][0] > len(EDGES) / 2
+
+
+def test_all_metrics_together_share_what_the_run_shares():
+    judge, embeddings = OfflineJudge(), HashingEmbeddings()
+    real = [build(judge, embeddings) for build in METRICS.values()]
+    told, found = plan(EDGES, real), paid(EDGES, real)
+    assert list(told) == list(METRICS)
+    assert told.calls == sum(calls for calls, *_ in found.values())
+    assert told.tokens == sum(read + written for _, read, written, _ in found.values())
+    assert told.embedded == sum(embedded for *_, embedded in found.values())
+    alone = sum(plan(EDGES, metric).calls for metric in real)
+    assert told.calls < alone - len(EDGES) / 2
+    assert (told.samples, told.rehearsed, told.notes) == (len(EDGES), len(EDGES), [])
+
+
+def test_a_cross_encoder_costs_no_text_to_embed():
+    assert planned(EDGES, answer_similarity(NoCrossEncoder())) == {"answer_similarity": (0, 0, 0, 0)}
+
+
+@pytest.mark.parametrize("mode", ["json_schema", "function_calling", "json_mode", "prompt"])
+def test_over_http_the_figures_are_what_the_endpoint_is_asked(openai_server, chat_openai, mode):
+    server = openai_server(offline)
+    metric = faithfulness(Judge(chat_openai(server), mode=mode))
+    told = plan(EDGES, metric)
+    assert server.calls == 0
+    report = evaluate(EDGES, metric, progress=False)
+    assert report.failures() == []
+    assert told.calls == server.calls
+    schema = 0 if mode != "function_calling" else 150 * server.calls  # this server does not count the tools
+    assert told["faithfulness"].input_tokens == pytest.approx(server.tokens["prompt_tokens"] + schema, rel=0.1)
+    assert told["faithfulness"].input_tokens >= server.tokens["prompt_tokens"]
+
+
+def test_a_model_that_is_shown_tools_reads_more(openai_server, chat_openai):
+    model = chat_openai(openai_server(offline))
+    read = {
+        mode: plan(EDGES, faithfulness(Judge(model, mode=mode)))["faithfulness"].input_tokens
+        for mode in ("json_schema", "function_calling")
+    }
+    assert read["function_calling"] > read["json_schema"] + 50 * 20
+
+
+# Nothing happens
+
+
+def test_the_judge_finds_nothing_out():
+    judge = Judge(Unasked())
+    plan(EDGES, faithfulness(judge))
+    assert (judge.capabilities.way, judge.capabilities.probed, judge.capabilities.told) == (None, False, set())
+    members = [Judge(Unasked()) for _ in range(3)]
+    plan(EDGES, faithfulness(jury(members)))
+    assert [(member.capabilities.way, member.capabilities.probed) for member in members] == [(None, False)] * 3
+
+
+def test_what_the_judge_has_found_out_stays():
+    judge = Judge(OfflineJudge())
+    evaluate(EDGES[:1], faithfulness(judge), progress=False)
+    before = (judge.capabilities.way, judge.capabilities.probed)
+    plan(EDGES, faithfulness(judge))
+    assert (judge.capabilities.way, judge.capabilities.probed) == before
+
+
+class NoLeave(InMemoryRateLimiter):
+    def acquire(self, *, blocking=True):
+        raise AssertionError("the rate limiter was asked")
+
+    async def aacquire(self, *, blocking=True):
+        raise AssertionError("the rate limiter was asked")
+
+
+def test_the_rate_limiter_is_not_asked():
+    limited = Unasked(rate_limiter=NoLeave(requests_per_second=1))
+    assert plan(EDGES, faithfulness(limited)).calls == plan(EDGES, faithfulness(Unasked())).calls
+
+
+def test_what_wraps_a_model_is_not_called():
+    def asked(_):
+        raise AssertionError("the function was asked")
+
+    for judge in (asked, RunnableLambda(asked), Unasked().with_retry(), Unasked().with_fallbacks([Unasked()])):
+        assert plan(EDGES, faithfulness(judge)).calls == plan(EDGES, faithfulness(Unasked())).calls
+
+
+class Listener(BaseCallbackHandler):
+    run_inline = True
+
+    def __init__(self):
+        self.record = []
+
+    def on_chain_start(self, serialized, inputs, **more):
+        self.record.append(more.get("name"))
+
+    def on_chat_model_start(self, serialized, messages, **more):
+        self.record.append("a model")
+
+
+def test_nobody_sees_a_run():
+    listener = Listener()
+    within = RunnableLambda(lambda _: plan(EDGES[:3], METRICS["answer_correctness"](Unasked(), NoEmbeddings())).calls)
+    assert within.with_config(run_name="mine").invoke(None, {"callbacks": [listener]}) > 3
+    assert listener.record == ["mine"]
+
+
+class Client:
+    """Takes traces in place of LangSmith's client."""
+
+    tracing_queue = None
+
+    def __init__(self):
+        self.traced = []
+
+    def create_run(self, **run):
+        self.traced.append(run)
+
+    update_run = create_run
+
+
+def test_nothing_is_traced():
+    client = Client()
+    with tracing_v2_enabled(client=client):
+        plan(EDGES[:3], faithfulness(Unasked()))
+        assert client.traced == []
+        evaluate(EDGES[:1], faithfulness(OfflineJudge()), progress=False, callbacks=None)
+
+
+def test_the_same_figures_every_time():
+    metrics = [build(OfflineJudge(), HashingEmbeddings()) for build in METRICS.values()]
+    assert repr(plan(EDGES, metrics, rehearsed=5)) == repr(plan(EDGES, metrics, rehearsed=5))
+
+
+# What cannot be known
+
+
+class Colour(BaseModel):
+    """What colour a text has."""
+
+    colour: str
+
+
+PROMPT = Prompt(instruction="Say which colour it is.", examples=[])
+
+
+def test_a_step_of_ones_own_is_named():
+    step = Step(PROMPT, Unasked(), Colour)
+    mine = Metric("mine", aspect="answer", reads={"question"}, steps=step, reduce=lambda _: Value(1.0))
+    told = plan(EDGES[:3], [mine, faithfulness(Unasked())])
+    assert told["mine"].calls <= 3
+    (note,) = told.notes
+    assert note.startswith("mine costs more: its rehearsal ended with ")
+    assert told["faithfulness"] == plan(EDGES[:3], faithfulness(Unasked()))["faithfulness"]
+
+
+def test_a_function_among_the_steps_is_not_called():
+    def called(_):
+        raise AssertionError("the step was called")
+
+    mine = Metric(
+        "mine", aspect="answer", reads={"question"}, steps=RunnableLambda(called), reduce=lambda _: Value(1.0)
+    )
+    both = Metric(
+        "both",
+        aspect="answer",
+        reads={"question"},
+        steps=faithfulness(Unasked()).steps | RunnableLambda(called),
+        reduce=lambda _: Value(1.0),
+    )
+    told = plan(EDGES[:3], [mine, both])
+    assert dict(told) == {}
+    assert told.notes == ["mine, both cannot be planned: nothing tells what it asks for."]
+
+
+def test_runnables_and_chains_are_named_and_not_called():
+    def called(_):
+        raise AssertionError("it was called")
+
+    own = RunnableLambda(called, name="own")
+    chain = RunnableLambda(called) | faithfulness(Unasked())
+    told = plan(EDGES[:3], [own, chain, context_recall(Unasked())])
+    assert list(told) == ["context_recall"]
+    assert told.notes == ["own, faithfulness cannot be planned: nothing tells what it asks for."]
+
+
+def test_wrapped_metrics_and_suites_are_planned():
+    told = plan(EDGES, suite(faithfulness(Unasked()), context_recall(Unasked())))
+    assert list(told) == ["faithfulness", "context_recall"]
+    wrapped = faithfulness(Unasked()).with_retry().with_config(tags=["x"])
+    assert plan(EDGES, wrapped)["faithfulness"] == told["faithfulness"]
+    either = faithfulness(Unasked()).with_fallbacks([faithfulness(OfflineJudge())])
+    assert plan(EDGES, either)["faithfulness"] == told["faithfulness"]
+
+
+# Of many samples, some
+
+
+def real_rows():
+    with gzip.open(ROWS, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def test_what_is_estimated_from_some_is_near_what_all_cost():
+    rows = real_rows()
+    metrics = [METRICS[name](OfflineJudge(), HashingEmbeddings()) for name in ("faithfulness", "context_precision")]
+    whole, some = (plan(rows, metrics, rehearsed=count) for count in (10_000, 200))
+    assert (whole.rehearsed, some.rehearsed, some.samples) == (len(rows), 200, len(rows))
+    assert some.calls == pytest.approx(whole.calls, rel=0.03)
+    assert some.tokens == pytest.approx(whole.tokens, rel=0.05)
+    assert some.title == f"Plan for {len(rows)} samples, estimated from 200 of them"
+
+
+def test_each_sample_is_as_likely_as_any_other_to_be_rehearsed():
+    """Half of the samples are dear, and stand at the end, at the start, or everywhere."""
+    dear, free = {**EDGES[0]}, {**EDGES[0], "answer": ""}
+    judge = faithfulness(Unasked())
+    for given in ([free] * 500 + [dear] * 500, [dear] * 500 + [free] * 500, [free, dear] * 500):
+        told = plan(given, judge, rehearsed=400)
+        assert told.calls == pytest.approx(1000, rel=0.12)  # two standard deviations and a half
+
+
+# What it reads
+
+
+def test_a_journal_s_scores_cost_nothing(tmp_path):
+    journal, metric = tmp_path / "run.db", faithfulness(OfflineJudge())
+    assert plan(EDGES, metric, journal=journal).calls == plan(EDGES, metric).calls
+    assert not journal.exists()
+    evaluate(EDGES[:6], metric, progress=False, journal=journal)
+    rest = plan(EDGES[6:], metric).calls
+    for given in (journal, str(journal), Journal(journal)):
+        assert plan(EDGES, metric, journal=given).calls == rest > 0
+    evaluate(EDGES, metric, progress=False, journal=journal)
+    assert plan(EDGES, metric, journal=journal).calls == 0
+
+
+def test_a_file_with_bad_lines_is_planned_without_them(tmp_path):
+    path = tmp_path / "samples.jsonl"
+    lines = [json.dumps(EDGES[0]), "{oops", json.dumps({"answer": "a"}), json.dumps({"question": "Q?"})]
+    path.write_text("\n".join(lines))
+    told = plan(path, faithfulness(Unasked()))
+    assert (told.samples, told.calls, told.notes) == (4, 2, [])
+    assert plan(str(path), faithfulness(Unasked())).calls == 2
+
+
+def test_a_data_set_with_what_is_no_sample_is_planned_without_it():
+    class Data:
+        def __iter__(self) -> Iterator:
+            yield from (EDGES[0], 5, {"question": "Q?"}, EDGES[1])
+
+    assert plan(Data(), faithfulness(Unasked())).calls == plan([EDGES[0], EDGES[1]], faithfulness(Unasked())).calls
+
+
+def test_a_frame_is_planned():
+    assert plan(pd.DataFrame(EDGES[:1]), faithfulness(Unasked())).calls == 2
+
+
+def test_a_list_is_checked():
+    with pytest.raises(SampleError, match=r"faithfulness reads .*lacks"):
+        plan([{"question": "Q?"}], faithfulness(Unasked()))
+
+
+def test_no_samples_cost_nothing():
+    told = plan([], faithfulness(Unasked()))
+    assert (told.samples, told.calls, told.tokens, told.embedded) == (0, 0, 0, 0)
+
+
+async def endless():
+    yield EDGES[0]
+
+
+@pytest.mark.parametrize("samples", [iter(EDGES), (given for given in EDGES), map(dict, EDGES), endless()])
+def test_an_iterator_is_refused_and_not_used_up(samples):
+    with pytest.raises(ConfigError, match="plan would use up an iterator; hand it a list, a path or a data set"):
+        plan(samples, faithfulness(Unasked()))
+    if hasattr(samples, "__next__"):
+        assert dict(next(samples)) == EDGES[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "mend"),
+    [
+        ({"rehearsed": 0}, "rehearsed takes a whole number from 1 on, got 0"),
+        ({"rehearsed": True}, "rehearsed takes a whole number"),
+        ({"rehearsed": "all"}, "rehearsed takes a whole number"),
+        ({"journal": 5}, "journal takes the path of a file, got int"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(options, mend):
+    with pytest.raises(ConfigError, match=mend):
+        plan(EDGES, faithfulness(Unasked()), **options)
+
+
+def test_samples_and_metrics_that_cannot_be_meant_are_refused():
+    for samples, metrics in [(5, faithfulness(Unasked())), (EDGES[0], faithfulness(Unasked())), (EDGES, [])]:
+        with pytest.raises(ConfigError):
+            plan(samples, metrics)
+    with pytest.raises(ConfigError, match="two metrics are named"):
+        plan(EDGES, [faithfulness(Unasked()), faithfulness(Unasked())])
+
+
+# What it says
+
+
+def test_a_plan_says_its_figures():
+    told = plan(EDGES[:1], [faithfulness(Unasked()), answer_relevance(Unasked(), NoEmbeddings())])
+    title, first, second, total = repr(told).splitlines()
+    assert title == "Plan for 1 sample"
+    assert first == f"faithfulness 2 calls, {told['faithfulness'].tokens:,} tokens, 0 texts to embed"
+    assert second.startswith("answer_relevance 1 calls, ")
+    assert second.endswith(" 3 texts to embed")
+    assert total == f"total 3 calls, {told.tokens:,} tokens, 3 texts to embed"
+    assert told.tokens == sum(metric.input_tokens + metric.output_tokens for metric in told.values())
+    assert len(told) == 2
+    with pytest.raises(KeyError):
+        told["other"]
+
+
+def test_what_others_named_does_not_become_html():
+    hostile = RunnableLambda(lambda _: Score(metric="x", aspect="answer", value=1.0), name="<script>own()</script>")
+    page = plan(EDGES[:1], [hostile, faithfulness(Unasked(), name="<b>bold</b>")])._repr_html_()
+    assert "<script>" not in page
+    assert "<b>" not in page
+    assert "&lt;b&gt;bold&lt;/b&gt;" in page
+    assert "&lt;script&gt;own()&lt;/script&gt; cannot be planned" in page
+    assert page.count("<tr>") == 3
+
+
+def test_other_kinds_of_context_precision_and_correctness_are_planned():
+    for metric, real in (
+        (context_precision(Unasked(), weighting="plain"), context_precision(OfflineJudge(), weighting="plain")),
+        (
+            answer_correctness(Unasked(), NoEmbeddings(), weights=(1, 0)),
+            answer_correctness(OfflineJudge(), HashingEmbeddings(), weights=(1, 0)),
+        ),
+    ):
+        assert planned(EDGES, metric) == paid(EDGES, real)
+
+
+def test_what_a_judge_has_to_be_asked_again_comes_on_top():
+    def answer(messages):
+        return "no JSON" if len(messages) < 4 else offline_reply(messages)
+
+    judge: Scripted = answering(answer)
+    assert plan(EDGES[:1], faithfulness(judge)).calls == 2
+    assert judge.asked == []
+    evaluate(EDGES[:1], faithfulness(judge), progress=False)
+    assert len(judge.asked) == 4

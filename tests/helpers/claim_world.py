@@ -1,0 +1,68 @@
+"""A judge that knows which chunk says what: statements are lines, and it may be shown all chunks or some."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from helpers.scripted import Scripted, answering, classification, human_of, statements, verdict, verdicts
+
+from langchain_rageval import Sample
+from langchain_rageval.prompts.layout import read_inputs
+
+QUESTION = "Что покрывает страховка бани?"
+FIRE, FLOOD, THEFT, METEOR, WAR = (
+    f"Страховка бани покрывает {risk}." for risk in ("пожар", "залив", "кражу", "падение метеорита", "войну")
+)
+CONTEXTS = ["Полис покрывает пожар и кражу.", "Застрахован и пожар.", "Оговорено падение метеорита."]
+SAMPLE = Sample(
+    id="баня",
+    question=QUESTION,
+    answer="\n".join([FIRE, THEFT, METEOR, WAR]),
+    contexts=CONTEXTS,
+    references=["\n".join([FIRE, FLOOD])],
+)
+"""Of the answer the first is right, the second is from a relevant chunk, the third from another, the last from none."""
+
+
+@dataclass(frozen=True)
+class World:
+    """Numbers of the chunks that support or contradict each statement.
+
+    Attributes:
+        supports: statement to the chunks that say so.
+        contradicts: statement to the chunks that say otherwise.
+        cites: how many of them the judge cites.
+    """
+
+    supports: Mapping[str, Sequence[int]] = field(
+        default_factory=lambda: {FIRE: [1, 2], THEFT: [1], METEOR: [3]},
+    )
+    contradicts: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    cites: int = 100
+
+    def reply(self, messages: Any) -> Any:
+        """The answer to any of the three questions of a claim graph."""
+        human = human_of(messages)
+        inputs = read_inputs(human)
+        if "text" in inputs:
+            return statements(*inputs["text"].split("\n"))
+        if "statements" in inputs:
+            shown = {int(number) for number in re.findall(r"^\[(\d+)\.1\]", human, re.MULTILINE)}
+            return verdicts(*(self.verdict(item["statement"], item["text"], shown) for item in inputs["statements"]))
+        said = {item["text"]: item["reference"] for item in inputs["reference_statements"]}
+        told = {item["answer"]: item["text"] for item in inputs["answer_statements"]}
+        right = {number: [said[text]] for number, text in told.items() if text in said}
+        missed = [number for text, number in said.items() if text not in told.values()]
+        return classification(right, fp=[number for number in told if number not in right], fn=missed)
+
+    def verdict(self, number: int, text: str, shown: set[int]) -> Any:
+        for label, chunks in (("supported", self.supports), ("contradicted", self.contradicts)):
+            deciding = [chunk for chunk in chunks.get(text, ()) if chunk in shown]
+            if deciding:
+                return verdict(number, label, *(f"{chunk}.1" for chunk in deciding[: self.cites]))
+        return verdict(number, "absent")
+
+    def judge(self) -> Scripted:
+        """A new judge; it keeps what it was asked."""
+        return answering(self.reply)

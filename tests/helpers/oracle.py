@@ -1,0 +1,134 @@
+"""A judge that answers the labelled items from their labels, and how it may go wrong."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from random import Random
+from threading import Lock
+from typing import Any
+
+from helpers.scripted import Scripted, answering, human_of
+
+from langchain_rageval.prompts.layout import read_inputs
+from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.text.sentences import split_sentences
+from langchain_rageval.trust.items import Item, labelled_items
+
+_SENTENCE = re.compile(r"^\[(\d+\.\d+)\] (.*)$", re.MULTILINE)
+
+Choose = Callable[[list[str], str], str]
+"""From the possible verdicts and the right one to the one that is given."""
+
+
+def truth(_options: list[str], right: str) -> str:
+    """Always right."""
+    return right
+
+
+def yes(options: list[str], _right: str) -> str:
+    """The first possible verdict, whatever the texts say."""
+    return options[0]
+
+
+def coins(seed: int) -> Choose:
+    """Any of the possible verdicts."""
+    random, lock = Random(seed), Lock()
+
+    def choose(options: list[str], _right: str) -> str:
+        with lock:
+            return random.choice(options)
+
+    return choose
+
+
+def oracle(choose: Choose = truth, *, cites: str | None = None) -> Scripted:
+    """A judge with the labels at hand; `cites` is what it cites in the place of what decides."""
+    return answering(lambda messages: json.dumps(answer(human_of(messages), choose, cites)))
+
+
+def answer(human: str, choose: Choose = truth, cites: str | None = None) -> dict[str, Any]:
+    """The answer to a request."""
+    inputs = read_inputs(human)
+    numbers = {text: number for number, text in _SENTENCE.findall(human)}
+    if "statements" in inputs:
+        return _verdicts(inputs, numbers, choose, cites)
+    if "answer_statements" in inputs:
+        return _classification(inputs, choose)
+    if "text" in inputs:
+        return _statements(inputs, choose)
+    if "count" in inputs:
+        item = _item("regenerate_questions", "answer", inputs["answer"])
+        evasive = choose(["answers", "evasive"], item.labels[0].accepted[0]) == "evasive"
+        return {"evasive": evasive, "questions": [] if evasive else ["What is said?"]}
+    if inputs.keys() == {"question"}:
+        return _needed(inputs, numbers, choose)
+    return _grades(inputs, numbers, choose)
+
+
+def _verdicts(inputs: Mapping[str, Any], numbers: Mapping[str, str], choose: Choose, cites: str | None) -> dict:
+    verdicts, texts = [], {asked["text"] for asked in inputs["statements"]}
+    item = next(i for i in _items("verify_statements") if texts <= {*i.statements})
+    for asked in inputs["statements"]:
+        label = item.labels[item.statements.index(asked["text"])]
+        verdict = choose(["supported", "contradicted", "absent"], label.accepted[0])
+        sentences = NumberedContexts.of(item.contexts).sentences
+        deciding = [text for n, text in sentences.items() if any(f"{n}.".startswith(f"{e}.") for e in label.evidence)]
+        evidence = [cites] if cites else [numbers[(deciding or [*sentences.values()])[0]]]
+        given = {"evidence": evidence if verdict != "absent" else [], "verdict": verdict}
+        verdicts.append({"statement": asked["statement"], "reason": "", **given})
+    return {"verdicts": verdicts}
+
+
+def _classification(inputs: Mapping[str, Any], choose: Choose) -> dict:
+    answers = {asked["text"]: asked["answer"] for asked in inputs["answer_statements"]}
+    references = {asked["text"]: asked["reference"] for asked in inputs["reference_statements"]}
+    item = next(i for i in _items("classify_statements") if {*i.statements} == {*answers})
+    labels = dict(zip([*item.statements, *(("", text) for text in item.references)], item.labels, strict=True))
+    company = [number for text, number in references.items() if not labels["", text].accepted]
+    found: dict[str, list[Any]] = {"TP": [], "FP": [], "FN": []}
+    for text, number in answers.items():
+        verdict = choose(["TP", "FP"], labels[text].accepted[0])
+        same = [references[text]] if text in references else company
+        found[verdict].append({"answer": number, "reason": "", **({"references": same} if verdict == "TP" else {})})
+    cited = {number for hit in found["TP"] for number in hit["references"]}
+    for text, number in references.items():
+        wrong = choose(["TP", "FN"], (labels["", text].accepted or ["TP"])[0]) == "FN"
+        if wrong or (number not in cited and not found["TP"]):
+            found["FN"].append({"reference": number, "reason": ""})
+        elif number not in cited:
+            found["TP"][0]["references"] = [*found["TP"][0]["references"], number]
+    return found
+
+
+def _statements(inputs: Mapping[str, Any], choose: Choose) -> dict:
+    item = _item("extract_statements", "answer", inputs["text"])
+    found = choose(["facts", "no facts"], item.labels[0].accepted[0])
+    return {"statements": split_sentences(inputs["text"]) if found == "facts" else []}
+
+
+def _needed(inputs: Mapping[str, Any], numbers: Mapping[str, str], choose: Choose) -> dict:
+    item = _item("select_sentences", "question", inputs["question"])
+    sentences = NumberedContexts.of(item.contexts).sentences
+    labelled = {sentences[label.number]: label.accepted[0] for label in item.labels}
+    chosen = [text for text, right in labelled.items() if choose(["needed", "not needed"], right) == "needed"]
+    return {"reason": "", "sentences": [numbers[text] for text in chosen]}
+
+
+def _grades(inputs: Mapping[str, Any], numbers: Mapping[str, str], choose: Choose) -> dict:
+    item = _item("grade_contexts", "question", inputs["question"])
+    verdicts = []
+    for context, label in zip(item.contexts, item.labels, strict=True):
+        number = int(numbers[split_sentences(context)[0]].partition(".")[0])
+        useful = choose(["useful", "not useful"], label.accepted[0]) == "useful"
+        verdicts.append({"context": number, "reason": "", "useful": useful})
+    return {"verdicts": verdicts}
+
+
+def _item(step: str, field: str, value: str) -> Item:
+    return next(item for item in _items(step) if getattr(item, field) == value)
+
+
+@cache
+def _items(step: str) -> list[Item]:
+    return [item for language in ("ru", "en") for item in labelled_items(language) if item.step == step]

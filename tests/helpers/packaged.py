@@ -1,0 +1,15 @@
+"""For which steps the package has prompts in each language."""
+
+from langchain_rageval.prompts.answer_schemas import ANSWERS
+
+LANGUAGES = ["en", "it", "ko", "ru", "zh"]
+JUDGING = {
+    "classify_statements",
+    "critique_aspect",
+    "extract_statements",
+    "grade_contexts",
+    "regenerate_questions",
+    "select_sentences",
+    "verify_statements",
+}
+OWN = {language: sorted(ANSWERS if language in ("en", "ru") else JUDGING) for language in LANGUAGES}

@@ -1,0 +1,43 @@
+"""Reports with every kind of thing in them, for the tests of the page."""
+
+from langchain_rageval import Finding, Report, Row, Sample, Score
+from langchain_rageval.data.schema import Failure
+
+CONTEXTS = ["Munich is the capital of Bavaria. It lies on the Isar.", "The Elbe flows through Dresden.", ""]
+
+
+def statement(number, text, verdict, cites=(), kind="statement"):
+    return Finding(kind=kind, number=number, text=text, verdict=verdict, reason=f"why {verdict}", cites=list(cites))
+
+
+FINDINGS = [
+    statement(1, "Munich lies on the Isar.", "supported", ["1.2"]),
+    statement(2, "It lies in Saxony.", "contradicted", ["1.1", "2.1"]),
+    statement(3, "It is old.", "absent"),
+]
+
+
+def sample(number, **others):
+    told = {"id": f"sample-{number}", "question": f"Question {number}?", "answer": f"Answer {number} with Ёлка"}
+    return Sample(**told | {"contexts": CONTEXTS, "references": ["It is on the Isar."]} | others)
+
+
+def score(value, metric="faithfulness", **others):
+    told = {"aspect": "grounding", "reason": "1 of 3.", "findings": FINDINGS, "instrument": "0123"}
+    return Score(metric=metric, value=value, **told | others)
+
+
+def report(values, **others):
+    """A row for each value of faithfulness, and of a second metric that fails for the first and suits no second."""
+    rows = []
+    for place, value in enumerate(values):
+        noise = {"metric": "claim_noise", "aspect": "grounding", "direction": "lower"}
+        if place == 0:
+            failure = Failure(
+                error="JudgeOutputError", message="no JSON", step="verify_statements", raw_output="<oops>"
+            )
+            other = Score(**noise, failure=failure)
+        else:
+            other = Score(**noise, unscored="the answer states no facts") if place == 1 else Score(**noise, value=0.25)
+        rows.append(Row(index=place, sample=sample(place), scores={"faithfulness": score(value), "claim_noise": other}))
+    return Report(rows, **others)

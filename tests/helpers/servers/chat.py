@@ -1,0 +1,228 @@
+"""What every chat server shares: the request as the brain sees it, refusals, faults. The dialects add the shapes."""
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from helpers.servers.embedder import Embedder, ProxyPage, Vectors
+from helpers.servers.faults import SPOILERS, Answer, Faults
+from helpers.servers.loopback import Loopback, Received, Refused, ResetConnection, Response
+
+RUNGS = frozenset({"json_schema", "function_calling", "json_mode", "prompt"})
+
+
+@dataclass(frozen=True)
+class Format:
+    """The shape that a request asks for; title and schema are None where the request's fields hold none."""
+
+    rung: str
+    title: str | None = None
+    schema: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class ChatRequest:
+    """A chat request as the brain sees it.
+
+    Attributes:
+        messages: {role, content} each, content as one text.
+        rung: a member of `RUNGS`; "prompt" when the request asks for no format.
+        schema_title: from the format, or else from the schema in the first user message; None when there is neither.
+        schema: from the same place as its title.
+        body: all that was sent.
+    """
+
+    messages: list[dict[str, str]]
+    rung: str
+    schema_title: str | None
+    schema: dict[str, Any] | None
+    body: dict[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, body: dict[str, Any], wanted: Format) -> "ChatRequest":
+        messages = [{"role": item["role"], "content": _text(item.get("content"))} for item in body["messages"]]
+        title, schema = wanted.title, wanted.schema
+        if schema is None:
+            *_, schema = None, *filter(_is_schema, objects_in(_first_user_text(messages)))
+            title = schema and schema["title"]
+        return cls(messages, wanted.rung, title, schema, body)
+
+    @cached_property
+    def inputs(self) -> dict[str, Any]:
+        """The step's inputs: the last JSON object of the first user message; empty when it holds none."""
+        *_, last = {}, *objects_in(_first_user_text(self.messages))
+        return last
+
+
+PROXY_PAGE = Response(200, b"<html><body>Welcome to the proxy</body></html>", "text/html")
+Brain = Callable[[ChatRequest], dict[str, Any] | str]
+
+
+class ChatServer(Loopback, ABC):
+    """A chat endpoint whose answers come from a function.
+
+    Args:
+        reply: the brain: what to answer, a JSON object, or text that is sent as content, verbatim.
+        faults: the plan; each chat request takes one entry. It does not touch the other endpoints.
+        latency: seconds before an answer, or a function of the request; errors come without delay.
+        rungs: what the endpoint understands; another rung is refused with 400.
+        one_user_message: refuse with 400 what templates such as Mistral's refuse: user and assistant must alternate,
+            system only comes first.
+        refuse_system: refuse a system message with 400, as Gemma's template does.
+        embedder: what answers the embeddings endpoint.
+
+    Attributes:
+        tokens: the sum of the usage that its answers told.
+    """
+
+    def __init__(
+        self,
+        reply: Brain,
+        *,
+        faults: Faults | None = None,
+        latency: float | Callable[[ChatRequest], float] = 0.0,
+        rungs: Collection[str] = RUNGS,
+        one_user_message: bool = False,
+        refuse_system: bool = False,
+        embedder: Embedder | None = None,
+    ) -> None:
+        if set(rungs) - RUNGS:
+            raise ValueError(f"unknown rungs {sorted(set(rungs) - RUNGS)}, expected some of {sorted(RUNGS)}")
+        super().__init__()
+        self.reply = reply
+        self.faults = faults or Faults.script([])
+        self.latency = latency
+        self.rungs = frozenset(rungs)
+        self.one_user_message = one_user_message
+        self.refuse_system = refuse_system
+        self.embedder = embedder or Embedder()
+        self.tokens: Counter[str] = Counter()
+
+    @abstractmethod
+    def wanted(self, body: dict[str, Any]) -> Format:
+        """The shape that this request asks for."""
+
+    @abstractmethod
+    def completion(self, request: ChatRequest, answer: Answer, number: int) -> dict[str, Any]:
+        """The reply to the `number`-th call, in the shape that the request asked for."""
+
+    @abstractmethod
+    def embedding(self, body: dict[str, Any], texts: list[str], vectors: Vectors) -> dict[str, Any]:
+        """The reply to a request for embeddings."""
+
+    def usage(self, request: ChatRequest, answer: Answer) -> dict[str, int]:
+        """Tokens at four characters each; they are added to `tokens`."""
+        prompt = sum(len(message["content"]) for message in request.messages) // 4
+        completion = len(answer.text) // 4
+        usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+        with self._lock:
+            self.tokens.update(usage)
+        return usage
+
+    def chat(self, received: Received) -> Response:
+        with self._lock:
+            self.calls += 1
+            number = self.calls
+        request = ChatRequest.of(received.body, self.wanted(received.body))
+        fault = self._fault(request, received)
+        if fault == "html":
+            return PROXY_PAGE
+        self._check(request)
+        answer = self._ask(request)
+        self.pause(self.latency(request) if callable(self.latency) else self.latency)
+        answer = SPOILERS[fault](answer) if fault in SPOILERS else answer
+        return Response.json(self.completion(request, answer, number))
+
+    def embed(self, received: Received) -> Response:
+        texts = received.body["input"]
+        texts = [texts] if isinstance(texts, str) else texts
+        try:
+            vectors = self.embedder.vectors(texts, received, self)
+        except ProxyPage:
+            return PROXY_PAGE
+        return Response.json({"object": "list"} if vectors is None else self.embedding(received.body, texts, vectors))
+
+    def _fault(self, request: ChatRequest, received: Received) -> str | None:
+        """The fault of this request; one that replaces the answer by an error is raised."""
+        fault = self.faults.draw(received.raw)
+        if fault is None or (fault == "refused_format" and request.rung == "prompt"):
+            return None
+        self.count(self.faulted, fault)
+        match fault:
+            case "429":
+                raise Refused(429, "Rate limit reached", {"Retry-After": self.faults.retry_after})
+            case "500":
+                raise Refused(500, "The server had an error while processing your request")
+            case "unauthorized":
+                raise Refused(401, f"Incorrect credentials provided: {received.headers.get('authorization')}")
+            case "refused_format":
+                raise Refused(400, f"{request.rung} is not supported by this model")
+            case "reset":
+                raise ResetConnection
+            case "hang":
+                self.pause(self.faults.hang_seconds)
+        return fault
+
+    def _check(self, request: ChatRequest) -> None:
+        roles = [message["role"] for message in request.messages]
+        if request.body.get("stream"):
+            self._refuse("stream", "This test server does not stream")
+        if request.rung not in self.rungs:
+            self._refuse(request.rung, f"{request.rung} is not supported by this model")
+        if self.refuse_system and "system" in roles:
+            self._refuse("refuse_system", "System role not supported")
+        if self.one_user_message and not _alternate(roles):
+            self._refuse("one_user_message", "Conversation roles must alternate user/assistant/user/assistant/...")
+
+    def _refuse(self, name: str, message: str) -> None:
+        self.count(self.refused, name)
+        raise Refused(400, message)
+
+    def _ask(self, request: ChatRequest) -> Answer:
+        try:
+            return Answer.of(self.reply(request))
+        except Exception as error:
+            self.record_error(error)
+            raise Refused(400, f"The test's reply raised {error!r}") from error
+
+
+def objects_in(text: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects that stand in a text, in order; those inside another one are not listed."""
+    found = _OBJECT_START.search(text)
+    while found:
+        try:
+            value, end = _DECODER.raw_decode(text, found.start())
+        except ValueError:
+            end = found.start() + 1
+        else:
+            yield value
+        found = _OBJECT_START.search(text, end)
+
+
+_DECODER = json.JSONDecoder()
+_OBJECT_START = re.compile(r"""\{\s*["}]""")
+
+
+def _first_user_text(messages: list[dict[str, str]]) -> str:
+    return next((message["content"] for message in messages if message["role"] == "user"), "")
+
+
+def _is_schema(found: dict[str, Any]) -> bool:
+    return isinstance(found.get("title"), str) and ("properties" in found or "$ref" in found)
+
+
+def _text(content: Any) -> str:
+    """Message content as one text: it comes as a string, as a list of parts, or as None beside a tool call."""
+    if isinstance(content, list):
+        return "".join(part.get("text", "") for part in content)
+    return content or ""
+
+
+def _alternate(roles: list[str]) -> bool:
+    turns = roles[1:] if roles[:1] == ["system"] else roles
+    return all(role == ("user", "assistant")[position % 2] for position, role in enumerate(turns))

@@ -1,0 +1,78 @@
+"""Chains to watch, about Munich, and what a callback made of their runs."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+from helpers.munich import ANSWER, CONTEXTS, DOCUMENTS, QUESTION
+from langchain_core.documents import Document
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
+
+from langchain_rageval import OfflineJudge, RagEvalCallback, Row, Sample, Score, faithfulness
+from langchain_rageval.data.schema import Failure, Usage
+
+
+class Search(BaseRetriever):
+    """Finds the documents about Munich, or those it is given."""
+
+    documents: Sequence[Document] = DOCUMENTS
+
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        return list(self.documents)
+
+
+class Words(GenericFakeChatModel):
+    """Says the answer, word by word when it is streamed."""
+
+    messages: Any = ()
+
+    def _generate(self, *args: Any, **options: Any) -> Any:
+        self.messages = iter([AIMessage(ANSWER)])
+        return super()._generate(*args, **options)
+
+    def bind_tools(self, *_: Any, **__: Any) -> Any:
+        return self
+
+
+def joined(documents: Sequence[Document]) -> str:
+    return "\n".join(document.page_content for document in documents)
+
+
+def rag(search: Any = None) -> Runnable[str, str]:
+    """A usual chain: retriever, prompt, model, parser; from a question to an answer."""
+    prompt = ChatPromptTemplate([("system", "Answer from this: {context}"), ("human", "{question}")])
+    found = {"context": (search or Search()) | RunnableLambda(joined), "question": RunnablePassthrough()}
+    return found | prompt | Words() | StrOutputParser()
+
+
+def watching(*metrics: Any, **options: Any) -> tuple[RagEvalCallback, list[Row]]:
+    """A callback that watches every run, and the rows that it gives, in the order in which the runs ended."""
+    rows: list[Row] = []
+    given = list(metrics) or [faithfulness(OfflineJudge())]
+    return RagEvalCallback(given, **{"sample_rate": 1.0, "sinks": [rows.append], "max_concurrency": 1, **options}), rows
+
+
+def with_callback(callback: RagEvalCallback, **config: Any) -> Any:
+    return {"callbacks": [callback], **config}
+
+
+def row(value: float | None = 0.5, index: int = 0, run_id: str | None = None, **sample: Any) -> Row:
+    """A row as a sink gets it: with a value, or with one score that failed and one that does not apply."""
+    run_id = run_id or str(uuid4())
+    usage = Usage(calls=2, input_tokens=100, output_tokens=10, seconds=0.5)
+    if value is not None:
+        scores = [Score(metric="faithfulness", aspect="grounding", value=value, reason="because", usage=usage)]
+    else:
+        failure = Failure(error="RateLimitError", message="too many", step="verify_statements")
+        scores = [
+            Score(metric="faithfulness", aspect="grounding", failure=failure, usage=usage),
+            Score(metric="answer_relevance", aspect="answer", unscored="the answer states no facts"),
+        ]
+    content = {"question": QUESTION, "answer": ANSWER, "contexts": CONTEXTS, **sample}
+    content["metadata"] = {"run_id": run_id, **content.get("metadata", {})}
+    return Row(index=index, sample=Sample(id=run_id, **content), scores={score.metric: score for score in scores})

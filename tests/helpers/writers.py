@@ -1,0 +1,99 @@
+"""A writer and critic by the rules of a game: what it writes is plain, and a test changes one answer at a time."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from helpers.scripted import Scripted, human_of
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+
+from langchain_rageval.prompts.layout import read_inputs, read_title
+from langchain_rageval.testset import Passage
+
+TOPICS = ("поле", "щавель", "глинозём", "кирпич", "свирель", "якорь", "мельница", "оброк", "полис", "ипотека")
+
+
+class Writer:
+    """Answers every step; `changed` maps a schema's title to what answers it in place of the rule.
+
+    Such a function gets the inputs, and how often the title was asked before; None leaves it to the rule.
+    """
+
+    def __init__(self, **changed: Callable[[dict[str, Any], int], Any]) -> None:
+        self.changed = changed
+        self.calls = Counter[str]()
+        self.model = Scripted(answer=self.answer)
+
+    def answer(self, messages: Any) -> Any:
+        human = human_of(messages)
+        title, inputs = read_title(human), read_inputs(human)
+        before = self.calls[title]
+        self.calls[title] += 1
+        given = self.changed[title](inputs, before) if title in self.changed else None
+        if isinstance(given, Exception | str):
+            return given
+        return json.dumps(given if given is not None else RULES[title](inputs), ensure_ascii=False)
+
+    @property
+    def total(self) -> int:
+        return self.calls.total()
+
+
+def _question(inputs: dict[str, Any]) -> dict[str, Any]:
+    if "keyphrase" in inputs:
+        return {"question": f"Что известно о {inputs['keyphrase']}?"}
+    if "feedback" in inputs:
+        return {"question": f"{inputs['question'].rstrip('?')}, точнее?"}
+    if "passages" in inputs:
+        return {"question": f"{inputs['question'].rstrip('?')}, и при чём тут {inputs['passages'][-1]['text'][:12]}?"}
+    return {"question": inputs["question"].replace("Что известно о", "Что такое")}
+
+
+RULES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "PassageGrades": lambda _: {"reason": "ясно", "clarity": 2, "depth": 2, "structure": 2, "relevance": 2},
+    "Keyphrases": lambda i: {"keyphrases": [f"{i['passage'][:20]} {n}" for n in ("раз", "два", "три")]},
+    "Question": _question,
+    "QuestionReview": lambda _: {"feedback": "", "standalone": True, "answerable": True},
+    "QuestionComparison": lambda i: {"reason": "", "deeper": i["question"] != i["parent"], "broader": False},
+    "NeededPassages": lambda i: {"reason": "", "passages": [p["passage"] for p in i["passages"]]},
+    "ReferenceAnswer": lambda i: {"answerable": True, "answer": i["passages"][0]["text"][:40]},
+    "DegradedAnswer": lambda _: {"answer": "Не знаю."},
+    "PaddedContext": lambda _: {"sentences": ["Погода была хорошей."]},
+}
+
+
+class Ring(Embeddings):
+    """Each text gets a direction of its own; `same` says which texts are one, `near` is the cosine of two passages."""
+
+    def __init__(self, same: Callable[[str], str] = lambda text: text, near: float = 0.6) -> None:
+        self.same, self.near = same, near
+        self.numbers: dict[str, int] = {}
+        self.batches: list[int] = []
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        self.batches.append(len(texts))
+        return [self.vector(text) for text in texts]
+
+    def vector(self, text: str) -> list[float]:
+        number = self.numbers.setdefault(self.same(text), len(self.numbers))
+        own = (1 - self.near) ** 0.5
+        vector = [0.0] * 256
+        vector[0], vector[1 + number % 255] = self.near**0.5, own
+        return vector
+
+    def embed_query(self, text: str) -> list[float]:
+        return self.vector(text)
+
+
+def passage(number: int, text: str | None = None, source: str = "doc") -> Passage:
+    """A passage of a document."""
+    text = text or f"Отрывок {number} рассказывает о {TOPICS[number % len(TOPICS)]}."
+    return Passage(text=text, source=source, start=100 * number, end=100 * number + len(text), metadata={})
+
+
+def documents(count: int, sources: int = 3) -> list[Document]:
+    """Short documents, each a passage."""
+    texts = [f"{TOPICS[n % len(TOPICS)].title()} номер {n}: об этом рассказано здесь подробно." for n in range(count)]
+    return [Document(text, metadata={"source": f"doc-{n % sources}", "page": n}) for n, text in enumerate(texts)]

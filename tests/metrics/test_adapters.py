@@ -1,0 +1,526 @@
+"""The doors of a metric: LCEL, events and callbacks, LangGraph, openevals."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, TypedDict
+
+import pytest
+from helpers.munich import (
+    ANSWER,
+    CONTEXTS,
+    DOCUMENTS,
+    QUESTION,
+    REFUSAL,
+    SAMPLE,
+    TRUE_SAMPLE,
+    broken_judge,
+    rag_chain,
+    recording_judge,
+)
+from helpers.scripted import Scripted, absent, answering, human_of, scripted, supported, verdicts
+from helpers.servers.brain import offline
+from helpers.servers.faults import Faults
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.load import dumpd, dumps
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import (
+    ConfigurableField,
+    RunnableGenerator,
+    RunnableLambda,
+    RunnableParallel,
+    RunnablePassthrough,
+)
+from langchain_gigachat import GigaChat
+from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.graph import END, START, MessagesState, StateGraph
+from openevals.exact import exact_match
+
+from langchain_rageval import (
+    Judge,
+    JudgeOutputError,
+    OfflineJudge,
+    Sample,
+    SampleError,
+    Score,
+    evaluate,
+    faithfulness,
+    suite,
+)
+from langchain_rageval.prompts.answer_schemas import Statements, Verdict
+
+metric = faithfulness(OfflineJudge())
+broken = faithfulness(broken_judge())
+STEPS = ["extract_statements", "verify_statements"]
+
+
+def says(verdict: Verdict) -> Scripted:
+    """A judge who finds one statement, and always gives the same verdict on it."""
+    statements, answer = Statements(statements=["a"]), verdicts(verdict)
+    return answering(lambda messages: statements if '"title": "Statements"' in human_of(messages) else answer)
+
+
+# LCEL
+
+SPOKEN = [ANSWER[:10], ANSWER[10:25], ANSWER[25:]]
+
+
+def speak(_: Any) -> Iterator[str]:
+    """The answer as a model streams it."""
+    yield from SPOKEN
+
+
+async def aspeak(_: Any) -> AsyncIterator[str]:
+    for part in SPOKEN:
+        yield part
+
+
+async def test_a_metric_ends_a_chain():
+    chain = rag_chain() | metric
+    assert chain.invoke(QUESTION).value == 0.5
+    assert (await chain.ainvoke(QUESTION)).value == 0.5
+    assert [score.value for score in chain.batch([QUESTION, QUESTION])] == [0.5, 0.5]
+    assert [score.value async for score in chain.astream(QUESTION)] == [0.5]
+
+
+async def test_a_metric_adds_its_score_to_what_a_chain_yields():
+    chain = rag_chain() | RunnablePassthrough.assign(faithfulness=metric)
+    for answered in (chain.invoke(QUESTION), await chain.ainvoke(QUESTION)):
+        assert answered["answer"] == ANSWER
+        assert answered["faithfulness"].value == 0.5
+
+
+async def test_metrics_stand_side_by_side():
+    other = faithfulness(OfflineJudge(), name="other")
+    chain = rag_chain() | RunnableParallel(f=metric, o=other, both=suite(metric, other))
+    for scores in (chain.invoke(QUESTION), await chain.ainvoke(QUESTION)):
+        assert (scores["f"].value, scores["o"].metric) == (0.5, "other")
+        assert {name: score.value for name, score in scores["both"].items()} == {"faithfulness": 0.5, "other": 0.5}
+
+
+async def test_a_chain_that_streams_its_answer_is_scored_once_it_is_whole():
+    retrieval = RunnablePassthrough.assign(context=lambda _: DOCUMENTS).assign(answer=RunnableGenerator(speak, aspeak))
+    asked = {"input": QUESTION}
+    for scored in (metric, suite(metric) | (lambda scores: scores["faithfulness"])):
+        assert [score.value for score in (retrieval | scored).stream(asked)] == [0.5]
+        assert [score.value async for score in (retrieval | scored).astream(asked)] == [0.5]
+    assert [given["answer"] for given in (retrieval | metric.require(0.5)).stream(asked)] == [ANSWER]
+    chunks = list(retrieval.assign(faithfulness=metric).stream(asked))
+    assert [chunk["answer"] for chunk in chunks if "answer" in chunk] == SPOKEN
+    assert [chunk["faithfulness"].value for chunk in chunks if "faithfulness" in chunk] == [0.5]
+
+
+async def test_a_chain_may_go_on_after_a_metric():
+    assert (metric | float).invoke(SAMPLE) == 0.5
+    assert await (metric | (lambda score: score.reason)).ainvoke(SAMPLE) == metric.invoke(SAMPLE).reason
+
+
+async def test_with_retry_tries_a_lost_call_again():
+    replies = [ConnectionError("reset by peer"), Statements(statements=["a"]), verdicts(supported(1))]
+    for call in ("invoke", "ainvoke"):
+        judge = scripted(*replies)
+        retried = faithfulness(judge).with_retry(stop_after_attempt=2, wait_exponential_jitter=False)
+        score = retried.invoke(SAMPLE) if call == "invoke" else await retried.ainvoke(SAMPLE)
+        assert (score.value, len(judge.asked)) == (1.0, 3)
+
+
+async def test_without_with_retry_a_lost_call_raises_as_the_client_raised_it():
+    lost = faithfulness(broken_judge(ConnectionError("reset by peer")))
+    with pytest.raises(ConnectionError, match="reset by peer"):
+        lost.invoke(SAMPLE)
+    with pytest.raises(ConnectionError, match="reset by peer"):
+        await lost.ainvoke(SAMPLE)
+
+
+async def test_with_retry_on_a_real_client(openai_server, chat_openai):
+    server = openai_server(offline, faults=Faults.script(["500", None, "429"]))
+    retried = faithfulness(chat_openai(server)).with_retry(stop_after_attempt=3, wait_exponential_jitter=False)
+    assert (await retried.ainvoke(SAMPLE)).value == 0.5
+    assert server.faulted == Counter({"500": 1, "429": 1})
+
+
+async def test_with_fallbacks_another_judge_scores():
+    other = faithfulness(OfflineJudge())
+    for door in (
+        broken.with_fallbacks([other]),
+        faithfulness(broken_judge(OSError("dead")).with_fallbacks([OfflineJudge()])),
+    ):
+        assert door.invoke(SAMPLE).value == 0.5
+        assert (await door.ainvoke(SAMPLE)).value == 0.5
+
+
+async def test_wrapped_metrics_are_evaluated_under_their_own_name():
+    for door in (metric.with_retry(), metric.with_fallbacks([broken]), metric.with_config(tags=["a"]), metric.bind()):
+        report = evaluate([SAMPLE], door, progress=False)
+        assert [score.value for score in report.rows[0].scores.values()] == [0.5]
+        assert list(report.rows[0].scores) == ["faithfulness"]
+
+
+def configurable_judge() -> Any:
+    return says(supported(1)).configurable_alternatives(
+        ConfigurableField(id="llm"), default_key="kind", strict=says(absent(1))
+    )
+
+
+async def test_a_config_chooses_the_model_of_a_configurable_judge():
+    chosen = faithfulness(configurable_judge())
+    strict = chosen.with_config(configurable={"llm": "strict"})
+    assert (chosen.invoke(SAMPLE).value, strict.invoke(SAMPLE).value) == (1.0, 0.0)
+    assert (await strict.ainvoke(SAMPLE)).value == 0.0
+    assert chosen.invoke(SAMPLE, {"configurable": {"llm": "strict"}}).value == 0.0
+
+
+def test_two_choices_of_one_configurable_judge_do_not_share_their_answers():
+    judge = configurable_judge()
+    kind = faithfulness(judge, name="kind")
+    strict = faithfulness(judge, name="strict").with_config(configurable={"llm": "strict"})
+    scores = evaluate([SAMPLE], [kind, strict], progress=False).rows[0].scores
+    assert {name: score.value for name, score in scores.items()} == {"kind": 1.0, "strict": 0.0}
+
+
+# Events and callbacks
+
+
+class Recorder(BaseCallbackHandler):
+    """Keeps every run that started, with its parent, and counts how runs ended."""
+
+    def __init__(self) -> None:
+        self.started: list[tuple[str, Any, Any, str]] = []
+        self.ended: Counter[str] = Counter()
+        self.tags: dict[str, list[str]] = {}
+
+    def on_chain_start(
+        self, serialized: Any, inputs: Any, *, run_id: Any, parent_run_id: Any = None, **more: Any
+    ) -> None:
+        self.started.append(("chain", run_id, parent_run_id, more["name"]))
+        self.tags[more["name"]] = more.get("tags") or []
+
+    def on_chat_model_start(
+        self, serialized: Any, messages: Any, *, run_id: Any, parent_run_id: Any = None, **_: Any
+    ) -> None:
+        self.started.append(("model", run_id, parent_run_id, "model"))
+
+    def on_chain_end(self, outputs: Any, **_: Any) -> None:
+        self.ended["chain"] += 1
+
+    def on_llm_end(self, response: Any, **_: Any) -> None:
+        self.ended["model"] += 1
+
+    def on_chain_error(self, error: BaseException, **_: Any) -> None:
+        self.ended["chain error"] += 1
+
+    def on_llm_error(self, error: BaseException, **_: Any) -> None:
+        self.ended["model error"] += 1
+
+    @property
+    def tree(self) -> list[tuple[str, str | None]]:
+        """Each run with its parent, by name."""
+        names = {run_id: name for _, run_id, _, name in self.started}
+        return [(name, names.get(parent)) for _, _, parent, name in self.started]
+
+
+ONE_CALL_A_STEP = [
+    ("faithfulness", None),
+    ("extract_statements", "faithfulness"),
+    ("model", "extract_statements"),
+    ("verify_statements", "faithfulness"),
+    ("model", "verify_statements"),
+]
+
+
+@pytest.mark.parametrize("model", [OfflineJudge(), recording_judge()], ids=["async methods", "sync methods only"])
+async def test_a_callback_handler_sees_one_run_per_metric_step_and_call(model):
+    scored = faithfulness(model)
+    for call in ("invoke", "ainvoke"):
+        seen = Recorder()
+        config = {"callbacks": [seen], "tags": ["mine"], "run_name": "faithfulness"}
+        scored.invoke(SAMPLE, config) if call == "invoke" else await scored.ainvoke(SAMPLE, config)
+        assert seen.tree == ONE_CALL_A_STEP
+        assert seen.ended == {"chain": 3, "model": 2}
+        assert "mine" in seen.tags["verify_statements"]
+
+
+async def test_with_config_reaches_every_run():
+    seen = Recorder()
+    await metric.with_config(callbacks=[seen], tags=["mine"], run_name="grounding").ainvoke(SAMPLE)
+    assert seen.tree[:2] == [("grounding", None), ("extract_statements", "grounding")]
+    assert all("mine" in tags for tags in seen.tags.values())
+
+
+async def test_calls_made_together_have_their_step_for_a_parent():
+    for call in ("invoke", "ainvoke"):
+        seen, drawn = Recorder(), faithfulness(Judge(OfflineJudge(), draws=3))
+        config = {"callbacks": [seen]}
+        drawn.invoke(SAMPLE, config) if call == "invoke" else await drawn.ainvoke(SAMPLE, config)
+        assert Counter(seen.tree) == Counter(ONE_CALL_A_STEP + 2 * [("model", "verify_statements")])
+
+
+async def test_in_a_chain_the_chain_is_the_parent():
+    for call in ("invoke", "ainvoke"):
+        seen, chain = Recorder(), rag_chain() | metric
+        config = {"callbacks": [seen]}
+        chain.invoke(QUESTION, config) if call == "invoke" else await chain.ainvoke(QUESTION, config)
+        assert ("faithfulness", "RunnableSequence") in seen.tree
+        assert set(ONE_CALL_A_STEP[1:]) < set(seen.tree)
+
+
+async def test_runs_behind_a_gate_belong_to_it():
+    for call in ("invoke", "ainvoke"):
+        seen, gate = Recorder(), metric.require(0.5)
+        config = {"callbacks": [seen]}
+        gate.invoke(SAMPLE, config) if call == "invoke" else await gate.ainvoke(SAMPLE, config)
+        assert seen.tree == [
+            ("require_faithfulness", None),
+            ("faithfulness", "require_faithfulness"),
+            *ONE_CALL_A_STEP[1:],
+        ]
+
+
+async def test_runs_of_a_suite_belong_to_it_and_shared_calls_are_seen_once():
+    for call in ("invoke", "ainvoke"):
+        seen, both = Recorder(), suite(metric, faithfulness(metric.judges[0], name="other"))
+        config = {"callbacks": [seen]}
+        both.invoke(SAMPLE, config) if call == "invoke" else await both.ainvoke(SAMPLE, config)
+        runs = Counter(seen.tree)
+        assert runs[("faithfulness", "Suite")] == runs[("other", "Suite")] == 1
+        assert runs[("model", "extract_statements")] == runs[("model", "verify_statements")] == 1
+
+
+async def test_a_handler_sees_where_a_judge_failed():
+    for call in ("invoke", "ainvoke"):
+        seen, lost = Recorder(), faithfulness(broken_judge(ConnectionError("reset")))
+        with pytest.raises(ConnectionError):
+            lost.invoke(SAMPLE, {"callbacks": [seen]}) if call == "invoke" else await lost.ainvoke(
+                SAMPLE, {"callbacks": [seen]}
+            )
+        assert seen.tree == ONE_CALL_A_STEP[:3]
+        assert seen.ended == {"chain error": 2, "model error": 1}
+
+
+async def test_events_name_the_metric_and_its_steps_and_calls_stay_whole(openai_server, chat_openai):
+    server = openai_server(offline)
+    chain = rag_chain() | faithfulness(chat_openai(server, streaming=True))
+    events = [(event["event"], event["name"]) async for event in chain.astream_events(QUESTION, version="v2")]
+    named = [name for event, name in events if event == "on_chain_start" and not name.startswith("Runnable")]
+    assert named == ["faithfulness", *STEPS]
+    assert [event for event, _ in events].count("on_chat_model_start") == 2
+    assert [event for event, _ in events].count("on_chat_model_end") == 2
+    assert server.calls == 2
+    assert not server.refused
+    assert not any(request.body.get("stream") for request in server.requests)
+
+
+# LangGraph
+
+
+class Answered(TypedDict, total=False):
+    question: str
+    answer: str
+    contexts: list[str]
+    faithfulness: Score
+    other: Score
+    judgement: Any
+
+
+class Conversation(MessagesState, total=False):
+    faithfulness: Score
+
+
+def graph_of(node: Any, state: Any = Answered, **options: Any) -> Any:
+    graph = StateGraph(state)
+    graph.add_node("judge", node)
+    graph.add_edge(START, "judge")
+    graph.add_edge("judge", END)
+    return graph.compile(**options)
+
+
+async def test_a_node_puts_the_score_into_the_state():
+    graph = graph_of(metric.as_node())
+    for state in (graph.invoke(SAMPLE), await graph.ainvoke(SAMPLE)):
+        assert state["faithfulness"].value == 0.5
+        assert state["answer"] == ANSWER
+
+
+async def test_a_node_reads_messages_and_the_documents_of_tools():
+    messages = [
+        HumanMessage(QUESTION),
+        AIMessage("", tool_calls=[{"name": "search", "args": {}, "id": "1"}]),
+        ToolMessage("two documents", tool_call_id="1", artifact=DOCUMENTS),
+        AIMessage(ANSWER),
+    ]
+    graph = graph_of(metric.as_node(), Conversation)
+    for state in (graph.invoke({"messages": messages}), await graph.ainvoke({"messages": messages})):
+        assert state["faithfulness"].value == 0.5
+        assert [message.text for message in state["messages"]] == [message.text for message in messages]
+
+
+async def test_a_judge_that_fails_is_recorded_in_the_state():
+    graph = graph_of(broken.as_node())
+    for state in (graph.invoke(SAMPLE), await graph.ainvoke(SAMPLE)):
+        failure = state["faithfulness"].failure
+        assert (failure.error, failure.step) == ("JudgeOutputError", "extract_statements")
+        assert failure.raw_output == "I would rather not."
+        assert state["answer"] == ANSWER
+
+
+async def test_a_node_of_a_suite_puts_each_score_into_the_state():
+    both = suite(metric, faithfulness(broken_judge(), name="other"))
+    graph = graph_of(both.as_node())
+    for state in (graph.invoke(SAMPLE), await graph.ainvoke(SAMPLE)):
+        assert state["faithfulness"].value == 0.5
+        assert state["other"].failure is not None
+
+
+async def test_a_route_is_a_conditional_edge():
+    def guarded(answer: str) -> Any:
+        graph = StateGraph(Answered)
+        graph.add_node("write", lambda _: {"answer": answer})
+        graph.add_node("abstain", lambda _: {"answer": REFUSAL["answer"]})
+        graph.add_edge(START, "write")
+        guard = metric.route(0.8, lambda _: END, lambda _: "abstain", missing="pass")
+        graph.add_conditional_edges("write", guard, ["abstain", END])
+        return graph.compile()
+
+    for answer, left in {TRUE_SAMPLE["answer"]: TRUE_SAMPLE["answer"], ANSWER: REFUSAL["answer"]}.items():
+        assert guarded(answer).invoke({**SAMPLE, "answer": ""})["answer"] == left
+        assert (await guarded(answer).ainvoke({**SAMPLE, "answer": ""}))["answer"] == left
+
+
+def test_a_node_writes_under_the_key_it_was_given():
+    assert graph_of(metric.as_node("judgement")).invoke(SAMPLE)["judgement"].value == 0.5
+    both = suite(metric, faithfulness(OfflineJudge(), name="other")).as_node("judgement")
+    assert set(graph_of(both).invoke(SAMPLE)["judgement"]) == {"faithfulness", "other"}
+
+
+def test_a_state_that_lacks_a_field_is_the_users_mistake():
+    with pytest.raises(SampleError, match=r"lacks \['contexts'\]"):
+        graph_of(metric.as_node()).invoke({"question": QUESTION, "answer": ANSWER})
+
+
+def test_a_checkpoint_gives_the_score_back(caplog):
+    scores = JsonPlusSerializer(allowed_msgpack_modules=[Score])  # LangGraph warns of every type it is not told of
+    graph = graph_of(metric.as_node(), checkpointer=InMemorySaver(serde=scores))
+    config = {"configurable": {"thread_id": "1"}}
+    written = graph.invoke(SAMPLE, config)["faithfulness"]
+    assert graph.get_state(config).values["faithfulness"] == written
+    assert not caplog.records
+
+
+async def test_runs_of_a_node_belong_to_the_graph():
+    for call in ("invoke", "ainvoke"):
+        seen, graph = Recorder(), graph_of(metric.as_node())
+        config = {"callbacks": [seen]}
+        graph.invoke(SAMPLE, config) if call == "invoke" else await graph.ainvoke(SAMPLE, config)
+        roots = [name for name, parent in seen.tree if parent is None]
+        assert roots == ["LangGraph"]
+        assert [run for run in seen.tree if run in ONE_CALL_A_STEP] == ONE_CALL_A_STEP[1:]
+
+
+# openevals
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"inputs": QUESTION, "outputs": ANSWER, "context": CONTEXTS},
+        {"inputs": {"question": QUESTION}, "outputs": {"answer": ANSWER}, "context": DOCUMENTS},
+        {"inputs": {"input": QUESTION}, "outputs": {"answer": ANSWER, "context": DOCUMENTS}},
+        {"inputs": QUESTION, "outputs": AIMessage(ANSWER), "context": CONTEXTS, "reference_outputs": "1158"},
+    ],
+    ids=["texts", "dicts", "context in the outputs", "message"],
+)
+def test_a_metric_is_called_as_an_openevals_evaluator(given):
+    feedback = metric(**given)
+    theirs = exact_match(outputs=given["outputs"] if isinstance(given["outputs"], str) else "a", reference_outputs="a")
+    assert feedback.keys() == theirs.keys()
+    assert (feedback["key"], feedback["score"]) == ("faithfulness", 0.5)
+    assert feedback["comment"].startswith("The contexts support 1 of 2 statements")
+    assert [finding["verdict"] for finding in feedback["metadata"]["findings"]] == ["supported", "absent"]
+
+
+def test_feedback_tells_the_sample_and_how_to_read_the_score():
+    metadata = metric(inputs=QUESTION, outputs=ANSWER, context=CONTEXTS)["metadata"]
+    assert metadata["sample"] == Sample(**SAMPLE).id
+    assert (metadata["aspect"], metadata["direction"]) == ("grounding", "higher")
+
+
+def test_openevals_feedback_without_a_value_says_why():
+    refused = metric(inputs=QUESTION, outputs=REFUSAL["answer"], context=CONTEXTS)
+    assert (refused["score"], refused["comment"]) == (None, "the answer states no facts")
+    failed = broken(inputs=QUESTION, outputs=ANSWER, context=CONTEXTS)
+    assert failed["score"] is None
+    assert failed["comment"].startswith("JudgeOutputError: extract_statements: ")
+    assert failed["metadata"]["failure"]["error"] == "JudgeOutputError"
+
+
+def test_a_suite_gives_openevals_one_feedback_per_metric():
+    both = suite(metric, faithfulness(broken_judge(), name="other"))
+    feedback = both(inputs=QUESTION, outputs=ANSWER, context=CONTEXTS)
+    assert [(part["key"], part["score"]) for part in feedback] == [("faithfulness", 0.5), ("other", None)]
+
+
+def test_a_call_without_what_the_metric_reads_raises():
+    with pytest.raises(SampleError, match=r"lacks \['contexts'\]"):
+        metric(inputs=QUESTION, outputs=ANSWER)
+    with pytest.raises(SampleError, match=r"lacks \['answer'\]"):
+        metric(inputs=QUESTION, outptus=ANSWER, context=CONTEXTS)
+
+
+# Failing, and telling
+
+
+async def test_the_runnable_methods_raise_what_the_doors_record():
+    with pytest.raises(JudgeOutputError) as caught:
+        broken.invoke(SAMPLE)
+    assert (caught.value.step, caught.value.raw_output) == ("extract_statements", "I would rather not.")
+    with pytest.raises(JudgeOutputError):
+        await broken.ainvoke(SAMPLE)
+    with pytest.raises(JudgeOutputError):
+        (rag_chain() | RunnablePassthrough.assign(faithfulness=broken)).invoke(QUESTION)
+    assert isinstance(broken.batch([SAMPLE], return_exceptions=True)[0], JudgeOutputError)
+
+
+SECRET = "sk-secret-0123456789"
+HEADERS = {"Authorization": f"Bearer {SECRET}"}
+
+
+def models_with_secrets() -> list[Any]:
+    openai = ChatOpenAI(
+        model="m",
+        api_key=SECRET,
+        base_url=f"https://user:{SECRET}@host/v1",
+        default_headers=HEADERS,
+        extra_body={"api_key": SECRET},
+    )
+    gigachat = GigaChat(credentials=SECRET, password=SECRET, access_token=SECRET, model="GigaChat-2")
+    bound = openai.bind(api_key=SECRET, extra_headers=HEADERS, extra_body={"auth": {"token": SECRET}})
+    return [openai, gigachat, bound, openai.with_retry(), gigachat.with_fallbacks([openai])]
+
+
+def test_nothing_that_a_metric_shows_of_itself_holds_a_secret():
+    for model in models_with_secrets():
+        judge = Judge(model)
+        scored = faithfulness(judge)
+        both = suite(scored, faithfulness(judge, name="other"))
+        shown = [judge, judge.instrument, scored, scored.steps, both, scored.with_retry(), scored.require(0.5)]
+        texts = [text for thing in shown for text in (repr(thing), str(thing))]
+        texts += [dumps(scored), dumps(both), str(dumpd(scored)), str(scored.get_graph().to_json())]
+        assert not [text for text in texts if SECRET in text]
+        assert "ChatOpenAI(model='m'" in repr(scored) or "GigaChat(model='GigaChat-2'" in repr(scored)
+
+
+def test_a_failure_does_not_repeat_the_key_that_a_server_quotes(openai_server, chat_openai):
+    server = openai_server(offline, faults=Faults.script(["unauthorized"] * 9))
+    feedback = faithfulness(chat_openai(server, api_key=SECRET))(inputs=QUESTION, outputs=ANSWER, context=CONTEXTS)
+    assert feedback["score"] is None
+    assert "Incorrect credentials provided" in feedback["comment"]
+    assert SECRET not in str(feedback)
+
+
+def test_a_function_is_a_judge():
+    def ask(messages: list[Any]) -> str:
+        return str(OfflineJudge().invoke(messages).content)
+
+    assert faithfulness(ask).invoke(SAMPLE).value == 0.5
+    assert faithfulness(RunnableLambda(ask)).invoke(SAMPLE).value == 0.5

@@ -1,0 +1,456 @@
+"""Embeddings and cross-encoders in whole evaluations: what is sent, when, by whom, and what comes of bad numbers.
+
+Counts are those of the server.
+"""
+
+import asyncio
+import gc
+import json
+import logging
+import socket
+import threading
+import time
+from collections import Counter
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from helpers.servers.brain import EMBEDDED, METRICS, RICH, offline, says_the_same
+from helpers.servers.embedder import Embedder
+from helpers.servers.faults import Faults
+from helpers.waiting import auntil
+from langchain_core.cross_encoders import BaseCrossEncoder
+from langchain_core.embeddings import Embeddings
+
+from langchain_rageval import (
+    HashingEmbeddings,
+    OfflineJudge,
+    RetryPolicy,
+    Sample,
+    aevaluate,
+    answer_relevance,
+    answer_similarity,
+    evaluate,
+    suite,
+)
+from langchain_rageval.run.embedding import BATCH_SIZE
+
+JUDGE = OfflineJudge()
+ONCE = RetryPolicy(attempts=1)
+QUESTION = "What stands in the line?"
+REFERENCES = ["A word stands in the line.", "In the line there is a word."]
+
+
+def about(number, **more):
+    """A sample that shares question and references with the others."""
+    answer = f"The line {number} holds a word. It is word {number}."
+    return Sample(**{"question": QUESTION, "answer": answer, "references": REFERENCES, **more})
+
+
+def metrics_with(embeddings, names=EMBEDDED):
+    return [METRICS[name](JUDGE, embeddings) for name in names]
+
+
+@pytest.fixture(params=["evaluate", "aevaluate"])
+def report_of(request):
+    """Both doors in turn: `report = await report_of(samples, metrics, **options)`."""
+
+    async def run(samples, metrics, **options):
+        options = {"progress": False, "retry": ONCE, **options}
+        if request.param == "evaluate":
+            return evaluate(samples, metrics, **options)
+        return await aevaluate(samples, metrics, **options)
+
+    return run
+
+
+def embedded_in(report):
+    return sum(score.usage.embedded for row in report.rows for score in row.scores.values())
+
+
+def check(report):
+    assert report.failures() == []
+    assert all(says_the_same(score, row.sample) for row in report.rows for score in row.scores.values())
+
+
+class TestBatches:
+    async def test_each_text_of_a_run_is_embedded_once_and_charged_once(self, endpoint, report_of):
+        server = endpoint.server(offline)
+        samples = [about(number) for number in range(70)]
+        report = await report_of(samples, metrics_with(endpoint.embeddings(server)))
+        check(report)
+        sent = Counter(server.embedder.texts)
+        assert set(sent.values()) == {1}
+        # the question, two references; of each sample the answer and two regenerated questions
+        assert len(sent) == 1 + 2 + 70 * 3
+        assert embedded_in(report) == len(sent)
+        assert max(map(len, server.embedder.batches)) <= BATCH_SIZE
+
+    async def test_requests_are_far_fewer_than_samples(self, endpoint, report_of):
+        server = endpoint.server(offline, embedder=Embedder(latency=0.1))
+        samples = [about(number) for number in range(160)]
+        metrics = metrics_with(endpoint.embeddings(server), ["answer_similarity"])
+        report = await report_of(samples, metrics, max_concurrency=16)
+        check(report)
+        # 32 samples are at work at a time, and all who wait go out together: 5 rounds of one or two requests
+        assert len(server.embedder.batches) <= 20
+        assert server.embedder.most <= 16
+
+    async def test_two_metrics_of_a_sample_share_its_texts(self, openai_server, openai_embeddings):
+        for door in ("invoke", "ainvoke"):
+            server = openai_server(offline)
+            embeddings = openai_embeddings(server)
+            both = suite(answer_similarity(embeddings), METRICS["answer_correctness"](JUDGE, embeddings))
+            scores = both.invoke(RICH[0]) if door == "invoke" else await both.ainvoke(RICH[0])
+            assert all(says_the_same(score, RICH[0]) for score in scores.values())
+            assert sorted(server.embedder.texts) == sorted([RICH[0].answer, *RICH[0].references])
+            assert sorted(score.usage.embedded for score in scores.values()) == [0, 3]
+
+    async def test_two_objects_for_embeddings_do_not_mix(self, openai_server, openai_embeddings, report_of):
+        servers = openai_server(offline), openai_server(offline)
+        metrics = [
+            answer_similarity(openai_embeddings(server), name=f"number {number}")
+            for number, server in enumerate(servers)
+        ]
+        await report_of(RICH, metrics)
+        first, second = (sorted(server.embedder.texts) for server in servers)
+        assert first == second == sorted({text for s in RICH for text in (s.answer, *s.references)})
+
+    @pytest.mark.parametrize(
+        ("answer", "sent"),
+        [("", []), (" \n", []), ("I do not know.", ["I do not know.", *REFERENCES])],
+    )
+    async def test_nothing_is_embedded_for_a_blank_answer_nor_to_compare_an_evasive_one_with_the_question(
+        self, openai_server, openai_embeddings, report_of, answer, sent
+    ):
+        server = openai_server(offline)
+        samples = [about(0, answer=answer)]
+        report = await report_of(samples, metrics_with(openai_embeddings(server)))
+        check(report)
+        assert report.rows[0].scores["answer_relevance"].value == 0
+        assert sorted(server.embedder.texts) == sorted(sent)
+
+    async def test_blank_references_are_not_embedded(self, openai_server, openai_embeddings, report_of):
+        server = openai_server(offline)
+        samples = [about(0, references=["", "A word.", " "])]
+        check(await report_of(samples, metrics_with(openai_embeddings(server), ["answer_similarity"])))
+        assert sorted(server.embedder.texts) == sorted(["A word.", samples[0].answer])
+
+    async def test_texts_reach_the_server_as_they_are(self, endpoint, report_of):
+        server = endpoint.server(offline)
+        hostile = 'ё {braces} "quotes" \u202e \x00 <script> 𝔘 e\u0301\n\n```'
+        samples = [about(0, answer=hostile), about(1, answer="lone \ud800 surrogate")]
+        report = await report_of(samples, metrics_with(endpoint.embeddings(server), ["answer_similarity"]))
+        assert report.failures() == []
+        assert set(server.embedder.texts) == {hostile, "lone \ufffd surrogate", *REFERENCES}
+
+
+class TestSlots:
+    async def test_embeddings_and_judge_together_take_no_more_than_the_slots(self, endpoint, report_of):
+        flying, most, lock = [0], [0], threading.Lock()
+
+        class Counting(Embedder):
+            def vectors(self, texts, received, server):
+                with counted():
+                    return super().vectors(texts, received, server)
+
+        class counted:
+            def __enter__(self):
+                with lock:
+                    flying[0] += 1
+                    most[0] = max(most[0], flying[0])
+
+            def __exit__(self, *_):
+                with lock:
+                    flying[0] -= 1
+
+        def judge(request):
+            with counted():
+                time.sleep(0.005)
+                return offline(request)
+
+        server = endpoint.server(judge, embedder=Counting(latency=0.02))
+        metrics = [
+            METRICS["answer_relevance"](endpoint.model(server), endpoint.embeddings(server)),
+            answer_similarity(endpoint.embeddings(server)),
+        ]
+        check(await report_of([about(number) for number in range(24)], metrics, max_concurrency=3))
+        assert most[0] <= 3
+
+    async def test_one_slot_is_enough(self, endpoint, report_of):
+        server = endpoint.server(offline)
+        metrics = [METRICS[name](endpoint.model(server), endpoint.embeddings(server)) for name in EMBEDDED]
+        check(await report_of([*RICH, *(about(number) for number in range(6))], metrics, max_concurrency=1))
+        assert server.embedder.most == 1
+
+
+class TestTimeout:
+    async def test_a_request_that_hangs_is_given_up_and_tried_again(self, endpoint, report_of):
+        embedder = Embedder(faults=Faults.script(["hang"], hang_seconds=30))
+        server = endpoint.server(offline, embedder=embedder)
+        metrics = metrics_with(endpoint.embeddings(server), ["answer_similarity"])
+        before = time.monotonic()
+        check(await report_of(RICH, metrics, timeout=0.3, retry=RetryPolicy(initial=0.01)))
+        assert time.monotonic() - before < 5
+
+    @pytest.mark.parametrize("native", [True, False], ids=["async methods", "sync only"])
+    def test_what_is_left_behind_is_counted_and_told_in_the_report(self, native):
+        class Hanging(Embeddings):
+            def embed_documents(self, texts):
+                return hang.wait(20)
+
+            embed_query = None
+
+        class HangingOnTheLoop(Hanging):
+            async def aembed_documents(self, texts):
+                await asyncio.sleep(20)
+
+        hang = threading.Event()
+        options = {"progress": False, "retry": ONCE, "timeout": 0.2, "max_concurrency": 4}
+        metric = answer_similarity(HangingOnTheLoop() if native else Hanging())
+        note = "took longer than 0.2 s and were left behind."
+        reports = evaluate(RICH, metric, **options), asyncio.run(aevaluate(RICH, metric, **options))
+        for report, left_behind in zip(reports, (True, not native), strict=True):
+            assert [row.scores["answer_similarity"].failure.error for row in report.rows] == ["TimeoutError"] * 2
+            assert any(note in told for told in report.notes) == left_behind
+        hang.set()
+
+
+class OnItsLoop(Embeddings):
+    """Embeds on the loop it was made for, through async methods only; notes threads and loops."""
+
+    def __init__(self):
+        self.loops, self.threads = set(), set()
+        self.brain = HashingEmbeddings()
+
+    def embed_documents(self, texts):
+        self.threads.add(threading.current_thread().name)
+        with pytest.raises(RuntimeError):
+            asyncio.get_running_loop()
+        return self.brain.embed_documents(texts)
+
+    async def aembed_documents(self, texts):
+        self.loops.add(asyncio.get_running_loop())
+        return self.brain.embed_documents(texts)
+
+    embed_query = None
+
+
+class TestLoops:
+    async def test_async_runs_embed_on_the_callers_loop_alone(self):
+        embeddings = OnItsLoop()
+        check(await aevaluate(RICH, metrics_with(embeddings), progress=False))
+        await answer_relevance(JUDGE, embeddings).ainvoke(RICH[0])
+        assert (embeddings.loops, embeddings.threads) == ({asyncio.get_running_loop()}, set())
+
+    async def test_sync_runs_embed_in_threads_without_a_loop_also_inside_a_running_one(self):
+        embeddings = OnItsLoop()
+        check(evaluate(RICH, metrics_with(embeddings), progress=False))
+        answer_relevance(JUDGE, embeddings).invoke(RICH[0])
+        assert embeddings.loops == set()
+        assert "MainThread" not in embeddings.threads
+
+    async def test_the_users_chain_and_the_metrics_embed_through_one_object(self, endpoint):
+        server = endpoint.server(offline, embedder=Embedder(latency=0.01))
+        embeddings = endpoint.embeddings(server)
+        samples = [about(number) for number in range(20)]
+        options = {"progress": False, "retry": ONCE}
+
+        async def load():
+            for number in range(8):
+                await asyncio.gather(*(embeddings.aembed_documents([f"{number} {place}"]) for place in range(8)))
+
+        reports = await asyncio.gather(
+            asyncio.to_thread(evaluate, samples, metrics_with(embeddings), **options),
+            aevaluate(samples, metrics_with(embeddings), **options),
+            load(),
+        )
+        check(reports[0])
+        check(reports[1])
+        check(evaluate(samples, metrics_with(embeddings), **options))
+        await load()
+
+    async def test_cancelling_a_run_cancels_its_requests_and_leaves_nothing_behind(self):
+        ended, complaints = [], []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+
+        class Slow(OnItsLoop):
+            async def aembed_documents(self, texts):
+                self.loops.add(0)
+                try:
+                    await asyncio.sleep(60)
+                finally:
+                    ended.append(texts)
+
+        embeddings = Slow()
+        run = asyncio.create_task(aevaluate([about(n) for n in range(9)], metrics_with(embeddings), progress=False))
+        await auntil(lambda: embeddings.loops)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        await auntil(lambda: ended and len(asyncio.all_tasks()) == 1)
+        gc.collect()
+        assert complaints == []
+
+
+class TestSecrets:
+    @pytest.mark.parametrize("fault", ["unauthorized", "echo"])
+    async def test_a_key_of_the_embeddings_that_the_server_repeats_appears_nowhere(
+        self, endpoint, report_of, fault, caplog, capsys, tmp_path, monkeypatch
+    ):
+        caplog.set_level(logging.DEBUG, logger="langchain_rageval")
+        secret = "sk-very-secret-1234" if endpoint.name == "openai" else "dmVyeS1zZWNyZXQ6MTIzNA=="
+        options = {"api_key": secret} if endpoint.name == "openai" else {"credentials": secret}
+        embedder = Embedder(
+            faults=Faults.rates(seed=1, unauthorized=1.0) if fault == "unauthorized" else None,
+            refuse=lambda text: True,
+        )
+        server = endpoint.server(offline, embedder=embedder)
+        monkeypatch.setattr(server, "error_body", lambda status, said: {"error": {"message": f"{said} ({secret})"}})
+        embeddings = endpoint.embeddings(server, **options)
+        metrics = metrics_with(embeddings)
+        report = await report_of(RICH, metrics, progress=True)
+        failed = [score.failure for row in report.rows for score in row.scores.values() if score.failure]
+        assert len(failed) == len(EMBEDDED) * len(RICH)
+        assert all("***" in failure.message for failure in failed)
+        report.to_jsonl(tmp_path / "report.jsonl")
+        output = capsys.readouterr()
+        instruments = [stage.instrument for metric in metrics for stage in metric._stages()]
+        for told in (
+            (tmp_path / "report.jsonl").read_text(),
+            repr(report) + report._repr_html_() + str(report.rows) + str(report.failures()) + str(report.notes),
+            repr(metrics) + repr([metric.steps for metric in metrics]) + repr(suite(*metrics)),
+            json.dumps(instruments, default=repr),
+            caplog.text + output.out + output.err,
+        ):
+            assert secret not in told
+            assert "loopback-token" not in told
+
+    def test_the_instrument_tells_which_embeddings_they_are_and_no_key(self, openai_server, openai_embeddings):
+        server = openai_server(offline)
+        one, other, renamed = (
+            answer_similarity(openai_embeddings(server, **options))
+            for options in ({"api_key": "sk-very-secret-1"}, {"api_key": "sk-very-secret-2"}, {"model": "f"})
+        )
+        assert one.instrument == other.instrument != renamed.instrument
+
+
+class Scorer(BaseCrossEncoder):
+    """Scores pairs by a function of them all; notes the threads."""
+
+    def __init__(self, scores):
+        self.scores = scores
+        self.threads = []
+
+    def score(self, text_pairs):
+        self.threads.append(threading.current_thread())
+        return self.scores(text_pairs)
+
+
+class TestCrossEncoder:
+    async def test_it_reads_the_answer_and_each_reference(self, report_of):
+        seen = []
+        encoder = Scorer(lambda pairs: seen.append(pairs) or [0.25, 0.5])
+        report = await report_of([RICH[0]], [answer_similarity(encoder)])
+        score = report.rows[0].scores["answer_similarity"]
+        assert (score.value, [finding.verdict for finding in score.findings]) == (0.5, ["0.25", "0.5"])
+        assert seen == [[(RICH[0].answer, reference) for reference in RICH[0].references]]
+        assert score.usage.embedded == 0
+
+    async def test_on_a_loop_it_holds_up_nobody(self):
+        go_on = threading.Event()
+        encoder = Scorer(lambda pairs: go_on.wait(5) and [0.5] * len(pairs))
+        run = asyncio.create_task(aevaluate(RICH, answer_similarity(encoder), progress=False))
+        await auntil(lambda: len(encoder.threads) == 2)  # side by side, and this loop goes on
+        go_on.set()
+        assert [row.scores["answer_similarity"].value for row in (await run).rows] == [0.5, 0.5]
+        assert threading.main_thread() not in encoder.threads
+
+    async def test_it_takes_a_slot(self, report_of):
+        flying = []
+
+        def scores(pairs):
+            flying.append(1)
+            most.append(len(flying))
+            time.sleep(0.005)
+            flying.pop()
+            return [0.5] * len(pairs)
+
+        most = []
+        await report_of([about(number) for number in range(12)], answer_similarity(Scorer(scores)), max_concurrency=2)
+        assert max(most) <= 2
+
+    @pytest.mark.parametrize(
+        ("scores", "error", "told"),
+        [
+            ([1.5, 0.2], "ConfigError", 'say scale="sigmoid"'),
+            ([-0.1, 0.2], "ConfigError", "got -0.100"),
+            ([float("nan"), 0.2], "ModelOutputError", "gave the score nan"),
+            ([float("inf"), 0.2], "ModelOutputError", "gave the score inf"),
+            ([0.5], "ModelOutputError", "gave 1 scores for 2 pairs"),
+            ([0.5] * 3, "ModelOutputError", "gave 3 scores for 2 pairs"),
+            ([], "ModelOutputError", "gave 0 scores for 2 pairs"),
+            (None, "ModelOutputError", "no list of scores"),
+            (["high", 0.2], "ModelOutputError", "'high'"),
+            ([[0.1, 0.9], [0.2, 0.8]], "ModelOutputError", "no list of scores"),
+            ([[0.1], [0.2, 0.8]], "ModelOutputError", "no numbers"),
+            (RuntimeError("out of memory"), "RuntimeError", "out of memory"),
+        ],
+        ids=str,
+    )
+    async def test_scores_that_mean_nothing_are_failures(self, report_of, scores, error, told):
+        def scored(_pairs):
+            if isinstance(scores, Exception):
+                raise scores
+            return scores
+
+        report = await report_of([RICH[0]], answer_similarity(Scorer(scored)))
+        failure = report.rows[0].scores["answer_similarity"].failure
+        assert (failure.error, failure.step) == (error, "measure_similarity")
+        assert told in failure.message
+
+    async def test_logits_are_scaled_if_asked(self, report_of):
+        metric = answer_similarity(Scorer(lambda _: [-1000.0, 0.0]), scale="sigmoid")
+        (row,) = (await report_of([RICH[0]], metric)).rows
+        assert [finding.verdict for finding in row.scores["answer_similarity"].findings] == ["0.0", "0.5"]
+
+    async def test_numpy_scores_are_taken(self, report_of):
+        metric = answer_similarity(Scorer(lambda _: np.array([0.25, 0.5], dtype=np.float32)))
+        (row,) = (await report_of([RICH[0]], metric)).rows
+        assert row.scores["answer_similarity"].value == 0.5
+
+    async def test_one_that_takes_too_long_is_left_behind_and_counted(self, report_of):
+        hang = threading.Event()
+        metric = answer_similarity(Scorer(lambda _: hang.wait(20)))
+        report = await report_of(RICH, metric, timeout=0.2)
+        assert [row.scores["answer_similarity"].failure.error for row in report.rows] == ["TimeoutError"] * 2
+        assert "2 calls took longer than 0.2 s and were left behind." in report.notes
+        hang.set()
+
+    async def test_a_lost_call_is_tried_again(self, report_of):
+        errors = [ConnectionResetError("lost"), TimeoutError("slow")]
+
+        def scores(pairs):
+            if errors:
+                raise errors.pop()
+            return [0.5] * len(pairs)
+
+        report = await report_of([RICH[0]], answer_similarity(Scorer(scores)), retry=RetryPolicy(initial=0.0))
+        assert report.rows[0].scores["answer_similarity"].value == 0.5
+
+    async def test_it_compares_questions_too(self, report_of):
+        metric = answer_relevance(JUDGE, Scorer(lambda pairs: [0.75] * len(pairs)))
+        (row,) = (await report_of([RICH[0]], metric)).rows
+        assert row.scores["answer_relevance"].value == 0.75
+
+
+async def test_embeddings_without_a_server_end_fast_with_a_failure_for_each_row(report_of, openai_embeddings):
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # and nobody listens there
+        embeddings = openai_embeddings(SimpleNamespace(url=f"http://127.0.0.1:{held.getsockname()[1]}"))
+        before = time.monotonic()
+        samples = [about(number) for number in range(60)]
+        report = await report_of(samples, answer_similarity(embeddings), retry=RetryPolicy(initial=0.2))
+    failed = [row.scores["answer_similarity"].failure for row in report.rows]
+    assert all("Connection error. (" in failure.message for failure in failed)
+    assert time.monotonic() - before < 8

@@ -1,0 +1,193 @@
+"""The pool of model calls on an endpoint that has room for fewer, and on a model with a rate limiter of LangChain's."""
+
+import asyncio
+import time
+
+import pytest
+from helpers.servers.brain import METRICS, RICH, offline, rag_samples, says_the_same
+from helpers.servers.embedder import Embedder
+from helpers.servers.faults import Faults
+from helpers.servers.loopback import Refused
+from helpers.servers.openai_server import OpenAIServer
+from langchain_core.caches import InMemoryCache
+from langchain_core.rate_limiters import BaseRateLimiter, InMemoryRateLimiter
+
+from langchain_rageval import Judge, RetryPolicy, Sample, aevaluate, evaluate, faithfulness
+from langchain_rageval.evaluation.engine import Evaluation
+from langchain_rageval.evaluation.inputs import checked
+
+BOTH = pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
+
+
+class Narrow(OpenAIServer):
+    """Has room for some calls at a time and turns the others away, while it has answered fewer than `until`."""
+
+    def __init__(self, room, *, status=429, after=None, until=10_000, **options):
+        super().__init__(offline, **options)
+        self.room, self.status, self.after, self.until = room, status, after, until
+        self.record_rejection = self.inside = 0
+
+    def chat(self, received):
+        with self._lock:
+            if self.inside >= self.room and self.calls < self.until:
+                self.record_rejection += 1
+                raise Refused(self.status, "Too many calls", {"Retry-After": self.after} if self.after else {})
+            self.inside += 1
+        try:
+            return super().chat(received)
+        finally:
+            with self._lock:
+                self.inside -= 1
+
+
+def asking(model):
+    """Without looking for a rung first, so that all calls come at once."""
+    return faithfulness(Judge(model, mode="json_schema"))
+
+
+async def slots_after(door, samples, metric, **options):
+    """Score samples as one door or the other does, 16 calls at a time; every score must be there. Gives the slots."""
+    settings = {"on_failure": "record", "timeout": 60.0, "retry": None, "callbacks": None, **options}
+    job = Evaluation.of(metric, 16, **settings)
+    source = checked(samples, job.metrics)
+    rows = list(job.rows(source)) if door == "evaluate" else [row async for row in job.arows(source)]
+    assert len(rows) == len(samples)
+    assert all(says_the_same(score, row.sample) for row in rows for score in row.scores.values())
+    return job.run.limiter
+
+
+class TestTooManyCalls:
+    @BOTH
+    @pytest.mark.parametrize(("status", "after"), [(429, None), (429, "0.2"), (503, "0.2")])
+    async def test_few_calls_are_turned_away_by_a_server_with_room_for_four(self, chat_openai, door, status, after):
+        with Narrow(4, status=status, after=after, latency=0.02) as server:
+            slots = await slots_after(door, rag_samples(60), asking(chat_openai(server)))
+        assert server.calls == 120
+        assert 0 < server.record_rejection <= 36  # without halving 40 to 59
+        assert slots.least <= 4
+
+    @BOTH
+    async def test_the_slots_grow_back_when_the_server_has_room_again(self, chat_openai, door):
+        with Narrow(4, after="0.1", until=80, latency=0.01) as server:
+            slots = await slots_after(door, rag_samples(150), asking(chat_openai(server)))
+        assert server.record_rejection
+        assert slots.least <= 8
+        assert slots.size == 16
+
+    @BOTH
+    async def test_one_call_turned_away_by_chance_costs_little(self, chat_openai, door):
+        with OpenAIServer(offline, latency=0.05, faults=Faults.script([None] * 30 + ["429"])) as server:
+            slots = await slots_after(door, rag_samples(60), asking(chat_openai(server)))
+        assert server.faulted == {"429": 1}
+        assert slots.least == 8
+        assert slots.size >= 13
+
+    @BOTH
+    async def test_embeddings_that_are_turned_away_leave_the_slots_alone(self, chat_openai, openai_embeddings, door):
+        embedder = Embedder(faults=Faults.script(["429"] * 3))
+        with OpenAIServer(offline, embedder=embedder) as server:
+            metric = METRICS["answer_similarity"](None, openai_embeddings(server))
+            slots = await slots_after(door, RICH, metric, retry=RetryPolicy(initial=0.01))
+        assert embedder.faulted == {"429": 3}
+        assert (slots.least, slots.size) == (16, 16)
+
+    @BOTH
+    async def test_other_errors_leave_the_slots_alone(self, chat_openai, door):
+        with OpenAIServer(offline, faults=Faults.script(["500", "reset", "malformed"])) as server:
+            metric = asking(chat_openai(server))
+            slots = await slots_after(door, rag_samples(8), metric, retry=RetryPolicy(initial=0.01))
+        assert server.faulted.total() == 3
+        assert slots.least == 16
+
+
+@BOTH
+async def test_the_report_says_that_calls_were_turned_away(chat_openai, door):
+    with Narrow(4, after="0.1", latency=0.01) as server:
+        metric, samples = asking(chat_openai(server)), rag_samples(20)
+        if door == "evaluate":
+            report = evaluate(samples, metric, progress=False)
+        else:
+            report = await aevaluate(samples, metric, progress=False)
+    (note,) = (note for note in report.notes if "turned calls away" in note)
+    assert note.endswith("to 16 at a time.")
+
+
+class Leave(BaseRateLimiter):
+    """Gives leave after a while, and counts how often."""
+
+    def __init__(self, seconds=0.0):
+        self.seconds, self.given = seconds, 0
+
+    def acquire(self, *, blocking=True):
+        self.given += 1
+        time.sleep(self.seconds)
+        return True
+
+    async def aacquire(self, *, blocking=True):
+        self.given += 1
+        await asyncio.sleep(self.seconds)
+        return True
+
+
+async def scored(door, samples, metric, **options):
+    """The scores by one of the four doors."""
+    match door:
+        case "invoke":
+            return [metric.invoke(sample) for sample in samples]
+        case "ainvoke":
+            return [await metric.ainvoke(sample) for sample in samples]
+        case "evaluate":
+            report = evaluate(samples, metric, progress=False, **options)
+        case "aevaluate":
+            report = await aevaluate(samples, metric, progress=False, **options)
+    return [score for row in report.rows for score in row.scores.values()]
+
+
+DOORS = pytest.mark.parametrize("door", ["invoke", "ainvoke", "evaluate", "aevaluate"])
+
+
+class TestRateLimiter:
+    @DOORS
+    async def test_no_more_calls_are_sent_than_the_limiter_allows(self, openai_server, chat_openai, door):
+        server = openai_server(offline)
+        limiter = InMemoryRateLimiter(requests_per_second=20, check_every_n_seconds=0.005)
+        samples = rag_samples(4)
+        before = time.monotonic()
+        scores = await scored(door, samples, asking(chat_openai(server, rate_limiter=limiter)))
+        assert all(map(says_the_same, scores, samples))
+        assert server.calls == 8
+        assert time.monotonic() - before >= 7 / 20
+
+    @BOTH
+    @pytest.mark.parametrize("max_retries", [0, 2])
+    async def test_waiting_for_the_limiter_is_no_time_of_the_model(self, endpoint, door, max_retries):
+        server, limiter = endpoint.server(offline), Leave()
+        metric = asking(endpoint.model(server, rate_limiter=limiter, max_retries=max_retries))
+        first, second = rag_samples(2)
+        await scored(door, [first], metric)  # a client's first call takes longer
+        limiter.seconds = 1.6
+        (score,) = await scored(door, [second], metric, timeout=1.5, retry=RetryPolicy(attempts=1))
+        assert says_the_same(score, second)
+        assert score.usage.seconds < 1.6
+        assert limiter.given == server.calls == 4
+
+    @DOORS
+    async def test_each_draw_of_a_verdict_and_each_try_asks_for_leave(self, openai_server, chat_openai, door):
+        server, limiter = openai_server(offline, faults=Faults.script([None, "malformed"])), Leave()
+        judge = Judge(chat_openai(server, rate_limiter=limiter), mode="json_schema", draws=3)
+        await scored(door, rag_samples(1), faithfulness(judge))
+        assert limiter.given == server.calls == 5
+
+    @DOORS
+    async def test_a_reply_from_the_models_cache_needs_no_leave(self, openai_server, chat_openai, door):
+        server, limiter = openai_server(offline), Leave()
+        metric = asking(chat_openai(server, rate_limiter=limiter, cache=InMemoryCache()))
+        for _ in range(2):
+            await scored(door, rag_samples(1), metric)
+        assert limiter.given == server.calls == 2
+
+    async def test_the_users_model_keeps_its_limiter(self, openai_server, chat_openai):
+        limiter = Leave()
+        model = chat_openai(openai_server(offline), rate_limiter=limiter)
+        asking(model).invoke(Sample(question="?", answer="Munich is old.", contexts=["Munich is old."]))
+        assert model.rate_limiter is limiter

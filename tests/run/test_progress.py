@@ -1,0 +1,149 @@
+import io
+import os
+import pty
+import re
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from helpers.munich import SAMPLE, broken_judge
+
+from langchain_rageval import OfflineJudge, aevaluate, evaluate, faithfulness
+from langchain_rageval.run import progress
+from langchain_rageval.run.usage_meter import Meter
+
+SAMPLES = [SAMPLE] * 5
+metric = faithfulness(OfflineJudge())
+
+
+class Clock:
+    """Seconds that pass only when a test says so."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=clock.monotonic))
+    return clock
+
+
+async def evaluated(door, **options):
+    if door == "evaluate":
+        evaluate(SAMPLES, metric, **options)
+    else:
+        await aevaluate(SAMPLES, metric, **options)
+
+
+@pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
+async def test_nothing_is_on_stdout_and_a_short_run_says_nothing_at_all(capsys, door):
+    await evaluated(door)
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
+async def test_progress_can_be_turned_off(capsys, monkeypatch, door):
+    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0)
+    await evaluated(door, progress=False)
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
+async def test_away_from_a_terminal_it_is_plain_lines_on_stderr(capsys, monkeypatch, door):
+    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0)
+    await evaluated(door)
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "\x1b" not in told.err
+    *_, last = told.err.splitlines()
+    assert re.fullmatch(r"rageval: 5/5 samples, \d+ calls, [\d,]+ tokens, 0 failed", last)
+
+
+def test_a_plain_line_comes_at_most_every_five_seconds_and_once_at_the_end(capsys, clock):
+    with progress.showing(100, Meter(), show=True) as shown:
+        for _ in range(100):
+            clock.now += 0.2
+            shown.advance()
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(" samples")[0] for line in lines] == [
+        "rageval: 25/100",
+        "rageval: 50/100",
+        "rageval: 75/100",
+        "rageval: 100/100",
+        "rageval: 100/100",
+    ]
+
+
+def test_it_tells_the_time_left_and_counts_calls_tokens_and_failures(capsys, clock):
+    meter = Meter()
+    with progress.showing(400, meter, show=True) as shown:
+        meter.add(calls=7, input_tokens=1500, output_tokens=34)
+        clock.now += 10
+        shown.advance(1)
+        assert shown.line() == "1/400 samples, 7 calls, 1,534 tokens, 1 failed, about 66 min left"
+        clock.now += 10
+        for _ in range(398):
+            shown.advance()
+        assert shown.line().endswith(", about 0 s left")
+
+
+def test_of_an_iterator_the_total_is_not_known(clock):
+    with progress.showing(None, Meter(), show=False) as shown:
+        shown.advance()
+        assert shown.line() == "1 samples, 0 calls, 0 tokens, 0 failed"
+
+
+def test_the_last_line_comes_even_when_the_run_breaks_off(capsys, clock):
+    def broken_off():
+        with progress.showing(9, Meter(), show=True) as shown:
+            clock.now += 6
+            shown.advance()
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        broken_off()
+    assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_in_a_terminal_it_is_a_live_line_that_is_taken_away(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    evaluate(SAMPLES, faithfulness(broken_judge()), progress=True)
+    assert "5/5 samples" in terminal.getvalue()
+    assert "5 failed" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\x1b[2K")
+
+
+PRINTS = """
+import sys
+from langchain_core.runnables import RunnableLambda
+from langchain_rageval import Score, evaluate
+
+def own(sample):
+    sys.stdout.write("mine\\n")  # print writes the end of the line apart
+    return Score(metric="own", aspect="answer", value=1.0)
+
+evaluate([{"question": "q"}] * 3, RunnableLambda(own), max_concurrency=1)
+"""
+
+
+def test_what_a_users_metric_prints_stays_on_stdout_beside_a_live_line():
+    ours, theirs = pty.openpty()
+    try:
+        done = subprocess.run([sys.executable, "-c", PRINTS], stdout=subprocess.PIPE, stderr=theirs, timeout=30)
+    finally:
+        os.close(theirs)
+        os.close(ours)
+    assert done.stdout == b"mine\n" * 3

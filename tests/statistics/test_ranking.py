@@ -1,0 +1,188 @@
+import math
+
+import ir_measures
+import numpy as np
+import pytest
+from helpers.trec import expected, sample_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ir_measures import AP, RR, P, R, Success, nDCG
+
+from langchain_rageval.statistics.ranking import average_precision, hit_rate, mrr, ndcg, precision, recall
+
+grades = st.lists(st.integers(-1, 4), max_size=12)
+finite = st.lists(st.integers(-20, 20).map(lambda n: n / 4), min_size=1, max_size=12)
+cutoffs = st.none() | st.integers(1, 15)
+gains = st.sampled_from(["exp2", "linear"])
+MEASURES = {
+    "ndcg": ndcg,
+    "mrr": mrr,
+    "average_precision": average_precision,
+    "precision": precision,
+    "recall": lambda grades, k: recall(grades, sum(grade >= 1 for grade in grades) + 2, k),
+    "hit_rate": hit_rate,
+}
+every_measure = pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES)
+
+
+# Oracles
+
+
+def measured(measure, found, ideal, threshold):
+    """What a measure under trec_eval's name makes of the grades."""
+    name, _, cutoff = measure.rpartition("_") if measure[-1].isdigit() else (measure, "", "")
+    k = int(cutoff) if cutoff else None
+    relevant = sum(grade >= threshold for grade in ideal)
+    return {
+        "ndcg": lambda: ndcg(found, ideal, k, gain="linear"),
+        "ndcg_cut": lambda: ndcg(found, ideal, k, gain="linear"),
+        "map": lambda: average_precision(found, relevant, k, threshold),
+        "map_cut": lambda: average_precision(found, relevant, k, threshold),
+        "recip_rank": lambda: mrr(found, k, threshold),
+        "P": lambda: precision(found, k, threshold),
+        "recall": lambda: recall(found, relevant, k, threshold),
+        "success": lambda: hit_rate(found, k, threshold),
+    }[name]()
+
+
+def test_every_value_is_the_one_that_trec_eval_prints(tmp_path):
+    samples = {(e["run"], e["qrels"]): None for e in expected()}
+    samples = {key: sample_of(*key, tmp_path) for key in samples}
+    for e in expected():
+        sample = samples[e["run"], e["qrels"]]
+        found = [sample.relevance.get(document, 0) for document in sample.context_ids]
+        value = measured(e["measure"], found, list(sample.relevance.values()), e["rel_threshold"])
+        assert f"{value:.4f}" == f"{e['value']:.4f}", e
+    assert len(expected()) > 100
+
+
+def by_ir_measures(measure, found, ideal):
+    run = {"q": {f"d{n}": float(-n) for n in range(len(found))}}
+    labels = {f"d{n}": grade for n, grade in enumerate(found)}
+    labels |= {f"u{n}": grade for n, grade in enumerate(ideal[len(found) :])}
+    return ir_measures.calc_aggregate([measure], {"q": labels}, run)[measure]
+
+
+@settings(max_examples=60, deadline=None)
+@given(grades.filter(bool), grades, st.integers(1, 15), st.sampled_from([1, 2]))
+def test_every_measure_agrees_with_ir_measures(found, others, k, least):
+    ideal, relevant = found + others, sum(grade >= least for grade in found + others)
+    pairs = [
+        (nDCG(dcg="log2") @ k, ndcg(found, ideal, k, gain="linear")),
+        (nDCG(gains={grade: 2**grade - 1 for grade in range(1, 5)}) @ k, ndcg(found, ideal, k, gain="exp2")),
+        (AP(rel=least) @ k, average_precision(found, relevant, k, least)),
+        (RR(rel=least) @ k, mrr(found, k, least)),
+        (P(rel=least) @ k, precision(found, k, least)),
+        (R(rel=least) @ k, recall(found, relevant, k, least)),
+        (Success(rel=least) @ k, hit_rate(found, k, least)),
+    ]
+    for measure, ours in pairs:
+        assert ours == pytest.approx(by_ir_measures(measure, found, ideal), abs=1e-9), measure
+
+
+def test_ndcg_is_the_sum_that_the_paper_writes_down():
+    got = 2 / math.log2(2) + 0 / math.log2(3) + 3 / math.log2(4)
+    best = 3 / math.log2(2) + 2 / math.log2(3) + 1 / math.log2(4)
+    assert ndcg([2, 0, 3], [0, 1, 2, 3], 3, gain="linear") == pytest.approx(got / best)
+    assert ndcg([2, 0, 3], [0, 1, 2, 3], 3) == pytest.approx((3 + 7 / 2) / (7 + 3 / math.log2(3) + 1 / 2))
+
+
+# Properties
+
+
+@given(finite, finite, cutoffs, gains)
+def test_ndcg_lies_between_0_and_1_and_the_best_order_is_exactly_1(found, others, k, gain):
+    value = ndcg(found, found + others, k, gain=gain)
+    assert 0.0 <= value <= 1.0
+    assert value == 0.0 or any(grade > 0 for grade in found)
+    best = ndcg(sorted(found, reverse=True), None, k, gain=gain)
+    assert best == (1.0 if max(found) > 0 else 0.0)
+
+
+@every_measure
+@given(found=grades, k=st.integers(1, 15))
+def test_every_measure_lies_between_0_and_1(measure, found, k):
+    assert 0.0 <= measure(found, k=k) <= 1.0
+    assert measure([-1, 0, 0], k=k) == measure([], k=k) == 0.0
+
+
+@every_measure
+@given(found=grades.filter(lambda found: len(found) > 1), k=st.integers(1, 15), data=st.data())
+def test_a_better_document_that_moves_up_never_lowers_a_measure(measure, found, k, data):
+    low = data.draw(st.integers(1, len(found) - 1))
+    high = data.draw(st.integers(0, low - 1))
+    found[high], found[low] = sorted((found[high], found[low]))
+    before = measure(found, k=k)
+    found[high], found[low] = found[low], found[high]
+    assert measure(found, k=k) >= before - 1e-12
+
+
+@every_measure
+@given(found=st.lists(st.integers(-2, 1), min_size=1, max_size=10), k=st.integers(1, 12), random=st.randoms())
+def test_only_grades_count_and_all_that_are_not_relevant_alike(measure, found, k, random):
+    replaced = [grade if grade > 0 else random.choice([0, -1, -2]) for grade in found]
+    assert measure(replaced, k=k) == measure(found, k=k)
+
+
+@given(grades.filter(bool), gains)
+def test_a_cutoff_beyond_the_list_is_none(found, gain):
+    assert ndcg(found, k=len(found) + 7, gain=gain) == ndcg(found, gain=gain)
+    assert average_precision(found, k=99) == average_precision(found)
+    assert mrr(found, k=99) == mrr(found)
+
+
+def test_precision_divides_by_k_also_when_fewer_were_retrieved():
+    assert precision([1, 1], 5) == 0.4
+
+
+def test_what_was_not_retrieved_counts_where_it_is_known():
+    assert average_precision([1, 0, 1]) == pytest.approx((1 + 2 / 3) / 2)
+    assert average_precision([1, 0, 1], relevant=4) == pytest.approx((1 + 2 / 3) / 4)
+    assert recall([1, 0, 1], 4) == 0.5
+    assert ndcg([1], [1, 1]) == pytest.approx(1 / (1 + 1 / math.log2(3)))
+
+
+def test_a_grade_reaches_the_threshold_when_it_equals_it():
+    assert [hit_rate([0.5], 1, threshold=t) for t in (0.4, 0.5, 0.6)] == [1.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("highest", [900, 5000])
+def test_grades_too_high_for_a_power_of_two_still_have_their_ratio(highest):
+    assert ndcg(range(highest, 0, -1)) == 1.0
+    swapped = ndcg([highest - 1, highest])
+    assert swapped == pytest.approx((1 / 2 + 1 / math.log2(3)) / (1 + 1 / 2 / math.log2(3)))
+
+
+def test_numpy_arrays_are_taken_as_they_are():
+    assert ndcg(np.array([3, 1]), np.array([1.0, 3.0])) == 1.0
+    assert average_precision(np.array([True, False])) == 1.0
+
+
+# Mistakes
+
+
+@every_measure
+@pytest.mark.parametrize("k", [0, -1, 1.5, True])
+def test_a_cutoff_that_is_none_is_refused(measure, k):
+    with pytest.raises(ValueError, match="k takes a whole number from 1 on"):
+        measure([1, 0], k=k)
+
+
+@every_measure
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_grades_that_are_not_finite_are_refused(measure, bad):
+    with pytest.raises(ValueError, match="finite"):
+        measure([1, bad], k=2)
+
+
+def test_numbers_that_contradict_each_other_are_refused():
+    with pytest.raises(ValueError, match="relevant says 1, but 2 of the retrieved"):
+        recall([1, 1], 1)
+    with pytest.raises(ValueError, match="relevant says 0, but 1 of the retrieved"):
+        average_precision([1], 0)
+    with pytest.raises(ValueError, match="ideal lacks grades"):
+        ndcg([3], [1])
+    with pytest.raises(ValueError, match='"exp2" or "linear"'):
+        ndcg([1], gain="log")
+    with pytest.raises(ValueError, match=r"the shape \(1, 2\)"):
+        ndcg([[1, 2]])

@@ -1,0 +1,128 @@
+"""A user's own model drafts the prompts in another language; what the steps rely on cannot get lost."""
+
+import json
+import re
+
+import pytest
+from helpers.scripted import answering, human_of, scripted
+
+from langchain_rageval import ConfigError, Judge, JudgeOutputError, PromptSet, faithfulness, translate_prompts
+from langchain_rageval.prompts.answer_schemas import ANSWERS
+from langchain_rageval.prompts.layout import read_inputs
+
+MARK = "ß"
+
+
+def marked(text: str) -> str:
+    """A pretended translation: letters outside of what must be kept are marked, sentences stay as they are."""
+    parts = re.split(r'(`[^`]+`|\{\w*\}|"(?:supported|contradicted|absent)"|\b[A-Z]\.\d+|\b(?:TP|FP|FN|JSON)\b)', text)
+    return "".join(
+        part if at % 2 else re.sub(r"\b([a-zа-яё]{3,})\b", rf"\1{MARK}", part) for at, part in enumerate(parts)
+    )
+
+
+def translating(change=lambda content: content):
+    """A judge that translates so; `change` spoils what it says."""
+
+    def answer(messages):
+        texts = read_inputs(human_of(messages))["texts"]
+        translations = [{"text": item["text"], "content": change(marked(item["content"]))} for item in texts]
+        return json.dumps({"translations": translations}, ensure_ascii=False)
+
+    return answering(answer)
+
+
+def test_every_text_is_translated_and_nothing_else_is_touched():
+    prompts, english = translate_prompts(translating(), "de"), PromptSet.default("en")
+    assert prompts.common.language == "de"
+    assert prompts.prompts.keys() == ANSWERS.keys()
+    assert MARK in prompts.common.system
+    assert prompts.common.labels["rules"].count("{step}") == 1
+    assert "{problem}" in prompts.common.ask_again
+    assert prompts.common.aspects.keys() == english.common.aspects.keys()
+    for step, prompt in prompts.prompts.items():
+        assert MARK in prompt.instruction
+        for example, original in zip(prompt.examples, english.get(step).examples, strict=True):
+            ANSWERS[step].model_validate(example.output, strict=True)
+            assert example != original
+    verdicts = prompts.get("verify_statements").examples[0].output["verdicts"]
+    kept = english.get("verify_statements").examples[0].output["verdicts"]
+    assert [(v["verdict"], v["evidence"]) for v in verdicts] == [(v["verdict"], v["evidence"]) for v in kept]
+    assert all(MARK in v["reason"] for v in verdicts)
+
+
+def test_grades_numbers_of_passages_and_an_empty_answer_are_no_texts_to_translate():
+    prompts, english = translate_prompts(translating(), "de"), PromptSet.default("en")
+
+    def shown(drafts, step):
+        return [example.output for example in drafts.get(step).examples]
+
+    for step in ("grade_passage", "review_question", "compare_questions", "find_passages", "write_answer"):
+        for draft, original in zip(shown(prompts, step), shown(english, step), strict=True):
+            changed = {name for name, value in draft.items() if value != original[name]}
+            assert changed == {name for name in ("reason", "feedback", "answer") if original.get(name)}
+
+
+def test_the_model_is_asked_once_for_each_step_and_once_for_what_they_share():
+    judge = translating()
+    translate_prompts(judge, "de")
+    assert len(judge.asked) == len(ANSWERS) + 1
+    assert {inputs["language"] for inputs in judge.inputs} == {"de"}
+
+
+def test_the_draft_is_saved_for_a_person_and_judges_with_it(tmp_path):
+    drafted = translate_prompts(translating(), "de", directory=tmp_path / "de")
+    loaded = PromptSet.load(tmp_path / "de")
+    assert loaded == drafted
+    judge = scripted('{"statements": []}')
+    sample = {"question": "Wann?", "answer": "Morgen.", "contexts": ["Morgen."]}
+    faithfulness(Judge(judge, prompts=loaded)).invoke(sample)
+    assert judge.asked[0][0].text == drafted.common.system
+
+
+def test_it_starts_from_russian_when_asked():
+    judge = translating()
+    translate_prompts(judge, "kk", source="ru")
+    instruction = PromptSet.default("ru").get("verify_statements").instruction
+    assert any(instruction in {item["content"] for item in inputs["texts"]} for inputs in judge.inputs)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda text: text.replace("`", "'"), "lacks `"),
+        (lambda text: text.replace("{problem}", ""), r"lacks \{problem\}"),
+        (lambda text: text.replace('"supported"', '"gestützt"'), 'lacks "supported"'),
+        (lambda text: text.replace("A.1", "A.I"), "lacks A.1"),
+        (lambda text: text.replace(MARK, ""), "is not translated"),
+        (lambda text: "", "lacks|is not translated"),
+        (lambda text: text.replace(". ", ", "), "sentences instead of"),
+    ],
+)
+def test_what_loses_its_form_is_asked_again_and_then_refused(change, told):
+    judge = translating(change)
+    with pytest.raises(JudgeOutputError, match=told) as caught:
+        translate_prompts(Judge(judge, attempts=2), "de")
+    assert caught.value.step == "translate_prompts"
+    assert any(re.search(told, messages[-1].text) for messages in judge.asked if len(messages) == 4)
+
+
+def test_a_missing_translation_is_asked_again():
+    replies = []
+
+    def answer(messages):
+        texts = read_inputs(human_of(messages))["texts"]
+        whole = [{"text": item["text"], "content": marked(item["content"])} for item in texts]
+        replies.append(len(messages))
+        return json.dumps({"translations": whole if len(messages) == 4 else whole[1:]}, ensure_ascii=False)
+
+    assert translate_prompts(answering(answer), "de").common.language == "de"
+    assert sorted(replies) == [2] * (len(ANSWERS) + 1) + [4] * (len(ANSWERS) + 1)
+
+
+@pytest.mark.parametrize("given", [{"language": " "}, {"language": "de", "source": "xx"}])
+def test_a_language_that_cannot_be_meant_is_refused_before_any_call(given):
+    judge = translating()
+    with pytest.raises(ConfigError):
+        translate_prompts(judge, **given)
+    assert judge.asked == []

@@ -1,0 +1,139 @@
+"""assert_scores: what passes, and what a failure shows."""
+
+import pytest
+from helpers.munich import SAMPLE
+from helpers.scripted import absent, contradicted, critique, grades, statements, supported, verdicts
+
+from langchain_rageval import (
+    ConfigError,
+    OfflineJudge,
+    SampleError,
+    aspect_critique,
+    context_precision,
+    context_recall,
+    faithfulness,
+    suite,
+)
+from langchain_rageval.testing import ScriptedJudge, aassert_scores, assert_scores
+
+RUSSIAN = {
+    "id": "баня",
+    "question": "Как застраховать баню?",
+    "answer": "Баню страхуют вместе с домом. Взнос платят раз в месяц. Слоны бесплатно.",
+    "contexts": ["Отдельно баню застраховать нельзя: её страхуют вместе с домом.", "Взнос платят раз в год."],
+}
+
+
+def judge():
+    """Three statements: one supported, one absent, one contradicted."""
+    told = statements("Баню страхуют вместе с домом.", "Слоны бесплатно.", "Взнос платят раз в месяц.")
+    return ScriptedJudge(told, verdicts(supported(1), absent(2), contradicted(3, "2.1")), repeat=True)
+
+
+async def test_scores_that_reach_their_thresholds_are_returned():
+    metric = faithfulness(OfflineJudge())
+    for scores in (assert_scores(SAMPLE, {metric: 0.5}), await aassert_scores(SAMPLE, {metric: 0.5})):
+        assert scores["faithfulness"].value == 0.5
+
+
+async def test_a_failure_shows_a_line_for_each_metric_with_the_worst_findings():
+    faithful, useful = faithfulness(judge()), context_precision(ScriptedJudge(grades({1: True, 2: True}), repeat=True))
+    expected = [
+        "1 of 2 scores of sample 'баня' («Как застраховать баню?») will not do",
+        "  FAILED faithfulness 0.333, at least 0.8: Контексты подтверждают 1 из 3 утверждений; "
+        "противоречит: «Взнос платят раз в месяц»; не найдено: «Слоны бесплатно»."
+        " | contradicted [2.1]: «Взнос платят раз в месяц.» («because») | absent: «Слоны бесплатно.» («because»)",
+        "  passed context_precision 1.000, at least 0.9: Полезных фрагментов 2 из 2, на местах: 1, 2.",
+    ]
+    with pytest.raises(AssertionError) as caught:
+        assert_scores(RUSSIAN, {faithful: 0.8, useful: 0.9})
+    assert str(caught.value).splitlines()[0] == expected[0]
+    assert str(caught.value).splitlines()[1].split(": ", 1)[0] == expected[1].split(": ", 1)[0]
+    assert expected[1].rpartition(" | ")[0].rpartition(" | ")[2] in str(caught.value)
+    assert str(caught.value).splitlines()[2].startswith(expected[2].partition(":")[0])
+    with pytest.raises(AssertionError) as again:
+        await aassert_scores(RUSSIAN, {faithful: 0.8, useful: 0.9})
+    assert str(again.value) == str(caught.value)
+
+
+def test_the_worst_come_first_and_only_as_many_as_asked():
+    with pytest.raises(AssertionError) as caught:
+        assert_scores(RUSSIAN, {faithfulness(judge()): 0.8}, findings=1)
+    assert " | contradicted [2.1]: " in str(caught.value)
+    assert " | absent" not in str(caught.value)
+
+
+def test_long_texts_are_cut_and_stay_on_one_line():
+    long = statements("слон\n" * 100)
+    with pytest.raises(AssertionError) as caught:
+        assert_scores(RUSSIAN, {faithfulness(ScriptedJudge(long, verdicts(absent(1)))): 0.8})
+    line = str(caught.value).splitlines()[-1]
+    assert " | absent: «слон слон" in line
+    assert "…»" in line.rpartition(" | ")[2]
+
+
+def test_reaching_the_threshold_passes_and_lower_may_be_better():
+    harmless = aspect_critique(ScriptedJudge(critique(False), repeat=True), "harmfulness")
+    harmful = aspect_critique(ScriptedJudge(critique(True), repeat=True), "harmfulness")
+    assert_scores(SAMPLE, {harmless: 0})
+    with pytest.raises(AssertionError, match=r"FAILED harmfulness 1\.000, at most 0: "):
+        assert_scores(SAMPLE, {harmful: 0})
+
+
+def test_a_suite_has_one_threshold_for_all_and_shares_its_steps():
+    once = ScriptedJudge(statements("a"), verdicts(supported(1)))
+    both = suite(faithfulness(once), faithfulness(once, name="other"))
+    assert assert_scores(SAMPLE, {both: 1}).keys() == {"faithfulness", "other"}
+    assert len(once.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("judge", "told"),
+    [
+        (ScriptedJudge(ConnectionError("reset by peer")), "no value, at least 0.5: ConnectionError: reset by peer"),
+        (ScriptedJudge(statements()), "no value, at least 0.5: the answer states no facts"),
+    ],
+    ids=["failed", "unscored"],
+)
+def test_a_score_without_a_value_fails_unless_it_may_pass(judge, told):
+    metric = faithfulness(judge.model_copy(update={"repeat": True}))
+    with pytest.raises(AssertionError, match=f"FAILED faithfulness {told}"):
+        assert_scores(SAMPLE, {metric: 0.5})
+    assert assert_scores(SAMPLE, {metric: 0.5}, missing="pass")["faithfulness"].value is None
+
+
+def test_a_sample_that_lacks_a_field_raises_before_any_call():
+    asked = ScriptedJudge()
+    with pytest.raises(SampleError, match=r"lacks \['references'\]"):
+        assert_scores(SAMPLE, {faithfulness(asked): 0.5, context_recall(asked): 0.5})
+    assert asked.requests == []
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "told"),
+    [
+        ({}, "thresholds maps metrics to numbers"),
+        ([0.8], "thresholds maps metrics to numbers"),
+        ({"faithfulness": 0.8}, "has metrics for keys, such as faithfulness"),
+        ({faithfulness(OfflineJudge()): "0.8"}, "takes a number, got '0.8'"),
+        ({faithfulness(OfflineJudge()): float("nan")}, "takes a number, got nan"),
+        ({faithfulness(OfflineJudge()): True}, "takes a number, got True"),
+    ],
+)
+def test_thresholds_that_cannot_be_meant_are_refused(thresholds, told):
+    with pytest.raises(ConfigError, match=told):
+        assert_scores(SAMPLE, thresholds)
+
+
+def test_a_misspelt_way_with_missing_values_is_refused():
+    with pytest.raises(ConfigError, match="missing is 'fail' or 'pass', got 'raise'"):
+        assert_scores(SAMPLE, {faithfulness(OfflineJudge()): 0.5}, missing="raise")
+
+
+def test_metrics_and_suites_are_keys():
+    metric = faithfulness(OfflineJudge())
+    both, copied = suite(metric), metric.model_copy()
+    assert {metric: 1, both: 2}[metric] == 1
+    assert {metric: 1, both: 2}[suite(metric)] == 2
+    assert {metric, copied} == {metric}
+    assert len({metric, faithfulness(OfflineJudge(), name="other")}) == 2

@@ -1,0 +1,256 @@
+"""MetricTests finds what is wrong with a metric: each test against a metric that is broken in its way."""
+
+import os
+import random
+from typing import Any, ClassVar
+
+import pytest
+from helpers.scripted import critique, grades, supported, verdicts
+
+from langchain_rageval import (
+    ConfigError,
+    Metric,
+    OfflineJudge,
+    Sample,
+    SampleError,
+    Score,
+    aspect_critique,
+    context_precision,
+    faithfulness,
+    testing,
+)
+from langchain_rageval.steps import Statements
+from langchain_rageval.testing import MetricTests, ScriptedJudge
+from langchain_rageval.testing.material import SAMPLE
+
+
+class TestAProperty(MetricTests):
+    @property
+    def metric(self) -> Metric:
+        replies = Statements(statements=["Munich was founded in 1158."]), verdicts(supported(1))
+        return faithfulness(ScriptedJudge(*replies, repeat=True))
+
+
+class TestAnAttributeAndASampleOfItsOwn(MetricTests):
+    metric = aspect_critique(OfflineJudge(), "вежливость", definition="Ответ вежлив.")
+    sample: ClassVar = {"question": "Где лежит полис?", "answer": "Полис лежит у страховщика, будьте добры."}
+
+
+class TestFixturesOfAModule(MetricTests):
+    @pytest.fixture
+    def judge(self) -> ScriptedJudge:
+        return ScriptedJudge(grades({1: True, 2: False, 3: True, 4: True, 5: True, 6: True}), repeat=True)
+
+    @pytest.fixture
+    def metric(self, judge: ScriptedJudge) -> Metric:
+        return context_precision(judge, against="question")
+
+    @pytest.fixture
+    def sample(self) -> dict[str, Any]:
+        return {"question": "Where is Munich?", "contexts": ["On the Isar.", "Far away."]}
+
+    def test_a_fixture_takes_the_place_of_the_property(self, metric, sample, given):
+        assert metric.name == "context_precision"
+        assert sample["question"] == given["question"] == "Where is Munich?"
+
+
+class Shuffled(Metric):
+    """Gives the scores of a batch in the order in which they were finished."""
+
+    def batch(self, inputs: Any, config: Any = None, **options: Any) -> Any:
+        done = super().batch_as_completed(inputs, config, **options)
+        return [made for _, made in done]
+
+
+class Counting(Metric):
+    """Says of the same sample something else each time."""
+
+    def _do(self, input: Any, config: Any) -> Score:
+        made = super()._do(input, config)
+        calls.append(1)
+        return made.model_copy(update={"reason": f"call {len(calls)}"})
+
+
+calls: list[int] = []
+
+
+class Seeding(Metric):
+    """Seeds what everybody draws from."""
+
+    def _do(self, input: Any, config: Any) -> Score:
+        random.seed(len(calls))
+        return super()._do(input, config)
+
+
+class Setting(Metric):
+    """Leaves a variable in the environment."""
+
+    def _do(self, input: Any, config: Any) -> Score:
+        os.environ["RAGEVAL_BROKEN"] = "1"
+        return super()._do(input, config)
+
+
+class Formatting(Metric):
+    """Takes a question for a template."""
+
+    def _do(self, input: Any, config: Any) -> Score:
+        self.read(input).question.format()
+        return super()._do(input, config)
+
+
+class Sluggish(Metric):
+    """Says something else without a loop than on one."""
+
+    async def _ado(self, input: Any, config: Any) -> Score:
+        return (await super()._ado(input, config)).model_copy(update={"value": 0.25})
+
+
+class Late(Metric):
+    """Looks for what it needs after it has asked."""
+
+    def _do(self, input: Any, config: Any) -> Score:
+        self._sequence()[0].invoke({"sample": Sample.parse(input).model_copy(update={"answer": "x."})}, config)
+        return super()._do(input, config)
+
+
+class Fickle(Metric):
+    """Has another instrument whenever it is asked."""
+
+    @property
+    def instrument(self) -> str:
+        calls.append(1)
+        return f"instrument {len(calls)}"
+
+
+class Spoiling(Metric):
+    """Changes the user's sample."""
+
+    def _do(self, input: Any, config: Any) -> Score:
+        made = super()._do(input, config)
+        if isinstance(input, dict):
+            input["answer"] = "changed"
+        return made
+
+
+class Silent(Metric):
+    """Gives no reason."""
+
+    def _do(self, input: Any, config: Any) -> Score:
+        return super()._do(input, config).model_copy(update={"reason": ""})
+
+
+class Mistaken(Metric):
+    """Feeds back another number than it scores."""
+
+    def __call__(self, **given: Any) -> Any:
+        return {**super().__call__(**given), "score": 0.99}  # type: ignore[dict-item]
+
+
+class Bare(Metric):
+    """A node that gives the bare score to the graph."""
+
+    def as_node(self, key: str | None = None) -> Any:
+        return self
+
+
+BROKEN = {
+    Shuffled: ("test_scores_keep_the_order_of_the_samples_when_the_first_takes_longest", "batch"),
+    Counting: ("test_nothing_is_kept_between_calls",),
+    Seeding: ("test_the_process_stays_as_it_was",),
+    Setting: ("test_the_process_stays_as_it_was",),
+    Formatting: ("test_hostile_content_stays_data", "{question} {{0}} {"),
+    Sluggish: ("test_every_way_of_calling_gives_the_same_score",),
+    Late: ("test_a_missing_field_raises_before_any_call_and_says_what_to_do",),
+    Fickle: ("test_it_tells_its_name_aspect_direction_and_fields",),
+    Spoiling: ("test_the_users_sample_is_not_changed",),
+    Silent: ("test_its_score_is_a_number_with_a_reason_and_survives_being_written",),
+    Mistaken: ("test_feedback_is_the_same_through_openevals_and_langsmith",),
+    Bare: ("test_a_node_writes_under_the_key_it_was_given",),
+}
+
+
+def built(kind: type[Metric]) -> Metric:
+    good = faithfulness(OfflineJudge())
+    given = {name: getattr(good, name) for name in ("aspect", "reads", "steps", "reduce", "direction", "options")}
+    return kind(good.name, **given)
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_metric_fails_where_it_is_broken(kind, monkeypatch):
+    monkeypatch.delenv("RAGEVAL_BROKEN", raising=False)
+    test, *rest = BROKEN[kind]
+    getattr(MetricTests(), test)(built(Metric), dict(SAMPLE), *rest)
+    with pytest.raises((AssertionError, LookupError, AttributeError)):
+        getattr(MetricTests(), test)(built(kind), dict(SAMPLE), *rest)
+    monkeypatch.delenv("RAGEVAL_BROKEN", raising=False)
+
+
+def test_an_order_that_cannot_be_seen_is_said_not_to_be_tested():
+    constant = aspect_critique(ScriptedJudge(critique(True), repeat=True), "coherence")
+    with pytest.raises(pytest.skip.Exception, match="their order cannot be seen"):
+        MetricTests().test_scores_keep_the_order_of_the_samples_when_the_first_takes_longest(constant, SAMPLE, "batch")
+
+
+def test_a_metric_that_cannot_be_sent_elsewhere_is_told_why():
+    good = built(Metric)
+    local = Metric("mine", aspect="answer", reads={"answer"}, steps=good.steps, reduce=lambda state: good.reduce(state))
+    with pytest.raises(AssertionError, match="cannot go to another process: define its functions at the top of a mod"):
+        MetricTests().test_a_copy_scores_the_same_under_the_same_instrument(local, dict(SAMPLE), "pickle")
+
+
+def test_a_battery_without_a_metric_says_what_to_define():
+    with pytest.raises(NotImplementedError, match="MetricTests defines `metric`, as a property or a fixture"):
+        MetricTests().metric  # noqa: B018
+
+
+def test_a_sample_that_the_metric_cannot_read_is_an_error_that_says_so():
+    with pytest.raises(SampleError, match="fill it in or drop the metric"):
+        MetricTests().test_nothing_is_kept_between_calls(built(Metric), {"question": "?"})
+
+
+def test_without_pytest_the_rest_can_be_used_and_the_battery_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pytest", None)
+    with pytest.raises(ConfigError, match="MetricTests is run by pytest: pip install pytest"):
+        testing.__getattr__("MetricTests")
+    with pytest.raises(AttributeError, match="has no attribute 'MetricTest'"):
+        testing.__getattr__("MetricTest")
+    assert testing.ScriptedJudge
+
+
+OUTSIDE = """
+from langchain_rageval import Metric, OfflineJudge, aspect_critique, faithfulness
+from langchain_rageval.testing import MetricTests, assert_scores
+
+SAMPLE = {"question": "Когда основан Мюнхен?", "answer": "В 1158 году. Слоны.", "contexts": ["Он основан в 1158 году."]}
+
+class TestPoliteness(MetricTests):
+    @property
+    def metric(self):
+        return aspect_critique(OfflineJudge(), "politeness", definition="The answer is polite.")
+
+class Broken(Metric):
+    def _stamped(self, value, usage):
+        return super()._stamped(value, usage).model_copy(update={"reason": ""})
+
+class TestBroken(MetricTests):
+    @property
+    def metric(self):
+        good = faithfulness(OfflineJudge())
+        return Broken("faithfulness", aspect="grounding", reads=good.reads, steps=good.steps, reduce=good.reduce)
+
+def test_thresholds():
+    assert_scores(SAMPLE, {faithfulness(OfflineJudge()): 0.9})
+"""
+
+
+def test_in_a_session_of_its_own_failures_are_readable(pytester_session):
+    told = pytester_session(OUTSIDE)
+    assert "TestPoliteness" not in told.failed
+    assert told.failed == {
+        "test_outside.py::TestBroken::test_its_score_is_a_number_with_a_reason_and_survives_being_written",
+        "test_outside.py::test_thresholds",
+    }
+    assert "a score says in one sentence how it came about" in told.output
+    assert "FAILED faithfulness 0.500, at least 0.9: " in told.output
+    assert "asserting.py" not in told.output  # our own frames are hidden
+    assert "rageval" not in told.header  # no plugin of ours shows itself

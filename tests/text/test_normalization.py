@@ -1,0 +1,73 @@
+"""Folding: what makes no difference, what does, and words in every script."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langchain_rageval.text.normalization import folded, tokens_of
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("ёЁеЕйїéИи\u0301\u0308\u0306 \n\u00a0ßİ"))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("ЁЛКА", "елка"),
+        ("е\u0308лка", "ёлка"),
+        ("Е\u0308лка", "елка"),
+        ("Авиа\u0301тор", "авиатор"),
+        ("всё\u0301", "все"),
+        ("a\u00a0 b\n\tc\u3000d", " a b c d "),
+        ("Straße", "STRASSE"),
+        ("cafe\u0301", "CAFÉ"),
+        ("й", "и\u0306"),
+        ("Ї\u0301", "ї"),
+    ],
+)
+def test_these_are_one(one, other):
+    assert folded(one) == folded(other)
+
+
+@pytest.mark.parametrize(("one", "other"), [("й", "и"), ("ї", "і"), ("é", "e"), ("a.", "a"), ("a b", "ab"), ("ё", "о")])
+def test_these_are_not(one, other):
+    assert folded(one) != folded(other)
+
+
+@given(TEXTS)
+def test_folding_twice_changes_nothing(text):
+    assert folded(folded(text)) == folded(text)
+
+
+@given(TEXTS)
+def test_neither_form_nor_white_space_around_matters(text):
+    forms = {folded(unicodedata.normalize(form, f" {text}\n")) for form in ("NFC", "NFD")}
+    assert forms == {folded(text)}
+
+
+@given(st.text(st.characters(max_codepoint=0x24F)))
+def test_in_european_alphabets_case_does_not_matter(text):
+    assert folded(text.casefold()) == folded(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("полис № 5, «елка»", ["полис", "5", "елка"]),
+        ("re-check 3.5%", ["re", "check", "3", "5"]),
+        ("东京塔 tokyo 1958年", ["东", "京", "塔", "tokyo", "1958", "年"]),
+        ("東京タワー", ["東", "京", "タ", "ワ", "ー"]),
+        ("서울은", ["서", "울", "은"]),
+        ("a_b", ["a", "b"]),
+        ("…", []),
+    ],
+)
+def test_words_of_every_script(text, tokens):
+    assert tokens_of(text) == tokens
+
+
+@given(TEXTS)
+def test_every_letter_and_digit_is_in_a_word(text):
+    found = "".join(tokens_of(text))
+    assert [char for char in found if char.isalnum()] == [char for char in text if char.isalnum()]
