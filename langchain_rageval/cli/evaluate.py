@@ -226,10 +226,10 @@ def budget_of(options: argparse.Namespace) -> Budget | None:
 
 def _note_command(options: argparse.Namespace) -> None:
     """Keep in the journal what was asked, so that `rageval resume` can ask it again; no passwords."""
-    from langchain_rageval.judge.identity import without_keys
+    from langchain_rageval.judge.identity import redact_urls
 
     if options.words is not None:
-        words = [without_keys(word) for word in options.words]
+        words = [redact_urls(word) for word in options.words]
         command = {"words": words, "folder": str(Path.cwd())}
         Journal(options.journal).put(COMMAND, json.dumps(command))
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from langchain_rageval._internal.html import bold, counted, folded, listed, paragraph, table, text
+from langchain_rageval._internal.html import bold, pluralize, details, item_list, paragraph, table, text
 from langchain_rageval.data.field_names import read_fields, text_of
 from langchain_rageval.errors import SampleError
 
@@ -154,11 +154,11 @@ class Sample(Data):
         parts = [paragraph(bold(self.question)), paragraph(answer)]
         for items, what in ((self.contexts, "context"), (self.reference_contexts, "reference context")):
             if items is not None:
-                told = listed([*map(text, items)], numbered=True)
-                parts.append(folded(counted(len(items), what), told))
+                told = item_list([*map(text, items)], numbered=True)
+                parts.append(details(pluralize(len(items), what), told))
         if self.references:
-            told = listed([*map(text, self.references)])
-            parts.append(folded(counted(len(self.references), "reference"), told))
+            told = item_list([*map(text, self.references)])
+            parts.append(details(pluralize(len(self.references), "reference"), told))
         return "".join(parts)
 
 

@@ -21,7 +21,7 @@ from langchain_rageval.data.rag_chain import answered, asked, takes_text
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.inputs import Samples, checked
-from langchain_rageval.judge.identity import redact
+from langchain_rageval.judge.identity import redact_secrets
 from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.run.threads import DaemonThreads
 from langchain_rageval.text.language import detect_language
@@ -99,7 +99,7 @@ def _filled_in(model: Runnable[Any, Any], blank: Sample) -> Sample:
     sheet = answered(blank, asked(model, _input(model, blank)))
     if "error" not in sheet.metadata:
         return sheet
-    error = redact(sheet.metadata["error"], model)
+    error = redact_secrets(sheet.metadata["error"], model)
     return sheet.model_copy(update={"metadata": {**sheet.metadata, "error": error}})
 
 

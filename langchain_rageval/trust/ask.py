@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from langchain_rageval.errors import ConfigError, JudgeOutputError, ModelOutputError
-from langchain_rageval.judge.identity import redact
+from langchain_rageval.judge.identity import redact_secrets
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.judge.jury import map_members
 from langchain_rageval.judge.ladder import inner_models
@@ -88,7 +88,7 @@ def put(ask: Ask, subject: Any, run: Run) -> Told:
     except Exception as error:
         told, own_fault = f"{type(error).__name__}: {error}", isinstance(error, JudgeOutputError | ModelOutputError)
         for model in models_of([subject]):
-            told = redact(told, model)
+            told = redact_secrets(told, model)
         return Told(ask, notes=notes, error=told, lost=not own_fault)
     given: Sequence[Given] = examination.given(state, item)
     if ask.variant == "reverse" and examination.turned:

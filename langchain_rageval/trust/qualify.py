@@ -10,7 +10,7 @@ from typing import Any
 from langchain_core.embeddings import Embeddings
 
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.judge.identity import identity
+from langchain_rageval.judge.identity import model_identity
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.models.offline_judge import HashingEmbeddings, OfflineJudge
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
@@ -85,7 +85,7 @@ def qualify_judge(
     fitness = {step: (found.verdict, found.reasons) for step, found in steps.items()}
     verdicts = {metric: metric_verdict(fitness, metric) for metric in STEPS_OF}
     return Qualification(
-        judge=asked.identity + (f", {identity(embeddings)}" if embeddings is not None else ""),
+        judge=asked.identity + (f", {model_identity(embeddings)}" if embeddings is not None else ""),
         language=language,
         repeats=repeats,
         steps=steps,

@@ -1,4 +1,4 @@
-"""cached_property: once for each instance, nobody waits for anybody. made_once: all wait for the one who makes it."""
+"""cached_property: once for each instance, nobody waits for anybody. locked_cache: all wait for the one who makes it."""
 
 import os
 import threading
@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from langchain_rageval._internal.cached import cached_property, made_once
+from langchain_rageval._internal.cached import cached_property, locked_cache
 from langchain_rageval.prompts.promptset import Prompt
 
 
@@ -75,7 +75,7 @@ def test_threads_that_come_at_once_have_each_key_made_once():
     made = []
     meeting = threading.Barrier(16)
 
-    @made_once
+    @locked_cache
     def square(number):
         made.append(number)
         time.sleep(0.05)
@@ -93,7 +93,7 @@ def test_threads_that_come_at_once_have_each_key_made_once():
 def test_what_is_made_may_need_another_and_what_fails_is_made_again():
     made = []
 
-    @made_once
+    @locked_cache
     def factorial(number):
         made.append(number)
         if number < 0:
@@ -109,7 +109,7 @@ def test_what_is_made_may_need_another_and_what_fails_is_made_again():
 
 def test_no_more_is_kept_than_256():
     made = []
-    square = made_once(lambda number: made.append(number) or number * number)
+    square = locked_cache(lambda number: made.append(number) or number * number)
     assert [square(number) for number in range(257)] == [number * number for number in range(257)]
     assert (square(1), square(256), square(0)) == (1, 65536, 0)
     assert made == [*range(257), 0]
@@ -121,7 +121,7 @@ def test_a_fork_while_something_is_made_makes_it_itself():
     begun, go_on = threading.Event(), threading.Event()
     parent = os.getpid()
 
-    @made_once
+    @locked_cache
     def slow(_key):
         begun.set()
         assert os.getpid() != parent or go_on.wait(30)

@@ -270,7 +270,7 @@ def test_a_first_asker_that_fails_lets_the_others_ask():
     first = run.threads.submit(lambda: asked(judge, run=Run()))
     started.wait(5)
     second = run.threads.submit(lambda: asked(judge, {**STATE, "text": "B."}, Run()))
-    until(lambda: judge._endpoint.capabilities.gate.own._waiting)
+    until(lambda: judge._endpoint.capabilities.gate.value._waiting)
     go_on.set()
     assert second.result(5) == GOOD
     with pytest.raises(ConnectionResetError):

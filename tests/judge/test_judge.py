@@ -7,7 +7,7 @@ from langchain_openai import AzureChatOpenAI, ChatOpenAI
 
 from langchain_rageval import ConfigError, Judge, PromptSet, Step
 from langchain_rageval.judge.endpoint import RequestMode
-from langchain_rageval.judge.identity import redact
+from langchain_rageval.judge.identity import redact_secrets
 from langchain_rageval.judge.parser import strict_schema
 from langchain_rageval.prompts.answer_schemas import Statements
 from langchain_rageval.prompts.layout import RequestContent
@@ -67,7 +67,7 @@ def test_what_is_no_judge_is_refused_at_once(nothing):
 
 
 def test_whoever_gives_the_name_of_a_model_is_told_how_to_load_it():
-    with pytest.raises(ConfigError, match=r"got str; load_judge\('openai:gpt'\) makes one of a name"):
+    with pytest.raises(ConfigError, match=r"got str; load_judge\('openai:gpt'\) loads one by its name"):
         Judge("openai:gpt")
 
 
@@ -229,7 +229,7 @@ def test_a_judge_tells_its_model_and_settings():
 def test_of_an_address_only_the_keys_are_kept_back():
     model = ChatOpenAI(model="m", api_key="k", base_url=f"http://h/v1?api-version=2&api_key={SECRET}&keyword=a")
     assert "'http://h/v1?api-version=2&api_key=***&keyword=a'" in Judge(model).identity
-    assert redact(f"404 for url 'http://h/v1/chat?access_token={SECRET}'", OPENAI).endswith("access_token=***'")
+    assert redact_secrets(f"404 for url 'http://h/v1/chat?access_token={SECRET}'", OPENAI).endswith("access_token=***'")
 
 
 @pytest.mark.parametrize(
@@ -260,16 +260,16 @@ def test_prompts_of_the_users_own_are_part_of_a_steps_instrument():
 
 @pytest.mark.parametrize("model", [OPENAI, GIGACHAT, OPENAI.bind(stop=["x"]), AZURE.with_retry()])
 def test_an_error_that_quotes_the_key_is_told_without_it(model):
-    told = redact(f"Incorrect API key provided: {SECRET}.", model)
+    told = redact_secrets(f"Incorrect API key provided: {SECRET}.", model)
     assert told == "Incorrect API key provided: ***."
 
 
 def test_a_token_that_the_client_fetched_is_not_told_either():
-    assert redact("{'authorization': 'Bearer eyJhbGciOi.J9'}", scripted()) == "{'authorization': 'Bearer ***'}"
+    assert redact_secrets("{'authorization': 'Bearer eyJhbGciOi.J9'}", scripted()) == "{'authorization': 'Bearer ***'}"
 
 
 def test_other_texts_stay_as_they_are():
-    assert redact("the model m said no", OPENAI) == "the model m said no"
+    assert redact_secrets("the model m said no", OPENAI) == "the model m said no"
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_without_a_budget_everything_is_let_in():
     budget_tracker = BudgetTracker(None, UsageMeter())
     assert all(budget_tracker.admit("m", lambda: Cost(10**9)) for _ in range(3))
     budget_tracker.settle("m", Cost(), Cost(5))
-    assert not budget_tracker.spent
+    assert not budget_tracker.exhausted
 
 
 def test_the_guess_is_reserved_until_a_work_is_settled():
@@ -43,7 +43,7 @@ def test_the_guess_is_reserved_until_a_work_is_settled():
     assert first == Cost(2)
     assert budget_tracker.admit("m", lambda: Cost(2)) == Cost(2)
     assert budget_tracker.admit("m", lambda: Cost(2)) is None
-    assert budget_tracker.spent
+    assert budget_tracker.exhausted
 
 
 def test_what_its_kind_has_cost_takes_the_place_of_the_guess():
