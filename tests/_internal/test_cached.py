@@ -1,4 +1,4 @@
-"""cached_property: once for each instance, nobody waits for anybody. locked_cache: all wait for the one who makes it."""
+"""Tests of cached_property, computed once per instance without a lock, and locked_cache, computed by one thread."""
 
 import os
 import threading
@@ -71,7 +71,7 @@ def test_a_pydantic_model_takes_it_for_no_field():
     assert prompt.model_dump() == {"instruction": "Split.", "examples": []}
 
 
-def test_threads_that_come_at_once_have_each_key_made_once():
+def test_concurrent_threads_compute_each_key_once():
     made = []
     meeting = threading.Barrier(16)
 
@@ -90,7 +90,7 @@ def test_threads_that_come_at_once_have_each_key_made_once():
     assert sorted(made) == [2, 3]
 
 
-def test_what_is_made_may_need_another_and_what_fails_is_made_again():
+def test_a_computation_may_need_another_key_and_is_repeated_after_an_error():
     made = []
 
     @locked_cache
@@ -107,7 +107,7 @@ def test_what_is_made_may_need_another_and_what_fails_is_made_again():
             factorial(-1)
 
 
-def test_no_more_is_kept_than_256():
+def test_at_most_256_results_are_cached():
     made = []
     square = locked_cache(lambda number: made.append(number) or number * number)
     assert [square(number) for number in range(257)] == [number * number for number in range(257)]
@@ -117,7 +117,7 @@ def test_no_more_is_kept_than_256():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 @pytest.mark.filterwarnings("ignore:.*fork")
-def test_a_fork_while_something_is_made_makes_it_itself():
+def test_a_process_forked_during_a_computation_computes_for_itself():
     begun, go_on = threading.Event(), threading.Event()
     parent = os.getpid()
 

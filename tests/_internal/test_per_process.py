@@ -11,7 +11,7 @@ import pytest
 from langchain_rageval._internal.per_process import PerProcess
 
 
-def test_threads_share_what_their_process_has():
+def test_threads_of_a_process_share_the_value():
     given = PerProcess(threading.Lock)
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(lambda _: given.value, range(100)))
@@ -19,7 +19,7 @@ def test_threads_share_what_their_process_has():
 
 
 @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda given: pickle.loads(pickle.dumps(given))])
-def test_a_copy_has_its_own(again):
+def test_a_copy_has_its_own_value(again):
     given = PerProcess(threading.Lock)
     with given.value:
         assert not again(given).value.locked()
@@ -27,7 +27,7 @@ def test_a_copy_has_its_own(again):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 @pytest.mark.filterwarnings("ignore:.*fork")
-def test_a_fork_has_its_own():
+def test_a_forked_process_has_its_own_value():
     given = PerProcess(threading.Lock)
     with given.value:
         child = os.fork()
