@@ -302,9 +302,9 @@ def test_a_file_that_is_no_journal_is_refused_and_left_as_it_is(tmp_path):
     text.write_text("My notes. " * 100)
     with sqlite3.connect(database) as connection:
         connection.execute("CREATE TABLE mine (a)")
-    for path in (text, database):
+    for path, message in (text, "is damaged or not a journal"), (database, "but not a journal of langchain-rageval"):
         before = path.read_bytes()
-        with pytest.raises(JournalError, match="no journal"):
+        with pytest.raises(JournalError, match=message):
             evaluate(SAMPLES, faithfulness(judged()), progress=False, journal=path)
         assert path.read_bytes() == before
 
