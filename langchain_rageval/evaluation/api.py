@@ -20,7 +20,7 @@ from langchain_rageval.evaluation.inputs import AnyMetric, Samples, checked, siz
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.budget import Budget
 from langchain_rageval.run.journal import Journal
-from langchain_rageval.run.progress import showing
+from langchain_rageval.run.progress import show_progress
 from langchain_rageval.run.retry import RetryPolicy
 
 
@@ -133,14 +133,14 @@ async def astream_evaluate(
 
 
 def _shown(job: Evaluation, source: Any, progress: bool) -> Generator[Row]:
-    with showing(size_of(source), job.run.meter, show=progress) as shown, closing(job.rows(source)) as rows:
+    with show_progress(size_of(source), job.run.meter, show=progress) as shown, closing(job.rows(source)) as rows:
         for row in rows:
             shown.advance(sum(score.failure is not None for score in row.scores.values()))
             yield row
 
 
 async def _ashown(job: Evaluation, source: Any, progress: bool) -> AsyncGenerator[Row]:
-    with showing(size_of(source), job.run.meter, show=progress) as shown:
+    with show_progress(size_of(source), job.run.meter, show=progress) as shown:
         async with aclosing(job.arows(source)) as rows:
             async for row in rows:
                 shown.advance(sum(score.failure is not None for score in row.scores.values()))

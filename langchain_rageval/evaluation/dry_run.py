@@ -17,10 +17,11 @@ from langchain_rageval.evaluation.inputs import AnyMetric
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.outcome import outcome, parts_of
 from langchain_rageval.models.offline_judge import HashingEmbeddings, answer_offline
+from langchain_rageval.run.billing import request_texts
 from langchain_rageval.run.embedding import Batch
+from langchain_rageval.run.requests import Call, ModelRequest
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.usage_meter import tokens_in
-from langchain_rageval.run.work import Call, ModelRequest, shown_to
 
 _EMBEDDINGS = HashingEmbeddings()
 _SIMILARITY = 0.5
@@ -58,7 +59,7 @@ def _answered(call: ModelRequest) -> Any:
         case Call():
             human = next(message.text for message in call.messages if message.type == "human")
             reply = json.dumps(answer_offline(call.schema, human), ensure_ascii=False)
-            read, written = tokens_in(*shown_to(call)), tokens_in(reply)
+            read, written = tokens_in(*request_texts(call)), tokens_in(reply)
             usage = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
             return AIMessage(reply, usage_metadata=usage)
         case Batch(texts=texts):

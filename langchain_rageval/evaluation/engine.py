@@ -229,15 +229,17 @@ class Evaluation:
     def _notes(self) -> Iterator[str]:
         models = {id(model): model for metric in self.metrics for model in models_of(metric)}
         yield from dict.fromkeys(note for model in models.values() if (note := getattr(model, "report_note", None)))
-        asked = [(judge, judge.capabilities.way) for judge in self._judges if judge.capabilities.way]
-        ways = {judge.identity: way for judge, way in asked if way.rung != "prompt" or len(judge.ways) > 1}
+        asked = [
+            (judge, judge._endpoint.capabilities.mode) for judge in self._judges if judge._endpoint.capabilities.mode
+        ]
+        ways = {judge.identity: way for judge, way in asked if way.rung != "prompt" or len(judge._endpoint.modes) > 1}
         yield from (f"{identity} was asked by {way.rung}." for identity, way in ways.items())
         yield from self.grounds.notes()
         yield from self.finished.notes()
         yield from self._of_budget()
-        slots = self.run.limiter
-        if slots.limit is not None and slots.least is not None and slots.least < slots.limit:
-            yield f"The endpoint turned calls away: it was given {slots.least} to {slots.limit} at a time."
+        limiter = self.run.limiter
+        if limiter.limit is not None and limiter.lowest_size is not None and limiter.lowest_size < limiter.limit:
+            yield f"The endpoint turned calls away: it was given {limiter.lowest_size} to {limiter.limit} at a time."
         if self.run.meter.abandoned:
             yield f"{self.run.meter.abandoned} calls took longer than {self.run.timeout:g} s and were left behind."
 

@@ -17,7 +17,7 @@ from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.errors import JournalError
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.outcome import names_of, parts_of
-from langchain_rageval.run.journal import Journal, key_of
+from langchain_rageval.run.journal import Journal, journal_key
 
 
 class ScoreStore:
@@ -87,4 +87,4 @@ def _journalled(metric: Any) -> Metric | None:
 def _key(metric: Metric, sample: Sample) -> str:
     """Of a sample all counts but its name; the metadata only for a metric that reads them."""
     unread = {"id"} if "metadata" in metric.reads else {"id", "metadata"}
-    return key_of(metric.name, metric.instrument, sample.model_dump(mode="json", exclude=unread, fallback=str))
+    return journal_key(metric.name, metric.instrument, sample.model_dump(mode="json", exclude=unread, fallback=str))

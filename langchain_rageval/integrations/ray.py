@@ -25,9 +25,9 @@ from langchain_rageval.evaluation.inputs import AnyMetric
 from langchain_rageval.evaluation.mixed_measures import MixedMeasures
 from langchain_rageval.metrics.outcome import names_of
 from langchain_rageval.report.report import Report
-from langchain_rageval.run.journal import Journal, key_of
+from langchain_rageval.run.journal import Journal, journal_key
 from langchain_rageval.run.retry import RetryPolicy
-from langchain_rageval.run.usage_meter import Meter
+from langchain_rageval.run.usage_meter import UsageMeter
 
 if TYPE_CHECKING:
     import pyarrow
@@ -216,7 +216,7 @@ class EvaluationWorker:
         records = batch.to_pylist()
         places = [None if self._index is None else _taken(record, self._index) for record in records]
         read = [self._read(record, place) for record, place in zip(records, places, strict=True)]
-        run = replace(self._evaluation.run, meter=Meter())
+        run = replace(self._evaluation.run, meter=UsageMeter())
         job = replace(self._evaluation, run=run, grounds=MixedMeasures())
         with closing(job.rows([error or sample for sample, error in read])) as rows:
             report = job.report(list(rows))
@@ -235,7 +235,7 @@ class EvaluationWorker:
             return Sample.parse(record, self._fields), None
         except (SampleError, ValueError, RecursionError) as error:
             told = repr({column: value for column, value in record.items() if value is not None})  # as before Arrow
-            name = key_of(told)[:16] if place is None else place
+            name = journal_key(told)[:16] if place is None else place
             kept = Sample(id=f"row-{name}", question="", metadata={"unreadable": told[:1000]})
             return kept, error if isinstance(error, SampleError) else SampleError(str(error))
 

@@ -1,4 +1,4 @@
-"""Putting a question to the judge until its reply can be read."""
+"""Asking: sends a question to a judge, again if necessary, until the reply is valid."""
 
 from __future__ import annotations
 
@@ -12,33 +12,39 @@ from pydantic import BaseModel, ValidationError
 
 from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.errors import JudgeOutputError
-from langchain_rageval.judge.judge import Judge, RequestMode
+from langchain_rageval.judge.endpoint import RequestMode
+from langchain_rageval.judge.judge import Judge
 from langchain_rageval.judge.parser import StrictJsonOutputParser
 from langchain_rageval.prompts.layout import RequestContent
+from langchain_rageval.run.requests import Locked, Operation, SendOnce, Shared
 from langchain_rageval.run.retry import is_transient
-from langchain_rageval.run.work import Locked, Operation, SendOnce, Shared
 
 T = TypeVar("T", bound=BaseModel)
 
-_LONGEST_QUOTE = 6_000
+_MAX_QUOTE = 6_000  # characters
 
 
 @dataclass
 class Attempts:
-    """How many model calls are left for a question, and the way that was answered last."""
+    """Remaining model calls for one question.
+
+    Attributes:
+        left: number of calls that may still be made.
+        mode: request mode of the last call; None before the first one.
+    """
 
     left: int
-    way: RequestMode | None = None
+    mode: RequestMode | None = None
 
 
 @dataclass(frozen=True)
 class JudgeQuestion(Generic[T]):
-    """A request, and how its answer is read.
+    """A request to a judge, and how the reply is read.
 
     Attributes:
-        request: what is asked.
-        parser: reads the reply.
-        objection: what is wrong with an answer of the right form, None when nothing is.
+        request: content of the request.
+        parser: parses the reply.
+        objection: returns what is wrong with an answer that fits the schema, or None.
     """
 
     request: RequestContent
@@ -46,65 +52,76 @@ class JudgeQuestion(Generic[T]):
     objection: Callable[[T], str | None] = lambda _answer: None
 
 
-def ask(judge: Judge, question: JudgeQuestion[T], attempts: Attempts, draw: int = 0) -> Operation[T]:
-    """Ask, and ask again with the validation message while the reply cannot be read.
+def ask_judge(judge: Judge, question: JudgeQuestion[T], attempts: Attempts, draw: int = 0) -> Operation[T]:
+    """Ask a judge; repeat the question with the validation message while the reply is invalid.
 
     Raises:
-        JudgeOutputError: when no attempt is left.
+        JudgeOutputError: if the reply is invalid and no attempt is left.
     """
     tail: Sequence[BaseMessage] = ()
     while True:
         attempts.left -= 1
         try:
-            return (yield from _try(judge, question, attempts, tail, draw))
+            return (yield from _ask_once(judge, question, attempts, tail, draw))
         except OutputParserException as problem:
             raw = str(problem.llm_output or "")
             if not attempts.left:
                 raise JudgeOutputError(str(problem), question.request.step, raw) from problem
             again = question.request.prompts.common.ask_again.format(problem=problem)
-            tail = (AIMessage(_quoted(raw)), HumanMessage(again))
+            tail = (AIMessage(_quote(raw)), HumanMessage(again))
 
 
-def shared(judge: Judge, question: JudgeQuestion[Any], draw: int, work: Operation[Any]) -> Shared:
-    """Do a work for a question once for all who ask the judge the same, and make the same of the answer."""
-    makers = (work, question.objection)
-    made = (question.parser.pydantic_object, *(getattr(maker, "__qualname__", "") for maker in makers))
+def shared_question(judge: Judge, question: JudgeQuestion[Any], draw: int, operation: Operation[Any]) -> Shared:
+    """Return a request that runs an operation for a question once per run, for all steps that ask the judge the same.
+
+    Two questions are the same if judge, step, prompts, inputs, contexts, draw, parser and objection are.
+    """
+    names = [getattr(function, "__qualname__", "") for function in (operation, question.objection)]
     request = question.request
     texts = (request.prompts.fingerprint, request.prompt.fingerprint, request.written_inputs)
     block = request.contexts and request.contexts.block
-    return Shared((id(judge.model), judge.told, request.step, *texts, block, draw, *made), work)
+    kind = question.parser.pydantic_object
+    key = (id(judge.model), judge._fingerprint_text, request.step, *texts, block, draw, kind, *names)
+    return Shared(key, operation)
 
 
-def _try(
+def _ask_once(
     judge: Judge, question: JudgeQuestion[T], attempts: Attempts, tail: Sequence[BaseMessage], draw: int
 ) -> Operation[T]:
-    """Ask once. The very first askers wait until one of them has found out which rung the endpoint takes."""
-    lost = None
-    if not judge.capabilities.probed and len(judge.ways) > 1:
-        found = yield Locked(judge.capabilities.gate.own, _probe(judge, question, attempts, tail, draw))
-        if isinstance(found, BaseModel):
-            return found  # type: ignore[return-value]
-        lost = found
-    return (yield from _descend(judge, question, attempts, tail, draw, lost=lost))
+    """Ask once. While the endpoint's capabilities are unknown, callers wait until one of them has probed it."""
+    first_error = None
+    endpoint = judge._endpoint
+    if not endpoint.capabilities.probed and len(endpoint.modes) > 1:
+        result = yield Locked(endpoint.capabilities.gate.own, _probe(judge, question, attempts, tail, draw))
+        if isinstance(result, BaseModel):
+            return result  # type: ignore[return-value]
+        first_error = result
+    return (yield from _ask_in_modes(judge, question, attempts, tail, draw, first_error=first_error))
 
 
 def _probe(
     judge: Judge, question: JudgeQuestion[T], attempts: Attempts, tail: Sequence[BaseMessage], draw: int
 ) -> Operation[T | Exception | None]:
-    """The answer, if nobody has found a way yet; or what the transport lost, to be tried again while nobody waits."""
-    if judge.capabilities.probed:
+    """Ask as the first caller of an endpoint.
+
+    Returns:
+        The answer; None if another caller has probed meanwhile; or a transport error, which the caller retries outside
+        the gate.
+    """
+    capabilities = judge._endpoint.capabilities
+    if capabilities.probed:
         return None
     try:
-        return (yield from _descend(judge, question, attempts, tail, draw, once=True))
+        return (yield from _ask_in_modes(judge, question, attempts, tail, draw, once=True))
     except Exception as error:
         if is_transient(error):
             return error
         raise
     finally:
-        judge.capabilities.probed = True
+        capabilities.probed = True
 
 
-def _descend(
+def _ask_in_modes(
     judge: Judge,
     question: JudgeQuestion[T],
     attempts: Attempts,
@@ -112,37 +129,38 @@ def _descend(
     draw: int,
     *,
     once: bool = False,
-    lost: Exception | None = None,
+    first_error: Exception | None = None,
 ) -> Operation[T]:
-    """Ask in the best way known, and in lower ones while the endpoint refuses the form of the request."""
-    attempts.way = attempts.way or judge.capabilities.way or judge.ways[0]
+    """Ask in the best known request mode, and in lower ones while the endpoint refuses the form of the request."""
+    endpoint = judge._endpoint
+    attempts.mode = attempts.mode or endpoint.capabilities.mode or endpoint.modes[0]
     while True:
-        way = attempts.way
+        mode = attempts.mode
         try:
-            call = judge.call(question.request, way, tail, draw)
-            if lost is not None:
-                call = replace(call, lost=lost)
+            call = endpoint.call(question.request, mode, tail, draw)
+            if first_error is not None:
+                call = replace(call, first_error=first_error)
             reply = yield SendOnce(call) if once else call
-        except ValidationError as error:  # a client could not read what came, such as a call with a list of arguments
+        except ValidationError as error:  # a client could not parse the reply, such as a call with a list of arguments
             raise OutputParserException(ValueError(f"the reply is no {error.title}"), llm_output="") from error
         except Exception as error:
-            lower, lost = judge.below(way, error), None
+            lower, first_error = endpoint.fallback_mode(mode, error), None
             if lower is None:
                 raise
-            attempts.way = lower
+            attempts.mode = lower
         else:
             answer = question.parser.read_message(reply)
-            judge.remember(way)
+            endpoint.record_success(mode)
             problem = question.objection(answer)
             if problem:
                 raise OutputParserException(ValueError(problem), llm_output=answer.model_dump_json())
             return answer
 
 
-def _quoted(raw: str) -> str:
-    """The judge's own output, without what no encoder takes, and not longer than helps; clients refuse an empty one."""
+def _quote(raw: str) -> str:
+    """Return the judge's reply for the next request: encodable, cut in the middle, and never empty."""
     text = str(without_surrogates(raw))
-    if len(text) > _LONGEST_QUOTE:
-        half = _LONGEST_QUOTE // 2
+    if len(text) > _MAX_QUOTE:
+        half = _MAX_QUOTE // 2
         text = f"{text[:half]} … {text[-half:]}"
-    return text.strip() or "…"
+    return text.strip() or "…"  # clients refuse an empty message

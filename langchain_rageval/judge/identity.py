@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from langchain_rageval.judge.ladder import inner_models, own_options
+from langchain_rageval.judge.ladder import bound_options, inner_models
 
 _TELLING = (
     "model",
@@ -40,7 +40,7 @@ _SHORTEST_SECRET = 6
 
 def identity(model: Any) -> str:
     """Class, name and settings of a model, of each one behind a wrapper."""
-    bound = {name: value for name, value in _public(own_options(model)).items() if value is not None}
+    bound = {name: value for name, value in _public(bound_options(model)).items() if value is not None}
     told = "+".join(_told(inner) for inner in inner_models(model))
     return without_keys(f"{told} {bound}" if bound else told)
 

@@ -2,75 +2,56 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.judge.judge import Judge, JudgeLike, Voter
+from langchain_rageval.judge.judge import Judge, JudgeLike
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Jury(Judge):
-    """Judges that vote; the first of them does all else that is asked. Make one with `jury([...])`."""
+    """Judges that vote on verdicts; the first one does everything else. Created by `jury([...])`."""
 
     _members: tuple[Judge, ...] = field(kw_only=True)
 
     def __repr__(self) -> str:
-        """The judges, without secrets."""
+        """Return the judges, without secrets."""
         return f"jury([{', '.join(map(repr, self._members))}])"
 
     @property
     def members(self) -> tuple[Judge, ...]:
-        """The judges."""
+        """The judges of the jury."""
         return self._members
-
-    def with_fresh_capabilities(self) -> Judge:
-        """The same jury of forgetful judges."""
-        return self.map_members(Judge.with_fresh_capabilities)
-
-    def map_members(self, change: Callable[[Judge], Judge]) -> Judge:
-        """The jury with each of its judges changed."""
-        return replace(self, _members=tuple(map(change, self._members)))
-
-    @property
-    def voters(self) -> list[Voter]:
-        """The votes of all judges; one who has several seats votes anew in each."""
-        voters, seen = [], Counter[tuple[int, str]]()
-        for member in self._members:
-            voter = (id(member.model), repr(member.instrument))
-            voters += [Voter(member, seen[voter] + draw) for draw in range(member.draws)]
-            seen[voter] += member.draws
-        return voters
 
     @cached_property
     def identity(self) -> str:
-        """Which models these are, without secrets."""
+        """The models of the jury, without secrets."""
         return ", ".join(member.identity for member in self._members)
 
     @cached_property
     def instrument(self) -> dict[str, Any]:
-        """All that could change an answer of any of them."""
+        """All settings of the members that could change an answer."""
         return {"jury": [member.instrument for member in self._members]}
 
 
 def jury(judges: Sequence[JudgeLike]) -> Judge:
-    """A judge whose verdicts are the majority of several judges', item by item; the findings tell who disagreed.
+    """Build a judge whose verdicts are the majority of several judges', item by item.
 
-    Only verdicts are put to the vote: the first judge extracts statements and regenerates questions for all. Each
-    judge's `draws` are its votes.
+    The findings name the judges that disagree. Only verdicts are put to the vote: the first judge extracts statements
+    and regenerates questions for all. Each judge has as many votes as `draws`.
 
     Args:
-        judges: an odd number of them, 3 or more.
+        judges: an odd number of judges, at least 3.
 
     Raises:
         ConfigError: if there are fewer, or an even number.
     """
-    listed = isinstance(judges, Sequence) and not isinstance(judges, str)
-    if not listed or len(judges) < 3 or len(judges) % 2 == 0:
-        got = len(judges) if listed else type(judges).__name__
+    is_list = isinstance(judges, Sequence) and not isinstance(judges, str)
+    if not is_list or len(judges) < 3 or len(judges) % 2 == 0:
+        got = len(judges) if is_list else type(judges).__name__
         raise ConfigError(f"a jury takes a list of 3, 5, … judges, so that there is a majority, got {got}")
     members = tuple(member for judge in judges for member in Judge.of(judge).members)
     lead = members[0]
@@ -86,3 +67,15 @@ def jury(judges: Sequence[JudgeLike]) -> Judge:
         max_context_tokens=lead.max_context_tokens,
         _members=members,
     )
+
+
+def map_members(judge: Judge, change: Callable[[Judge], Judge]) -> Judge:
+    """Return a judge changed by a function; a jury with each of its members changed."""
+    if isinstance(judge, Jury):
+        return replace(judge, _members=tuple(map(change, judge.members)))
+    return change(judge)
+
+
+def with_fresh_endpoint(judge: Judge) -> Judge:
+    """Return a copy of a judge, or jury, that knows nothing about its endpoint and shares nothing that it learns."""
+    return map_members(judge, replace)

@@ -34,7 +34,7 @@ _ABOUT_LENGTH = re.compile(
 
 
 @dataclass(frozen=True)
-class Client:
+class ClientFamily:
     """How one family of clients takes an answer's schema.
 
     Attributes:
@@ -89,30 +89,30 @@ def _ollama_json(_schema: Schema, _own: Options) -> Options:
 
 # By the name of a class among the model's bases, so that no client has to be imported. GigaChat starts with functions:
 # a server that does not know `response_format` may ignore it in silence, and nobody would notice.
-CLIENTS: Mapping[str, Client] = {
-    "BaseChatOpenAI": Client(
+CLIENTS: Mapping[str, ClientFamily] = {
+    "BaseChatOpenAI": ClientFamily(
         {"json_schema": _openai_schema, "function_calling": _openai_tool, "json_mode": _openai_json},
         start="json_schema",
         always={"stream": False},
         timeout="timeout",
     ),
-    "GigaChat": Client(
+    "GigaChat": ClientFamily(
         {"json_schema": _gigachat_schema, "function_calling": _gigachat_function},
         start="function_calling",
         always={"stream": False},
     ),
-    "ChatOllama": Client({"json_schema": _ollama_schema, "json_mode": _ollama_json}, start="json_schema"),
+    "ChatOllama": ClientFamily({"json_schema": _ollama_schema, "json_mode": _ollama_json}, start="json_schema"),
 }
-PLAIN = Client({}, start="prompt")
+PLAIN = ClientFamily({}, start="prompt")
 
 
-def client_of(model: Runnable[Any, Any]) -> Client:
+def client_family(model: Runnable[Any, Any]) -> ClientFamily:
     """The family that a model, or every model behind a wrapper, belongs to."""
-    families = {id(client): client for client in map(_client, inner_models(model))}
+    families = {id(client): client for client in map(_family_of, inner_models(model))}
     if len(families) > 1:
         return PLAIN
     client = families.popitem()[1]
-    bodies = [options.get("extra_body") for options in _each_own_options(model)]
+    bodies = [options.get("extra_body") for options in _all_bound_options(model)]
     return client if bodies.count(bodies[0]) == len(bodies) else _without_extra_body(client)
 
 
@@ -127,7 +127,7 @@ def inner_models(model: Any) -> Iterator[Any]:
         yield model
 
 
-def keeps_prefixes(model: Any) -> bool:
+def has_prefix_cache(model: Any) -> bool:
     """Whether a model's server is taken to keep the heads of prompts: an OpenAI-compatible one that speaks plain http.
 
     Those are people's own, vLLM for the most part. What a service behind https does, and charges, differs.
@@ -136,12 +136,12 @@ def keeps_prefixes(model: Any) -> bool:
     return all(str(address or "").startswith("http://") for address in addresses)
 
 
-def own_options(model: Any) -> Options:
+def bound_options(model: Any) -> Options:
     """The call options that the model already has, which the ladder's must be merged with, not replace."""
-    return next(_each_own_options(model))
+    return next(_all_bound_options(model))
 
 
-def sync_only(model: Any) -> bool:
+def is_sync_only(model: Any) -> bool:
     """Whether async calls of a model would only run its sync ones in an executor."""
     return all(
         (isinstance(inner, BaseChatModel) and type(inner)._agenerate is BaseChatModel._agenerate)
@@ -150,12 +150,12 @@ def sync_only(model: Any) -> bool:
     )
 
 
-def retries_itself(model: Any) -> bool:
+def may_retry(model: Any) -> bool:
     """Whether a client, or a wrapper around it, may send a call again, so that its timeout does not bound the whole."""
     return not isinstance(model, BaseChatModel) or getattr(model, "max_retries", None) != 0
 
 
-def ladder(client: Client, mode: Mode) -> list[Rung]:
+def ladder(client: ClientFamily, mode: Mode) -> list[Rung]:
     """The rungs to try, in order; a single one when the user chose it and the client has it."""
     has = [rung for rung in RUNGS if rung in client.rungs or rung == "prompt"]
     if mode != "auto":
@@ -163,7 +163,7 @@ def ladder(client: Client, mode: Mode) -> list[Rung]:
     return has[has.index(client.start) :]
 
 
-def refuses(error: Exception) -> bool:
+def is_format_refused(error: Exception) -> bool:
     """Whether the endpoint refused the form of the request, so that a lower rung may be taken."""
     if isinstance(error, NotImplementedError):
         return True
@@ -171,23 +171,23 @@ def refuses(error: Exception) -> bool:
     return status_of(error) in _REFUSALS and not too_long
 
 
-def refuses_system(error: Exception) -> bool:
+def is_system_message_refused(error: Exception) -> bool:
     """Whether what the endpoint refused is the system message."""
-    return refuses(error) and _ABOUT_ROLES.search(str(error)) is not None
+    return is_format_refused(error) and _ABOUT_ROLES.search(str(error)) is not None
 
 
-def _each_own_options(model: Any) -> Iterator[Options]:
+def _all_bound_options(model: Any) -> Iterator[Options]:
     """The call options of the model and of each of its fallbacks."""
     if isinstance(model, RunnableBindingBase):
-        yield from ({**own, **model.kwargs} for own in _each_own_options(model.bound))
+        yield from ({**own, **model.kwargs} for own in _all_bound_options(model.bound))
     elif isinstance(model, RunnableWithFallbacks):
         for runnable in model.runnables:
-            yield from _each_own_options(runnable)
+            yield from _all_bound_options(runnable)
     else:
         yield {"extra_body": getattr(model, "extra_body", None)}
 
 
-def _without_extra_body(client: Client) -> Client:
+def _without_extra_body(client: ClientFamily) -> ClientFamily:
     """The rungs that leave alone what each of several models has there of its own; one call's options go to all."""
     rungs: dict[Rung, Callable[[Schema, Options], Options]] = {
         rung: ask for rung, ask in client.rungs.items() if ask not in (_openai_schema, _openai_json)
@@ -195,15 +195,15 @@ def _without_extra_body(client: Client) -> Client:
     return replace(client, rungs=rungs, start=next(iter(rungs), "prompt"))
 
 
-def _client(model: Any) -> Client:
+def _family_of(model: Any) -> ClientFamily:
     names = {base.__name__ for base in type(model).__mro__}
     known = next((client for name, client in CLIENTS.items() if name in names), None)
     if known and not getattr(model, "use_responses_api", None):
         return known
-    return _by_tools(model) or PLAIN
+    return _tool_family(model) or PLAIN
 
 
-def _by_tools(model: Any) -> Client | None:
+def _tool_family(model: Any) -> ClientFamily | None:
     """Function calling as the client itself words it, for every other chat model that can bind tools."""
     if not isinstance(model, BaseChatModel) or type(model).bind_tools is BaseChatModel.bind_tools:
         return None
@@ -213,4 +213,4 @@ def _by_tools(model: Any) -> Client | None:
         bound = model.bind_tools([described], tool_choice=schema["title"])
         return dict(getattr(bound, "kwargs", {}))
 
-    return Client({"function_calling": tool}, start="function_calling")
+    return ClientFamily({"function_calling": tool}, start="function_calling")

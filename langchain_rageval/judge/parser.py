@@ -16,7 +16,7 @@ from langchain_core.outputs import ChatGeneration, Generation
 from pydantic import BaseModel, ConfigDict, RootModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from langchain_rageval.judge.repairs import REPAIRS, VALUE_REPAIRS, json_spans
+from langchain_rageval.judge.json_repairs import REPAIRS, VALUE_REPAIRS, json_spans
 
 T = TypeVar("T", bound=BaseModel)
 

@@ -24,8 +24,8 @@ from langchain_rageval.data.field_names import read_run
 from langchain_rageval.data.schema import Sample, Score, Usage
 from langchain_rageval.errors import SampleError
 from langchain_rageval.metrics.outcome import aoutcome, failures, outcome
+from langchain_rageval.run.drivers import agather
 from langchain_rageval.run.run import Run
-from langchain_rageval.run.work import agather
 
 if TYPE_CHECKING:
     from langsmith.schemas import Example

@@ -51,7 +51,7 @@ def answer_relevance(
         raise ConfigError(f"questions takes a whole number from 1 on, got {questions!r}")
     judge = Judge.of(judge)
     steps = regenerate_questions(judge, count=questions) | measure_similarity(embeddings, asked_and_regenerated)
-    most = questions * len(judge.members[0].voters)
+    most = questions * judge.members[0].draws
     return Metric(
         name,
         aspect="answer",

@@ -205,17 +205,17 @@ class Metric(Traced[Any, Score], Adapters):
     def _do(self, input: Any, config: RunnableConfig) -> Score:
         state: State = {"sample": self.read(input)}
         run = Run.of(config).metered()
-        inner = run.within(config)
+        inner = run.into_complete(config)
         for step in self._sequence():
-            state = step.within(state, inner) if isinstance(step, Traced) else step.invoke(state, inner)
+            state = step.invoke_child(state, inner) if isinstance(step, Traced) else step.invoke(state, inner)
         return self._stamped(self.reduce(state), run.meter.usage)
 
     async def _ado(self, input: Any, config: RunnableConfig) -> Score:
         state: State = {"sample": self.read(input)}
         run = Run.of(config).metered()
-        inner = run.within(config)
+        inner = run.into_complete(config)
         for step in self._sequence():
-            state = await (step.awithin(state, inner) if isinstance(step, Traced) else step.ainvoke(state, inner))
+            state = await (step.ainvoke_child(state, inner) if isinstance(step, Traced) else step.ainvoke(state, inner))
         return self._stamped(self.reduce(state), run.meter.usage)
 
     def _stamped(self, value: Value, usage: Usage) -> Score:

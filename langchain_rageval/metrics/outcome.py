@@ -32,7 +32,7 @@ def outcome(
     own = run.metered()
     try:
         if untraced and isinstance(metric, Traced):
-            return named(metric.within(sample, own.within(config or {})))
+            return named(metric.invoke_child(sample, own.into_complete(config or {})))
         return named(metric.invoke(sample, own.into(config)))
     except Exception as error:
         return failures(metric, error, own.meter.usage)
@@ -45,7 +45,7 @@ async def aoutcome(
     own = run.metered()
     try:
         if untraced and isinstance(metric, Traced):
-            return named(await metric.awithin(sample, own.within(config or {})))
+            return named(await metric.ainvoke_child(sample, own.into_complete(config or {})))
         return named(await metric.ainvoke(sample, own.into(config)))
     except Exception as error:
         return failures(metric, error, own.meter.usage)

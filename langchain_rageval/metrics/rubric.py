@@ -15,7 +15,8 @@ from typing import Any, Literal, get_args
 from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.judge.ladder import inner_models, own_options
+from langchain_rageval.judge.ladder import bound_options, inner_models
+from langchain_rageval.judge.voting import voters_of
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.value import Value
 from langchain_rageval.prompts.criteria import DEFAULT_LANGUAGE, DEFAULT_SCALE, Criterion, Scale, default_criteria
@@ -76,7 +77,7 @@ def rubric(
             "apart or keep to one standard, and nobody can describe them all; 0 to 3 or 1 to 5 loses little",
             stacklevel=2,
         )
-    hot = [t for t in _temperatures(judge) if t > WARMEST] if len(judge.voters) == 1 else []
+    hot = [t for t in _temperatures(judge) if t > WARMEST] if len(voters_of(judge)) == 1 else []
     if hot:
         warnings.warn(
             f"the judge's temperature is {hot[0]:g}: the same answer may get another grade next time; take {WARMEST} "
@@ -171,7 +172,7 @@ def _criterion(item: Any) -> Criterion:
 def _temperatures(judge: Judge) -> Iterator[float]:
     """Those of the models, as far as they tell; one that is bound goes before the model's own."""
     for member in judge.members:
-        bound = own_options(member.model).get("temperature")
+        bound = bound_options(member.model).get("temperature")
         for model in inner_models(member.model):
             temperature = getattr(model, "temperature", None) if bound is None else bound
             if isinstance(temperature, int | float):

@@ -14,9 +14,9 @@ from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics.adapters import Adapters
 from langchain_rageval.metrics.metric import Metric
+from langchain_rageval.run.drivers import agather
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced
-from langchain_rageval.run.work import agather
 
 
 class Suite(Traced[Any, dict[str, Score]], Adapters):

@@ -34,7 +34,7 @@ class AdaptiveLimiter:
     def __init__(self, limit: int | None = None) -> None:
         self.limit = limit
         self.size = limit
-        self.least = limit
+        self.lowest_size = limit
         self._halvings = 0
         self._too_many = 0  # slots there were before the last halving
         self._all_the_same = 0  # calls let in before it that went well after it
@@ -55,12 +55,12 @@ class AdaptiveLimiter:
     def record_rejection(self, since: int) -> None:
         """Take note that the endpoint refused a call for want of room: halve the slots, to one at least."""
         with self._lock:
-            if self.size is None or self.least is None or since != self._halvings:
+            if self.size is None or self.lowest_size is None or since != self._halvings:
                 return
             self._halvings += 1
             self._too_many, self.size = self.size, max(1, self.size // 2)
             self._after = self._all_the_same = 0
-            self.least = min(self.least, self.size)
+            self.lowest_size = min(self.lowest_size, self.size)
 
     def record_success(self, since: int) -> None:
         """Take note that a call was answered: as many as there are slots make one more, up to the limit."""

@@ -13,7 +13,7 @@ from math import inf
 
 from langchain_rageval.data.schema import Usage
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.run.usage_meter import Meter
+from langchain_rageval.run.usage_meter import UsageMeter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +112,7 @@ class BudgetTracker:
             head of the list and not what happens to be cheap.
     """
 
-    def __init__(self, budget: Budget | None, meter: Meter) -> None:
+    def __init__(self, budget: Budget | None, meter: UsageMeter) -> None:
         self.budget = budget
         self.spent = False
         self._meter = meter

@@ -1,7 +1,7 @@
-"""Embedding texts for many samples at once: each text once, in batches of bounded size.
+"""Embedding of texts for many samples at once: each text once, in batches of bounded size.
 
-The first text goes out at once; what others ask for meanwhile goes out together when the answer is there, so that
-batches grow with the load. Who has waited for long sends what waits: one slow request holds up no other for good.
+The first text is sent at once. Texts that are requested meanwhile are sent together when the reply arrives, so batches
+grow with the load. A caller that has waited long starts a further worker, so a slow request does not block the others.
 """
 
 from __future__ import annotations
@@ -25,149 +25,172 @@ from langchain_rageval.run.retry import is_transient, status_of
 Vector = NDArray[np.float64]
 
 BATCH_SIZE = 64
-PATIENCE = 1.0  # seconds
-_KEPT = 1024  # texts; a vector of 1,536 numbers takes 12 kB
-_PERHAPS_ONE_TEXT = (None, 400, 413, 422)  # refusals that the content of a single text may have caused
+MAX_WAIT = 1.0  # seconds until a caller whose texts are still unsent starts a further worker
+_MAX_CACHED = 1024  # texts; a vector of 1,536 numbers takes 12 kB
+_STATUS_OF_ONE_TEXT = (None, 400, 413, 422)  # refusals that the content of a single text may have caused
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Some texts to embed with one request; the reply is a list of vectors."""
+    """Embed texts with one request; the reply is a list of vectors."""
 
     embeddings: Embeddings
     texts: Sequence[str]
 
 
-class Batches:
-    """The texts that the samples of a run want embedded by one object.
+class EmbeddingQueue:
+    """Queue of the texts that one embeddings object has to embed for the samples of a run.
 
-    Usable from threads and from a loop: `enlist` gives futures, and whoever is told to starts `work`; whoever enlisted
-    leaves in the end.
+    Usable from threads and from an event loop. A caller gets futures from `add`, starts a worker that drives
+    `send_batches` if `add` or `add_worker_if_late` says so, and calls `leave` in the end.
     """
 
     def __init__(self, embeddings: Embeddings) -> None:
         self.embeddings = embeddings
         self._lock = threading.Lock()
-        self._waiting: dict[str, Future[Vector]] = {}
-        self._known: OrderedDict[str, Future[Vector]] = OrderedDict()  # sent or answered, the latest last
+        self._unsent: dict[str, Future[Vector]] = {}
+        self._sent: OrderedDict[str, Future[Vector]] = OrderedDict()  # the most recently used last
         self._workers = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._waiters = 0
+        self._callers = 0
 
-    def enlist(self, texts: Sequence[str]) -> tuple[list[Future[Vector]], int, bool]:
-        """Ask for vectors.
+    def add(self, texts: Sequence[str]) -> tuple[list[Future[Vector]], int, bool]:
+        """Request vectors.
 
         Returns:
-            A future for each text; how many texts nobody had asked for; whether the caller must start `work`.
+            A future for each text; the number of texts that were not requested before; True if the caller must start a
+            worker.
         """
         with self._lock:
-            self._waiters += 1
-            fresh = {text: _uncancellable() for text in texts if not self._has(text)}
-            self._waiting |= fresh
-            futures = [self._waiting.get(text) or self._known[text] for text in texts]
-            start = bool(fresh) and (not self._workers or len(self._waiting) >= BATCH_SIZE)
-            self._workers += start
-        return futures, len(fresh), start
+            self._callers += 1
+            new = {text: _uncancellable_future() for text in texts if not self._has(text)}
+            self._unsent |= new
+            futures = [self._unsent.get(text) or self._sent[text] for text in texts]
+            needs_worker = bool(new) and (not self._workers or len(self._unsent) >= BATCH_SIZE)
+            self._workers += needs_worker
+        return futures, len(new), needs_worker
 
-    def late(self, texts: Sequence[str]) -> bool:
-        """Whether one of these texts still waits to be sent, so that the caller must start `work` once more."""
+    def add_worker_if_late(self, texts: Sequence[str]) -> bool:
+        """Return True if one of these texts is still unsent; the caller must then start a worker."""
         with self._lock:
-            late = any(text in self._waiting for text in texts)
-            self._workers += late
-        return late
+            is_late = any(text in self._unsent for text in texts)
+            self._workers += is_late
+        return is_late
 
-    def keep(self, task: asyncio.Task[None]) -> None:
-        """Hold on to a worker on a loop until it is done; the loop itself holds it weakly."""
+    def keep_task(self, task: asyncio.Task[None]) -> None:
+        """Hold a worker's task until it is done; the event loop holds tasks only weakly."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def leave(self) -> bool:
-        """Wait no more.
+        """Stop waiting. When the last caller leaves, worker tasks that are still running are cancelled.
 
         Returns:
-            Whether nobody else does while workers on a loop are still under way. They are called back, and these
-            batches are of no use to anybody.
+            True if workers were cancelled; the queue must then not be used again.
         """
         with self._lock:
-            self._waiters -= 1
-            forsaken = [] if self._waiters else [task for task in list(self._tasks) if not task.done()]
-        for task in forsaken:
+            self._callers -= 1
+            abandoned = [] if self._callers else [task for task in list(self._tasks) if not task.done()]
+        for task in abandoned:
             task.get_loop().call_soon_threadsafe(task.cancel)
-        return bool(forsaken)
+        return bool(abandoned)
 
-    def work(self) -> Generator[Batch, Any, None]:
-        """Send batches until no text waits; what fails is handed to those who asked."""
-        while batch := self._taken():
+    def send_batches(self) -> Generator[Batch, Any, None]:
+        """Send batches until no text is unsent; errors are passed to the futures."""
+        while batch := self._next_batch():
             try:
-                yield from self._sent(batch)
+                yield from self._send(batch)
             except Exception as error:
-                self._failed(batch, error)
+                self._fail(batch, error)
             except BaseException:
-                self._failed(batch | self._orphans(), CancelledError("the embeddings were broken off"))
+                self._fail(batch | self._stop_worker(), CancelledError("embedding was cancelled"))
                 raise
 
-    def _sent(self, batch: dict[str, Future[Vector]]) -> Generator[Batch, Any, None]:
-        """Send a batch; one that is refused is halved until the text at fault stands alone."""
+    def _send(self, batch: dict[str, Future[Vector]]) -> Generator[Batch, Any, None]:
+        """Send a batch. A rejected batch is halved until the rejected text is alone."""
         texts = list(batch)
         try:
             vectors = yield Batch(self.embeddings, texts)
             if len(vectors) != len(texts):
-                raise ModelOutputError(f"the embeddings gave {len(vectors)} vectors for {len(texts)} texts")
+                raise ModelOutputError(f"the embeddings returned {len(vectors)} vectors for {len(texts)} texts")
         except Exception as error:
-            if len(texts) == 1 or not of_one_text(error):
+            if len(texts) == 1 or not may_concern_one_text(error):
                 raise
             for half in (texts[: len(texts) // 2], texts[len(texts) // 2 :]):
                 part = {text: batch[text] for text in half}
                 try:
-                    yield from self._sent(part)
+                    yield from self._send(part)
                 except Exception as error_of_half:
-                    self._failed(part, error_of_half)
+                    self._fail(part, error_of_half)
             return
         for text, vector in zip(texts, vectors, strict=True):
             try:
                 batch[text].set_result(np.array(vector, dtype=np.float64))
             except (TypeError, ValueError):
-                self._failed({text: batch[text]}, ModelOutputError(f"the embeddings gave no vector for {text[:100]!r}"))
+                self._fail(
+                    {text: batch[text]}, ModelOutputError(f"the embeddings returned no vector for {text[:100]!r}")
+                )
 
     def _has(self, text: str) -> bool:
-        if text in self._known:
-            self._known.move_to_end(text)
+        if text in self._sent:
+            self._sent.move_to_end(text)
             return True
-        return text in self._waiting
+        return text in self._unsent
 
-    def _taken(self) -> dict[str, Future[Vector]]:
+    def _next_batch(self) -> dict[str, Future[Vector]]:
+        """Take the next unsent texts; an empty batch ends the worker."""
         with self._lock:
-            batch = {text: self._waiting.pop(text) for text in list(islice(self._waiting, BATCH_SIZE))}
-            self._known |= batch
-            while len(self._known) > max(_KEPT, len(batch)):
-                self._known.popitem(last=False)
+            batch = {text: self._unsent.pop(text) for text in list(islice(self._unsent, BATCH_SIZE))}
+            self._sent |= batch
+            while len(self._sent) > max(_MAX_CACHED, len(batch)):
+                self._sent.popitem(last=False)
             self._workers -= not batch
             return batch
 
-    def _orphans(self) -> dict[str, Future[Vector]]:
-        """End a worker; gives the texts that nobody is left to send."""
+    def _stop_worker(self) -> dict[str, Future[Vector]]:
+        """Count a worker out; returns the unsent texts if no other worker is left to send them."""
         with self._lock:
             self._workers -= 1
-            orphans, self._waiting = ({}, self._waiting) if self._workers else (self._waiting, {})
+            orphans, self._unsent = ({}, self._unsent) if self._workers else (self._unsent, {})
             return orphans
 
-    def _failed(self, batch: dict[str, Future[Vector]], error: Exception) -> None:
-        """Hand over the error; what failed is not kept."""
+    def _fail(self, batch: dict[str, Future[Vector]], error: Exception) -> None:
+        """Pass an error to the futures; failed texts are not cached."""
         with self._lock:
             for text in batch:
-                self._known.pop(text, None)
+                self._sent.pop(text, None)
         for future in batch.values():
             if not future.done():
                 future.set_exception(error)
 
 
-def of_one_text(error: Exception) -> bool:
-    """Whether a single one of the texts may have caused an error, so that the others can be embedded without it."""
-    return not is_transient(error) and status_of(error) in _PERHAPS_ONE_TEXT
+class EmbeddingQueues:
+    """The embedding queues of a run, one per embeddings object."""
+
+    def __init__(self) -> None:
+        self._queues: dict[int, EmbeddingQueue] = {}  # by id; a queue keeps its object alive, so an id is not reused
+        self._lock = threading.Lock()
+
+    def queue_for(self, embeddings: Embeddings) -> EmbeddingQueue:
+        """Return the queue of an embeddings object, created on first use."""
+        with self._lock:
+            return self._queues.setdefault(id(embeddings), EmbeddingQueue(embeddings))
+
+    def leave(self, queue: EmbeddingQueue) -> None:
+        """Stop waiting for a queue; one whose workers were cancelled is replaced on next use."""
+        if queue.leave():
+            with self._lock:
+                if self._queues.get(id(queue.embeddings)) is queue:
+                    del self._queues[id(queue.embeddings)]
 
 
-def _uncancellable() -> Future[Vector]:
-    """A future that one of those who wait for it cannot cancel for the others."""
+def may_concern_one_text(error: Exception) -> bool:
+    """Return True if a single text of a batch may have caused an error, so that the others can be embedded alone."""
+    return not is_transient(error) and status_of(error) in _STATUS_OF_ONE_TEXT
+
+
+def _uncancellable_future() -> Future[Vector]:
+    """Return a future that a waiting caller cannot cancel for the other callers."""
     future: Future[Vector] = Future()
     future.set_running_or_notify_cancel()
     return future

@@ -69,7 +69,7 @@ class Journal:
             raise JournalError(f"the journal {self.path} {_told(error)}") from error
 
 
-def key_of(*parts: Any) -> str:
+def journal_key(*parts: Any) -> str:
     """The key of what these parts decide.
 
     Args:

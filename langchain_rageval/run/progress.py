@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from langchain_rageval.run.usage_meter import Meter
+from langchain_rageval.run.usage_meter import UsageMeter
 
 _SECONDS_BETWEEN_LINES = 5.0
 
@@ -15,9 +15,9 @@ _SECONDS_BETWEEN_LINES = 5.0
 class Progress:
     """Counts finished rows; shows nothing by itself."""
 
-    def __init__(self, total: int | None, meter: Meter, what: str) -> None:
+    def __init__(self, total: int | None, meter: UsageMeter, unit: str) -> None:
         self.total = total
-        self._what = what
+        self._unit = unit
         self._meter = meter
         self._started = time.monotonic()
         self.rows = 0
@@ -36,7 +36,7 @@ class Progress:
         usage = self._meter.usage
         tokens = (usage.input_tokens or 0) + (usage.output_tokens or 0)
         rows = f"{self.rows}/{self.total}" if self.total is not None else str(self.rows)
-        return f"{rows} {self._what}, {usage.calls} calls, {tokens:,} tokens, {self.failed} failed{self._left()}"
+        return f"{rows} {self._unit}, {usage.calls} calls, {tokens:,} tokens, {self.failed} failed{self._left()}"
 
     def _left(self) -> str:
         if not self.rows or self.total is None or self.rows >= self.total:
@@ -74,12 +74,12 @@ class PlainProgress(Progress):
 class LiveProgress(Progress):
     """One line that is drawn anew."""
 
-    def __init__(self, total: int | None, meter: Meter, what: str) -> None:
+    def __init__(self, total: int | None, meter: UsageMeter, unit: str) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, SpinnerColumn, TextColumn
         from rich.progress import Progress as Bar
 
-        super().__init__(total, meter, what)
+        super().__init__(total, meter, unit)
         columns = (SpinnerColumn(), BarColumn(bar_width=30), TextColumn("{task.description}"))
         self._bar = Bar(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
         self._task = self._bar.add_task(self.line(), total=total)
@@ -96,10 +96,10 @@ class LiveProgress(Progress):
 
 
 @contextmanager
-def showing(total: int | None, meter: Meter, *, show: bool, what: str = "samples") -> Iterator[Progress]:
+def show_progress(total: int | None, meter: UsageMeter, *, show: bool, unit: str = "samples") -> Iterator[Progress]:
     """The progress of a run, shown in the way that fits where stderr goes."""
     kind = Progress if not show else LiveProgress if _live() else PlainProgress
-    progress = kind(total, meter, what)
+    progress = kind(total, meter, unit)
     try:
         yield progress
     finally:

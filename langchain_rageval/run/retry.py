@@ -20,7 +20,6 @@ _TRANSPORT = {"TransportError", "APIConnectionError", "APITimeoutError"}
 _MISTAKES = {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}  # in the address, or in a key's characters
 _NOBODY_THERE = (ConnectionRefusedError, gaierror)
 _TRIES_WHEN_NOBODY_IS_THERE = 3
-_SILENT_TRIES = 50
 _MOST_DOUBLINGS = 64  # beyond any wait, below what a float can hold
 
 
@@ -61,22 +60,6 @@ class RetryPolicy:
             return min(asked, self.max_wait)
         longest = min(self.initial * 2.0 ** min(tried - 1, _MOST_DOUBLINGS), self.max_wait)
         return longest * random.uniform(0.5, 1.0) if self.jitter else longest
-
-
-class CircuitBreaker:
-    """How many tries in a row, of all calls of a run to one model, found nobody at its address."""
-
-    def __init__(self) -> None:
-        self._tries: dict[int, int] = {}
-
-    def record(self, model: object, error: Exception | None) -> None:
-        """Take note of how a try ended."""
-        tries = self._tries.get(id(model), 0)
-        self._tries[id(model)] = tries + 1 if error is not None and is_unreachable(error) else 0
-
-    def lasting(self, model: object) -> bool:
-        """Whether it is no use to wait any more: a dead server must not hold up a long run call by call."""
-        return self._tries.get(id(model), 0) >= _SILENT_TRIES
 
 
 def is_transient(error: Exception) -> bool:

@@ -34,11 +34,11 @@ class Traced(RunnableSerializable[Input, Output]):
             return await self._acall_with_config(self._ado, input, config, **kwargs)  # type: ignore[arg-type]
         return await self._ado(input, config)
 
-    def within(self, input: Input, config: RunnableConfig) -> Output:
+    def invoke_child(self, input: Input, config: RunnableConfig) -> Output:
         """As `invoke`, in the `_do` that was given this config: to whom nobody listened, nobody listens now."""
         return self._do(input, config) if config.get("callbacks") is None else self.invoke(input, config)
 
-    async def awithin(self, input: Input, config: RunnableConfig) -> Output:
+    async def ainvoke_child(self, input: Input, config: RunnableConfig) -> Output:
         """As `ainvoke`, in the `_ado` that was given this config."""
         return await (self._ado(input, config) if config.get("callbacks") is None else self.ainvoke(input, config))
 

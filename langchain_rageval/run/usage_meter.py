@@ -1,4 +1,4 @@
-"""Meter: adds up what was paid."""
+"""UsageMeter: adds up what was paid."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def tokens_in(*texts: str) -> int:
     return sum(map(len, texts)) // CHARACTERS_PER_TOKEN
 
 
-class Meter:
+class UsageMeter:
     """Counts calls, tokens, seconds and embedded texts, and passes them on to the meter it belongs to.
 
     Args:
@@ -25,7 +25,7 @@ class Meter:
         unreported: tokens, as characters / 4, of the calls whose model reports none; they are in no usage.
     """
 
-    def __init__(self, parent: Meter | None = None) -> None:
+    def __init__(self, parent: UsageMeter | None = None) -> None:
         self._parent = parent
         self._lock = threading.Lock()
         self._calls = 0
@@ -48,7 +48,7 @@ class Meter:
         unreported: int = 0,
     ) -> None:
         """Charge a call, or texts to embed."""
-        meter: Meter | None = self
+        meter: UsageMeter | None = self
         while meter is not None:
             with meter._lock:
                 meter._calls += calls

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 from langchain_rageval.data.schema import Finding, FindingKind, Sample
 from langchain_rageval.errors import JudgeOutputError
-from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask, shared
-from langchain_rageval.judge.judge import Judge, JudgeLike, Voter
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, shared_question
+from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import Classification
-from langchain_rageval.run.work import Gather, Operation
+from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.step import State, Step, slices
 from langchain_rageval.steps.votes import agreement, majority
 
@@ -50,7 +51,7 @@ class ClassifyStatements(Step):
         return state | {"classifications": found}
 
     def _compare(self, question: str, answers: Numbered, references: Numbered) -> Operation[list[Finding]]:
-        voters = self.judge.voters if answers and references else []
+        voters = voters_of(self.judge) if answers and references else []
         votes: list[Marks] = yield Gather([self._vote(voter, question, answers, references) for voter in voters])
         if not voters:
             nothing = Mark(shared=False)
@@ -79,7 +80,7 @@ class ClassifyStatements(Step):
     def _share(self, voter: Voter, question: str, answers: Numbered, references: Numbered) -> Operation[Marks]:
         asked = self._asked(voter, question, answers, references)
         work = self._classify(voter, asked, question, answers, references)
-        marks: Marks = yield shared(voter.judge, asked, voter.draw, work)
+        marks: Marks = yield shared_question(voter.judge, asked, voter.draw, work)
         return marks
 
     def _classify(
@@ -93,7 +94,7 @@ class ClassifyStatements(Step):
         """Ask until every statement has its mark."""
         attempts, marks = Attempts(voter.judge.attempts), Marks()
         while True:
-            reply = yield from ask(voter.judge, asked, attempts, voter.draw)
+            reply = yield from ask_judge(voter.judge, asked, attempts, voter.draw)
             _settle(marks, reply, answers, references)
             missing = {number: text for number, text in answers.items() if number not in marks.answer}
             lost = {number: text for number, text in references.items() if number not in marks.reference}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from langchain_rageval.run.work import Operation
+from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.stage import Stage, State
 from langchain_rageval.text.normalization import folded
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.judge.judge import Judge, JudgeLike, Voter
+from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import AspectVerdict
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
-from langchain_rageval.run.work import Gather, Operation
+from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.step import State, Step
 from langchain_rageval.steps.votes import agreement, majority
 
@@ -26,7 +27,7 @@ class CritiqueAspect(Step):
     def work(self, state: State) -> Operation[State]:
         """One call for each vote."""
         sample: Sample = state["sample"]
-        voters = self.judge.voters
+        voters = voters_of(self.judge)
         answers: list[AspectVerdict] = yield Gather([self._vote(voter, sample) for voter in voters])
         applies = majority([answer.verdict for answer in answers], tie=self.tie)
         reasons = dict.fromkeys(answer.reason for answer in answers if answer.verdict == applies)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from langchain_rageval.data.schema import Finding, Sample
-from langchain_rageval.judge.judge import Judge, JudgeLike, Voter
+from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import Abstention
-from langchain_rageval.run.work import Gather, Operation
+from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.extract_statements import Side
 from langchain_rageval.steps.step import State, Step
 from langchain_rageval.steps.votes import agreement, majority
@@ -32,7 +33,7 @@ class DetectAbstention(Step):
         return state | {f"{self.of}_abstention": [finding for part in found for finding in part]}
 
     def _detect(self, question: str, number: int, text: str) -> Operation[list[Finding]]:
-        voters = self.judge.voters if text.strip() else []
+        voters = voters_of(self.judge) if text.strip() else []
         given: list[Abstention] = yield Gather([self._vote(voter, question, text) for voter in voters])
         votes = given or [Abstention(reason="", abstains=True)]
         abstains = majority([vote.abstains for vote in votes], tie=False)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from langchain_rageval.data.schema import Finding, Sample
-from langchain_rageval.judge.judge import Judge, JudgeLike, Voter
+from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import Answerable
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
-from langchain_rageval.run.work import Gather, Operation
+from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.step import State, Step
 from langchain_rageval.steps.votes import agreement, majority
 
@@ -24,7 +25,7 @@ class DetectAnswerable(Step):
         """One call for each window and vote; none when there is no sentence."""
         sample: Sample = state["sample"]
         contexts = NumberedContexts.of(sample.contexts or [])
-        voters = self.judge.voters if contexts.sentences else []
+        voters = voters_of(self.judge) if contexts.sentences else []
         given: list[Answerable] = yield Gather([self._vote(b, sample.question, contexts) for b in voters])
         votes = given or [Answerable(reason="", answerable=False)]
         answerable = majority([vote.answerable for vote in votes], tie=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.prompts.answer_schemas import Entities
-from langchain_rageval.run.work import Gather, Operation
+from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.step import State, Step
 from langchain_rageval.text.normalization import folded
 

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 
 from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import JudgeOutputError
-from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask, shared
-from langchain_rageval.judge.judge import Judge, JudgeLike, Voter
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, shared_question
+from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import FoundEntities, FoundEntity
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
-from langchain_rageval.run.work import Gather, Operation
+from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.step import State, Step, slices
 from langchain_rageval.steps.votes import agreement, majority
 
@@ -33,7 +34,7 @@ class FindEntities(Step):
         sample: Sample = state["sample"]
         entities = dict(enumerate(state["reference_entities"], 1))
         contexts = NumberedContexts.of(sample.contexts or [])
-        voters = self.judge.voters if entities and contexts.sentences else []
+        voters = voters_of(self.judge) if entities and contexts.sentences else []
         votes: list[Evidence] = yield Gather(
             [self._vote(voter, sample.question, entities, contexts) for voter in voters]
         )
@@ -55,7 +56,7 @@ class FindEntities(Step):
     def _share(self, voter: Voter, question: str, part: Numbered, window: NumberedContexts) -> Operation[Evidence]:
         asked = self._asked(voter, question, part, window)
         work = self._find(voter, asked, question, part, window)
-        found: Evidence = yield shared(voter.judge, asked, voter.draw, work)
+        found: Evidence = yield shared_question(voter.judge, asked, voter.draw, work)
         return found
 
     def _find(
@@ -68,13 +69,15 @@ class FindEntities(Step):
     ) -> Operation[Evidence]:
         """Ask, and once more for what is said to be found nowhere."""
         attempts = Attempts(voter.judge.attempts)
-        reply = yield from ask(voter.judge, asked, attempts, voter.draw)
+        reply = yield from ask_judge(voter.judge, asked, attempts, voter.draw)
         found = _listed(reply.found, part, window)
         nowhere = {number: part[number] for number, evidence in found.items() if not evidence}
         if not nowhere or not attempts.left:
             return found
         try:
-            again = yield from ask(voter.judge, self._asked(voter, question, nowhere, window), attempts, voter.draw)
+            again = yield from ask_judge(
+                voter.judge, self._asked(voter, question, nowhere, window), attempts, voter.draw
+            )
         except JudgeOutputError:
             return found
         sure = {number: evidence for number, evidence in found.items() if evidence}

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 
 from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import JudgeOutputError
-from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask, shared
-from langchain_rageval.judge.judge import Judge, JudgeLike, Voter
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, shared_question
+from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import ContextVerdict, ContextVerdicts
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
-from langchain_rageval.run.work import Gather, Operation
+from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.step import State, Step
 from langchain_rageval.steps.votes import agreement, majority
 
@@ -33,7 +34,7 @@ class GradeContexts(Step):
         texts = dict(enumerate(sample.contexts or [], 1))
         contexts = NumberedContexts.of(texts.values())
         inputs = {"question": sample.question, "answer": self.against(sample)}
-        voters = self.judge.voters if contexts.sentences else []
+        voters = voters_of(self.judge) if contexts.sentences else []
         votes: list[ByNumber] = yield Gather([self._vote(voter, inputs, contexts) for voter in voters])
         blank = {number: ContextVerdict(context=number, reason="", useful=False) for number in texts}
         votes = [blank | vote for vote in votes]
@@ -55,7 +56,9 @@ class GradeContexts(Step):
 
     def _share(self, voter: Voter, inputs: Mapping[str, str], window: NumberedContexts) -> Operation[ByNumber]:
         asked = self._asked(voter, inputs, window)
-        graded: ByNumber = yield shared(voter.judge, asked, voter.draw, self._grade(voter, asked, inputs, window))
+        graded: ByNumber = yield shared_question(
+            voter.judge, asked, voter.draw, self._grade(voter, asked, inputs, window)
+        )
         return graded
 
     def _grade(
@@ -65,7 +68,7 @@ class GradeContexts(Step):
         attempts, graded = Attempts(voter.judge.attempts), ByNumber()
         chunks = list(dict.fromkeys(line.chunk for line in window.lines if line.sentence))
         while True:
-            reply = yield from ask(voter.judge, asked, attempts, voter.draw)
+            reply = yield from ask_judge(voter.judge, asked, attempts, voter.draw)
             graded = _agreed(reply.verdicts, chunks) | graded
             missing = [number for number in chunks if number not in graded]
             if not missing:

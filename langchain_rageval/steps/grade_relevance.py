@@ -9,11 +9,12 @@ from typing import Any
 
 from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import JudgeOutputError
-from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask, shared
-from langchain_rageval.judge.judge import Judge, JudgeLike, Voter
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, shared_question
+from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import RelevanceGrade, RelevanceGrades
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
-from langchain_rageval.run.work import Gather, Operation
+from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.step import State, Step
 from langchain_rageval.steps.votes import agreement
 
@@ -43,7 +44,7 @@ class GradeRelevance(Step):
         distinct = sorted({text for text in texts if text.strip()}, key=_digest)
         blocks = [NumberedContexts.of([text]) for text in distinct]
         worded = [text for text, block in zip(distinct, blocks, strict=True) if block.sentences]
-        voters = self.judge.voters if worded else []
+        voters = voters_of(self.judge) if worded else []
         votes: list[dict[str, RelevanceGrade]] = yield Gather([self._vote(b, sample, worded) for b in voters])
         findings = [self._decided(place, text, votes) for place, text in enumerate(texts, 1)]
         numbered = {place: text for place, text in enumerate(texts, 1) if votes and text in votes[0]}
@@ -70,7 +71,9 @@ class GradeRelevance(Step):
 
     def _share(self, voter: Voter, question: str, window: NumberedContexts) -> Operation[ByNumber]:
         asked = self._asked(voter, question, window)
-        grades: ByNumber = yield shared(voter.judge, asked, voter.draw, self._grade(voter, asked, question, window))
+        grades: ByNumber = yield shared_question(
+            voter.judge, asked, voter.draw, self._grade(voter, asked, question, window)
+        )
         return grades
 
     def _grade(
@@ -80,7 +83,7 @@ class GradeRelevance(Step):
         attempts, graded = Attempts(voter.judge.attempts), ByNumber()
         chunks = list(dict.fromkeys(line.chunk for line in window.lines if line.sentence))
         while True:
-            reply = yield from ask(voter.judge, asked, attempts, voter.draw)
+            reply = yield from ask_judge(voter.judge, asked, attempts, voter.draw)
             graded = self._agreed(reply.grades, chunks) | graded
             missing = [number for number in chunks if number not in graded]
             if not missing:

@@ -9,12 +9,13 @@ from typing import Any
 
 from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import JudgeOutputError
-from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask, shared
-from langchain_rageval.judge.judge import Judge, JudgeLike, Voter
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, shared_question
+from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import RubricGrade, RubricGrades
 from langchain_rageval.prompts.criteria import DEFAULT_LANGUAGE, Criterion, Scale, key_of
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
-from langchain_rageval.run.work import Gather, Operation
+from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.step import State, Step
 from langchain_rageval.steps.votes import agreement
 
@@ -37,7 +38,7 @@ class GradeRubric(Step):
         """One call for each vote; none for a blank answer."""
         sample: Sample = state["sample"]
         names = {number: criterion.name for number, criterion in enumerate(self._criteria(DEFAULT_LANGUAGE), 1)}
-        voters = self.judge.voters if (sample.answer or "").strip() else []
+        voters = voters_of(self.judge) if (sample.answer or "").strip() else []
         votes: list[ByKey] = yield Gather([self._vote(voter, sample) for voter in voters])
         lowest = {key_of(name): RubricGrade(criterion=name, reason="", grade=self.scale[0]) for name in names.values()}
         given = [[vote[key_of(name)] for vote in votes or [lowest]] for name in names.values()]
@@ -63,7 +64,7 @@ class GradeRubric(Step):
         criteria = self._criteria(voter.judge.prompt_set(sample.question).common.language)
         asked = self._asked(voter, sample, background, criteria)
         grading = self._grade(voter, asked, sample, background, criteria)
-        grades: ByKey = yield shared(voter.judge, asked, voter.draw, grading)
+        grades: ByKey = yield shared_question(voter.judge, asked, voter.draw, grading)
         return grades
 
     def _grade(
@@ -77,7 +78,7 @@ class GradeRubric(Step):
         """Ask until every criterion has one grade on the scale."""
         attempts, graded, missing = Attempts(voter.judge.attempts), ByKey(), criteria
         while True:
-            reply = yield from ask(voter.judge, asked, attempts, voter.draw)
+            reply = yield from ask_judge(voter.judge, asked, attempts, voter.draw)
             graded |= _usable(reply.grades, missing, self.scale)
             missing = tuple(criterion for criterion in missing if criterion.key not in graded)
             if not missing:

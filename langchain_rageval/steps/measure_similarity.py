@@ -14,7 +14,7 @@ from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.errors import ConfigError, ModelOutputError
 from langchain_rageval.judge.identity import identity
 from langchain_rageval.run.embedding import Vector
-from langchain_rageval.run.work import Embed, Operation
+from langchain_rageval.run.requests import Embed, Operation
 from langchain_rageval.steps.rate_pairs import rate_pairs
 from langchain_rageval.steps.stage import Stage, State
 

@@ -9,7 +9,7 @@ import numpy as np
 from langchain_core.cross_encoders import BaseCrossEncoder
 
 from langchain_rageval.errors import ModelOutputError
-from langchain_rageval.run.work import Operation, Rate, Shared
+from langchain_rageval.run.requests import Operation, Rate, Shared
 
 
 def rate_pairs(cross_encoder: BaseCrossEncoder, question: str, texts: Sequence[str]) -> Operation[list[float]]:

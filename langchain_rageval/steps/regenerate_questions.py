@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from langchain_rageval.data.schema import Sample
-from langchain_rageval.judge.judge import Judge, JudgeLike, Voter
+from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import RegeneratedQuestions
-from langchain_rageval.run.work import Gather, Operation
+from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.step import State, Step
 from langchain_rageval.steps.votes import majority
 
@@ -22,7 +23,7 @@ class RegenerateQuestions(Step):
     def work(self, state: State) -> Operation[State]:
         """One call for each vote; none for a blank answer, which is evasive."""
         sample: Sample = state["sample"]
-        voters = self.judge.members[0].voters if (sample.answer or "").strip() else []
+        voters = voters_of(self.judge.members[0]) if (sample.answer or "").strip() else []
         answers: list[RegeneratedQuestions] = yield Gather([self._vote(voter, sample) for voter in voters])
         evasive = majority([answer.evasive for answer in answers] or [True], tie=True)
         questions = [q for answer in answers if not answer.evasive for q in _meant(answer)[: self.count]]

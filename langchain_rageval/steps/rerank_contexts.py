@@ -11,7 +11,7 @@ from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, ModelOutputError
 from langchain_rageval.judge.identity import identity
-from langchain_rageval.run.work import Operation
+from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.rate_pairs import rate_pairs
 from langchain_rageval.steps.stage import Stage, State
 

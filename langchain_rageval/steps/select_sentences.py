@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from langchain_rageval.data.schema import Finding, Sample
-from langchain_rageval.judge.judge import Judge, JudgeLike, Voter
+from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import NeededSentences
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
-from langchain_rageval.run.work import Gather, Operation
+from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.step import State, Step
 from langchain_rageval.steps.votes import agreement, majority
 
@@ -26,7 +27,7 @@ class SelectSentences(Step):
         sample: Sample = state["sample"]
         contexts = NumberedContexts.of(sample.contexts or [])
         sentences = contexts.sentences
-        voters = self.judge.voters if sentences else []
+        voters = voters_of(self.judge) if sentences else []
         votes: list[dict[str, str]] = yield Gather([self._vote(voter, sample, contexts) for voter in voters])
         findings = [
             Finding(

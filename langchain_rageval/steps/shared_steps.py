@@ -12,8 +12,9 @@ from langchain_core.runnables.graph import Graph
 
 from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.judge.judge import Judge
+from langchain_rageval.run.drivers import configurable_choices
+from langchain_rageval.run.requests import Operation
 from langchain_rageval.run.run import Run
-from langchain_rageval.run.work import Operation, chosen
 from langchain_rageval.steps.stage import Stage, State
 
 Outcome = tuple[State, JudgeOutputError | None]
@@ -77,7 +78,7 @@ class SharedSteps(Stage[State]):
                 return given, error
             return given, None
 
-        return _joined(state, Run.of(config).share(self._place(state, config), gone_through))
+        return _joined(state, Run.of(config).single_flight.do(self._place(state, config), gone_through))
 
     async def _ado(self, state: State, config: RunnableConfig) -> State:
         async def gone_through() -> Outcome:
@@ -89,11 +90,11 @@ class SharedSteps(Stage[State]):
                 return given, error
             return given, None
 
-        return _joined(state, await Run.of(config).ashare(self._place(state, config), gone_through))
+        return _joined(state, await Run.of(config).single_flight.ado(self._place(state, config), gone_through))
 
     def _place(self, state: State, config: RunnableConfig) -> Hashable:
         """Of these stages for this sample. The outcome holds the sample, so its id is not given out again."""
-        return "once", self.name, self.key, id(state["sample"]), chosen(config)
+        return "once", self.name, self.key, id(state["sample"]), configurable_choices(config)
 
 
 def _joined(state: State, outcome: Outcome) -> State:

@@ -11,9 +11,10 @@ from pydantic import ConfigDict
 
 from langchain_rageval.errors import record_step
 from langchain_rageval.judge.judge import Judge
+from langchain_rageval.run.drivers import adrive, drive
+from langchain_rageval.run.requests import Operation
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced
-from langchain_rageval.run.work import Operation, adrive, drive
 
 State = dict[str, Any]
 """What the stages of a metric pass on: `sample`, and the answers so far by name."""

@@ -9,13 +9,15 @@ from pydantic import BaseModel, InstanceOf, ValidationError
 
 from langchain_rageval._internal.cached import made_once
 from langchain_rageval.errors import config_error_of
-from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask, shared
-from langchain_rageval.judge.judge import Judge, JudgeLike, Voter
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, shared_question
+from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.jury import with_fresh_endpoint
 from langchain_rageval.judge.parser import StrictJsonOutputParser, strict_schema
+from langchain_rageval.judge.voting import Voter
 from langchain_rageval.prompts.layout import RequestContent
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.prompts.promptset import Prompt, packaged_fingerprint
-from langchain_rageval.run.work import Operation, Shared
+from langchain_rageval.run.requests import Operation, Shared
 from langchain_rageval.steps.stage import Stage, State
 
 __all__ = ["Stage", "State", "Step", "slices"]
@@ -63,7 +65,7 @@ class Step(Stage[State]):
 
     def with_fresh_capabilities(self) -> Self:
         """The same step with a forgetful judge."""
-        return self.model_copy(update={"judge": self.judge.with_fresh_capabilities()})
+        return self.model_copy(update={"judge": with_fresh_endpoint(self.judge)})
 
     def work(self, state: State) -> Operation[State]:
         """What the step does, without I/O."""
@@ -101,7 +103,7 @@ class Step(Stage[State]):
     def asked(self, question: JudgeQuestion[Any], voter: Voter | None = None) -> Shared:
         """The need whose reply is the answer, asked for once by all who share a run."""
         judge, draw = (voter.judge, voter.draw) if voter else (self.judge.members[0], 0)
-        return shared(judge, question, draw, ask(judge, question, Attempts(judge.attempts), draw))
+        return shared_question(judge, question, draw, ask_judge(judge, question, Attempts(judge.attempts), draw))
 
     @property
     def instrument(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from langchain_rageval.judge.parser import strict_schema
 from langchain_rageval.prompts.answer_schemas import ANSWERS
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.prompts.promptset import Common, Prompt, PromptSet, packaged_prompt
-from langchain_rageval.run.work import Operation
+from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.step import State, Step
 
 _CITATION = re.compile(r"[A-Z]\.\d+")

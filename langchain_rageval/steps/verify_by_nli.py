@@ -15,7 +15,7 @@ from langchain_rageval.data.schema import Finding, FindingKind, Sample, without_
 from langchain_rageval.errors import ConfigError, ModelOutputError
 from langchain_rageval.judge.identity import identity
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
-from langchain_rageval.run.work import Gather, Operation, Rate, Shared
+from langchain_rageval.run.requests import Gather, Operation, Rate, Shared
 from langchain_rageval.steps.extract_statements import Side
 from langchain_rageval.steps.stage import Stage, State
 from langchain_rageval.steps.step import slices

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import JudgeOutputError
-from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask, shared
-from langchain_rageval.judge.judge import Judge, JudgeLike, Voter
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, shared_question
+from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import Verdict, Verdicts
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
-from langchain_rageval.run.work import Gather, Operation
+from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.extract_statements import Side
 from langchain_rageval.steps.step import State, Step, slices
 from langchain_rageval.steps.votes import agreement, majority
@@ -42,7 +43,7 @@ class VerifyStatements(Step):
     def verified(self, question: str, numbered: Numbered, contexts: NumberedContexts) -> Operation[list[Finding]]:
         """The findings on some statements against some contexts."""
         if numbered and contexts.sentences:
-            voters = self.judge.voters
+            voters = voters_of(self.judge)
             votes = yield Gather([self._vote(voter, question, numbered, contexts) for voter in voters])
         else:
             voters, votes = [], [{number: _absent(number) for number in numbered}]
@@ -66,7 +67,7 @@ class VerifyStatements(Step):
     def _share(self, voter: Voter, question: str, part: Numbered, window: NumberedContexts) -> Operation[ByNumber]:
         asked = self._asked(voter, question, part, window)
         work = self._verify(voter, asked, question, part, window)
-        verified: ByNumber = yield shared(voter.judge, asked, voter.draw, work)
+        verified: ByNumber = yield shared_question(voter.judge, asked, voter.draw, work)
         return verified
 
     def _verify(
@@ -81,7 +82,7 @@ class VerifyStatements(Step):
             if pending is not part:
                 asked = self._asked(voter, question, pending, window)
             try:
-                answer = yield from ask(voter.judge, asked, attempts, voter.draw)
+                answer = yield from ask_judge(voter.judge, asked, attempts, voter.draw)
             except JudgeOutputError:
                 if part.keys() <= settled.keys():
                     break

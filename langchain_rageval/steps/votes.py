@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from langchain_rageval.data.schema import Finding
-from langchain_rageval.judge.judge import Voter
+from langchain_rageval.judge.voting import Voter
 
 V = TypeVar("V", str, bool)
 

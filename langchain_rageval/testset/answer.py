@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from langchain_rageval.judge.judge import JudgeLike
-from langchain_rageval.run.work import Operation
+from langchain_rageval.run.requests import Operation
 from langchain_rageval.testset.candidate import ANSWERED_AFTER_ALL, NOT_ANSWERED, Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep, asking, numbered, text_of
 from langchain_rageval.text.language import detect_language

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.run.work import Operation
+from langchain_rageval.run.requests import Operation
 from langchain_rageval.testset.candidate import NOT_EVOLVED, Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep
 from langchain_rageval.testset.compress import compress

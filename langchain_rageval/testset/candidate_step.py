@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.prompts.answer_schemas import ANSWERS
 from langchain_rageval.prompts.promptset import Prompt
-from langchain_rageval.run.work import Operation
+from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.stage import Stage
 from langchain_rageval.steps.step import Step
 from langchain_rageval.testset.candidate import Candidate

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import JudgeLike
-from langchain_rageval.run.work import Operation
+from langchain_rageval.run.requests import Operation
 from langchain_rageval.testset.candidate import KNOWN_WITHOUT, Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep, asking, text_of
 from langchain_rageval.text.stemming import stems_of

@@ -17,9 +17,10 @@ from langchain_core.vectorstores import VectorStore
 from numpy.typing import NDArray
 
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.run.embedding import BATCH_SIZE, Vector, of_one_text
+from langchain_rageval.run.drivers import drive
+from langchain_rageval.run.embedding import BATCH_SIZE, Vector, may_concern_one_text
+from langchain_rageval.run.requests import Embed, Gather, Operation, Shared
 from langchain_rageval.run.run import Run
-from langchain_rageval.run.work import Embed, Gather, Operation, Shared, drive
 from langchain_rageval.testset.passage import Passage
 from langchain_rageval.testset.readers import documents_of
 
@@ -298,7 +299,7 @@ def _units(embeddings: Embeddings, texts: Sequence[str]) -> Operation[list[Unit 
         vectors = yield Embed(embeddings, texts)
         return [_unit(vector, text) for vector, text in zip(vectors, texts, strict=True)]
     except Exception as error:
-        if not of_one_text(error):
+        if not may_concern_one_text(error):
             raise
         if len(texts) == 1:
             _LOG.warning("%s: %s", _WITHOUT.format(texts[0][:100]), error)

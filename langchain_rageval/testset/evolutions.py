@@ -13,7 +13,7 @@ from typing import Any
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.prompts.promptset import Prompt
-from langchain_rageval.run.work import Operation
+from langchain_rageval.run.requests import Operation
 from langchain_rageval.testset.candidate import NO_NEAR_PASSAGE, Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep, asking, blank_question, numbered, text_of
 from langchain_rageval.testset.docstore import Docstore

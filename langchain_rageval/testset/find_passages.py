@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from langchain_rageval.judge.judge import JudgeLike
-from langchain_rageval.run.work import Operation
+from langchain_rageval.run.requests import Operation
 from langchain_rageval.testset.candidate import NOT_ALL_NEEDED, NOT_IN_PASSAGES, Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep, asking, numbered, text_of
 from langchain_rageval.testset.evolutions import MULTI_CONTEXT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,9 +17,9 @@ from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 from langchain_rageval.run.budget import BudgetTracker, Cost
 from langchain_rageval.run.journal import Journal
+from langchain_rageval.run.requests import Embed, Operation
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.usage_meter import tokens_in
-from langchain_rageval.run.work import Embed, Operation
 from langchain_rageval.testset.candidate import DUPLICATE, Candidate
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.draft import Draft, dealt
@@ -45,6 +46,7 @@ class Generation:
     over: str = ""
     failure: str = ""
     _near: dict[str, bool] = field(default_factory=dict)
+    _chains_lock: threading.Lock = field(default_factory=threading.Lock)
     _chains: dict[Evolution, RunnableSequence[Candidate, Candidate]] = field(default_factory=dict)
     _questions: dict[int, Any] = field(default_factory=dict)
 
@@ -147,7 +149,7 @@ class Generation:
 
     def _chain(self, number: int) -> RunnableSequence[Candidate, Candidate]:
         evolution = self.draft.slots[number].branch
-        with self.run.lock:
+        with self._chains_lock:
             if evolution not in self._chains:
                 steps = self.generator.steps(evolution, self.store)
                 self._chains[evolution] = RunnableSequence(*(JournaledStep.of(step, self.journal) for step in steps))

@@ -15,14 +15,14 @@ from langchain_core.vectorstores import VectorStore
 from pydantic import ConfigDict, InstanceOf
 
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.judge import Judge, JudgeLike, in_language
 from langchain_rageval.prompts.promptset import languages
 from langchain_rageval.run.budget import Budget
+from langchain_rageval.run.drivers import adrive, agather, drive
 from langchain_rageval.run.journal import Journal
-from langchain_rageval.run.progress import Progress, showing
+from langchain_rageval.run.progress import Progress, show_progress
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.traced import Traced
-from langchain_rageval.run.work import adrive, agather, drive
 from langchain_rageval.testset.answer import answer
 from langchain_rageval.testset.branch import branch
 from langchain_rageval.testset.candidate_step import CandidateStep
@@ -249,7 +249,7 @@ class TestsetGenerator(Traced[Any, Testset]):
 
     def _rows(self, job: Generation, config: RunnableConfig) -> Generator[TestsetRow]:
         workers = _WORKERS_PER_SLOT * self.max_concurrency
-        with showing(len(job.draft.slots), job.run.meter, show=self.progress, what="rows") as shown, job:
+        with show_progress(len(job.draft.slots), job.run.meter, show=self.progress, unit="rows") as shown, job:
             drive(job.prepared(), job.run, config)
             while starts := job.round():
                 run = job.run.for_sample()
@@ -258,7 +258,7 @@ class TestsetGenerator(Traced[Any, Testset]):
                 yield from _advanced(drive(job.settled(dict(zip(starts, made, strict=True))), run, config), shown)
 
     async def _arows(self, job: Generation, config: RunnableConfig) -> AsyncGenerator[TestsetRow]:
-        with showing(len(job.draft.slots), job.run.meter, show=self.progress, what="rows") as shown, job:
+        with show_progress(len(job.draft.slots), job.run.meter, show=self.progress, unit="rows") as shown, job:
             await adrive(job.prepared(), job.run, config)
             while starts := job.round():
                 run = job.run.for_sample()
@@ -293,7 +293,7 @@ def _speaking(judge: JudgeLike, language: str) -> Judge:
         return made
     if language not in languages():
         raise ConfigError(f"language is one of {', '.join(['auto', *sorted(languages())])}, got {language!r}")
-    return made.with_language(language)
+    return in_language(made, language)
 
 
 def _shares(distribution: Mapping[Any, float]) -> dict[Evolution, float]:

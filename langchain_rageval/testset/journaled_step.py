@@ -10,7 +10,7 @@ from pydantic import InstanceOf, ValidationError
 from langchain_rageval.errors import JournalError
 from langchain_rageval.judge.identity import redact
 from langchain_rageval.judge.ladder import inner_models
-from langchain_rageval.run.journal import Journal, key_of
+from langchain_rageval.run.journal import Journal, journal_key
 from langchain_rageval.run.traced import Traced
 from langchain_rageval.testset.candidate import Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep
@@ -31,7 +31,7 @@ class JournaledStep(Traced[Candidate, Candidate]):
     @classmethod
     def of(cls, step: CandidateStep, journal: Journal | None) -> JournaledStep:
         """Wrap a step; what it would ask is fixed from here on."""
-        return cls(step=step, journal=journal, fingerprint=key_of(repr(step.instrument)), name=step.get_name())
+        return cls(step=step, journal=journal, fingerprint=journal_key(repr(step.instrument)), name=step.get_name())
 
     def holds(self, candidate: Candidate) -> bool:
         """Whether the journal knows what becomes of a candidate here.
@@ -80,7 +80,7 @@ class JournaledStep(Traced[Candidate, Candidate]):
         return made
 
     def _key(self, candidate: Candidate) -> str:
-        return key_of("candidate", self.fingerprint, candidate.model_dump(mode="json", fallback=str))
+        return journal_key("candidate", self.fingerprint, candidate.model_dump(mode="json", fallback=str))
 
     def _failed(self, candidate: Candidate, error: Exception) -> Candidate:
         told = f"{type(error).__name__}: {error}"

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from langchain_rageval.judge.judge import JudgeLike
-from langchain_rageval.run.work import Operation
+from langchain_rageval.run.requests import Operation
 from langchain_rageval.testset.candidate import NO_KEYPHRASE, Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep, asking, text_of
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import JudgeLike
-from langchain_rageval.run.work import Operation
+from langchain_rageval.run.requests import Operation
 from langchain_rageval.testset.candidate import PASSAGE_REJECTED, Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep, asking, text_of
 

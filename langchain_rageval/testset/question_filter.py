@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.run.work import Operation
+from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.step import Step
 from langchain_rageval.testset.candidate import ANSWERED_AFTER_ALL, QUESTION_REJECTED, Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep, ask, asking, blank_question, numbered, text_of

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
-from weakref import WeakValueDictionary
 
 from langchain_rageval.errors import ConfigError, JudgeOutputError, ModelOutputError
 from langchain_rageval.judge.identity import redact
 from langchain_rageval.judge.judge import Judge
+from langchain_rageval.judge.jury import map_members
 from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.run.run import Run
+from langchain_rageval.run.single_flight import SingleFlight
 from langchain_rageval.trust.examination import EMBEDDED, EXAMINATIONS, Given, in_reverse, with_padding
 from langchain_rageval.trust.items import Item
 from langchain_rageval.trust.recording_judge import Notes, RecordingJudge
@@ -78,8 +79,8 @@ def put(ask: Ask, subject: Any, run: Run) -> Told:
     examination, item, notes = EXAMINATIONS[ask.item.step], ask.asked, Notes()
     if isinstance(subject, Judge):
         cached = ask.variant != "plain" or ask.time == 0
-        subject = subject.map_members(lambda judge: RecordingJudge.of_judge(judge, notes, cached=cached))
-    own = replace(run, held=[], flights=WeakValueDictionary())  # or two asks of one question would share an answer
+        subject = map_members(subject, lambda judge: RecordingJudge.of_judge(judge, notes, cached=cached))
+    own = replace(run, single_flight=SingleFlight())  # or two asks of one question would share an answer
     try:
         state = examination.build(subject).invoke(examination.state(item), own.into(None))
     except ConfigError:

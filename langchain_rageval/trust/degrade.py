@@ -17,9 +17,10 @@ from pydantic import ConfigDict
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import SampleError, record_step
 from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.run.drivers import adrive, drive
+from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced
-from langchain_rageval.run.work import Gather, Operation, adrive, drive
 from langchain_rageval.steps.step import Step
 from langchain_rageval.testset.candidate_step import ask, asking
 from langchain_rageval.testset.readers import documents_of

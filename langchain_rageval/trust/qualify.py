@@ -14,7 +14,7 @@ from langchain_rageval.judge.identity import identity
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.models.offline_judge import HashingEmbeddings, OfflineJudge
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
-from langchain_rageval.run.progress import showing
+from langchain_rageval.run.progress import show_progress
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
 from langchain_rageval.trust.ask import Ask, Told, asks_of, models_of, put
@@ -68,7 +68,7 @@ def qualify_judge(
     runs = {item.step: run.metered() for item in items}
     asks = [ask for item in items for ask in asks_of(item, repeats)]
     counting = threading.Lock()
-    with showing(len(asks), run.meter, show=progress, what="questions") as shown:
+    with show_progress(len(asks), run.meter, show=progress, unit="questions") as shown:
 
         def answer(ask: Ask) -> Told:
             told = put(ask, embeddings if ask.item.step == EMBEDDED else asked, runs[ask.item.step])

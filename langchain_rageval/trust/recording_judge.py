@@ -10,9 +10,10 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
-from langchain_rageval.judge.judge import Judge, RequestMode
+from langchain_rageval.judge.endpoint import Endpoint, RequestMode
+from langchain_rageval.judge.judge import Judge
 from langchain_rageval.prompts.layout import RequestContent
-from langchain_rageval.run.work import Call
+from langchain_rageval.run.requests import Call
 
 Parts = Mapping[str, Set[str]]
 
@@ -35,8 +36,6 @@ class RecordingJudge(Judge):
     """Asks as the judge does that it was made of, and takes notes."""
 
     notes: Notes = field(default_factory=Notes, kw_only=True)
-    _answered: list[Parts] = field(default_factory=list, init=False)
-    _asked: list[Parts] = field(default_factory=list, init=False)
 
     @classmethod
     def of_judge(cls, judge: Judge, notes: Notes, *, cached: bool) -> RecordingJudge:
@@ -51,22 +50,32 @@ class RecordingJudge(Judge):
         if not cached and isinstance(judge.model, BaseChatModel):
             options["model"] = judge.model.model_copy(update={"cache": False})
         made = cls(**options, notes=notes)
-        object.__setattr__(made, "capabilities", judge.capabilities)
+        object.__setattr__(made, "_endpoint", _RecordingEndpoint(made, judge._endpoint, notes))
         return made
 
-    def call(self, request: RequestContent, way: RequestMode, tail: Sequence[BaseMessage], draw: int) -> Call:
+
+class _RecordingEndpoint(Endpoint):
+    """The endpoint of a judge that takes notes, with all that is known of it."""
+
+    def __init__(self, judge: Judge, known: Endpoint, notes: Notes) -> None:
+        super().__init__(judge.model, judge.mode, judge.layout, known.capabilities)
+        self.notes = notes
+        self._answered: list[Parts] = []
+        self._asked: list[Parts] = []
+
+    def call(self, request: RequestContent, mode: RequestMode, tail: Sequence[BaseMessage], draw: int) -> Call:
         """The model call; a tail, or a question within one that was answered before, is asking again."""
         parts = _parts(request, draw)
         within = any(all(parts[name] <= before.get(name, set()) for name in parts) for before in self._answered)
         self.notes.again = self.notes.again or bool(tail) or within
         self._asked.append(parts)
-        return super().call(request, way, tail, draw)
+        return super().call(request, mode, tail, draw)
 
-    def remember(self, way: RequestMode) -> None:
+    def record_success(self, mode: RequestMode) -> None:
         """Note the rung of a readable reply."""
-        self.notes.rungs[way.rung] += 1
+        self.notes.rungs[mode.rung] += 1
         self._answered.append(self._asked[-1])
-        super().remember(way)
+        super().record_success(mode)
 
 
 def _parts(request: RequestContent, draw: int) -> Parts:

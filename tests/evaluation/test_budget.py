@@ -268,8 +268,9 @@ async def test_a_model_that_reports_no_tokens_is_bounded_by_characters(run, repl
 
 
 async def test_a_silent_model_is_charged_for_the_tools_it_is_shown_and_the_arguments_it_writes():
+    from langchain_rageval.run.drivers import drive
+    from langchain_rageval.run.requests import Call
     from langchain_rageval.run.run import Run
-    from langchain_rageval.run.work import Call, drive
 
     run = Run()
     reply = AIMessage("", tool_calls=[{"name": "f", "args": {"x": "y" * 392}, "id": "1"}])
@@ -500,4 +501,4 @@ async def test_guessing_sends_nothing_and_leaves_the_judge_as_it_was(run):
     found = await run(SAMPLES, faithfulness(judge), budget=Budget(calls=1))
     assert found.rows == {}
     assert judge.model.asked == []
-    assert (judge.capabilities.way, judge.capabilities.probed) == (None, False)
+    assert (judge._endpoint.capabilities.mode, judge._endpoint.capabilities.probed) == (None, False)

@@ -188,18 +188,24 @@ def test_a_model_that_is_shown_tools_reads_more(openai_server, chat_openai):
 def test_the_judge_finds_nothing_out():
     judge = Judge(Unasked())
     plan(EDGES, faithfulness(judge))
-    assert (judge.capabilities.way, judge.capabilities.probed, judge.capabilities.told) == (None, False, set())
+    assert (
+        judge._endpoint.capabilities.mode,
+        judge._endpoint.capabilities.probed,
+        judge._endpoint.capabilities.warned,
+    ) == (None, False, set())
     members = [Judge(Unasked()) for _ in range(3)]
     plan(EDGES, faithfulness(jury(members)))
-    assert [(member.capabilities.way, member.capabilities.probed) for member in members] == [(None, False)] * 3
+    assert [(member._endpoint.capabilities.mode, member._endpoint.capabilities.probed) for member in members] == [
+        (None, False)
+    ] * 3
 
 
 def test_what_the_judge_has_found_out_stays():
     judge = Judge(OfflineJudge())
     evaluate(EDGES[:1], faithfulness(judge), progress=False)
-    before = (judge.capabilities.way, judge.capabilities.probed)
+    before = (judge._endpoint.capabilities.mode, judge._endpoint.capabilities.probed)
     plan(EDGES, faithfulness(judge))
-    assert (judge.capabilities.way, judge.capabilities.probed) == before
+    assert (judge._endpoint.capabilities.mode, judge._endpoint.capabilities.probed) == before
 
 
 class NoLeave(InMemoryRateLimiter):

@@ -189,7 +189,7 @@ def test_an_endpoint_that_refuses_every_rung_raises_its_last_error_and_nothing_i
     with pytest.raises(Refusal):
         asked(judge)
     assert model.rungs == RUNGS
-    assert judge.capabilities.way is None
+    assert judge._endpoint.capabilities.mode is None
 
 
 def test_a_rung_that_the_user_chose_is_the_only_one():
@@ -204,10 +204,10 @@ def test_a_lower_rung_is_remembered_only_after_a_valid_answer():
     judge = Judge(model, attempts=2)
     with pytest.raises(JudgeOutputError):
         asked(judge)
-    assert judge.capabilities.way is None
+    assert judge._endpoint.capabilities.mode is None
     assert model.rungs == ["json_schema", "function_calling", "json_mode", "json_mode"]
     asked(judge)
-    assert judge.capabilities.way.rung == "json_mode"
+    assert judge._endpoint.capabilities.mode.rung == "json_mode"
 
 
 def test_the_fall_is_told_once(caplog):
@@ -270,7 +270,7 @@ def test_a_first_asker_that_fails_lets_the_others_ask():
     first = run.threads.submit(lambda: asked(judge, run=Run()))
     started.wait(5)
     second = run.threads.submit(lambda: asked(judge, {**STATE, "text": "B."}, Run()))
-    until(lambda: judge.capabilities.gate.own._waiting)
+    until(lambda: judge._endpoint.capabilities.gate.own._waiting)
     go_on.set()
     assert second.result(5) == GOOD
     with pytest.raises(ConnectionResetError):
@@ -316,7 +316,7 @@ def test_a_refused_system_message_moves_into_the_human_one_and_stays_there():
         ["human"], ["human", "ai", "human"], ["human"],
     ]  # fmt: skip
     assert human_of(model.asked[0]).startswith(PromptSet.default("en").common.system)
-    assert judge.capabilities.way.fold_system
+    assert judge._endpoint.capabilities.mode.fold_system
 
 
 @pytest.mark.parametrize(
@@ -368,7 +368,7 @@ def test_a_judge_that_gives_nothing_is_asked_again_and_then_fails(gave):
 @pytest.mark.parametrize("gave", [{"statements": ["A."]}, GOOD, 7])
 async def test_a_judge_that_gives_neither_message_nor_text_is_named_as_what_it_is(gave):
     step = Step("extract_statements", RunnableLambda(lambda messages: gave), Statements)
-    with pytest.raises(ConfigError, match=f"this one gave {type(gave).__name__}: hand over the model itself"):
+    with pytest.raises(ConfigError, match=f"this one returned {type(gave).__name__}: pass the model itself"):
         step.invoke(STATE)
-    with pytest.raises(ConfigError, match=f"this one gave {type(gave).__name__}"):
+    with pytest.raises(ConfigError, match=f"this one returned {type(gave).__name__}"):
         await step.ainvoke(STATE)

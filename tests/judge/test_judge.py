@@ -6,8 +6,8 @@ from langchain_gigachat import GigaChat
 from langchain_openai import AzureChatOpenAI, ChatOpenAI
 
 from langchain_rageval import ConfigError, Judge, PromptSet, Step
+from langchain_rageval.judge.endpoint import RequestMode
 from langchain_rageval.judge.identity import redact
-from langchain_rageval.judge.judge import RequestMode
 from langchain_rageval.judge.parser import strict_schema
 from langchain_rageval.prompts.answer_schemas import Statements
 from langchain_rageval.prompts.layout import RequestContent
@@ -27,7 +27,7 @@ def request():
 
 
 def call(judge, rung, draw=0):
-    return judge.call(request(), RequestMode(rung), (), draw)
+    return judge._endpoint.call(request(), RequestMode(rung), (), draw)
 
 
 # Options
@@ -130,15 +130,15 @@ def test_a_language_without_prompts_is_refused_unless_the_user_brings_them():
     ],
 )
 def test_each_family_of_clients_starts_at_its_best_rung(model, rungs):
-    assert [way.rung for way in Judge(model).ways] == rungs
+    assert [mode.rung for mode in Judge(model)._endpoint.modes] == rungs
 
 
 @pytest.mark.parametrize("mode", ["json_schema", "function_calling", "json_mode", "prompt"])
 def test_a_chosen_rung_is_the_only_one_and_those_a_client_lacks_become_the_prompt(mode):
-    assert [way.rung for way in Judge(OPENAI, mode=mode).ways] == [mode]
-    assert [way.rung for way in Judge(scripted(), mode=mode).ways] == ["prompt"]
+    assert [mode.rung for mode in Judge(OPENAI, mode=mode)._endpoint.modes] == [mode]
+    assert [mode.rung for mode in Judge(scripted(), mode=mode)._endpoint.modes] == ["prompt"]
     lacking = mode == "json_mode"
-    assert [way.rung for way in Judge(GIGACHAT, mode=mode).ways] == ["prompt" if lacking else mode]
+    assert [mode.rung for mode in Judge(GIGACHAT, mode=mode)._endpoint.modes] == ["prompt" if lacking else mode]
 
 
 def test_openai_formats_travel_in_the_body_beside_the_users_own():
@@ -181,9 +181,9 @@ def test_later_draws_pass_the_cache_by_and_leave_the_users_model_as_it_is():
 def test_asking_on_every_rung_changes_nothing_on_the_users_model():
     before = OPENAI.model_dump(), dict(OPENAI.__dict__)
     judge = Judge(OPENAI, draws=3)
-    for way in judge.ways:
-        call(judge, way.rung)
-        call(judge, way.rung, draw=1)
+    for mode in judge._endpoint.modes:
+        call(judge, mode.rung)
+        call(judge, mode.rung, draw=1)
     assert (OPENAI.model_dump(), dict(OPENAI.__dict__)) == before
 
 
@@ -286,10 +286,10 @@ def test_other_texts_stay_as_they_are():
 )
 def test_the_layout_follows_the_server_unless_it_is_said(model, resolved_layout):
     judge = Judge(model)
-    assert (judge.layout, judge.resolved_layout, judge.instrument["layout"]) == (
+    assert (judge.layout, judge._endpoint.layout, judge.instrument["layout"]) == (
         "auto",
         resolved_layout,
         resolved_layout,
     )
-    assert Judge(model, layout="instruction_first").resolved_layout == "instruction_first"
+    assert Judge(model, layout="instruction_first")._endpoint.layout == "instruction_first"
     assert judge.instrument == Judge(model, layout=resolved_layout).instrument

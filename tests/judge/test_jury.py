@@ -380,9 +380,9 @@ def test_a_report_notes_by_which_rung_each_judge_was_asked(chat_openai, openai_s
     models[2].model_name = "other"
     bench = jury(models)
     report = evaluate([MUNICH], faithfulness(bench), progress=False)
-    assert [member.capabilities.way.rung for member in bench.members] == ["json_schema", "prompt", "prompt"]
+    assert [member._endpoint.capabilities.mode.rung for member in bench.members] == ["json_schema", "prompt", "prompt"]
     assert report.rows[0].scores["faithfulness"].value == 0.5
-    asked_by = {member.identity: member.capabilities.way.rung for member in bench.members}
+    asked_by = {member.identity: member._endpoint.capabilities.mode.rung for member in bench.members}
     assert [f"{identity} was asked by {rung}." for identity, rung in asked_by.items()] == report.notes
 
 

@@ -269,10 +269,10 @@ class TestAuto:
         with pytest.raises(JudgeOutputError):
             metric.invoke(first)
         assert (server.refused, server.calls) == ({"json_schema": 1}, 4)
-        assert (judge.capabilities.way, warnings(caplog)) == (None, [])
+        assert (judge._endpoint.capabilities.mode, warnings(caplog)) == (None, [])
         assert says_the_same(metric.invoke(second), second)
         assert server.refused == {"json_schema": 2}
-        assert judge.capabilities.way.rung == "function_calling"
+        assert judge._endpoint.capabilities.mode.rung == "function_calling"
         assert len(warnings(caplog)) == 1
 
     @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ class TestAuto:
             judge = Judge(chat_openai(server))
             with pytest.raises(openai.BadRequestError, match=re.escape(message)):
                 faithfulness(judge).invoke(rag_samples(1)[0])
-            assert (server.calls, judge.capabilities.way) == (1, None)
+            assert (server.calls, judge._endpoint.capabilities.mode) == (1, None)
 
     def test_the_lowest_rungs_refusal_is_raised(self, endpoint, caplog):
         server = endpoint.server(offline, rungs=set())

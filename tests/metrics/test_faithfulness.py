@@ -315,7 +315,7 @@ async def test_a_cancelled_leader_takes_no_other_metric_with_it():
         asyncio.create_task(metric.ainvoke(SAMPLE, run.into({}))) for metric in named(judge, "one", "two")
     )
     await auntil(started.is_set)
-    await auntil(lambda: any(flight.waiting == 2 for flight in list(run.flights.values())))
+    await auntil(lambda: any(flight.waiters == 2 for flight in list(run.single_flight.calls.values())))
     leader.cancel()
     await asyncio.wait([leader])
     go_on.set()
@@ -339,7 +339,7 @@ def test_what_was_shared_is_dropped_when_the_sample_ends(go):
     seen = []
 
     def watching(messages):
-        seen.extend(map(weakref.ref, list(run.flights.values())))
+        seen.extend(map(weakref.ref, list(run.single_flight.calls.values())))
         return both(messages)
 
     metric = suite(*named(answering(watching), "one", "two"))
@@ -351,10 +351,10 @@ def test_what_was_shared_is_dropped_when_the_sample_ends(go):
 
     def dropped():
         gc.collect()
-        return not run.flights and not any(flight() for flight in seen)
+        return not run.single_flight.calls and not any(flight() for flight in seen)
 
     until(dropped)
-    assert not run.held
+    assert not run.single_flight.retained
 
 
 # Through other doors it is the same

@@ -181,7 +181,7 @@ def test_calls_turned_away_together_halve_the_slots_once():
         assert [refuse(slots, one), refuse(slots, other), refuse(slots, one)] == [8, 8, 8]
     with slots as later:
         assert [refuse(slots, later), refuse(slots, later), refuse(slots, one)] == [4, 4, 4]
-    assert (slots.limit, slots.least) == (16, 4)
+    assert (slots.limit, slots.lowest_size) == (16, 4)
 
 
 def test_one_slot_is_always_left():
@@ -197,7 +197,7 @@ def test_a_round_of_calls_that_go_well_adds_a_slot_and_four_rounds_the_one_that_
     assert [succeed(slots, 2), succeed(slots, 1)] == [3, 4]
     assert [succeed(slots, 4), succeed(slots, 4 * 5 - 1), succeed(slots, 1)] == [5, 5, 6]
     assert succeed(slots, 100) == 6
-    assert slots.least == 3
+    assert slots.lowest_size == 3
 
 
 def test_beyond_what_was_too_many_they_grow_as_before():
@@ -270,7 +270,7 @@ def test_without_a_limit_or_with_a_single_slot_nothing_is_halved():
         slots = AdaptiveLimiter(limit)
         with slots as since:
             assert refuse(slots, since) == limit
-        assert succeed(slots, 20) == slots.least == limit
+        assert succeed(slots, 20) == slots.lowest_size == limit
 
 
 async def test_threads_and_a_loop_share_slots_that_halve_and_grow():
@@ -304,4 +304,4 @@ async def test_threads_and_a_loop_share_slots_that_halve_and_grow():
         await asyncio.to_thread(lambda: [thread.join() for thread in threads])
     assert holders.now == slots._used == len(slots._waiting) == 0
     assert holders.most <= 8
-    assert slots.least < 8
+    assert slots.lowest_size < 8

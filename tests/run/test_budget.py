@@ -5,7 +5,7 @@ import pytest
 from langchain_rageval import Budget, ConfigError
 from langchain_rageval.data.schema import Usage
 from langchain_rageval.run.budget import BudgetTracker, Cost
-from langchain_rageval.run.usage_meter import Meter
+from langchain_rageval.run.usage_meter import UsageMeter
 
 
 def nothing():
@@ -31,14 +31,14 @@ def test_a_budget_says_its_bounds():
 
 
 def test_without_a_budget_everything_is_let_in():
-    budget_tracker = BudgetTracker(None, Meter())
+    budget_tracker = BudgetTracker(None, UsageMeter())
     assert all(budget_tracker.admit("m", lambda: Cost(10**9)) for _ in range(3))
     budget_tracker.settle("m", Cost(), Cost(5))
     assert not budget_tracker.spent
 
 
 def test_the_guess_is_reserved_until_a_work_is_settled():
-    budget_tracker = BudgetTracker(Budget(calls=4), Meter())
+    budget_tracker = BudgetTracker(Budget(calls=4), UsageMeter())
     first = budget_tracker.admit("m", lambda: Cost(2))
     assert first == Cost(2)
     assert budget_tracker.admit("m", lambda: Cost(2)) == Cost(2)
@@ -47,7 +47,7 @@ def test_the_guess_is_reserved_until_a_work_is_settled():
 
 
 def test_what_its_kind_has_cost_takes_the_place_of_the_guess():
-    budget_tracker = BudgetTracker(Budget(calls=10), Meter())
+    budget_tracker = BudgetTracker(Budget(calls=10), UsageMeter())
     for cost in (Cost(1), Cost(3)):
         reserved = budget_tracker.admit("m", lambda: Cost(5))
         budget_tracker.settle("m", reserved, cost)
@@ -56,7 +56,7 @@ def test_what_its_kind_has_cost_takes_the_place_of_the_guess():
 
 
 def test_nothing_that_costs_is_let_in_once_something_was_turned_away_and_what_is_free_always_is():
-    budget_tracker = BudgetTracker(Budget(calls=4), Meter())
+    budget_tracker = BudgetTracker(Budget(calls=4), UsageMeter())
     assert budget_tracker.admit("dear", lambda: Cost(9)) is None
     assert budget_tracker.admit("cheap", lambda: Cost(1)) is None
     assert budget_tracker.admit("free", lambda: Cost(0, 100, 100)) == Cost(0, 100, 100)
@@ -64,7 +64,7 @@ def test_nothing_that_costs_is_let_in_once_something_was_turned_away_and_what_is
 
 def test_what_the_meter_shows_counts_though_nobody_has_settled():
     """Calls of a work under way, above what was reserved for it."""
-    meter = Meter()
+    meter = UsageMeter()
     budget_tracker = BudgetTracker(Budget(calls=10, tokens=100), meter)
     assert budget_tracker.admit("m", lambda: Cost(1))
     meter.add(calls=1, unreported=80)
@@ -75,7 +75,7 @@ def test_what_the_meter_shows_counts_though_nobody_has_settled():
 
 @pytest.mark.parametrize("bound", ["calls", "tokens", "embeddings"])
 def test_each_bound_holds_by_itself(bound):
-    budget_tracker = BudgetTracker(Budget(**{bound: 3}), Meter())
+    budget_tracker = BudgetTracker(Budget(**{bound: 3}), UsageMeter())
     cost = Cost(**{bound: 2})
     assert budget_tracker.admit("m", lambda: cost)
     assert budget_tracker.admit("m", lambda: cost) is None
@@ -87,7 +87,7 @@ def test_the_cost_of_a_usage_holds_what_no_model_reported():
 
 
 def test_works_that_cost_nothing_do_not_lower_what_their_kind_costs():
-    budget_tracker = BudgetTracker(Budget(calls=10, embeddings=10), Meter())
+    budget_tracker = BudgetTracker(Budget(calls=10, embeddings=10), UsageMeter())
     for cost in (Cost(), Cost(4), Cost(), Cost(2, embeddings=5)):
         budget_tracker.settle("m", Cost(), cost)
     assert budget_tracker.admit("m", nothing) == Cost(3, embeddings=5)
@@ -100,7 +100,7 @@ def test_a_kind_is_guessed_until_it_has_cost_what_the_budget_bounds():
         guesses.append(1)
         return Cost(1, 7, 2)
 
-    budget_tracker = BudgetTracker(Budget(calls=100, embeddings=100), Meter())
+    budget_tracker = BudgetTracker(Budget(calls=100, embeddings=100), UsageMeter())
     for cost, expected in ((Cost(), Cost(1, 7, 2)), (Cost(3), Cost(1, 7, 2)), (Cost(3, 0, 4), Cost(3, 7, 2))):
         assert budget_tracker.admit("m", guess) == expected
         budget_tracker.settle("m", expected, cost)

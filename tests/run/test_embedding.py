@@ -16,10 +16,11 @@ from langchain_core.embeddings import Embeddings
 from langchain_rageval.errors import ModelOutputError
 from langchain_rageval.run import embedding
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
-from langchain_rageval.run.embedding import _KEPT, BATCH_SIZE, Batches
+from langchain_rageval.run.drivers import adrive, drive
+from langchain_rageval.run.embedding import _MAX_CACHED, BATCH_SIZE, EmbeddingQueue
+from langchain_rageval.run.requests import Embed, Gather
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
-from langchain_rageval.run.work import Embed, Gather, adrive, drive
 
 
 class Refusal(Exception):
@@ -139,7 +140,7 @@ def test_a_long_list_goes_out_in_batches(count, sizes):
 @pytest.fixture
 def patient(monkeypatch):
     """Nobody sends what waits only because it has waited for long."""
-    monkeypatch.setattr("langchain_rageval.run.work.PATIENCE", 60.0)
+    monkeypatch.setattr("langchain_rageval.run.drivers.MAX_WAIT", 60.0)
 
 
 def test_what_is_asked_for_while_a_batch_is_out_goes_out_together():
@@ -148,8 +149,8 @@ def test_what_is_asked_for_while_a_batch_is_out_goes_out_together():
     jobs = [run.threads.submit(lambda: embedded(run, own, "first"))]
     until(lambda: own.batches)
     jobs += [run.threads.submit(lambda n=n: embedded(run, own, f"{n}", "first", f"{n}!")) for n in range(20)]
-    batches = run.batches_for(own)
-    until(lambda: len(batches._waiting) == 40)
+    queue = run.embedding_queues.queue_for(own)
+    until(lambda: len(queue._unsent) == 40)
     go_on.set()
     assert [len(job.result(5)) for job in jobs] == [1] + [3] * 20
     assert sorted(map(len, own.batches)) == [1, 40]
@@ -167,7 +168,7 @@ def test_a_full_batch_does_not_wait_for_the_one_that_is_out(patient):
 
 
 def test_who_has_waited_for_long_sends_what_waits(monkeypatch):
-    monkeypatch.setattr("langchain_rageval.run.work.PATIENCE", 0.05)
+    monkeypatch.setattr("langchain_rageval.run.drivers.MAX_WAIT", 0.05)
     go_on = threading.Event()
     own, run = Own(lambda texts: texts == ["slow"] and go_on.wait(5)), Run()
     slow = run.threads.submit(lambda: embedded(run, own, "slow"))
@@ -179,7 +180,7 @@ def test_who_has_waited_for_long_sends_what_waits(monkeypatch):
 
 
 async def test_who_has_waited_for_long_sends_what_waits_on_a_loop_too(monkeypatch):
-    monkeypatch.setattr("langchain_rageval.run.work.PATIENCE", 0.05)
+    monkeypatch.setattr("langchain_rageval.run.drivers.MAX_WAIT", 0.05)
     go_on = asyncio.Event()
 
     async def before(texts):
@@ -219,9 +220,9 @@ class TestFailures:
 
     def outcomes(self, own, texts):
         """The vectors by text, and what was raised by text."""
-        batches = Batches(own)
-        futures, _, _ = batches.enlist(texts)
-        drive(batches.work(), Run(), {})
+        queue = EmbeddingQueue(own)
+        futures, _, _ = queue.add(texts)
+        drive(queue.send_batches(), Run(), {})
         assert all(future.done() for future in futures)
         raised = {text: future.exception() for text, future in zip(texts, futures, strict=True)}
         found = {text: list(f.result()) for text, f in zip(texts, futures, strict=True) if raised[text] is None}
@@ -239,7 +240,7 @@ class TestFailures:
         first = run.threads.submit(lambda: embedded(run, own, "first"))
         started.wait(5)
         jobs = [run.threads.submit(lambda t=t: embedded(run, own, *t)) for t in (["a", "bad"], ["bad"], ["a", "b"])]
-        until(lambda: len(run.batches_for(own)._waiting) == 3)
+        until(lambda: len(run.embedding_queues.queue_for(own)._unsent) == 3)
         hold.set()
         assert len(first.result(5)) == 1
         assert [isinstance(job.exception(5), Refusal) for job in jobs] == [True, True, False]
@@ -313,7 +314,7 @@ class TestFailures:
             def embed_documents(self, texts):
                 return [[1.0], *super().embed_documents(texts)] if wrong > 0 else super().embed_documents(texts)[:-1]
 
-        with pytest.raises(ModelOutputError, match=f"gave {1 + wrong} vectors for 1 texts"):
+        with pytest.raises(ModelOutputError, match=f"the embeddings returned {1 + wrong} vectors for 1 texts"):
             embedded(Run(), Miscounting(), *map(str, range(count)))
 
     @pytest.mark.parametrize("rubbish", [["not", "numbers"], {"a": 1}, [[1.0], [2.0, 3.0]], "text"], ids=str)
@@ -322,9 +323,9 @@ class TestFailures:
             def embed_documents(self, texts):
                 return [rubbish if text == "odd" else vector(text) for text in texts]
 
-        batches = Batches(Odd())
-        futures, _, _ = batches.enlist(["a", "odd", "b"])
-        drive(batches.work(), Run(), {})
+        queue = EmbeddingQueue(Odd())
+        futures, _, _ = queue.add(["a", "odd", "b"])
+        drive(queue.send_batches(), Run(), {})
         assert [type(future.exception()) for future in futures] == [type(None), ModelOutputError, type(None)]
 
     @pytest.mark.parametrize("given", [None, 5, "ab"], ids=str)
@@ -356,7 +357,7 @@ class TestFailures:
         first = run.threads.submit(lambda: embedded(run, own, "first"))
         started.wait(5)
         second = run.threads.submit(lambda: embedded(run, own, "second"))
-        until(lambda: run.batches_for(own)._waiting)
+        until(lambda: run.embedding_queues.queue_for(own)._unsent)
         hold.set()
         for job in (first, second):
             assert isinstance(
@@ -521,7 +522,7 @@ class TestTogether:
         on_loop = asyncio.create_task(aembedded(run, own, "a"))
         await auntil(lambda: own.batches)
         in_thread = asyncio.create_task(asyncio.to_thread(embedded, run, own, "a", "b"))
-        await auntil(lambda: run.batches_for(own)._waiting)
+        await auntil(lambda: run.embedding_queues.queue_for(own)._unsent)
         go_on.set()
         assert told(await on_loop) == [[1.0, 1.0]]
         assert told(await asyncio.wait_for(in_thread, 5)) == [[1.0, 1.0]] * 2
@@ -541,7 +542,7 @@ class TestTogether:
         run, own = Run(limiter=AdaptiveLimiter(1)), Own()
         with run.limiter:
             job = run.threads.submit(lambda: do(run, own, "a"))
-            until(lambda: run.batches.get(id(own)))
+            until(lambda: run.embedding_queues.queue_for(own)._sent)
             assert own.batches == []
         assert told(job.result(5)) == [[1.0, 1.0]]
 
@@ -568,13 +569,13 @@ class TestMemory:
         own, run = Own(), Run()
         for start in range(0, 20_000, 50):
             embedded(run, own, *(f"text {number}" for number in range(start, start + 50)))
-        batches = run.batches_for(own)
+        queue = run.embedding_queues.queue_for(own)
         assert len(own.texts) == 20_000
-        assert len(batches._known) == _KEPT
-        assert not batches._waiting
+        assert len(queue._sent) == _MAX_CACHED
+        assert not queue._unsent
 
     def test_the_texts_used_last_are_those_that_are_kept(self, monkeypatch):
-        monkeypatch.setattr(embedding, "_KEPT", 3)
+        monkeypatch.setattr(embedding, "_MAX_CACHED", 3)
         own, run = Own(), Run()
         embedded(run, own, "a", "b", "c")
         embedded(run, own, "a")
@@ -585,13 +586,13 @@ class TestMemory:
         assert own.texts == ["a", "b", "c", "d", "b"]
 
     def test_more_texts_at_once_than_are_kept_all_get_their_vectors(self, monkeypatch):
-        monkeypatch.setattr(embedding, "_KEPT", 3)
+        monkeypatch.setattr(embedding, "_MAX_CACHED", 3)
         texts = ["x" * number for number in range(300)]
         assert told(embedded(Run(), Own(), *texts)) == [vector(text) for text in texts]
 
     @pytest.mark.parametrize("kept", [0, 1, 64])
     def test_hammering_a_small_memory_is_only_dearer(self, monkeypatch, kept):
-        monkeypatch.setattr(embedding, "_KEPT", kept)
+        monkeypatch.setattr(embedding, "_MAX_CACHED", kept)
         own, run = Own(), Run()
         with ThreadPoolExecutor(8) as pool:
             jobs = [pool.submit(embedded, run, own, *("y" * (n % 30 + k) for k in range(4))) for n in range(200)]

@@ -64,14 +64,14 @@ class TestTooManyCalls:
             slots = await slots_after(door, rag_samples(60), asking(chat_openai(server)))
         assert server.calls == 120
         assert 0 < server.record_rejection <= 36  # without halving 40 to 59
-        assert slots.least <= 4
+        assert slots.lowest_size <= 4
 
     @BOTH
     async def test_the_slots_grow_back_when_the_server_has_room_again(self, chat_openai, door):
         with Narrow(4, after="0.1", until=80, latency=0.01) as server:
             slots = await slots_after(door, rag_samples(150), asking(chat_openai(server)))
         assert server.record_rejection
-        assert slots.least <= 8
+        assert slots.lowest_size <= 8
         assert slots.size == 16
 
     @BOTH
@@ -79,7 +79,7 @@ class TestTooManyCalls:
         with OpenAIServer(offline, latency=0.05, faults=Faults.script([None] * 30 + ["429"])) as server:
             slots = await slots_after(door, rag_samples(60), asking(chat_openai(server)))
         assert server.faulted == {"429": 1}
-        assert slots.least == 8
+        assert slots.lowest_size == 8
         assert slots.size >= 13
 
     @BOTH
@@ -89,7 +89,7 @@ class TestTooManyCalls:
             metric = METRICS["answer_similarity"](None, openai_embeddings(server))
             slots = await slots_after(door, RICH, metric, retry=RetryPolicy(initial=0.01))
         assert embedder.faulted == {"429": 3}
-        assert (slots.least, slots.size) == (16, 16)
+        assert (slots.lowest_size, slots.size) == (16, 16)
 
     @BOTH
     async def test_other_errors_leave_the_slots_alone(self, chat_openai, door):
@@ -97,7 +97,7 @@ class TestTooManyCalls:
             metric = asking(chat_openai(server))
             slots = await slots_after(door, rag_samples(8), metric, retry=RetryPolicy(initial=0.01))
         assert server.faulted.total() == 3
-        assert slots.least == 16
+        assert slots.lowest_size == 16
 
 
 @BOTH

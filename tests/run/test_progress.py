@@ -11,7 +11,7 @@ from helpers.munich import SAMPLE, broken_judge
 
 from langchain_rageval import OfflineJudge, aevaluate, evaluate, faithfulness
 from langchain_rageval.run import progress
-from langchain_rageval.run.usage_meter import Meter
+from langchain_rageval.run.usage_meter import UsageMeter
 
 SAMPLES = [SAMPLE] * 5
 metric = faithfulness(OfflineJudge())
@@ -66,7 +66,7 @@ async def test_away_from_a_terminal_it_is_plain_lines_on_stderr(capsys, monkeypa
 
 
 def test_a_plain_line_comes_at_most_every_five_seconds_and_once_at_the_end(capsys, clock):
-    with progress.showing(100, Meter(), show=True) as shown:
+    with progress.show_progress(100, UsageMeter(), show=True) as shown:
         for _ in range(100):
             clock.now += 0.2
             shown.advance()
@@ -81,8 +81,8 @@ def test_a_plain_line_comes_at_most_every_five_seconds_and_once_at_the_end(capsy
 
 
 def test_it_tells_the_time_left_and_counts_calls_tokens_and_failures(capsys, clock):
-    meter = Meter()
-    with progress.showing(400, meter, show=True) as shown:
+    meter = UsageMeter()
+    with progress.show_progress(400, meter, show=True) as shown:
         meter.add(calls=7, input_tokens=1500, output_tokens=34)
         clock.now += 10
         shown.advance(1)
@@ -94,14 +94,14 @@ def test_it_tells_the_time_left_and_counts_calls_tokens_and_failures(capsys, clo
 
 
 def test_of_an_iterator_the_total_is_not_known(clock):
-    with progress.showing(None, Meter(), show=False) as shown:
+    with progress.show_progress(None, UsageMeter(), show=False) as shown:
         shown.advance()
         assert shown.line() == "1 samples, 0 calls, 0 tokens, 0 failed"
 
 
 def test_the_last_line_comes_even_when_the_run_breaks_off(capsys, clock):
     def broken_off():
-        with progress.showing(9, Meter(), show=True) as shown:
+        with progress.show_progress(9, UsageMeter(), show=True) as shown:
             clock.now += 6
             shown.advance()
             raise LookupError

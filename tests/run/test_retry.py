@@ -13,15 +13,12 @@ from langchain_core.exceptions import ModelRateLimitError, ModelTimeoutError
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.retry import (
-    CircuitBreaker,
     RetryPolicy,
     is_rate_limited,
     is_unreachable,
     retry_after,
     status_of,
 )
-
-MODEL = object()
 
 REQUEST = httpx.Request("POST", "http://judge/v1/chat/completions")
 CALM = RetryPolicy(jitter=False)
@@ -147,19 +144,6 @@ def test_causes_in_a_circle_end():
     one, other = ValueError(), ValueError()
     one.__cause__, other.__cause__ = other, one
     assert not is_unreachable(one)
-
-
-def test_fifty_tries_in_a_row_without_anybody_there_are_enough():
-    breaker = CircuitBreaker()
-    breaker.record(object(), None)
-    for _ in range(49):
-        breaker.record(MODEL, REFUSED_CONNECTION)
-    assert not breaker.lasting(MODEL)
-    breaker.record(MODEL, REFUSED_CONNECTION)
-    assert breaker.lasting(MODEL)
-    assert not breaker.lasting(object())
-    breaker.record(MODEL, None)
-    assert not breaker.lasting(MODEL)
 
 
 @given(

@@ -121,7 +121,7 @@ def test_a_hanging_call_does_not_keep_the_interpreter_alive():
         "import time\n"
         "from langchain_rageval.run.run import Run\n"
         "try:\n"
-        "    Run(timeout=0.05).bounded(lambda: time.sleep(600))\n"
+        "    Run(timeout=0.05).call_with_timeout(lambda: time.sleep(600))\n"
         "except TimeoutError:\n"
         "    print('left behind')\n"
     )

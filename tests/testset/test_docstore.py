@@ -17,9 +17,10 @@ from langchain_text_splitters import CharacterTextSplitter, RecursiveCharacterTe
 
 from langchain_rageval import HashingEmbeddings
 from langchain_rageval.errors import ConfigError, ModelOutputError
+from langchain_rageval.run.drivers import adrive, drive
+from langchain_rageval.run.requests import Gather
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
-from langchain_rageval.run.work import Gather, adrive, drive
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.passage import Passage
 

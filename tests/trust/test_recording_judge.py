@@ -4,6 +4,7 @@ import pytest
 from helpers.scripted import Scripted, absent, scripted, supported, verdicts
 
 from langchain_rageval import Judge, JudgeOutputError, Sample
+from langchain_rageval.judge.voting import voters_of
 from langchain_rageval.steps.verify_statements import verify_statements
 from langchain_rageval.trust.recording_judge import Notes, RecordingJudge
 
@@ -44,10 +45,10 @@ def test_asking_again_is_told_from_asking_in_parts(replies, options, again, read
 def test_it_shares_what_the_judge_knows_and_is_the_same_instrument():
     judge = Judge(scripted(), draws=3)
     witness = RecordingJudge.of_judge(judge, Notes(), cached=True)
-    assert witness.capabilities is judge.capabilities
+    assert witness._endpoint.capabilities is judge._endpoint.capabilities
     assert witness.model is judge.model
     assert witness.instrument == judge.instrument
-    assert [voter.judge for voter in witness.voters] == [witness] * 3
+    assert [voter.judge for voter in voters_of(witness)] == [witness] * 3
 
 
 def test_past_the_cache_the_model_is_a_copy_without_it():

@@ -12,7 +12,7 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.identity import identity
 from langchain_rageval.metrics.graders.embedding_grader import SimilarityGrader, question_and_chunks
 from langchain_rageval.metrics.graders.grader import Grader, graded
-from langchain_rageval.run.work import Operation
+from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.measure_similarity import measure_similarity
 from langchain_rageval.steps.rate_pairs import rate_pairs
 

@@ -10,7 +10,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics.graders.grader import Grader, graded
-from langchain_rageval.run.work import Operation
+from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.measure_similarity import measure_similarity
 from langchain_rageval.steps.stage import Stage, State
 

@@ -8,7 +8,7 @@ from typing import Any
 from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import SampleError
 from langchain_rageval.metrics.graders.grader import Grader, graded
-from langchain_rageval.run.work import Operation
+from langchain_rageval.run.requests import Operation
 
 
 class LabelGrader(Grader):

@@ -9,7 +9,7 @@ from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.metrics.graders.grader import Grader
-from langchain_rageval.run.work import Operation
+from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.grade_relevance import grade_relevance
 from langchain_rageval.steps.step import Step
 

@@ -8,9 +8,10 @@ from langchain_core.runnables import RunnableLambda
 
 from langchain_rageval.data.schema import Usage
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
+from langchain_rageval.run.drivers import adrive, drive
+from langchain_rageval.run.requests import Call, Gather, Locked, Pause, Shared
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
-from langchain_rageval.run.work import Call, Gather, Locked, Pause, Shared, adrive, drive
 
 AT_ONCE = RetryPolicy(attempts=4, initial=0.0)
 

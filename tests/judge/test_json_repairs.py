@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval.judge.repairs import (
+from langchain_rageval.judge.json_repairs import (
     REPAIRS,
     CutOff,
     json_literals,

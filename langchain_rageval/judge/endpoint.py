@@ -1,0 +1,190 @@
+"""Endpoint of a judge: how its model takes structured output, and what the run has learnt about that."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from langchain_core.globals import get_llm_cache
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
+from langchain_core.rate_limiters import BaseRateLimiter
+from langchain_core.runnables import Runnable
+
+from langchain_rageval._internal.cached import cached_property
+from langchain_rageval._internal.per_process import PerProcess
+from langchain_rageval.judge.identity import identity
+from langchain_rageval.judge.ladder import (
+    ClientFamily,
+    Mode,
+    Rung,
+    bound_options,
+    client_family,
+    has_prefix_cache,
+    is_format_refused,
+    is_sync_only,
+    is_system_message_refused,
+    ladder,
+    may_retry,
+)
+from langchain_rageval.prompts.layout import Layout, RequestContent, lay_out
+from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
+from langchain_rageval.run.requests import Call
+
+log = logging.getLogger("langchain_rageval")
+
+_RUNGS_WITH_SCHEMA_IN_PROMPT = ("json_mode", "prompt")  # JSON mode guarantees JSON, but no schema
+
+
+@dataclass(frozen=True, slots=True)
+class RequestMode:
+    """Form of a request to a judge.
+
+    Attributes:
+        rung: the rung of the ladder of structured output.
+        fold_system: True if the system message is part of the human message, for endpoints that refuse a system role.
+    """
+
+    rung: Rung
+    fold_system: bool = False
+
+
+def _new_gate() -> AdaptiveLimiter:
+    return AdaptiveLimiter(1)
+
+
+@dataclass
+class EndpointCapabilities:
+    """What has been learnt about an endpoint; shared by all judges of one endpoint.
+
+    Attributes:
+        mode: the mode of the last valid reply; None before the first one.
+        probed: True once a first request was answered or refused.
+        warned: modes about which a warning was logged.
+        gate: lets one caller at a time probe the endpoint.
+    """
+
+    mode: RequestMode | None = None
+    probed: bool = False
+    warned: set[RequestMode] = field(default_factory=set)
+    gate: PerProcess[AdaptiveLimiter] = field(default_factory=lambda: PerProcess(_new_gate))
+
+
+class Endpoint:
+    """A judge's model as requests are sent to it. The model is never changed.
+
+    Args:
+        model: the judge's model.
+        mode: the rung that the user chose, or "auto".
+        layout: the layout that the user chose, or "auto".
+        capabilities: of the same endpoint, if known; otherwise nothing is known yet.
+    """
+
+    def __init__(
+        self,
+        model: Runnable[Any, Any],
+        mode: Mode,
+        layout: Layout | Literal["auto"],
+        capabilities: EndpointCapabilities | None = None,
+    ) -> None:
+        self.model = model
+        self.capabilities = capabilities or EndpointCapabilities()
+        self._mode = mode
+        self._layout = layout
+
+    @cached_property
+    def modes(self) -> list[RequestMode]:
+        """The request modes to try, best first."""
+        return [RequestMode(rung) for rung in ladder(self._family, self._mode)]
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The order of the parts of a request, with "auto" resolved."""
+        if self._layout != "auto":
+            return self._layout
+        return "handbook" if has_prefix_cache(self.model) else "contexts_first"
+
+    def call(self, request: RequestContent, mode: RequestMode, tail: Sequence[BaseMessage], draw: int) -> Call:
+        """Build the model call of a request.
+
+        Args:
+            request: the content of the request.
+            mode: the form in which it is sent.
+            tail: messages of earlier tries, appended to the request's own.
+            draw: number of the draw, from 0; later draws bypass the model's cache.
+        """
+        with_schema = mode.rung in _RUNGS_WITH_SCHEMA_IN_PROMPT
+        messages = lay_out(request, self.layout, with_schema=with_schema, fold_system=mode.fold_system)
+        options = self._family.rungs[mode.rung](request.schema, self._bound_options) if mode.rung != "prompt" else {}
+        model = self._uncached if draw else self._unlimited
+        return Call(
+            model,
+            [*messages, *tail],
+            {**self._family.always, **options},
+            timeout_option=self._family.timeout,
+            client_enforces_timeout=self._client_enforces_timeout,
+            sync_only=self._sync_only,
+            rate_limiter=self._rate_limiter,
+            schema=str(request.schema["title"]),
+        )
+
+    def fallback_mode(self, mode: RequestMode, error: Exception) -> RequestMode | None:
+        """Return the mode to try after an error; None if the error does not come from the form of the request."""
+        if not mode.fold_system and is_system_message_refused(error):
+            return RequestMode(mode.rung, fold_system=True)
+        rungs = [mode.rung for mode in self.modes]
+        if not is_format_refused(error) or mode.rung == rungs[-1]:
+            return None
+        return RequestMode(rungs[rungs.index(mode.rung) + 1], mode.fold_system)
+
+    def record_success(self, mode: RequestMode) -> None:
+        """Use from now on the mode of a valid reply; a mode that is not the best one is logged once."""
+        if self.capabilities.mode != mode:
+            self.capabilities.mode = mode
+            best = self.modes[0]
+            if mode != best and mode not in self.capabilities.warned:
+                self.capabilities.warned.add(mode)
+                refused = [best.rung] * (mode.rung != best.rung) + ["a system message"] * mode.fold_system
+                folded = ", with the system message folded into the human one" if mode.fold_system else ""
+                name = identity(self.model)
+                log.warning("%s refuses %s; asked by %s%s", name, " and ".join(refused), mode.rung, folded)
+
+    @cached_property
+    def _family(self) -> ClientFamily:
+        return client_family(self.model)
+
+    @cached_property
+    def _client_enforces_timeout(self) -> bool:
+        return self._family.timeout is not None and not may_retry(self.model)
+
+    @cached_property
+    def _sync_only(self) -> bool:
+        return is_sync_only(self.model)
+
+    @cached_property
+    def _bound_options(self) -> dict[str, Any]:
+        return bound_options(self.model)
+
+    @cached_property
+    def _rate_limiter(self) -> BaseRateLimiter | None:
+        """The model's rate limiter. A model with a cache acquires it itself, for replies that are not cached."""
+        if not isinstance(self.model, BaseChatModel):
+            return None
+        cached = get_llm_cache() is not None if self.model.cache is None else self.model.cache
+        return None if cached else self.model.rate_limiter
+
+    @cached_property
+    def _unlimited(self) -> Runnable[Any, Any]:
+        """The model without its rate limiter, which is acquired before the time of a call starts to run."""
+        if self._rate_limiter and isinstance(self.model, BaseChatModel):
+            return self.model.model_copy(update={"rate_limiter": None})
+        return self.model
+
+    @cached_property
+    def _uncached(self) -> Runnable[Any, Any]:
+        """The model without its cache, from which later draws would get the reply of the first one."""
+        if isinstance(self._unlimited, BaseChatModel):
+            return self._unlimited.model_copy(update={"cache": False})
+        return self._unlimited

@@ -1,0 +1,85 @@
+"""Charging of model calls: usage, timing, and feedback to the concurrency limiter."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage
+
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.run.requests import Call
+from langchain_rageval.run.retry import is_rate_limited
+from langchain_rageval.run.run import Run
+from langchain_rageval.run.usage_meter import tokens_in
+
+_OPTIONS_IN_PROMPT = ("tools", "functions")  # call options that cost tokens; the others only guide the decoding
+
+
+class MeteredTry:
+    """Context manager around one try of a call: charges the run's meter and reports the outcome to its limiter.
+
+    A try is charged even if it fails. Embedding requests are not reported to the limiter: they usually have a separate
+    quota, and few batches are sent at a time. Only the rejected call waits for Retry-After; otherwise one call rejected
+    by chance would stop a run whose other calls are answered.
+    """
+
+    __slots__ = ("_call", "_cost", "_halvings", "_run", "_started")
+
+    def __init__(self, call: Call, run: Run, halvings: int) -> None:
+        self._call = call
+        self._run = run
+        self._halvings = halvings
+        self._cost: dict[str, Any] = {"calls": 1}
+
+    def __enter__(self) -> MeteredTry:
+        self._started = time.perf_counter()
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        self._run.meter.add(seconds=time.perf_counter() - self._started, **self._cost)
+        if error is None:
+            self._run.limiter.record_success(self._halvings)
+        elif isinstance(error, Exception) and is_rate_limited(error):
+            self._run.limiter.record_rejection(self._halvings)
+
+    def message_of(self, reply: Any) -> BaseMessage:
+        """Return a reply as a message, and note the tokens that it cost.
+
+        Raises:
+            ConfigError: if the reply is neither a message nor a text.
+        """
+        message = _as_message(reply)
+        tokens = getattr(message, "usage_metadata", None) or {}
+        if tokens.get("total_cost") == 0:  # LangChain's mark of a reply from the model's cache
+            self._cost["calls"] = 0
+        elif tokens:
+            self._cost.update(input_tokens=tokens.get("input_tokens"), output_tokens=tokens.get("output_tokens"))
+        else:
+            self._cost["unreported"] = tokens_in(*request_texts(self._call), *_reply_texts(message))
+        return message
+
+
+def request_texts(call: Call) -> list[str]:
+    """Return all texts that a call sends to the model: its messages, then its tools and functions as JSON."""
+    options = [json.dumps(call.options[name], default=str) for name in _OPTIONS_IN_PROMPT if name in call.options]
+    return [*(message.text for message in call.messages), *options]
+
+
+def _reply_texts(message: BaseMessage) -> list[str]:
+    """Return all texts of a reply: its content and the arguments of its tool calls."""
+    calls = [call for name in ("tool_calls", "invalid_tool_calls") for call in getattr(message, name, [])]
+    return [message.text, *(json.dumps(call["args"], ensure_ascii=False) for call in calls)]
+
+
+def _as_message(reply: Any) -> BaseMessage:
+    """Return a reply as a message; None, which some clients return for a missing tool call, as an empty one."""
+    if isinstance(reply, BaseMessage):
+        return reply
+    if reply is None or isinstance(reply, str):
+        return AIMessage(reply or "")
+    raise ConfigError(
+        f"a judge returns a message or a text, this one returned {type(reply).__name__}: pass the model itself, "
+        "without a parser or with_structured_output"
+    )

@@ -1,0 +1,295 @@
+"""Drivers of operations: `drive` runs one in the calling thread, `adrive` on the running event loop.
+
+`drive` calls the models' sync methods and `adrive` their async ones. The package never runs a user's async client on
+an event loop of its own: clients share connections that belong to the user's loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Iterable, Sequence
+from concurrent.futures import wait
+from functools import partial
+from typing import Any, TypeVar
+
+from langchain_core.embeddings import Embeddings
+from langchain_core.runnables import RunnableConfig
+
+from langchain_rageval.run.billing import MeteredTry
+from langchain_rageval.run.embedding import MAX_WAIT, Batch, Vector
+from langchain_rageval.run.requests import (
+    Call,
+    Embed,
+    Gather,
+    Locked,
+    ModelRequest,
+    Operation,
+    Pause,
+    Rate,
+    Request,
+    SendOnce,
+    Shared,
+)
+from langchain_rageval.run.run import Run
+
+T = TypeVar("T")
+
+
+def drive(operation: Operation[T], run: Run, config: RunnableConfig) -> T:
+    """Run an operation in this thread and return its result."""
+    value: Any = None
+    error: BaseException | None = None
+    while True:
+        try:
+            request = operation.send(value) if error is None else operation.throw(error)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        finally:
+            error = None  # its traceback holds this frame
+        try:
+            value = _reply_to(request, run, config)
+        except BaseException as caught:
+            error = caught
+
+
+def _reply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
+    match request:
+        case Shared(key, operation):
+            return run.single_flight.do((key, configurable_choices(config)), partial(drive, operation, run, config))
+        case Call() | Batch() | Rate():
+            return _send(request, run, config)
+        case SendOnce(inner):
+            return _send_once(inner, run, config)
+        case Gather(operations):
+            return _gather(operations, run, config)
+        case Embed(embeddings, texts):
+            return _embed(embeddings, texts, run, config)
+        case Pause(seconds):
+            return time.sleep(seconds)
+        case Locked(gate, operation):
+            with gate:
+                return drive(operation, run, config)
+
+
+def _gather(operations: Sequence[Operation[Any]], run: Run, config: RunnableConfig) -> list[Any]:
+    if run.limiter.idle >= len(operations) > 1:
+        return run.threads.gather([partial(drive, operation, run, config) for operation in operations])
+    replies = []
+    for operation in operations:  # a comprehension's closure would hold config and run once more per call under way
+        replies.append(drive(operation, run, config))
+    return replies
+
+
+def _send(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
+    """Send a request, and retry it after a transport error."""
+    error = request.first_error if isinstance(request, Call) else None
+    if error is None:
+        try:
+            reply = _send_once(request, run, config)
+        except Exception as caught:
+            error = caught
+        else:
+            run.breaker.record(_model_of(request), None)
+            return reply
+    return drive(_retry(request, error, run), run, config)
+
+
+def _send_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
+    with run.limiter as halvings:
+        match request:
+            case Call():
+                if request.rate_limiter and not run.fake_reply:
+                    request.rate_limiter.acquire()
+                with MeteredTry(request, run, halvings) as metered:
+                    reply = run.fake_reply(request) if run.fake_reply else _invoke(request, run, config)
+                    return metered.message_of(reply)
+            case _ if run.fake_reply:
+                return run.fake_reply(request)
+            case Batch(embeddings, texts):
+                return run.call_with_timeout(partial(embeddings.embed_documents, list(texts)))
+            case Rate(cross_encoder, pairs):
+                return run.call_with_timeout(partial(cross_encoder.score, list(pairs)))
+
+
+def _invoke(call: Call, run: Run, config: RunnableConfig) -> Any:
+    options = _options(call, run)
+    if call.client_enforces_timeout:
+        return call.model.invoke(call.messages, config, **options)
+    return run.call_with_timeout(partial(call.model.invoke, call.messages, config, **options))
+
+
+def _embed(embeddings: Embeddings, texts: Sequence[str], run: Run, config: RunnableConfig) -> list[Vector]:
+    queue = run.embedding_queues.queue_for(embeddings)
+
+    def start_worker() -> None:
+        run.threads.submit(lambda: drive(queue.send_batches(), run, config))
+
+    vectors, new_texts, needs_worker = queue.add(texts)
+    try:
+        run.meter.add(embedded=new_texts)
+        if needs_worker:
+            start_worker()
+        if wait(vectors, MAX_WAIT).not_done and queue.add_worker_if_late(texts):
+            start_worker()
+        return [vector.result() for vector in vectors]
+    finally:
+        run.embedding_queues.leave(queue)
+
+
+async def adrive(operation: Operation[T], run: Run, config: RunnableConfig) -> T:
+    """Run an operation on the running event loop and return its result."""
+    value: Any = None
+    error: BaseException | None = None
+    while True:
+        try:
+            request = operation.send(value) if error is None else operation.throw(error)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        finally:
+            error = None
+        try:
+            value = await _areply_to(request, run, config)
+        except BaseException as caught:
+            error = caught
+
+
+async def _areply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
+    match request:
+        case Shared(key, operation):
+            shared_key = key, configurable_choices(config)
+            return await run.single_flight.ado(shared_key, partial(adrive, operation, run, config))
+        case Call() | Batch() | Rate():
+            return await _asend(request, run, config)
+        case SendOnce(inner):
+            return await _asend_once(inner, run, config)
+        case Gather(operations):
+            return await agather(adrive(operation, run, config) for operation in operations)
+        case Embed(embeddings, texts):
+            return await _aembed(embeddings, texts, run, config)
+        case Pause(seconds):
+            return await asyncio.sleep(seconds)
+        case Locked(gate, operation):
+            async with gate:
+                return await adrive(operation, run, config)
+
+
+async def _asend(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
+    error = request.first_error if isinstance(request, Call) else None
+    if error is None:
+        try:
+            reply = await _asend_once(request, run, config)
+        except Exception as caught:
+            error = caught
+        else:
+            run.breaker.record(_model_of(request), None)
+            return reply
+    return await adrive(_retry(request, error, run), run, config)
+
+
+async def _asend_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
+    async with run.limiter as halvings:
+        match request:
+            case Call():
+                if request.rate_limiter:
+                    await request.rate_limiter.aacquire()
+                with MeteredTry(request, run, halvings) as metered:
+                    return metered.message_of(await _ainvoke(request, run, config))
+            case Batch(embeddings, texts) if type(embeddings).aembed_documents is Embeddings.aembed_documents:
+                return await run.acall_with_timeout(partial(embeddings.embed_documents, list(texts)))
+            case Batch(embeddings, texts):
+                async with asyncio.timeout(run.timeout):
+                    return await embeddings.aembed_documents(list(texts))
+            case Rate(cross_encoder, pairs):  # has no async methods
+                return await run.acall_with_timeout(partial(cross_encoder.score, list(pairs)))
+
+
+async def _ainvoke(call: Call, run: Run, config: RunnableConfig) -> Any:
+    options = _options(call, run)
+    if call.sync_only:  # the event loop's default executor has only a handful of threads
+        return await run.acall_with_timeout(partial(call.model.invoke, call.messages, config, **options))
+    async with asyncio.timeout(run.timeout):
+        return await call.model.ainvoke(call.messages, config, **options)
+
+
+async def _aembed(embeddings: Embeddings, texts: Sequence[str], run: Run, config: RunnableConfig) -> list[Vector]:
+    queue = run.embedding_queues.queue_for(embeddings)
+
+    def start_worker() -> None:
+        queue.keep_task(asyncio.create_task(adrive(queue.send_batches(), run, config)))
+
+    def start_worker_if_late() -> None:
+        if queue.add_worker_if_late(texts):
+            start_worker()
+
+    vectors, new_texts, needs_worker = queue.add(texts)
+    timer = asyncio.get_running_loop().call_later(MAX_WAIT, start_worker_if_late)
+    try:
+        run.meter.add(embedded=new_texts)
+        if needs_worker:
+            start_worker()
+        return await agather(map(asyncio.wrap_future, vectors))
+    finally:
+        timer.cancel()
+        run.embedding_queues.leave(queue)
+
+
+async def agather(awaitables: Iterable[Awaitable[T]]) -> list[T]:
+    """Await all concurrently and return the results, in order.
+
+    Unlike with `asyncio.gather`, none is left running when one fails: the first error is raised after all have ended.
+    """
+    awaitables = list(awaitables)
+    if len(awaitables) == 1:
+        return [await awaitables[0]]
+    results = await asyncio.gather(*awaitables, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results  # type: ignore[return-value]
+
+
+def configurable_choices(config: RunnableConfig) -> str:
+    """Return the config's choices for configurable models as text.
+
+    Results are shared only between calls with equal choices: with other choices, the same judge is another model.
+    """
+    choices = config.get("configurable", {})
+    return repr(sorted((name, repr(choice)) for name, choice in choices.items() if not name.startswith("__")))
+
+
+def _retry(request: ModelRequest, error: Exception, run: Run) -> Operation[Any]:
+    """Retry a request whose first try failed."""
+    tries, model = 0, _model_of(request)
+    while True:
+        tries += 1
+        run.breaker.record(model, error)
+        seconds = run.retry.wait(error, tries)
+        if seconds is None or run.breaker.is_open(model):
+            raise error
+        yield Pause(seconds)
+        try:
+            reply = yield SendOnce(request)
+        except Exception as caught:
+            error = caught
+        else:
+            run.breaker.record(model, None)
+            return reply
+
+
+def _model_of(request: ModelRequest) -> object:
+    match request:
+        case Call(model=model):
+            return model
+        case Batch(embeddings=embeddings):
+            return embeddings
+        case Rate(cross_encoder=cross_encoder):
+            return cross_encoder
+
+
+def _options(call: Call, run: Run) -> dict[str, Any]:
+    if call.timeout_option is None or run.timeout is None:
+        return call.options
+    return {**call.options, call.timeout_option: run.timeout}

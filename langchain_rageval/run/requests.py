@@ -1,0 +1,124 @@
+"""Requests that an operation yields to its driver.
+
+An operation is a generator without I/O: it yields a request and receives the reply, or the error is raised in it. The
+drivers in `langchain_rageval.run.drivers` fulfil the requests, through a model's sync or async methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from langchain_core.cross_encoders import BaseCrossEncoder
+from langchain_core.embeddings import Embeddings
+from langchain_core.messages import BaseMessage
+from langchain_core.rate_limiters import BaseRateLimiter
+from langchain_core.runnables import Runnable
+
+from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
+from langchain_rageval.run.embedding import Batch
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Call a chat model; the reply is its message. Transport errors are retried as the run's policy allows.
+
+    Args:
+        model: any Runnable from messages to a message or a text.
+        messages: the messages to send.
+        options: keyword arguments of the call.
+        timeout_option: name of the keyword argument in which this client takes a timeout in seconds; None if it has
+            none.
+        client_enforces_timeout: True if the client ends the call at that timeout and does not retry; otherwise the run
+            enforces it.
+        sync_only: True if the model has no async methods of its own.
+        first_error: transport error of a first try that the caller has already made; the driver then starts with the
+            retries.
+        rate_limiter: acquired before each try; the time spent waiting for it does not count as the model's.
+        schema: title of the schema that the reply follows.
+    """
+
+    model: Runnable[Any, Any]
+    messages: Sequence[BaseMessage]
+    options: dict[str, Any] = field(default_factory=dict)
+    timeout_option: str | None = None
+    client_enforces_timeout: bool = False
+    sync_only: bool = False
+    first_error: Exception | None = None
+    rate_limiter: BaseRateLimiter | None = None
+    schema: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Embed:
+    """Embed texts; the reply is a list of vectors, in order. Texts of several samples are sent in one batch."""
+
+    embeddings: Embeddings
+    texts: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Score pairs of texts with a cross-encoder; the reply is a list of numbers, in order."""
+
+    cross_encoder: BaseCrossEncoder
+    pairs: Sequence[tuple[str, str]]
+
+
+ModelRequest = Call | Batch | Rate
+"""Requests that are sent to a model, and retried after a transport error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Run independent operations; the reply is the list of their results, in order.
+
+    On an event loop they run concurrently. In threads they run concurrently only while the limiter has as many idle
+    slots, as it has for the last samples of a run; otherwise one after the other, since other samples use the slots
+    and no thread has to be woken.
+    """
+
+    operations: Sequence[Operation[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Run an operation once per key (single-flight); the reply is its result.
+
+    If the run is executing an operation of the same key, or still holds its result, that result is the reply.
+    """
+
+    key: Hashable
+    operation: Operation[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """Run an operation while holding the gate; the reply is its result."""
+
+    gate: AdaptiveLimiter
+    operation: Operation[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SendOnce:
+    """Send a request to a model without retries; an error is raised in the operation."""
+
+    request: ModelRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait for some seconds without holding a slot."""
+
+    seconds: float
+
+
+Request = ModelRequest | Embed | Gather | Shared | Locked | SendOnce | Pause
+"""Everything that an operation may yield."""
+
+Operation = Generator[Request, Any, T]
+"""A generator that yields requests, receives their replies and returns a result."""

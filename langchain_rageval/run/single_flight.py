@@ -1,0 +1,154 @@
+"""Single-flight: concurrent callers of one key share one execution and its result."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Hashable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+T = TypeVar("T")
+
+
+class InFlightCall:
+    """An execution that is under way, or its outcome.
+
+    Attributes:
+        waiters: number of callers that want the outcome.
+        done: True once there is a result or an error.
+        completion: future that later callers wait for; created only if there are any.
+        task: the asyncio task that executes the function; None if a thread does.
+    """
+
+    def __init__(self) -> None:
+        self.waiters = 0
+        self.done = False
+        self.completion: Future[None] | None = None
+        self.task: asyncio.Task[None] | None = None
+        self._result: Any = None
+        self._error: BaseException | None = None
+
+    @property
+    def result(self) -> Any:
+        """The result; raises the error if the execution failed."""
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def complete(self, result: Any, error: BaseException | None) -> None:
+        """Store the result or the error."""
+        self._result, self._error, self.done = result, error, True
+
+
+class SingleFlight:
+    """Executes a function once per key; other callers of the key, in threads and on event loops, get its result.
+
+    A result is reused as long as an instance that took part in the call exists. An error reaches all callers that wait
+    for it and is not reused.
+
+    Args:
+        parent: instance whose calls this one shares; None for a table of its own.
+
+    Attributes:
+        calls: the calls by key, held weakly.
+        retained: the calls that this instance took part in.
+    """
+
+    __slots__ = ("_lock", "calls", "retained")
+
+    def __init__(self, parent: SingleFlight | None = None) -> None:
+        self.calls: WeakValueDictionary[Hashable, InFlightCall] = parent.calls if parent else WeakValueDictionary()
+        self._lock: threading.Lock = parent._lock if parent else threading.Lock()
+        self.retained: list[InFlightCall] = []
+
+    def do(self, key: Hashable, function: Callable[[], T]) -> T:
+        """Execute a function in this thread, or wait for the call of the same key."""
+        call, is_first = self._join(key)
+        try:
+            if is_first:
+                return self._execute(key, call, function)
+            if completion := self._completion(call):
+                completion.result()
+            result: T = call.result
+            return result
+        finally:
+            self._leave(key, call)
+
+    async def ado(self, key: Hashable, function: Callable[[], Awaitable[T]]) -> T:
+        """Execute an async function, or wait for the call of the same key.
+
+        The function runs in a separate task, so that a cancelled caller does not cancel it for the others.
+        """
+        call, is_first = self._join(key)
+        if is_first:
+            call.task = asyncio.create_task(self._aexecute(key, call, function))
+        try:
+            if call.task is not None and call.task.get_loop() is asyncio.get_running_loop():
+                await asyncio.shield(call.task)
+            elif completion := self._completion(call):
+                await asyncio.shield(asyncio.wrap_future(completion))
+        finally:
+            self._leave(key, call)
+        result: T = call.result
+        return result
+
+    def _execute(self, key: Hashable, call: InFlightCall, function: Callable[[], T]) -> T:
+        try:
+            result = function()
+        except BaseException as error:
+            self._complete(key, call, error=error)
+            raise
+        self._complete(key, call, result)
+        return result
+
+    async def _aexecute(self, key: Hashable, call: InFlightCall, function: Callable[[], Awaitable[Any]]) -> None:
+        """Store the outcome in the call. Errors are not raised: asyncio would log those that no caller waits for."""
+        try:
+            result = await function()
+        except BaseException as error:
+            self._complete(key, call, error=error)
+            if not isinstance(error, Exception):
+                raise
+        else:
+            self._complete(key, call, result)
+
+    def _join(self, key: Hashable) -> tuple[InFlightCall, bool]:
+        """Return the call of a key, and True if the caller is the first one and has to execute the function."""
+        with self._lock:
+            call = self.calls.get(key)
+            is_first = call is None
+            if call is None:
+                call = self.calls[key] = InFlightCall()
+            call.waiters += 1
+            self.retained.append(call)
+            return call, is_first
+
+    def _completion(self, call: InFlightCall) -> Future[None] | None:
+        """Return a future that ends with the call, usable from any thread; None if the call is done."""
+        with self._lock:
+            if call.completion is None and not call.done:
+                call.completion = Future()
+            return None if call.done else call.completion
+
+    def _leave(self, key: Hashable, call: InFlightCall) -> None:
+        """Stop waiting. A task without waiters is cancelled, and later callers of its key start a new call."""
+        with self._lock:
+            call.waiters -= 1
+            if call.waiters or call.task is None or call.done:
+                return
+            if self.calls.get(key) is call:
+                del self.calls[key]
+        call.task.get_loop().call_soon_threadsafe(call.task.cancel)
+
+    def _complete(
+        self, key: Hashable, call: InFlightCall, result: Any = None, error: BaseException | None = None
+    ) -> None:
+        with self._lock:
+            call.complete(result, error)
+            if error is not None and self.calls.get(key) is call:
+                del self.calls[key]
+            completion = call.completion
+        if completion is not None:
+            completion.set_result(None)

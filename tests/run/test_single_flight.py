@@ -1,0 +1,180 @@
+import asyncio
+import gc
+import threading
+import weakref
+
+import pytest
+from helpers.waiting import auntil, until
+
+from langchain_rageval.run.single_flight import SingleFlight
+from langchain_rageval.run.threads import DaemonThreads
+
+
+class Answer:
+    """A result that a weak reference can watch."""
+
+
+class Work:
+    """A piece of async work that tells when it starts, waits to be let go, and notes how it ended."""
+
+    def __init__(self):
+        self.started, self.go_on = asyncio.Event(), asyncio.Event()
+        self.times = 0
+        self.cancelled = False
+
+    async def __call__(self):
+        self.times += 1
+        self.started.set()
+        try:
+            await self.go_on.wait()
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+        return "done"
+
+
+def test_threads_that_need_the_same_work_have_it_done_once():
+    flight, hurry, done = SingleFlight(), threading.Barrier(8), []
+
+    def work():
+        done.append("once")
+        until(lambda: flight.calls["key"].waiters == 8)
+        return Answer()
+
+    def ask():
+        hurry.wait(5)
+        return flight.do("key", work)
+
+    answers = DaemonThreads().gather([ask] * 8)
+    assert done == ["once"]
+    assert len(set(map(id, answers))) == 1
+
+
+def test_other_keys_are_other_works():
+    flight = SingleFlight()
+    assert [flight.do(key, lambda key=key: key * 2) for key in (1, 2, 1)] == [2, 4, 2]
+
+
+def test_a_result_is_kept_while_its_sample_lasts_and_dropped_with_it():
+    flight = SingleFlight()
+    one, other = SingleFlight(flight), SingleFlight(flight)
+    result = weakref.ref(one.do("key", Answer))
+    assert other.do("key", pytest.fail) is result()
+    del one
+    assert result() is not None
+    del other
+    assert result() is None
+    assert not flight.calls
+
+
+async def test_an_async_result_is_dropped_with_its_sample():
+    flight = SingleFlight()
+    sample = SingleFlight(flight)
+
+    async def work():
+        return Answer()
+
+    result = weakref.ref(await sample.ado("key", work))
+    assert result() is not None
+    del sample
+    await auntil(lambda: result() is None and not flight.calls)
+
+
+def test_a_failure_reaches_those_who_wait_and_is_not_kept():
+    flight = SingleFlight()
+
+    def fail():
+        until(lambda: flight.calls["key"].waiters == 2)
+        raise ZeroDivisionError
+
+    both = [DaemonThreads().submit(lambda: flight.do("key", fail)) for _ in range(2)]
+    for future in both:
+        with pytest.raises(ZeroDivisionError):
+            future.result(5)
+    assert flight.do("key", lambda: "mended") == "mended"
+
+
+async def test_an_async_failure_reaches_those_who_wait_and_is_not_kept():
+    flight = SingleFlight()
+
+    async def fail():
+        await asyncio.sleep(0)
+        raise ZeroDivisionError
+
+    async def mended():
+        return "mended"
+
+    results = await asyncio.gather(*(flight.ado("key", fail) for _ in range(3)), return_exceptions=True)
+    assert [type(result) for result in results] == [ZeroDivisionError] * 3
+    assert await flight.ado("key", mended) == "mended"
+
+
+async def test_a_cancelled_leader_takes_nobody_with_it():
+    flight, work = SingleFlight(), Work()
+    leader, follower = (asyncio.create_task(flight.ado("key", work)) for _ in range(2))
+    await work.started.wait()
+    leader.cancel()
+    await asyncio.wait([leader])
+    work.go_on.set()
+    assert await follower == "done"
+    assert leader.cancelled()
+    assert work.times == 1
+
+
+async def test_a_work_that_nobody_waits_for_any_more_is_cancelled():
+    flight, work = SingleFlight(), Work()
+    both = [asyncio.create_task(flight.ado("key", work)) for _ in range(2)]
+    await work.started.wait()
+    for task in both:
+        task.cancel()
+    await asyncio.wait(both)
+    await auntil(lambda: work.cancelled)
+
+
+async def test_whoever_comes_while_a_work_is_being_cancelled_has_it_done_anew():
+    flight, work, again = SingleFlight(), Work(), Work()
+    again.go_on.set()
+    leader = asyncio.create_task(flight.ado("key", work))
+    await work.started.wait()
+    leader.cancel()
+    late = asyncio.create_task(flight.ado("key", again))
+    assert await late == "done"
+    assert leader.cancelled()
+    assert (work.times, again.times) == (1, 1)
+
+
+async def test_a_thread_that_waits_keeps_the_work_of_a_cancelled_task_alive():
+    flight, work = SingleFlight(), Work()
+    leader = asyncio.create_task(flight.ado("key", work))
+    await work.started.wait()
+    follower = asyncio.create_task(asyncio.to_thread(flight.do, "key", pytest.fail))
+    await auntil(lambda: flight.calls["key"].waiters == 2)
+    leader.cancel()
+    await asyncio.wait([leader])
+    work.go_on.set()
+    assert await asyncio.wait_for(follower, 5) == "done"
+    assert not work.cancelled
+
+
+async def test_a_task_may_wait_for_a_thread():
+    flight, started, go_on = SingleFlight(), threading.Event(), threading.Event()
+
+    def work():
+        started.set()
+        go_on.wait(5)
+        return "done"
+
+    leader = asyncio.create_task(asyncio.to_thread(flight.do, "key", work))
+    await auntil(started.is_set)
+    follower = asyncio.create_task(flight.ado("key", Work()))
+    await auntil(lambda: flight.calls["key"].waiters == 2)
+    go_on.set()
+    assert [await leader, await follower] == ["done", "done"]
+
+
+def test_a_failed_work_leaves_nothing_in_the_table():
+    flight = SingleFlight()
+    with pytest.raises(ZeroDivisionError):
+        flight.do("key", lambda: 1 / 0)
+    gc.collect()
+    assert not flight.calls
