@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial, wraps
 from hashlib import blake2b
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, Unpack, cast
 from uuid import UUID
 from weakref import WeakSet
 
@@ -24,13 +24,16 @@ from langchain_rageval.callbacks.sinks.jsonl import JsonlSink
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric
+from langchain_rageval.evaluation.options import STREAM_DEFAULTS, StreamOptions
 from langchain_rageval.metrics.outcome import models_of
 from langchain_rageval.run.budget import Budget
+from langchain_rageval.run.options import CALL_DEFAULTS, CallOptions, fill_defaults
 from langchain_rageval.run.retry import RetryPolicy
 
 Event = TypeVar("Event", bound=Callable[..., Any])
 Passes = Callable[[Following, dict[str, Any]], bool]
 
+_DEFAULTS: CallOptions = {**CALL_DEFAULTS, "max_concurrency": 4}
 _COUNTS = ("seen", "sampled", *OUTCOMES, "sink_errors", "skipped", "broken_off", "lost")
 
 
@@ -91,12 +94,12 @@ class RagEvalCallback(BaseCallbackHandler):
             the run out. The tree holds the chain's own objects. Called in a scoring thread.
         redact: is given each sample first and returns the one that judge, sinks and log may see; a run for which it
             raises goes nowhere.
-        max_concurrency: most judge calls at a time.
-        timeout: seconds for one judge call.
-        retry: of judge calls that the transport lost; three tries by default.
         callbacks: LangChain callback handlers for the judge's own calls, which no other handler or trace sees.
+        **options: of the judge calls, described in `CallOptions`: `max_concurrency=4`, `timeout=60.0`, and `retry`,
+            three attempts by default.
 
     Raises:
+        TypeError: if an option does not exist.
         ConfigError: if an option cannot be used.
     """
 
@@ -113,19 +116,21 @@ class RagEvalCallback(BaseCallbackHandler):
         extract: Extract | None = None,
         redact: Redact | None = None,
         *,
-        max_concurrency: int = 4,
-        timeout: float | None = 60.0,
-        retry: RetryPolicy | None = None,
         callbacks: list[BaseCallbackHandler] | None = None,
+        **options: Unpack[CallOptions],
     ) -> None:
+        options = fill_defaults(RagEvalCallback, options, _DEFAULTS)
         _check(sample_rate, sinks, max_pending, max_per_minute, {"extract": extract, "redact": redact}, callbacks)
-        retry = RetryPolicy(attempts=3) if retry is None else retry
-        make = partial(Evaluation.of, metrics, max_concurrency, "record", timeout, retry, callbacks, None, budget)
+        options["retry"] = RetryPolicy(attempts=3) if options["retry"] is None else options["retry"]
+        settings: StreamOptions = {**STREAM_DEFAULTS, **options, "callbacks": callbacks, "budget": budget}
+        make = partial(Evaluation.of, metrics, settings)
         models = [model for metric in make().metrics for model in models_of(metric)]
         for sink in sinks:
             if isinstance(sink, JsonlSink):
                 sink.notes += dict.fromkeys(note for model in models if (note := getattr(model, "report_note", None)))
-        self._plan = ScoringOptions(make, tuple(sinks), max_pending, max_per_minute, max_concurrency, extract, redact)
+        self._plan = ScoringOptions(
+            make, tuple(sinks), max_pending, max_per_minute, options["max_concurrency"], extract, redact
+        )
         self._sampled_below = int(sample_rate * 2**64)
         self._closed = False
         self._begin()

@@ -23,6 +23,7 @@ from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric
 from langchain_rageval.evaluation.mixed_measures import MixedMeasures
+from langchain_rageval.evaluation.options import StreamOptions
 from langchain_rageval.metrics.outcome import names_of
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.journal import Journal, journal_key
@@ -114,7 +115,7 @@ def evaluate_dataset(
     if not isinstance(journal, str | Path | None):
         raise ConfigError(f"journal takes the path of a file, got {type(journal).__name__}")
     check_fields(fields or {})
-    options: dict[str, Any] = {
+    options: StreamOptions = {
         "max_concurrency": max_concurrency,
         "on_failure": "record",
         "timeout": timeout,
@@ -123,7 +124,7 @@ def evaluate_dataset(
         "journal": journal and Path(journal).absolute(),
         "budget": None,
     }
-    Evaluation.of(RunnablePassthrough(), **options)  # raises here what else the workers would raise of the options
+    Evaluation.of(RunnablePassthrough(), options)  # raises here what else the workers would raise of the options
     size = _SAMPLES_PER_SLOT * max_concurrency if batch_size is None else batch_size
     if not isinstance(size, int) or size < 1:
         raise ConfigError(f"batch_size takes a whole number from 1 on, got {batch_size!r}")
@@ -200,11 +201,10 @@ class EvaluationWorker:
         index: column with the place of each row, if there is one.
     """
 
-    def __init__(
-        self, make_metrics: MakeMetrics, options: Mapping[str, Any], fields: Fields, index: str | None
-    ) -> None:
+    def __init__(self, make_metrics: MakeMetrics, options: StreamOptions, fields: Fields, index: str | None) -> None:
         path = options["journal"]
-        self._evaluation = Evaluation.of(make_metrics(), **{**options, "journal": path and Journal(path)})
+        journal = Journal(path) if isinstance(path, Path) else path
+        self._evaluation = Evaluation.of(make_metrics(), {**options, "journal": journal})
         self._fields = fields
         self._index = index
         _schema([name for metric in self._evaluation.metrics for name in names_of(metric)])

@@ -14,9 +14,9 @@ import numpy as np
 from langchain_core.runnables import RunnableConfig, RunnableSequence
 
 from langchain_rageval.judge.ladder import inner_models
-from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 from langchain_rageval.run.budget import BudgetTracker, Cost
 from langchain_rageval.run.journal import Journal
+from langchain_rageval.run.options import build_run
 from langchain_rageval.run.requests import Embed, Operation
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.usage_meter import tokens_in
@@ -53,7 +53,7 @@ class Generation:
     def __post_init__(self) -> None:
         """Deal the rows out."""
         given = self.generator
-        self.run = Run(limiter=AdaptiveLimiter(given.max_concurrency), retry=given.retry, timeout=given.timeout)
+        self.run = build_run({"max_concurrency": given.max_concurrency, "timeout": given.timeout, "retry": given.retry})
         self.budget_tracker = BudgetTracker(given.budget, self.run.meter)
         self._own_journal = isinstance(given.journal, str | Path)
         self.journal = Journal(given.journal) if isinstance(given.journal, str | Path) else given.journal

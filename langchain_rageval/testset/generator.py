@@ -6,8 +6,7 @@ from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import aclosing, closing
 from functools import partial
 from math import isfinite
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig
@@ -19,7 +18,7 @@ from langchain_rageval.judge.judge import Judge, JudgeLike, in_language
 from langchain_rageval.prompts.promptset import languages
 from langchain_rageval.run.budget import Budget
 from langchain_rageval.run.drivers import adrive, agather, drive
-from langchain_rageval.run.journal import Journal
+from langchain_rageval.run.options import RUN_DEFAULTS, RunOptions, check_options, fill_defaults
 from langchain_rageval.run.progress import Progress, show_progress
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.traced import Traced
@@ -72,14 +71,11 @@ class TestsetGenerator(Traced[Any, Testset]):
         dedupe: cosine from which two questions are one; None keeps all but equal ones.
         closed_book: model that answers from memory; questions that it answers are dropped.
         language: of the prompts; "auto" takes that of each passage.
-        max_concurrency: most model calls at a time.
-        timeout: seconds for one model call.
-        retry: of calls that the transport lost.
-        journal: path of an SQLite file that keeps each finished step; the same call goes on where a crash ended it.
-        budget: what a run may spend.
-        progress: show it on stderr.
+        **options: of the run, described in `RunOptions`: `max_concurrency=16`, `timeout=60.0`, `retry=None`,
+            `journal=None`, which stores each finished step, `budget=None` and `progress=True`.
 
     Raises:
+        TypeError: if an option does not exist.
         ConfigError: if an option cannot be used.
     """
 
@@ -121,21 +117,14 @@ class TestsetGenerator(Traced[Any, Testset]):
         dedupe: float | None = 0.95,
         closed_book: JudgeLike | None = None,
         language: str = "auto",
-        max_concurrency: int = 16,
-        timeout: float | None = 60.0,
-        retry: RetryPolicy | None = None,
-        journal: str | Path | Journal | None = None,
-        budget: Budget | None = None,
-        progress: bool = True,
+        **options: Unpack[RunOptions],
     ) -> None:
+        chosen = fill_defaults(TestsetGenerator, options, RUN_DEFAULTS)
+        check_options(chosen)
         if not isinstance(embeddings, Embeddings):
             raise ConfigError(f"embeddings takes LangChain Embeddings, got {type(embeddings).__name__}")
         if dedupe is not None and not (isinstance(dedupe, int | float) and 0 < dedupe <= 1):
             raise ConfigError(f"dedupe takes a cosine above 0 and at most 1, or None, got {dedupe!r}")
-        if not isinstance(journal, str | Path | Journal | None):
-            raise ConfigError(f"journal takes the path of a file, got {type(journal).__name__}")
-        if not isinstance(max_concurrency, int) or max_concurrency < 1:
-            raise ConfigError(f"max_concurrency takes a whole number from 1 on, got {max_concurrency!r}")
         _whole("size", size, 1)
         _whole("seed", seed, None)
         given: dict[str, Any] = {
@@ -151,12 +140,8 @@ class TestsetGenerator(Traced[Any, Testset]):
             "max_rewrites": max_rewrites,
             "dedupe": dedupe,
             "closed_book": None if closed_book is None else _speaking(closed_book, language),
-            "max_concurrency": max_concurrency,
-            "timeout": timeout,
-            "retry": retry or RetryPolicy(),
-            "journal": journal,
-            "budget": budget,
-            "progress": progress,
+            **chosen,
+            "retry": chosen["retry"] or RetryPolicy(),
         }
         super().__init__(**given)
         self.steps(EVOLUTIONS["simple"])  # refuses options that a step refuses

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import Any
+from typing import Any, Unpack
 
 from langchain_core.embeddings import Embeddings
 
@@ -13,9 +13,8 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.identity import identity
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.models.offline_judge import HashingEmbeddings, OfflineJudge
-from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
+from langchain_rageval.run.options import CALL_DEFAULTS, CallOptions, build_run, fill_defaults
 from langchain_rageval.run.progress import show_progress
-from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
 from langchain_rageval.trust.ask import Ask, Told, asks_of, models_of, put
 from langchain_rageval.trust.examination import EMBEDDED
@@ -34,10 +33,8 @@ def qualify_judge(
     language: str = "ru",
     *,
     repeats: int = 2,
-    max_concurrency: int = 16,
-    timeout: float | None = 60.0,
-    retry: RetryPolicy | None = None,
     progress: bool = True,
+    **options: Unpack[CallOptions],
 ) -> Qualification:
     """Put labelled questions to a judge, through the steps of the metrics, and see what comes back.
 
@@ -50,21 +47,21 @@ def qualify_judge(
         embeddings: examined as well, for the metrics that compare by them.
         language: of the labelled items, "ru" or "en".
         repeats: how often each question is asked as it is.
-        max_concurrency: most model calls at a time.
-        timeout: seconds for one model call; None waits as long as the client does.
-        retry: of calls that the transport lost; by default as `evaluate` does.
         progress: show it on stderr.
+        **options: of the model calls, described in `CallOptions`: `max_concurrency=16`, `timeout=60.0`, `retry=None`.
 
     Returns:
         What was found of each step, and for each metric whether the judge is fit for it.
 
     Raises:
+        TypeError: if an option does not exist.
         ConfigError: if an option cannot be used, or the judge or the embeddings cannot be asked at all.
     """
+    chosen = fill_defaults(qualify_judge, options, CALL_DEFAULTS)
     items = [item for item in labelled_items(language) if item.step != EMBEDDED or embeddings is not None]
-    _check(embeddings, repeats, max_concurrency, timeout, retry)
+    _check(embeddings, repeats)
+    run = build_run(chosen)
     asked = Judge.of(judge)
-    run = Run(limiter=AdaptiveLimiter(max_concurrency), retry=retry or RetryPolicy(), timeout=timeout)
     runs = {item.step: run.metered() for item in items}
     asks = [ask for item in items for ask in asks_of(item, repeats)]
     counting = threading.Lock()
@@ -76,7 +73,7 @@ def qualify_judge(
                 shown.advance(bool(told.error))
             return told
 
-        told = _answers(asks, answer, run, _WORKERS_PER_SLOT * max_concurrency)
+        told = _answers(asks, answer, run, _WORKERS_PER_SLOT * chosen["max_concurrency"])
     words = _by_words(language)
     steps = {
         step: step_figures(step, [one for one in told if one.ask.item.step == step], words[step], own.meter.usage)
@@ -95,16 +92,11 @@ def qualify_judge(
     )
 
 
-def _check(embeddings: Any, repeats: Any, max_concurrency: Any, timeout: Any, retry: Any) -> None:
-    for name, given in (("repeats", repeats), ("max_concurrency", max_concurrency)):
-        if not isinstance(given, int) or isinstance(given, bool) or given < 1:
-            raise ConfigError(f"{name} takes a whole number from 1 on, got {given!r}")
+def _check(embeddings: Any, repeats: Any) -> None:
+    if not isinstance(repeats, int) or isinstance(repeats, bool) or repeats < 1:
+        raise ConfigError(f"repeats takes a whole number from 1 on, got {repeats!r}")
     if not isinstance(embeddings, Embeddings | None):
         raise ConfigError(f"embeddings takes LangChain Embeddings, got {type(embeddings).__name__}")
-    if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
-        raise ConfigError(f"timeout takes seconds above 0, or None, got {timeout!r}")
-    if not isinstance(retry, RetryPolicy | None):
-        raise ConfigError(f"retry takes a RetryPolicy(attempts=...), got {retry!r}")
 
 
 def _answers(asks: Sequence[Ask], answer: Callable[[Ask], Told], run: Run, at_once: int) -> list[Told]:

@@ -532,11 +532,6 @@ def test_evaluate_sends_an_async_iterator_to_aevaluate():
         evaluate(as_async_generator(), metric, progress=False)
 
 
-def test_a_misspelt_option_is_refused():
-    with pytest.raises(TypeError, match="max_concurency"):
-        evaluate([SAMPLE], metric, max_concurency=2)
-
-
 # A judge's failures
 
 
