@@ -85,7 +85,11 @@ def test_a_function_names_what_it_takes_and_gives(name):
     told = documented(FUNCTIONS[name])
     if not told.startswith(LIKE):
         assert unnamed(FUNCTIONS[name]) == []
-        assert section(told, "Returns") or section(told, "Yields") or told.startswith((*RESULTS, "A ", "An ", "The ", "One ", "Whether "))
+        assert (
+            section(told, "Returns")
+            or section(told, "Yields")
+            or told.startswith((*RESULTS, "A ", "An ", "The ", "One ", "Whether "))
+        )
 
 
 @pytest.mark.parametrize("name", METHODS)

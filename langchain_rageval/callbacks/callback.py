@@ -24,7 +24,7 @@ from langchain_rageval.callbacks.sinks.jsonl import JsonlSink
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric
-from langchain_rageval.metrics.outcome import models_of
+from langchain_rageval.metrics.structure import called_models
 from langchain_rageval.run.budget import Budget
 from langchain_rageval.run.retry import RetryPolicy
 
@@ -121,7 +121,7 @@ class RagEvalCallback(BaseCallbackHandler):
         _check(sample_rate, sinks, max_pending, max_per_minute, {"extract": extract, "redact": redact}, callbacks)
         retry = RetryPolicy(attempts=3) if retry is None else retry
         make = partial(Evaluation.of, metrics, max_concurrency, "record", timeout, retry, callbacks, None, budget)
-        models = [model for metric in make().metrics for model in models_of(metric)]
+        models = [model for metric in make().metrics for model in called_models(metric)]
         for sink in sinks:
             if isinstance(sink, JsonlSink):
                 sink.notes += dict.fromkeys(note for model in models if (note := getattr(model, "report_note", None)))
