@@ -25,7 +25,7 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric
 from langchain_rageval.evaluation.options import STREAM_DEFAULTS, StreamOptions
-from langchain_rageval.metrics.outcome import models_of
+from langchain_rageval.metrics.structure import called_models
 from langchain_rageval.run.budget import Budget
 from langchain_rageval.run.options import CALL_DEFAULTS, CallOptions, fill_defaults
 from langchain_rageval.run.retry import RetryPolicy
@@ -124,7 +124,7 @@ class RagEvalCallback(BaseCallbackHandler):
         options["retry"] = RetryPolicy(attempts=3) if options["retry"] is None else options["retry"]
         settings: StreamOptions = {**STREAM_DEFAULTS, **options, "callbacks": callbacks, "budget": budget}
         make = partial(Evaluation.of, metrics, settings)
-        models = [model for metric in make().metrics for model in models_of(metric)]
+        models = [model for metric in make().metrics for model in called_models(metric)]
         for sink in sinks:
             if isinstance(sink, JsonlSink):
                 sink.notes += dict.fromkeys(note for model in models if (note := getattr(model, "report_note", None)))

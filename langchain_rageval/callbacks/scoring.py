@@ -30,7 +30,7 @@ from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric
 from langchain_rageval.evaluation.mixed_measures import MixedMeasures
 from langchain_rageval.evaluation.score_store import ScoreStore
-from langchain_rageval.metrics.outcome import names_of, parts_of
+from langchain_rageval.metrics.structure import metrics_in, names_of
 from langchain_rageval.run.budget import BudgetTracker
 from langchain_rageval.run.threads import DaemonThreads
 
@@ -349,7 +349,7 @@ def _reads(metric: AnyMetric, sample: Sample) -> bool:
     if isinstance(metric, RunnableSequence):
         return True
     try:
-        for part in parts_of(metric):
+        for part in metrics_in(metric):
             part.read(sample)
     except SampleError:
         return False

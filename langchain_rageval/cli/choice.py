@@ -68,6 +68,8 @@ def build(
         grader: one of GRADERS, for those of ranked lists.
         gain: of NDCG.
     """
+    from langchain_rageval.metrics.structure import metrics_in
+
     given: Mapping[str, Callable[[], Any]] = {
         "judge": lambda: judge,
         "embeddings": (loaded := cache(embeddings)),
@@ -75,7 +77,7 @@ def build(
         "grader": cache(lambda: _grader(grader, judge, loaded)),
         "gain": lambda: gain,
     }
-    return [metric for name in names for metric in _built(name, given).parts]
+    return [metric for name in names for metric in metrics_in(_built(name, given))]
 
 
 def scores_of(names: Sequence[str]) -> list[str]:
@@ -89,6 +91,8 @@ def scorable(metrics: Sequence[Metric], samples: Sequence[Sample]) -> list[Metri
     Raises:
         ConfigError: if there are none.
     """
+    from langchain_rageval.metrics.structure import shared_steps_key
+
     chosen = []
     left_out: dict[Any, list[str]] = {}
     for metric in metrics:
@@ -97,7 +101,7 @@ def scorable(metrics: Sequence[Metric], samples: Sequence[Sample]) -> list[Metri
             chosen.append(metric)
         else:
             reason = f"{len(lacking)} of {len(samples)} samples lack {', '.join(sorted({*lacking}))}"
-            left_out.setdefault((metric.kin or metric.name, reason), []).append(metric.name)
+            left_out.setdefault((shared_steps_key(metric) or metric.name, reason), []).append(metric.name)
     for (_, reason), names in left_out.items():
         leave_out(", ".join(names), reason)
     if not chosen:

@@ -30,15 +30,8 @@ from langchain_rageval.evaluation.mixed_measures import MixedMeasures
 from langchain_rageval.evaluation.options import STREAM_DEFAULTS, OnFailure, StreamOptions
 from langchain_rageval.evaluation.scheduler import Pending, Scheduler, Task
 from langchain_rageval.evaluation.score_store import ScoreStore
-from langchain_rageval.metrics.outcome import (
-    aoutcome,
-    failures,
-    judges_of,
-    models_of,
-    named,
-    names_of,
-    outcome,
-)
+from langchain_rageval.metrics.sample_scores import ascore_sample, failure_scores, score_sample, scores_by_name
+from langchain_rageval.metrics.structure import called_models, judges_of, names_of
 from langchain_rageval.report.files import ReportFile
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.budget import BudgetTracker, Cost
@@ -208,7 +201,7 @@ class Evaluation:
         return list({id(judge): judge for judge in judges}.values())
 
     def _notes(self) -> Iterator[str]:
-        models = {id(model): model for metric in self.metrics for model in models_of(metric)}
+        models = {id(model): model for metric in self.metrics for model in called_models(metric)}
         yield from dict.fromkeys(note for model in models.values() if (note := getattr(model, "report_note", None)))
         asked = [
             (judge, judge._endpoint.capabilities.mode) for judge in self._judges if judge._endpoint.capabilities.mode
@@ -243,7 +236,7 @@ class Evaluation:
     def _done(self, task: Task) -> dict[str, Score]:
         metric, pending = self.metrics[task.number], task.pending
         if task.unreadable:
-            return failures(metric, task.unreadable, Usage())
+            return failure_scores(metric, task.unreadable, Usage())
         known = self.finished.score(task.number, pending.sample)
         if known is not None:
             return known
@@ -251,16 +244,16 @@ class Evaluation:
             if run is None:
                 return {}
             if self.on_failure == "raise":
-                scores = named(metric.invoke(pending.sample, run.into(self.config)))
+                scores = scores_by_name(metric.invoke(pending.sample, run.into(self.config)))
             else:
-                scores = outcome(metric, pending.sample, run, self._complete, untraced=self._unheard)
+                scores = score_sample(metric, pending.sample, run, self._complete, untraced=self._unheard)
         self.finished.keep(task.number, pending.sample, scores)
         return scores
 
     async def _adone(self, task: Task) -> dict[str, Score]:
         metric, pending = self.metrics[task.number], task.pending
         if task.unreadable:
-            return failures(metric, task.unreadable, Usage())
+            return failure_scores(metric, task.unreadable, Usage())
         known = await self._beside(partial(self.finished.score, task.number, pending.sample))
         if known is not None:
             return known
@@ -268,9 +261,9 @@ class Evaluation:
             if run is None:
                 return {}
             if self.on_failure == "raise":
-                scores = named(await metric.ainvoke(pending.sample, run.into(self.config)))
+                scores = scores_by_name(await metric.ainvoke(pending.sample, run.into(self.config)))
             else:
-                scores = await aoutcome(metric, pending.sample, run, self._complete, untraced=self._unheard)
+                scores = await ascore_sample(metric, pending.sample, run, self._complete, untraced=self._unheard)
         await self._beside(partial(self.finished.keep, task.number, pending.sample, scores))
         return scores
 
@@ -310,7 +303,7 @@ class Evaluation:
             return Cost.of(sum((score.usage for score in scores), Usage()))
         calls = len(judges_of(metric))
         texts = [sample.question, sample.answer or "", *(sample.contexts or []), *sample.references]
-        embeddings = sum(isinstance(model, Embeddings) for model in models_of(metric))
+        embeddings = sum(isinstance(model, Embeddings) for model in called_models(metric))
         return Cost(calls, calls * (_TOKENS_OF_A_PROMPT + tokens_in(*texts)), embeddings * _TEXTS_COMPARED)
 
     @cached_property

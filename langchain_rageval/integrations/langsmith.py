@@ -48,10 +48,10 @@ def summary_evaluator(metric: Metric | Suite, *, max_concurrency: int = 16) -> S
         with untraced():
             report = evaluate(_samples(runs, examples), metric, max_concurrency=max_concurrency, progress=False)
         summary = report.summary()
-        results = [_feedback(summary[name], report) for name in metric.names if name in summary]
+        results = [_feedback(summary[name], report) for name in metric.feedback_keys if name in summary]
         return results[0] if len(results) == 1 else {"results": results}
 
-    summarised.__name__ = f"mean_{'_'.join(metric.names)}"
+    summarised.__name__ = f"mean_{'_'.join(metric.feedback_keys)}"
     return summarised
 
 

@@ -24,7 +24,7 @@ from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric
 from langchain_rageval.evaluation.mixed_measures import MixedMeasures
 from langchain_rageval.evaluation.options import StreamOptions
-from langchain_rageval.metrics.outcome import names_of
+from langchain_rageval.metrics.structure import names_of
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.journal import Journal, journal_key
 from langchain_rageval.run.retry import RetryPolicy

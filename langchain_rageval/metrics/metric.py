@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from functools import partial, reduce
-from operator import or_
-from typing import Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.graph import Graph
 from pydantic import ConfigDict, PrivateAttr, ValidationError
 
@@ -18,12 +17,12 @@ from langchain_rageval.data.schema import Aspect, Direction, Sample, Score, Usag
 from langchain_rageval.errors import ConfigError, SampleError, config_error_of
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.metrics.adapters import Adapters
-from langchain_rageval.metrics.threshold import Missing, fork, gate
+from langchain_rageval.metrics.structure import sequential_steps, stages_of
+from langchain_rageval.metrics.threshold import OnMissing, require_threshold, route_by_threshold
 from langchain_rageval.metrics.value import Value
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced
-from langchain_rageval.steps.shared_steps import SharedSteps
-from langchain_rageval.steps.stage import Stage, State
+from langchain_rageval.steps.stage import State
 
 
 class Metric(Traced[Any, Score], Adapters):
@@ -105,44 +104,23 @@ class Metric(Traced[Any, Score], Adapters):
         return hash((self.name, self.instrument))
 
     @property
-    def parts(self) -> Sequence[Metric]:
-        """Itself."""
+    def _scorers(self) -> Sequence[Metric]:
         return [self]
 
     @property
     def judges(self) -> list[Judge]:
         """Who is asked, step by step."""
-        return [judge for stage in self._stages() for judge in stage.judges]
+        return [judge for stage in stages_of(self) for judge in stage.judges]
 
     @property
     def models(self) -> list[Any]:
         """The models behind it: of the judges, embeddings, a cross-encoder."""
-        return [model for stage in self._stages() for model in stage.models]
+        return [model for stage in stages_of(self) for model in stage.models]
 
     @property
     def instrument(self) -> str:
         """Hash of all that could change a score except the sample."""
         return self._instrument
-
-    @property
-    def is_plannable(self) -> bool:
-        """Whether every step is a Stage, so that all it asks for can be seen before it is sent."""
-        return all(isinstance(step, Stage) for step in self._sequence())
-
-    @property
-    def depth(self) -> int:
-        """How many steps it takes one after the other."""
-        return len(self._sequence())
-
-    @property
-    def kin(self) -> Hashable:
-        """The same for metrics that go through the same steps once for them all; None for one that does not."""
-        return next((stage.key for stage in self._stages() if isinstance(stage, SharedSteps)), None)
-
-    def with_fresh_capabilities(self) -> Self:
-        """The same metric, asking judges that have found out nothing and tell nobody what they find out."""
-        stages = [step.with_fresh_capabilities() if isinstance(step, Stage) else step for step in self._sequence()]
-        return self.model_copy(update={"steps": reduce(or_, stages)})
 
     def read(self, input: Any) -> Sample:
         """The sample in an input, complete for this metric.
@@ -160,7 +138,7 @@ class Metric(Traced[Any, Score], Adapters):
             )
         return sample
 
-    def rescored(self, sample: Sample, score: Score) -> Score | None:
+    def rescore(self, sample: Sample, score: Score) -> Score | None:
         """The score anew from what was found for an earlier one, without a call; it keeps what that one cost.
 
         Args:
@@ -179,7 +157,7 @@ class Metric(Traced[Any, Score], Adapters):
         reducer = RunnableLambda(self.reduce, name=_named(self.reduce).rpartition(".")[2])
         return (self.steps | reducer).get_graph(config)
 
-    def require(self, threshold: float, *, missing: Missing = "raise") -> Runnable[Any, Any]:
+    def require(self, threshold: float, *, missing: OnMissing = "raise") -> Runnable[Any, Any]:
         """A Runnable that passes its input on when the score reaches the threshold.
 
         Args:
@@ -189,9 +167,9 @@ class Metric(Traced[Any, Score], Adapters):
         Raises:
             BelowThreshold: from the Runnable, when the score is worse.
         """
-        return gate(self, threshold, missing)
+        return require_threshold(self, threshold, missing)
 
-    def route(self, threshold: float, then: Any, otherwise: Any, *, missing: Missing = "raise") -> Runnable[Any, Any]:
+    def route(self, threshold: float, then: Any, otherwise: Any, *, missing: OnMissing = "raise") -> Runnable[Any, Any]:
         """A Runnable that gives its input to `then` when the score reaches the threshold, else to `otherwise`.
 
         Args:
@@ -200,13 +178,13 @@ class Metric(Traced[Any, Score], Adapters):
             otherwise: likewise.
             missing: whether an input without a value raises BelowThreshold or passes to `then`.
         """
-        return fork(self, threshold, then, otherwise, missing)
+        return route_by_threshold(self, threshold, then, otherwise, missing)
 
     def _do(self, input: Any, config: RunnableConfig) -> Score:
         state: State = {"sample": self.read(input)}
         run = Run.of(config).metered()
         inner = run.into_complete(config)
-        for step in self._sequence():
+        for step in sequential_steps(self):
             state = step.invoke_child(state, inner) if isinstance(step, Traced) else step.invoke(state, inner)
         return self._stamped(self.reduce(state), run.meter.usage)
 
@@ -214,7 +192,7 @@ class Metric(Traced[Any, Score], Adapters):
         state: State = {"sample": self.read(input)}
         run = Run.of(config).metered()
         inner = run.into_complete(config)
-        for step in self._sequence():
+        for step in sequential_steps(self):
             state = await (step.ainvoke_child(state, inner) if isinstance(step, Traced) else step.ainvoke(state, inner))
         return self._stamped(self.reduce(state), run.meter.usage)
 
@@ -234,18 +212,11 @@ class Metric(Traced[Any, Score], Adapters):
             instrument=self.instrument,
         )
 
-    def _sequence(self) -> Sequence[Runnable[State, State]]:
-        """The steps one after the other: straight children of the metric's run in a trace."""
-        return self.steps.steps if isinstance(self.steps, RunnableSequence) else [self.steps]
-
-    def _stages(self) -> Iterator[Stage[State]]:
-        return (step for step in self._sequence() if isinstance(step, Stage))
-
     def _fingerprint(self) -> str:
         parts = {
             "reduce": _named(self.reduce),
             "options": self.options,
-            "steps": [stage.instrument for stage in self._stages()],
+            "steps": [stage.instrument for stage in stages_of(self)],
             "version": __version__,
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=repr).encode()).hexdigest()[:16]

@@ -14,6 +14,7 @@ from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics.adapters import Adapters
 from langchain_rageval.metrics.metric import Metric
+from langchain_rageval.metrics.sample_scores import read_sample
 from langchain_rageval.run.drivers import agather
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced
@@ -33,8 +34,7 @@ class Suite(Traced[Any, dict[str, Score]], Adapters):
     __str__ = __repr__
 
     @property
-    def parts(self) -> Sequence[Metric]:
-        """The metrics."""
+    def _scorers(self) -> Sequence[Metric]:
         return self.metrics
 
     @property
@@ -47,16 +47,16 @@ class Suite(Traced[Any, dict[str, Score]], Adapters):
         return RunnableParallel({metric.name: metric for metric in self.metrics}).get_graph(config)
 
     def _do(self, input: Any, config: RunnableConfig) -> dict[str, Score]:
-        sample, run = self._admitted(input), Run.of(config).for_sample()
+        sample, run = read_sample(self.metrics, input), Run.of(config).for_sample()
         shared = run.into(config)
         scores = run.threads.gather([partial(metric.invoke, sample, shared) for metric in self.metrics])
-        return dict(zip(self.names, scores, strict=True))
+        return dict(zip(self.feedback_keys, scores, strict=True))
 
     async def _ado(self, input: Any, config: RunnableConfig) -> dict[str, Score]:
-        sample: Sample = self._admitted(input)
+        sample: Sample = read_sample(self.metrics, input)
         shared = Run.of(config).for_sample().into(config)
         scores = await agather(metric.ainvoke(sample, shared) for metric in self.metrics)
-        return dict(zip(self.names, scores, strict=True))
+        return dict(zip(self.feedback_keys, scores, strict=True))
 
 
 def suite(*metrics: Metric | Suite) -> Suite:
@@ -79,4 +79,4 @@ def _parts(metric: Metric | Suite) -> Sequence[Metric]:
     if not isinstance(metric, Metric | Suite):
         mend = "wrap the whole suite instead" if isinstance(metric, Runnable) else "hand them over as suite(one, two)"
         raise ConfigError(f"a suite takes metrics, got {type(metric).__name__}; {mend}")
-    return metric.parts
+    return metric.metrics if isinstance(metric, Suite) else [metric]

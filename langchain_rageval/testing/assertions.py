@@ -9,6 +9,7 @@ from typing import Any, Literal
 from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics.metric import Metric
+from langchain_rageval.metrics.sample_scores import acollect_scores, collect_scores
 from langchain_rageval.metrics.suite import Suite, suite
 from langchain_rageval.metrics.threshold import reaches
 
@@ -41,7 +42,7 @@ def assert_scores(
     """
     __tracebackhide__ = True
     limits = _limits(thresholds, missing)
-    scores = suite(*thresholds).outcomes(Sample.parse(sample))
+    scores = collect_scores(suite(*thresholds), Sample.parse(sample))
     _assert_all(Sample.parse(sample), scores, limits, missing, findings)
     return scores
 
@@ -52,7 +53,7 @@ async def aassert_scores(
     """As `assert_scores`, on the caller's loop."""
     __tracebackhide__ = True
     limits = _limits(thresholds, missing)
-    scores = await suite(*thresholds).aoutcomes(Sample.parse(sample))
+    scores = await acollect_scores(suite(*thresholds), Sample.parse(sample))
     _assert_all(Sample.parse(sample), scores, limits, missing, findings)
     return scores
 
@@ -68,7 +69,7 @@ def _limits(thresholds: Thresholds, missing: str) -> dict[str, float]:
             raise ConfigError(f"thresholds has metrics for keys, such as faithfulness(judge), got {metric!r}")
         if isinstance(limit, bool) or not isinstance(limit, int | float) or not math.isfinite(limit):
             raise ConfigError(f"the threshold of {metric!r} takes a number, got {limit!r}")
-    return {name: limit for metric, limit in thresholds.items() for name in metric.names}
+    return {name: limit for metric, limit in thresholds.items() for name in metric.feedback_keys}
 
 
 def _assert_all(

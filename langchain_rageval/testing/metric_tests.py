@@ -33,7 +33,8 @@ from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.errors import BelowThreshold, SampleError
 from langchain_rageval.evaluation.api import aevaluate, evaluate
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.outcome import named
+from langchain_rageval.metrics.sample_scores import scores_by_name
+from langchain_rageval.metrics.structure import metrics_in, names_of
 from langchain_rageval.metrics.suite import Suite, suite
 from langchain_rageval.testing.material import HOSTILE, SAMPLE, everywhere, numbered, vocabularies
 
@@ -90,12 +91,12 @@ class MetricTests:
         assert isinstance(metric, Runnable)
         assert isinstance(metric, RunEvaluator)
         assert callable(metric)
-        assert metric.feedback_keys == metric.names
-        assert len(set(metric.names)) == len(metric.names)
+        assert metric.feedback_keys == names_of(metric)
+        assert len(set(metric.feedback_keys)) == len(metric.feedback_keys)
 
     def test_it_tells_its_name_aspect_direction_and_fields(self, metric: Metric | Suite, given: dict[str, Any]) -> None:
         """Scores are stamped with what the metric tells of itself."""
-        for part, score in zip(metric.parts, _scores(metric.invoke(given)).values(), strict=True):
+        for part, score in zip(metrics_in(metric), _scores(metric.invoke(given)).values(), strict=True):
             assert (score.metric, score.aspect, score.direction) == (part.name, part.aspect, part.direction)
             assert score.instrument == part.instrument != ""
             assert part.reads <= set(Sample.model_fields)
@@ -199,7 +200,7 @@ class MetricTests:
 
     def test_a_threshold_lets_pass_what_reaches_it(self, metric: Metric | Suite, given: dict[str, Any]) -> None:
         """`require` and `route` go by the value and the direction; without a value by what the user said."""
-        for part in metric.parts:
+        for part in metrics_in(metric):
             value = part.invoke(given).value
             if value is None:
                 assert part.require(0.5, missing="pass").invoke(given) == given
@@ -239,7 +240,7 @@ class MetricTests:
     def test_every_vocabulary_is_understood(self, metric: Metric | Suite, given: dict[str, Any]) -> None:
         """Ragas, retrieval chains with Documents and messages, openevals and LangGraph, as far as they say enough."""
         expected = {name: score.value for name, score in _scores(metric.invoke(given)).items()}
-        read = frozenset[str]().union(*(part.reads for part in metric.parts))
+        read = frozenset[str]().union(*(part.reads for part in metrics_in(metric)))
         for words, said in vocabularies(given):
             if read <= Sample.parse(said).model_fields_set:
                 got = {name: score.value for name, score in _scores(metric.invoke(said)).items()}
@@ -249,7 +250,7 @@ class MetricTests:
         self, metric: Metric | Suite, given: dict[str, Any]
     ) -> None:
         """Nothing is paid for a sample that cannot be scored."""
-        for part in metric.parts:
+        for part in metrics_in(metric):
             for field in sorted(part.reads - {"question"}):
                 lacking = {name: value for name, value in given.items() if name != field}
                 for door in ("invoke", "ainvoke"):
@@ -310,7 +311,7 @@ class MetricTests:
         copies: dict[str, Any] = {"copy": copy.copy, "deepcopy": copy.deepcopy, "pickle": _pickled}
         twin = copies[way](metric)
         assert _found(twin.invoke(given)) == _found(expected)
-        assert [part.instrument for part in twin.parts] == [part.instrument for part in metric.parts]
+        assert [part.instrument for part in metrics_in(twin)] == [part.instrument for part in metrics_in(metric)]
 
 
 class Steps(BaseCallbackHandler):
@@ -376,7 +377,7 @@ class Waiting(BaseCallbackHandler):
 
 
 def _scores(result: Any) -> dict[str, Score]:
-    return named(result)
+    return scores_by_name(result)
 
 
 def _found(result: Any) -> dict[str, Any]:

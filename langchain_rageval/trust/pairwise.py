@@ -18,7 +18,7 @@ from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.evaluation.api import evaluate
 from langchain_rageval.evaluation.inputs import AnyMetric, flattened
-from langchain_rageval.metrics.outcome import names_of
+from langchain_rageval.metrics.structure import names_of
 from langchain_rageval.report.notebook import html_table
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.budget import Budget

@@ -249,7 +249,7 @@ def test_a_question_that_no_chunk_answers_is_unscored(ids):
             metric = BUILDERS[kind](3, grader)
             score = metric.invoke(sample)
             assert (score.value, score.unscored) == (None, "no chunk is known to be relevant")
-            assert metric.rescored(sample, score).unscored == score.unscored
+            assert metric.rescore(sample, score).unscored == score.unscored
 
 
 def test_a_judge_that_fails_is_a_failure_of_the_step():
@@ -336,8 +336,8 @@ def test_whatever_changes_the_number_changes_the_instrument():
 # One grading for all
 
 
-@pytest.mark.parametrize("door", ["suite", "evaluate", "aevaluate"])
-async def test_metrics_with_one_grader_share_the_grading_call(door):
+@pytest.mark.parametrize("entry_point", ["suite", "evaluate", "aevaluate"])
+async def test_metrics_with_one_grader_share_the_grading_call(entry_point):
     judge = recording_judge()
     ce = PairScores(lambda _, text: float(len(text)))
     own = {"llm": llm_grader(judge), "ce": cross_encoder_grader(ce, "sigmoid"), "ranks": cross_encoder_grader(ce)}
@@ -348,9 +348,9 @@ async def test_metrics_with_one_grader_share_the_grading_call(door):
         *(ndcg_at(k, own["ranks"], name=f"ranks_{k}") for k in (1, 2, 3)),
     ]
     sample = Sample(question="When was Munich founded?", contexts=["In 1158 Munich was.", "Beer.", "Isar."])
-    if door == "suite":
+    if entry_point == "suite":
         scores = suite(*metrics).invoke(sample)
-    elif door == "evaluate":
+    elif entry_point == "evaluate":
         scores = evaluate([sample], metrics, progress=False).rows[0].scores
     else:
         scores = (await aevaluate([sample], metrics, progress=False)).rows[0].scores
