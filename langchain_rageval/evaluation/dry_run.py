@@ -16,7 +16,8 @@ from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.evaluation.inputs import AnyMetric
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.outcome import outcome, parts_of
-from langchain_rageval.models.offline_judge import HashingEmbeddings, answer_offline
+from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
+from langchain_rageval.models.offline_judge import answer_offline
 from langchain_rageval.run.embedding import Batch
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.usage_meter import tokens_in

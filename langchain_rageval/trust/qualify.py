@@ -12,7 +12,8 @@ from langchain_core.embeddings import Embeddings
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.identity import identity
 from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.models.offline_judge import HashingEmbeddings, OfflineJudge
+from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
+from langchain_rageval.models.offline_judge import OfflineJudge
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 from langchain_rageval.run.progress import showing
 from langchain_rageval.run.retry import RetryPolicy
