@@ -55,9 +55,9 @@ from langchain_rageval.metrics.rubric import rubric as rubric
 from langchain_rageval.metrics.string_presence import string_presence as string_presence
 from langchain_rageval.metrics.suite import suite as suite
 from langchain_rageval.metrics.value import Value as Value
+from langchain_rageval.models.hashing_embeddings import HashingEmbeddings as HashingEmbeddings
 from langchain_rageval.models.loading import load_embeddings as load_embeddings
 from langchain_rageval.models.loading import load_judge as load_judge
-from langchain_rageval.models.offline_judge import HashingEmbeddings as HashingEmbeddings
 from langchain_rageval.models.offline_judge import OfflineJudge as OfflineJudge
 from langchain_rageval.prompts.criteria import Criterion as Criterion
 from langchain_rageval.prompts.promptset import Prompt as Prompt

@@ -46,7 +46,7 @@ from langchain_rageval import (
     faithfulness,
     suite,
 )
-from langchain_rageval.models.offline_judge import HashingEmbeddings
+from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
 from langchain_rageval.sinks import JsonlSink
 
 ENDS = ("scored", "failed", "dropped", "unscorable", "pending", "running")
