@@ -18,7 +18,7 @@ from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.sample_scores import score_sample
 from langchain_rageval.metrics.structure import is_plannable, metrics_in, steps_with_fresh_capabilities
 from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
-from langchain_rageval.models.offline_judge import HashingEmbeddings, answer_offline
+from langchain_rageval.models.offline_judge import answer_offline
 from langchain_rageval.run.billing import request_texts
 from langchain_rageval.run.embedding import Batch
 from langchain_rageval.run.requests import Call, ModelRequest

@@ -13,7 +13,7 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.identity import identity
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
-from langchain_rageval.models.offline_judge import HashingEmbeddings, OfflineJudge
+from langchain_rageval.models.offline_judge import OfflineJudge
 from langchain_rageval.run.options import CALL_DEFAULTS, CallOptions, build_run, fill_defaults
 from langchain_rageval.run.progress import show_progress
 from langchain_rageval.run.run import Run
