@@ -15,14 +15,14 @@ from langchain_rageval.report.notebook import html_table
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import summarise
 from langchain_rageval.statistics import holm
-from langchain_rageval.trust.answer_sheets import MODEL, question_id
+from langchain_rageval.trust.answer_sheets import MODEL_KEY, original_sample_id
 
 if TYPE_CHECKING:
     import pandas
 
 ALPHA = 0.05
 
-Rows = list[Row]
+list[Row] = list[Row]
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Standing:
 
     def __str__(self) -> str:
         """One line: place, name, mean with interval, how many answers count, and how it stands to the model above."""
-        place, model, mean, interval, answers, difference, p = cells(self)
+        place, model, mean, interval, answers, difference, p = standing_cells(self)
         apart = f"; to the one above {difference}, p {p}" if self.pairs else ""
         return f"{place}. {model} {mean} {interval} ({answers} answers){apart}"
 
@@ -106,7 +106,7 @@ class Leaderboard(Mapping[str, Standing]):
     def _repr_html_(self) -> str:
         """A table, for notebooks."""
         criteria = self.criteria
-        rows = ((*cells(s), *(_number(s.grades.get(name), ".2f") for name in criteria)) for s in self.values())
+        rows = ((*standing_cells(s), *(_number(s.grades.get(name), ".2f") for name in criteria)) for s in self.values())
         return html_table(self.title, (*HEADINGS, *criteria), rows, self.notes)
 
     @property
@@ -135,8 +135,8 @@ class Leaderboard(Mapping[str, Standing]):
 HEADINGS = ("place", "model", "mean", "95% interval", "answers", "to the one above", "p")
 
 
-def cells(standing: Standing) -> tuple[str, ...]:
-    """One model as the cells of a table under `HEADINGS`."""
+def standing_cells(standing: Standing) -> tuple[str, ...]:
+    """One model as the standing_cells of a table under `HEADINGS`."""
     s, count = standing, standing.scored + standing.unscored + standing.failed
     interval = "–" if s.low is None else f"[{s.low:.3f}, {s.high:.3f}]"
     answers = str(count) if s.scored == count else f"{s.scored} of {count}"
@@ -163,15 +163,15 @@ def leaderboard(report: Report | Sequence[Row], metric: str | None = None) -> Le
         ConfigError: if no sample names its model, or the metric is not there or not clear.
     """
     rows = report.rows if isinstance(report, Report) else report
-    by_model: dict[str, Rows] = {}
+    by_model: dict[str, list[Row]] = {}
     nameless = 0
     names: dict[str, Direction] = {}
     for row in rows:
         names |= {name: score.direction for name, score in row.scores.items()}
-        model = row.sample.metadata.get(MODEL)
+        model = row.sample.metadata.get(MODEL_KEY)
         nameless += model is None
         if model is not None:
-            paired = row.sample.model_copy(update={"id": question_id(row.sample)})
+            paired = row.sample.model_copy(update={"id": original_sample_id(row.sample)})
             by_model.setdefault(str(model), []).append(row.model_copy(update={"sample": paired}))
     if not by_model:
         raise ConfigError('no sample names its model in metadata["model"]; answer_sheets makes samples that do')
@@ -197,7 +197,7 @@ def _known(metric: str | None, names: Sequence[str]) -> str:
     return metric
 
 
-def _standing(model: str, rows: Rows, metric: str) -> Standing:
+def _standing(model: str, rows: list[Row], metric: str) -> Standing:
     """A model by itself."""
     summary = summarise(rows).get(metric)
     if summary is None:
@@ -223,7 +223,7 @@ def raw_grades(row: Row, metric: str) -> dict[str, int]:
 
 
 def _against_neighbours(
-    standings: Sequence[Standing], by_model: Mapping[str, Rows], metric: str
+    standings: Sequence[Standing], by_model: Mapping[str, list[Row]], metric: str
 ) -> tuple[list[Standing], list[str]]:
     """The standings in their order with place and the difference to the one above, and notes on the comparisons."""
     compared, notes = [replace(standings[0], place=1)], list[str]()

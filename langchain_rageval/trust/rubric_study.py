@@ -28,21 +28,21 @@ from langchain_rageval.report.summary import MetricSummary
 from langchain_rageval.run.budget import Budget
 from langchain_rageval.run.journal import Journal
 from langchain_rageval.statistics.agreement import cohen_kappa, kendall, spearman
-from langchain_rageval.trust.answer_sheets import MODEL, read
+from langchain_rageval.trust.answer_sheets import MODEL_KEY, parse_samples
 from langchain_rageval.trust.leaderboard import raw_grades
 
 if TYPE_CHECKING:
     import pandas
 
 RubricOptions = Mapping[str, Any] | Callable[[Judge], Metric]
-Label = Mapping[str, int] | float
+SheetLabel = Mapping[str, int] | float
 Price = tuple[float, float]
 
 _PER = 1_000_000
 
 
 @dataclass(frozen=True)
-class Match:
+class GradeMatch:
     """How far grades agree with people's.
 
     Attributes:
@@ -92,8 +92,8 @@ class StudyRow:
     spread: float | None
     scored: int
     failed: int
-    match: Match
-    by_criterion: Mapping[str, Match]
+    match: GradeMatch
+    by_criterion: Mapping[str, GradeMatch]
     spearman: float | None
     models: Mapping[str, float]
     stability: float | None
@@ -157,14 +157,14 @@ class RubricStudy(Sequence[StudyRow]):
 
     def __repr__(self) -> str:
         """A table as text, and the notes."""
-        table = [HEADINGS, *map(cells, self)]
+        table = [HEADINGS, *map(study_cells, self)]
         widths = [max(len(line[column]) for line in table) for column in range(len(HEADINGS))]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in table]
         return "\n".join([self.title, *(line.rstrip() for line in lines), *(f"Note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
         """A table, for notebooks."""
-        return html_table(self.title, HEADINGS, map(cells, self), self.notes)
+        return html_table(self.title, HEADINGS, map(study_cells, self), self.notes)
 
     def to_pandas(self) -> pandas.DataFrame:
         """One line for each row; agreement by criterion in columns of their own."""
@@ -179,8 +179,8 @@ HEADINGS = (
 )
 
 
-def cells(row: StudyRow) -> tuple[str, ...]:
-    """One row as the cells of a table under `HEADINGS`."""
+def study_cells(row: StudyRow) -> tuple[str, ...]:
+    """One row as the study_cells of a table under `HEADINGS`."""
 
     def told(value: float | None, form: str) -> str:
         return "–" if value is None else format(value, form)
@@ -197,7 +197,7 @@ def rubric_study(
     judges: Mapping[str, JudgeLike],
     rubrics: Mapping[str, RubricOptions],
     sheets: Samples,
-    labels: Mapping[str, Label] | None = None,
+    labels: Mapping[str, SheetLabel] | None = None,
     price: Mapping[str, Price] | None = None,
     *,
     label_scale: tuple[int, int] = DEFAULT_SCALE,
@@ -233,7 +233,7 @@ def rubric_study(
     """
     metrics = _metrics(judges, rubrics)
     prices = _checked_prices(price or {}, judges)
-    given = list(read(sheets))
+    given = list(parse_samples(sheets))
     known = _checked_labels(labels or {}, {sheet.id for sheet in given}, label_scale)
     report = evaluate(
         iter(given),
@@ -286,7 +286,9 @@ def _checked_prices(price: Mapping[str, Price], judges: Mapping[str, JudgeLike])
     return price
 
 
-def _checked_labels(labels: Mapping[str, Label], ids: set[str], scale: tuple[int, int]) -> Mapping[str, Label]:
+def _checked_labels(
+    labels: Mapping[str, SheetLabel], ids: set[str], scale: tuple[int, int]
+) -> Mapping[str, SheetLabel]:
     known = {sheet: label for sheet, label in labels.items() if sheet in ids}
     if labels and not known:
         shown = ", ".join(sorted(ids)[:3])
@@ -305,7 +307,7 @@ def _row(
     names: tuple[str, str],
     metric: Metric,
     report: Report,
-    labels: Mapping[str, Label],
+    labels: Mapping[str, SheetLabel],
     label_scale: tuple[int, int],
     price: Price | None,
     means: Mapping[tuple[str, str], Mapping[str, float]],
@@ -342,7 +344,7 @@ def _row(
     )
 
 
-def _pairs(rows: Sequence[Row], metric: str, labels: Mapping[str, Label]) -> list[tuple[str, tuple[int, int]]]:
+def _pairs(rows: Sequence[Row], metric: str, labels: Mapping[str, SheetLabel]) -> list[tuple[str, tuple[int, int]]]:
     """Each criterion with the judge's grade and the label's, for every grade that both gave."""
     found = []
     for row in rows:
@@ -353,7 +355,7 @@ def _pairs(rows: Sequence[Row], metric: str, labels: Mapping[str, Label]) -> lis
     return found
 
 
-def _of_whole(label: Label | None, metric: Metric, scale: tuple[int, int]) -> float | None:
+def _of_whole(label: SheetLabel | None, metric: Metric, scale: tuple[int, int]) -> float | None:
     """A label as one number."""
     if not isinstance(label, Mapping):
         return label
@@ -363,12 +365,12 @@ def _of_whole(label: Label | None, metric: Metric, scale: tuple[int, int]) -> fl
     return sum(weight * grade for weight, grade in parts) / total if total else None
 
 
-def _match(pairs: Sequence[tuple[int, int]], scale: tuple[int, int]) -> Match:
+def _match(pairs: Sequence[tuple[int, int]], scale: tuple[int, int]) -> GradeMatch:
     if not pairs:
-        return Match(0)
+        return GradeMatch(0)
     apart = [abs(own - label) for own, label in pairs]
     exact, near = (sum(gap <= most for gap in apart) / len(pairs) for most in (0, 1))
-    return Match(len(pairs), exact, near, cohen_kappa(*zip(*pairs, strict=True), quadratic=True))
+    return GradeMatch(len(pairs), exact, near, cohen_kappa(*zip(*pairs, strict=True), quadratic=True))
 
 
 def _stability(own: Mapping[str, float], others: Sequence[Mapping[str, float]]) -> float | None:
@@ -385,7 +387,7 @@ def _kendall(one: Mapping[str, float], other: Mapping[str, float]) -> float | No
 def _means_of_models(report: Report, metric: str) -> dict[str, float]:
     values: dict[str, list[float]] = {}
     for row in report.rows:
-        model, score = row.sample.metadata.get(MODEL), row.scores.get(metric)
+        model, score = row.sample.metadata.get(MODEL_KEY), row.scores.get(metric)
         if model is not None and score is not None and score.value is not None:
             values.setdefault(str(model), []).append(score.value)
     return {model: fmean(own) for model, own in values.items()}

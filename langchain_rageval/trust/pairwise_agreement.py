@@ -26,10 +26,10 @@ from langchain_rageval.run.journal import Journal
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.statistics.agreement import share
 
-Outcome = Literal["win", "tie", "loss", "unscored"]
+PairOutcome = Literal["win", "tie", "loss", "unscored"]
 
 _SAME = 1e-9  # values that rounding has parted
-_POINTS: dict[Outcome, float] = {"win": 1.0, "tie": 0.5, "loss": 0.0}
+_POINTS: dict[PairOutcome, float] = {"win": 1.0, "tie": 0.5, "loss": 0.0}
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,7 +58,7 @@ class PairwiseAgreement:
     agreement: float | None
     low: float | None
     high: float | None
-    outcomes: list[Outcome]
+    outcomes: list[PairOutcome]
     notes: list[str] = field(default_factory=list)
     report: Report = field(default_factory=lambda: Report([]))
 
@@ -167,7 +167,7 @@ def _counted(metric: str, samples: Sequence[Sample], report: Report) -> Pairwise
     )
 
 
-def _outcome(better: Score | None, worse: Score | None) -> Outcome:
+def _outcome(better: Score | None, worse: Score | None) -> PairOutcome:
     if better is None or worse is None or better.value is None or worse.value is None:
         return "unscored"
     if isclose(better.value, worse.value, rel_tol=_SAME, abs_tol=_SAME):
