@@ -116,7 +116,7 @@ def _show(study: Any) -> None:
     from rich.table import Table
 
     from langchain_rageval.cli.tables import console, show_notes
-    from langchain_rageval.trust.rubric_study import HEADINGS, study_cells
+    from langchain_rageval.trust.study_row import HEADINGS, study_cells
 
     table = Table(title=escape(study.title), title_justify="left", title_style="bold")
     for heading in HEADINGS:

@@ -164,7 +164,8 @@ def _align(scores: Ratings, labels: Ratings) -> tuple[list[float | None], list[f
         unknown = [name for name in labels if name not in scores]
         if ids and len(unknown) == len(labels):
             raise ConfigError(
-                f"no id is in both scores and labels; scores have {_list_ids(ids)}, labels {_list_ids(unknown) or 'none'}"
+                "no id is in both scores and labels; "
+                f"scores have {_list_ids(ids)}, labels {_list_ids(unknown) or 'none'}"
             )
         notes = [f"{len(unknown)} labels have ids without a score: {_list_ids(unknown)}."] if unknown else []
         return [rating_value(scores[name]) for name in ids], [rating_value(labels.get(name)) for name in ids], notes

@@ -36,7 +36,7 @@ class Calibration:
         judge_mean: uncorrected mean of the judge's scores of all samples.
         labelled: number of samples with a label and a score.
         unlabelled: number of samples with a score only.
-        left_out: number of samples without a score, or expected labels that are missing.
+        left_out: number of samples that are excluded because a score or a label is missing.
     """
 
     mean: float
@@ -127,9 +127,7 @@ def _pair(item: tuple[Rating, Rating]) -> tuple[float | None, float | None]:
     return rating_value(item[0]), rating_value(item[1])
 
 
-def _estimate(
-    human: list[float], judge: list[float], others: list[float], level: float, left_out: int
-) -> Calibration:
+def _estimate(human: list[float], judge: list[float], others: list[float], level: float, left_out: int) -> Calibration:
     import numpy as np
     from ppi_py import classical_mean_ci, ppi_mean_ci, ppi_mean_pointestimate
 

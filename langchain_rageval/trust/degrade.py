@@ -41,7 +41,7 @@ class Degrade(Traced[Any, Variants]):
     related: tuple[str, ...]
 
     MOST_PADDING: ClassVar[int] = 10
-    """Maximum number of irrelevant sentences; the contexts' own number of sentences is the other limit."""
+    """Maximum number of irrelevant sentences; below it, as many as the contexts have sentences."""
 
     def work(self, sample: Sample) -> Operation[Variants]:
         """Ask the writer for the variants: three calls, or two if the padding comes from related documents."""
