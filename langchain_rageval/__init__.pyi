@@ -80,6 +80,6 @@ from langchain_rageval.trust.answer_sheets import answer_sheets as answer_sheets
 from langchain_rageval.trust.calibration import calibrate as calibrate
 from langchain_rageval.trust.degrade import degrade as degrade
 from langchain_rageval.trust.leaderboard import leaderboard as leaderboard
-from langchain_rageval.trust.pairwise import pairwise_agreement as pairwise_agreement
-from langchain_rageval.trust.qualify import qualify_judge as qualify_judge
+from langchain_rageval.trust.pairwise_agreement import pairwise_agreement as pairwise_agreement
+from langchain_rageval.trust.qualify_judge import qualify_judge as qualify_judge
 from langchain_rageval.trust.rubric_study import rubric_study as rubric_study

@@ -55,13 +55,13 @@ def _show(board: Leaderboard) -> None:
     from rich.table import Table
 
     from langchain_rageval.cli.tables import console, show_notes
-    from langchain_rageval.trust.leaderboard import HEADINGS, cells
+    from langchain_rageval.trust.leaderboard import HEADINGS, standing_cells
 
     table = Table(title=escape(board.title), title_justify="left", title_style="bold")
     for heading in HEADINGS:
         table.add_column(heading, justify="left" if heading == "model" else "right")
     for standing in board.values():
-        table.add_row(*(escape(printable(cell)) for cell in cells(standing)))
+        table.add_row(*(escape(printable(cell)) for cell in standing_cells(standing)))
     out = console()
     out.print(table)
     if board.criteria:

@@ -41,7 +41,7 @@ def add_to(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Check everything that can be checked before the first call, then ask, write and show."""
     from langchain_rageval.cli.tables import show_qualification
-    from langchain_rageval.trust.qualify import qualify_judge
+    from langchain_rageval.trust.qualify_judge import qualify_judge
 
     required = _required(options.require)
     if options.out and not (Path(options.out).resolve().parent.is_dir() and not Path(options.out).is_dir()):

@@ -116,14 +116,14 @@ def _show(study: Any) -> None:
     from rich.table import Table
 
     from langchain_rageval.cli.tables import console, show_notes
-    from langchain_rageval.trust.rubric_study import HEADINGS, cells
+    from langchain_rageval.trust.study_row import HEADINGS, study_cells
 
     table = Table(title=escape(study.title), title_justify="left", title_style="bold")
     for heading in HEADINGS:
         named = heading in ("judge", "rubric")
         table.add_column(heading, justify="left" if named else "right", no_wrap=named)
     for row in study:
-        table.add_row(*(escape(printable(cell)) for cell in cells(row)))
+        table.add_row(*(escape(printable(cell)) for cell in study_cells(row)))
     out = console()
     if not out.is_terminal:
         out.width = _WIDTH

@@ -42,7 +42,7 @@ def test_what_is_required_decides_the_exit_code(rageval):
         (["--out", "/nowhere/at/all/q.json"], "is no place for a file"),
         (["--out", "."], "is no place for a file"),
         (["--judge", "vllm:m"], "vllm needs the address"),
-        (["--judge", "vllm:m", "--base-url", "http://127.0.0.1:9/v1"], "the judge could not be asked"),
+        (["--judge", "vllm:m", "--base-url", "http://127.0.0.1:9/v1"], "the first call to the judge failed"),
     ],
 )
 def test_what_cannot_be_meant_or_reached_is_told_in_one_line(rageval, words, told):

@@ -36,7 +36,7 @@ def test_scales_and_examples_are_studied_beside_each_other(rageval, sheets, tmp_
     assert [row[1] for row in rows] == ["0-3, examples", "0-3, no examples", "1-5, examples", "1-5, no examples"]
     assert [row[4] for row in rows] == ["100%", "100%", "–", "–"]
     assert all(float(row[-1]) > 0 for row in rows)
-    assert "No row ranks the models otherwise: new > old." in told
+    assert "No two rows disagree on the order of the models: new > old." in told
     assert len(Report.load(out).rows[0].scores) == 4
 
 

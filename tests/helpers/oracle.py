@@ -13,7 +13,7 @@ from helpers.scripted import Scripted, answering, human_of
 from langchain_rageval.prompts.layout import read_inputs
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.text.sentences import split_sentences
-from langchain_rageval.trust.items import Item, labelled_items
+from langchain_rageval.trust.labelled_item import LabelledItem, labelled_items
 
 _SENTENCE = re.compile(r"^\[(\d+\.\d+)\] (.*)$", re.MULTILINE)
 
@@ -125,10 +125,10 @@ def _grades(inputs: Mapping[str, Any], numbers: Mapping[str, str], choose: Choos
     return {"verdicts": verdicts}
 
 
-def _item(step: str, field: str, value: str) -> Item:
+def _item(step: str, field: str, value: str) -> LabelledItem:
     return next(item for item in _items(step) if getattr(item, field) == value)
 
 
 @cache
-def _items(step: str) -> list[Item]:
+def _items(step: str) -> list[LabelledItem]:
     return [item for language in ("ru", "en") for item in labelled_items(language) if item.step == step]

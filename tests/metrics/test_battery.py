@@ -54,7 +54,7 @@ from langchain_rageval import (
 from langchain_rageval.metrics import ASPECTS, BUILDERS, SCORES
 from langchain_rageval.metrics.sample_scores import collect_scores
 from langchain_rageval.testing import MetricTests
-from langchain_rageval.testing.material import HOSTILE, everywhere
+from langchain_rageval.testing.material import HOSTILE, insert_everywhere
 
 Build = Callable[..., Metric]
 
@@ -239,7 +239,7 @@ def numbers_at_line_starts(messages: list[Any]) -> list[str]:
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 async def test_hostile_content_stays_data_in_every_field(build, text):
     judge = recording_judge()
-    metric, sample = build(judge), everywhere(text)
+    metric, sample = build(judge), insert_everywhere(text)
     score = metric.invoke(sample)
 
     await metric.ainvoke(sample)
@@ -271,7 +271,7 @@ ANY_TEXT = st.text(st.characters() | st.characters(categories=["Cs"]) | st.sampl
 @given(text=ANY_TEXT, contexts=st.lists(ANY_TEXT, max_size=3))
 def test_no_text_makes_a_metric_fail(build, text, contexts):
     names = {"context_ids": None, "reference_context_ids": None, "relevance": None}
-    (score,) = collect_scores(build(OfflineJudge()), everywhere(text) | names | {"contexts": contexts}).values()
+    (score,) = collect_scores(build(OfflineJudge()), insert_everywhere(text) | names | {"contexts": contexts}).values()
     assert score.failure is None
     assert score.value is None or 0 <= score.value <= 1
     assert Score.model_validate_json(score.model_dump_json()) == score
