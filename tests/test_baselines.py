@@ -26,8 +26,8 @@ from langchain_rageval import (
     faithfulness,
     load_samples,
 )
-from langchain_rageval.cli.choice import names_in
 from langchain_rageval.cli.demo import METRICS
+from langchain_rageval.cli.metric_selection import names_in
 from langchain_rageval.metrics import ASPECTS
 
 HERE = Path(__file__).parent

@@ -38,8 +38,8 @@ def run(options: argparse.Namespace) -> int:
     from rich.markup import escape
     from rich.table import Table
 
+    from langchain_rageval.cli.printable import printable
     from langchain_rageval.cli.tables import console, show_notes
-    from langchain_rageval.cli.text import printable
     from langchain_rageval.report.labelling import load_labels
     from langchain_rageval.report.report import Report
     from langchain_rageval.trust.agreement import HEADINGS, agreement

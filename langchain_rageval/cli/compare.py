@@ -6,8 +6,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from langchain_rageval.cli.machine import add_json_option, told_of_comparison, write_json
-from langchain_rageval.cli.text import printable
+from langchain_rageval.cli.json_output import add_json_option, told_of_comparison, write_json
+from langchain_rageval.cli.printable import printable
 from langchain_rageval.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ import argparse
 from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Any
 
-from langchain_rageval.cli.choice import names_in, without_embeddings
 from langchain_rageval.cli.evaluate import (
     add_judge_options,
     add_quiet_option,
@@ -15,6 +14,7 @@ from langchain_rageval.cli.evaluate import (
     refuse_all_failed,
     warn_of_failures,
 )
+from langchain_rageval.cli.metric_selection import names_in, without_embeddings
 from langchain_rageval.cli.report import show_page
 
 if TYPE_CHECKING:

@@ -12,7 +12,15 @@ from math import isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from langchain_rageval.cli.choice import (
+from langchain_rageval.cli.json_output import (
+    PIPE,
+    add_json_option,
+    refuse_both,
+    stdout,
+    told_of_report,
+    write_json,
+)
+from langchain_rageval.cli.metric_selection import (
     ALL,
     GRADERS,
     build,
@@ -23,15 +31,7 @@ from langchain_rageval.cli.choice import (
     with_their_packages,
     without_embeddings,
 )
-from langchain_rageval.cli.machine import (
-    PIPE,
-    add_json_option,
-    refuse_both,
-    stdout,
-    told_of_report,
-    write_json,
-)
-from langchain_rageval.cli.text import printable
+from langchain_rageval.cli.printable import printable
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.budget import Budget
 from langchain_rageval.run.journal import Journal

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langchain_rageval.cli.evaluate import add_budget_options, add_quiet_option, budget_of, pairs_in
-from langchain_rageval.cli.machine import PIPE, add_json_option, refuse_both, stdout, told_of_testset, write_json
+from langchain_rageval.cli.json_output import PIPE, add_json_option, refuse_both, stdout, told_of_testset, write_json
 from langchain_rageval.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ def run(options: argparse.Namespace) -> int:
     """Draw, write, and say what to do next."""
     from rich.markup import escape
 
+    from langchain_rageval.cli.printable import printable
     from langchain_rageval.cli.tables import console, show_notes
-    from langchain_rageval.cli.text import printable
     from langchain_rageval.report.report import Report
 
     sheet = Report.load(options.report, lazy=True).to_label(options.n, options.metric, seed=options.seed)

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from langchain_rageval.cli.text import printable
+from langchain_rageval.cli.printable import printable
 
 if TYPE_CHECKING:
     from rich.table import Table

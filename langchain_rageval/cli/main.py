@@ -27,8 +27,8 @@ from langchain_rageval.cli import (
     resume,
     rubric_study,
 )
-from langchain_rageval.cli.examples import add_examples
-from langchain_rageval.cli.text import printable
+from langchain_rageval.cli.help_texts import add_examples
+from langchain_rageval.cli.printable import printable
 from langchain_rageval.errors import BelowThreshold, RagevalError
 
 COMMANDS = (

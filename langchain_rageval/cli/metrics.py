@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from langchain_rageval.cli.machine import add_json_option, write_json
+from langchain_rageval.cli.json_output import add_json_option, write_json
 from langchain_rageval.metrics import ASPECTS, BUILDERS, RANKINGS
 
 

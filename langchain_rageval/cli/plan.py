@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from langchain_rageval.cli import evaluate
-from langchain_rageval.cli.machine import add_json_option, told_of_plan, write_json
+from langchain_rageval.cli.json_output import add_json_option, told_of_plan, write_json
 
 
 def add_to(commands: Any) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from langchain_rageval.cli.evaluate import check_writable
-from langchain_rageval.cli.machine import add_json_option, told_of_report, write_json
+from langchain_rageval.cli.json_output import add_json_option, told_of_report, write_json
 from langchain_rageval.errors import ConfigError
 
 

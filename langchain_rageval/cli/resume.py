@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from langchain_rageval.cli import evaluate
-from langchain_rageval.cli.machine import PIPE
+from langchain_rageval.cli.json_output import PIPE
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.journal import Journal
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_rageval.cli.evaluate import pairs_in
-from langchain_rageval.cli.text import printable
+from langchain_rageval.cli.printable import printable
 from langchain_rageval.errors import ConfigError
 
 _SCALE = re.compile(r"(-?\d+)-(-?\d+)")

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from langchain_rageval.cli.text import printable
+from langchain_rageval.cli.printable import printable
 from langchain_rageval.data.schema import Finding, Row, Score
 from langchain_rageval.evaluation.planning import HEADINGS, Plan, cells
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts

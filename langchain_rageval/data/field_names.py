@@ -86,7 +86,7 @@ def check_fields(fields: Mapping[str, str]) -> None:
             raise ConfigError(f"{example}; got {name!r} for {field!r}")
 
 
-def text_of(value: Any) -> Any:
+def unwrap_text(value: Any) -> Any:
     """The text of a document or a message; anything else as it is."""
     if isinstance(value, str):
         return value
@@ -122,7 +122,7 @@ def _part(field: str, name: str, value: Any) -> dict[str, Any]:
         return {field: value if isinstance(value, Mapping) else {name: value}}
     if field in ("question", "answer") and (messages := _messages(value)):
         return _conversation(messages)
-    if field in _TEXT_FIELDS and isinstance(value, Mapping) and text_of(value) is value:
+    if field in _TEXT_FIELDS and isinstance(value, Mapping) and unwrap_text(value) is value:
         return _inside(field, name, value)
     if isinstance(value, str) and field in LIST_FIELDS - {"references"} and name != "context":
         came = f"{field}: expected a list of str, got str {value[:40]!r} under {name!r}"
@@ -163,7 +163,7 @@ def _conversation(messages: list[Any]) -> dict[str, Any]:
     """The last question in a list of messages, and the answer and the tools' documents that follow it."""
     asked = max((place for place, message in enumerate(messages) if _speaker(message) == "human"), default=-1)
     turn = messages[asked + 1 :]
-    answers = [message for message in turn if _speaker(message) == "ai" and text_of(message).strip()]
+    answers = [message for message in turn if _speaker(message) == "ai" and unwrap_text(message).strip()]
     artifacts = [_get(message, "artifact") for message in turn if _speaker(message) == "tool"]
     retrieved = [found for found in artifacts if isinstance(found, list) and all(map(_is_document, found))]
     part = {"question": messages[asked] if asked >= 0 else None, "answer": answers[-1] if answers else None}
@@ -185,7 +185,7 @@ def _shaped(field: str, value: Any) -> Any:
     """Texts of documents and messages, ids as str, a lone text in a list."""
     if field == "relevance" and isinstance(value, Mapping):
         return _present(value)  # Parquet pads each row with the ids of all the others
-    shape = text_of if field in _TEXT_FIELDS else _identifier
+    shape = unwrap_text if field in _TEXT_FIELDS else _identifier
     if isinstance(value, list):
         return [shape(item) for item in value]
     shaped = shape(value)

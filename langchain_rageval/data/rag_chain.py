@@ -32,7 +32,7 @@ def takes_text(chain: Runnable[Any, Any]) -> bool:
         return False
 
 
-def asked(chain: Runnable[Any, Any], question: Any) -> Any:
+def try_invoke(chain: Runnable[Any, Any], question: Any) -> Any:
     """What the chain gives, or what it raised."""
     try:
         return chain.invoke(question)
@@ -40,7 +40,7 @@ def asked(chain: Runnable[Any, Any], question: Any) -> Any:
         return error
 
 
-def answered(sample: Sample, output: Any) -> Sample:
+def with_output(sample: Sample, output: Any) -> Sample:
     """The sample with the answer, and the contexts where there are some, that a chain gave for it.
 
     Args:

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from langchain_rageval._internal.html import bold, counted, folded, listed, paragraph, table, text
-from langchain_rageval.data.field_names import read_fields, text_of
+from langchain_rageval._internal.html import bold, counted, details, listed, paragraph, table, text
+from langchain_rageval.data.field_names import read_fields, unwrap_text
 from langchain_rageval.errors import SampleError
 
 Aspect = Literal["context", "answer", "grounding", "ranking"]
@@ -66,32 +66,32 @@ def _cleaned(text: str) -> str:
     return text
 
 
-class Frozen(BaseModel):
+class _FrozenModel(BaseModel):
     """Frozen, and strict about names."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, ser_json_bytes="base64")
 
 
-class Data(Frozen):
+class InputModel(_FrozenModel):
     """What a user may bring: free of lone surrogates at any depth."""
 
     @model_validator(mode="before")
     @classmethod
     def _encodable(cls, data: Any) -> Any:
-        return data if isinstance(data, Data) else without_surrogates(data)
+        return data if isinstance(data, InputModel) else without_surrogates(data)
 
 
 def _text(value: Any) -> Any:
-    return value if isinstance(value, str) else without_surrogates(text_of(value))  # `Data` has seen to a str
+    return value if isinstance(value, str) else without_surrogates(unwrap_text(value))  # `Data` has seen to a str
 
 
-Text = Annotated[str, BeforeValidator(_text)]
+_SampleText = Annotated[str, BeforeValidator(_text)]
 
 # Scores are made of so many parts that each looks through its strings, not through all it is given.
-Clean = Annotated[str, AfterValidator(_cleaned)]
+_CleanText = Annotated[str, AfterValidator(_cleaned)]
 
 
-class Sample(Data):
+class Sample(InputModel):
     """One question to a RAG system, with what came back and what should have.
 
     Attributes:
@@ -109,10 +109,10 @@ class Sample(Data):
 
     id: str = ""
     question: str
-    answer: Text | None = None
-    contexts: list[Text] | None = None
-    references: list[Text] = []
-    reference_contexts: list[Text] | None = None
+    answer: _SampleText | None = None
+    contexts: list[_SampleText] | None = None
+    references: list[_SampleText] = []
+    reference_contexts: list[_SampleText] | None = None
     context_ids: list[str] | None = None
     reference_context_ids: list[str] | None = None
     relevance: dict[str, float] | None = None
@@ -155,10 +155,10 @@ class Sample(Data):
         for items, what in ((self.contexts, "context"), (self.reference_contexts, "reference context")):
             if items is not None:
                 told = listed([*map(text, items)], numbered=True)
-                parts.append(folded(counted(len(items), what), told))
+                parts.append(details(counted(len(items), what), told))
         if self.references:
             told = listed([*map(text, self.references)])
-            parts.append(folded(counted(len(self.references), "reference"), told))
+            parts.append(details(counted(len(self.references), "reference"), told))
         return "".join(parts)
 
 
@@ -177,7 +177,7 @@ def _sample_error(found: Mapping[str, Any], error: ValidationError) -> SampleErr
     return SampleError(message, str(problem["loc"][0]) if problem["loc"] else None)
 
 
-class Finding(Frozen):
+class Finding(_FrozenModel):
     """One thing that decided a score.
 
     Attributes:
@@ -191,13 +191,13 @@ class Finding(Frozen):
 
     kind: FindingKind
     number: int
-    text: Clean
-    verdict: Clean
-    reason: Clean = ""
-    cites: list[Clean] = Field(default_factory=list)  # a default of [] is copied deeply, which takes longer
+    text: _CleanText
+    verdict: _CleanText
+    reason: _CleanText = ""
+    cites: list[_CleanText] = Field(default_factory=list)  # a default of [] is copied deeply, which takes longer
 
 
-class Failure(Frozen):
+class Failure(_FrozenModel):
     """Why there is no score: what was raised, where, and what the judge had said.
 
     Attributes:
@@ -207,13 +207,13 @@ class Failure(Frozen):
         raw_output: the judge's last reply, if it was the reply that could not be used.
     """
 
-    error: Clean
-    message: Clean
-    step: Clean | None = None
-    raw_output: Clean | None = None
+    error: _CleanText
+    message: _CleanText
+    step: _CleanText | None = None
+    raw_output: _CleanText | None = None
 
 
-class Usage(Frozen):
+class Usage(_FrozenModel):
     """What a score cost.
 
     Attributes:
@@ -245,7 +245,7 @@ def _sum(one: int | None, other: int | None) -> int | None:
     return other if one is None else one + (other or 0)
 
 
-class Score(Frozen):
+class Score(_FrozenModel):
     """What a metric says of a sample: a value, or why none applies, or why it failed.
 
     Attributes:
@@ -261,16 +261,16 @@ class Score(Frozen):
         instrument: hash of all that could change the value except the sample: options, prompts, judge, version.
     """
 
-    metric: Clean
+    metric: _CleanText
     aspect: Aspect
     direction: Direction = "higher"
     value: float | None = None
-    reason: Clean = ""
+    reason: _CleanText = ""
     findings: list[Finding] = []
-    unscored: Clean | None = None
+    unscored: _CleanText | None = None
     failure: Failure | None = None
     usage: Usage = Usage()
-    instrument: Clean = ""
+    instrument: _CleanText = ""
 
     @model_validator(mode="after")
     def _exactly_one_outcome(self) -> Self:
@@ -324,7 +324,7 @@ class Score(Frozen):
         return {"key": self.metric, "score": self.value, "comment": self.comment, "metadata": metadata}
 
 
-class Row(Frozen):
+class Row(_FrozenModel):
     """One sample of a run with its scores.
 
     Attributes:
@@ -335,7 +335,7 @@ class Row(Frozen):
 
     index: int = Field(ge=0)
     sample: Sample
-    scores: dict[Clean, Score]
+    scores: dict[_CleanText, Score]
 
     def _repr_html_(self) -> str:
         """The sample and its scores, for notebooks."""

@@ -17,7 +17,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableSequence
 
-from langchain_rageval.data.rag_chain import answered, asked, takes_text
+from langchain_rageval.data.rag_chain import takes_text, try_invoke, with_output
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.inputs import Samples, checked
@@ -96,7 +96,7 @@ def _blank(sample: Sample, model: str) -> Sample:
 
 
 def _filled_in(model: Runnable[Any, Any], blank: Sample) -> Sample:
-    sheet = answered(blank, asked(model, _input(model, blank)))
+    sheet = with_output(blank, try_invoke(model, _input(model, blank)))
     if "error" not in sheet.metadata:
         return sheet
     error = redact(sheet.metadata["error"], model)

@@ -8,13 +8,13 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
-from langchain_rageval.data.schema import Data
+from langchain_rageval.data.schema import InputModel
 from langchain_rageval.errors import ConfigError
 
 _PLACE = files("langchain_rageval") / "trust" / "labelled_items"
 
 
-class Label(Data):
+class Label(InputModel):
     """What is known of one thing that an item asks about.
 
     Attributes:
@@ -33,7 +33,7 @@ class Label(Data):
         return self.model_copy(update={"evidence": evidence, "number": self.number and _turned(self.number, chunks)})
 
 
-class Item(Data):
+class Item(InputModel):
     """One question to the judge, or three texts for the embeddings, with its labels.
 
     Attributes:

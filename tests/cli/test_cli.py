@@ -17,8 +17,8 @@ from helpers.waiting import until
 
 from langchain_rageval import Report
 from langchain_rageval._version import __version__
-from langchain_rageval.cli.choice import names_in
 from langchain_rageval.cli.demo import METRICS
+from langchain_rageval.cli.metric_selection import names_in
 from langchain_rageval.metrics import ASPECTS, BUILDERS, RANKINGS, SCORES
 
 PROGRAM = [sys.executable, "-m", "langchain_rageval"]

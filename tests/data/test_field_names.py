@@ -21,7 +21,7 @@ from langchain_core.messages import (
 from langsmith.schemas import Example, Run
 from pydantic import BaseModel, ConfigDict
 
-from langchain_rageval.data.field_names import read_fields, read_run, text_of
+from langchain_rageval.data.field_names import read_fields, read_run, unwrap_text
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
 
@@ -521,9 +521,9 @@ def test_a_sample_without_question_is_told_what_it_holds():
 
 def test_text_of_knows_texts_documents_and_messages_and_leaves_the_rest():
     blocks = ["a", {"type": "text", "text": "b"}, {"type": "reasoning", "reasoning": "r"}]
-    assert text_of("text") == "text"
-    assert text_of(PARIS) == PARIS.page_content
-    assert text_of(AIMessage(blocks)) == "ab"
-    assert text_of({"role": "assistant", "content": "a"}) == "a"
-    assert text_of(7) == 7
-    assert text_of({"type": "faq", "content": "c"}) == {"type": "faq", "content": "c"}
+    assert unwrap_text("text") == "text"
+    assert unwrap_text(PARIS) == PARIS.page_content
+    assert unwrap_text(AIMessage(blocks)) == "ab"
+    assert unwrap_text({"role": "assistant", "content": "a"}) == "a"
+    assert unwrap_text(7) == 7
+    assert unwrap_text({"type": "faq", "content": "c"}) == {"type": "faq", "content": "c"}

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from textwrap import TextWrapper
 
-from langchain_rageval.cli.machine import KEYS
+from langchain_rageval.cli.json_output import KEYS
 
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "evaluate": (

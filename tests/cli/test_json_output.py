@@ -11,7 +11,7 @@ from helpers.munich import CONTEXTS, REFUSAL, SAMPLE
 from helpers.pages import report
 
 from langchain_rageval import Report, Testset
-from langchain_rageval.cli.machine import KEYS
+from langchain_rageval.cli.json_output import KEYS
 from langchain_rageval.cli.main import run
 
 PROGRAM = [sys.executable, "-m", "langchain_rageval"]
