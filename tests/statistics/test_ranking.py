@@ -171,7 +171,7 @@ def test_an_invalid_cutoff_is_rejected(measure, k):
 @every_measure
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_grades_that_are_not_finite_are_refused(measure, bad):
-    with pytest.raises(ValueError, match="^grades must be finite numbers, got NaN or infinity$"):
+    with pytest.raises(ValueError, match=r"^grades must be finite numbers, got NaN or infinity$"):
         measure([1, bad], k=2)
 
 
@@ -184,7 +184,7 @@ def test_numbers_that_contradict_each_other_are_refused():
     pass_all = "pass the grades of all judged documents$"
     with pytest.raises(ValueError, match=f"^ideal lacks grades of retrieved documents: {pass_all}"):
         ndcg([3], [1])
-    with pytest.raises(ValueError, match='^gain must be "exp2" or "linear", got \'log\'$'):
+    with pytest.raises(ValueError, match=r'^gain must be "exp2" or "linear", got \'log\'$'):
         ndcg([1], gain="log")
     with pytest.raises(ValueError, match=r"^grades must be one-dimensional, got an array of shape \(1, 2\)$"):
         ndcg([[1, 2]])
