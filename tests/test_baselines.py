@@ -27,12 +27,12 @@ from langchain_rageval import (
     load_samples,
 )
 from langchain_rageval.cli.demo import METRICS
-from langchain_rageval.cli.metric_selection import names_in
+from langchain_rageval.cli.metric_selection import parse_metric_names
 from langchain_rageval.metrics import ASPECTS
 
 HERE = Path(__file__).parent
 LANGUAGES = ("en", "ru", "zh")
-EIGHT = {*names_in(METRICS)} - {*ASPECTS} | {"correctness"}
+EIGHT = {*parse_metric_names(METRICS)} - {*ASPECTS} | {"correctness"}
 REFUSAL = "The retrieved passages do not say."
 UNSCORED = {
     "the answer states no facts",

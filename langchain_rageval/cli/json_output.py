@@ -1,6 +1,6 @@
-"""What `--json` writes: one object on stdout, under keys that stay.
+"""JSON output of the commands: one object on stdout with stable keys.
 
-Numbers that are not there are null. Everything else that a command has to say goes to stderr.
+Missing numbers are null. All other output goes to stderr.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO
 
+from langchain_rageval.cli.arguments import PIPE
 from langchain_rageval.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,18 +23,15 @@ if TYPE_CHECKING:
     from langchain_rageval.report.summary import MetricSummary
     from langchain_rageval.testset.rows import Testset
 
-PIPE = "-"
-"""The name that stands for stdin where a file is read, and for stdout where one is written."""
-
 _REPORT_KEYS = (
-    "samples: how many",
-    "complete: false when the run was broken off",
+    "samples: number of samples",
+    "complete: false if the run was interrupted",
     "metrics: by name aspect, direction, mean, low, high, scored, unscored, failed, abstained, calls, input_tokens, "
     "output_tokens, embedded, seconds",
-    "aspects: by name the mean over its metrics",
+    "aspects: by name the mean over the metrics of the aspect",
     "diagnosis: by cause the number of samples",
-    "left_out: index and metric of each score that the budget had no room for",
-    "notes: what a reader should know",
+    "left_out: index and metric of each score that was omitted because the budget was spent",
+    "notes: remarks on the results",
 )
 KEYS: Mapping[str, tuple[str, ...]] = {
     "evaluate": _REPORT_KEYS,
@@ -41,59 +39,63 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "compare": (
         "metrics: by name direction, verdict, baseline, candidate, difference, low, high, p_value, p_unadjusted, "
         "pairs, clusters, better, worse, lost, gained, coverage_fell",
-        "margin: of the comparison",
-        "notes: what a reader should know",
+        "margin: margin of the comparison",
+        "notes: remarks on the results",
     ),
     "plan": (
-        "samples: how many",
-        "rehearsed: how many of them the figures come from",
+        "samples: number of samples",
+        "rehearsed: number of samples that the estimate is based on",
         "metrics: by name calls, input_tokens, output_tokens, embedded",
-        "total: the same of all together",
-        "notes: what the figures leave out",
+        "total: the same numbers for all metrics together",
+        "notes: limits of the estimate",
     ),
     "generate": (
-        "questions: how many",
-        "complete: false when fewer came than were asked for",
+        "questions: number of questions",
+        "complete: false if there are fewer questions than requested",
         "evolutions: by name the number of questions",
-        "attempts: how many candidates there were",
+        "attempts: number of candidates",
         "rejected: by reason the number of candidates",
-        "notes: what a reader should know",
+        "notes: remarks on the results",
     ),
-    "metrics": ("metrics: by name what it measures",),
+    "metrics": ("metrics: by name a description",),
 }
-"""The keys of each command's object, as its help lists them."""
+"""Top-level keys of each command's JSON object with their meaning, as listed in its help."""
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:
     """Add `--json`."""
-    parser.add_argument("--json", action="store_true", help="for programs: one JSON object on stdout, and no table")
+    parser.add_argument("--json", action="store_true", help="write one JSON object to stdout instead of a table")
 
 
-def write_json(told: Mapping[str, Any]) -> None:
-    """Write an object to stdout, on one line."""
-    stdout().write(json.dumps(told, ensure_ascii=False) + "\n")
+def write_json(content: Mapping[str, Any]) -> None:
+    """Write a JSON object to stdout on one line."""
+    utf8_stdout().write(json.dumps(content, ensure_ascii=False) + "\n")
 
 
-def stdout() -> TextIO:
-    """Where programs read, in UTF-8 whatever the locale says, as JSON is."""
+def utf8_stdout() -> TextIO:
+    """Return stdout, switched to UTF-8 regardless of the locale."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
     return sys.stdout
 
 
-def refuse_both(options: argparse.Namespace) -> None:
-    """Raise ConfigError when two things are to be written to stdout."""
+def check_single_stdout(options: argparse.Namespace) -> None:
+    """Check that not both `--json` and `--out -` are given.
+
+    Raises:
+        ConfigError: if they are.
+    """
     if options.json and options.out == PIPE:
-        raise ConfigError("--json and --out - both write to stdout; give --out the name of a file")
+        raise ConfigError("--json and --out - both write to stdout; use --out with a file name")
 
 
-def told_of_report(report: Report) -> dict[str, Any]:
-    """What `evaluate` and `report` say of a report."""
+def report_object(report: Report) -> dict[str, Any]:
+    """Return the JSON object of `rageval evaluate` and `rageval report`."""
     summary = report.summary()
     return {
         "samples": len(report),
         "complete": report.complete,
-        "metrics": {name: _told_of_metric(metric) for name, metric in summary.items()},
+        "metrics": {name: _metric_object(metric) for name, metric in summary.items()},
         "aspects": {name: aspect.mean for name, aspect in summary.aspects.items()},
         "diagnosis": dict(report.diagnose().counts),
         "left_out": [{"index": index, "metric": metric} for index, metric in report.left_out],
@@ -101,28 +103,28 @@ def told_of_report(report: Report) -> dict[str, Any]:
     }
 
 
-def told_of_comparison(comparison: Comparison) -> dict[str, Any]:
-    """What `compare` says."""
+def comparison_object(comparison: Comparison) -> dict[str, Any]:
+    """Return the JSON object of `rageval compare`."""
     metrics = {}
     for name, metric in comparison.items():
-        told = asdict(metric)
-        metrics[name] = {"candidate": told.pop("mean"), **{key: told[key] for key in told if key != "metric"}}
+        fields = asdict(metric)
+        metrics[name] = {"candidate": fields.pop("mean"), **{key: fields[key] for key in fields if key != "metric"}}
     return {"metrics": metrics, "margin": comparison.margin, "notes": comparison.notes}
 
 
-def told_of_plan(plan: Plan) -> dict[str, Any]:
-    """What `plan` says."""
+def plan_object(plan: Plan) -> dict[str, Any]:
+    """Return the JSON object of `rageval plan`."""
     return {
         "samples": plan.samples,
         "rehearsed": plan.rehearsed,
-        "metrics": {name: _told_of_planned(metric) for name, metric in plan.items()},
-        "total": _told_of_planned(plan.total),
+        "metrics": {name: _planned_metric_object(metric) for name, metric in plan.items()},
+        "total": _planned_metric_object(plan.total),
         "notes": plan.notes,
     }
 
 
-def told_of_testset(testset: Testset) -> dict[str, Any]:
-    """What `generate` says."""
+def testset_object(testset: Testset) -> dict[str, Any]:
+    """Return the JSON object of `rageval generate`."""
     return {
         "questions": len(testset),
         "complete": testset.complete,
@@ -133,13 +135,13 @@ def told_of_testset(testset: Testset) -> dict[str, Any]:
     }
 
 
-def _told_of_metric(metric: MetricSummary) -> dict[str, Any]:
-    told = asdict(metric)
-    del told["metric"], told["usage"]
-    return told | metric.usage.model_dump()
+def _metric_object(metric: MetricSummary) -> dict[str, Any]:
+    fields = asdict(metric)
+    del fields["metric"], fields["usage"]
+    return fields | metric.usage.model_dump()
 
 
-def _told_of_planned(metric: PlannedMetric) -> dict[str, Any]:
-    told = asdict(metric)
-    del told["metric"]
-    return told
+def _planned_metric_object(metric: PlannedMetric) -> dict[str, Any]:
+    fields = asdict(metric)
+    del fields["metric"]
+    return fields

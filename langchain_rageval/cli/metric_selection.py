@@ -1,4 +1,4 @@
-"""Which metrics a command scores by, from the names that the user typed."""
+"""Selection and construction of metrics from the names on the command line."""
 
 from __future__ import annotations
 
@@ -22,36 +22,42 @@ if TYPE_CHECKING:
     from langchain_rageval.metrics.suite import Suite
 
 ALL = "all"
+"""Name that stands for all metrics except ranking metrics."""
+
 GRADERS = ("ids", "labels", "llm", "embedding")
+"""Values of --grader."""
 
 
-def names_in(given: str) -> list[str]:
-    """The names in a comma-separated list, each once; `aspect_critique` stands for the built-in aspects.
+def parse_metric_names(text: str) -> list[str]:
+    """Parse a comma-separated list of metric names.
 
-    Those of ranked lists come with their cutoff, as in ndcg@5, and are not among all: they need a grader.
+    Args:
+        text: names from `rageval metrics`. `all` stands for all metrics except ranking metrics, which need a grader;
+            `aspect_critique` stands for the built-in aspects. Ranking metrics have a cutoff, as in ndcg@5.
+
+    Returns:
+        The names in order, each once.
 
     Raises:
-        ConfigError: if one is unknown, or there is none.
+        ConfigError: if a name is unknown, or there is none.
     """
-    asked = [name.strip() for name in given.split(",") if name.strip()]
+    names = [name.strip() for name in text.split(",") if name.strip()]
     known = [*(name for name in BUILDERS if name != "aspect_critique"), *ASPECTS]
     groups = {ALL: known, "aspect_critique": list(ASPECTS)}
-    for name in asked:
+    for name in names:
         if _is_ranking(name):
             continue
         if (kind := name.partition("@")[0]) in RANKINGS:
             raise ConfigError(f"{name!r} takes a cutoff, a whole number from 1 on, as in {kind}@5")
         if name not in known and name not in groups:
             ranked = [f"{kind}@K" for kind in RANKINGS]
-            raise ConfigError(
-                f"there is no metric {name!r}; there are {', '.join([*BUILDERS, *ASPECTS, *ranked, ALL])}"
-            )
-    if not asked:
-        raise ConfigError(f"--metrics takes names, comma-separated, or {ALL}; there are {', '.join(known)}")
-    return list(dict.fromkeys(part for name in asked for part in groups.get(name, [name])))
+            raise ConfigError(f"unknown metric {name!r}; use one of {', '.join([*BUILDERS, *ASPECTS, *ranked, ALL])}")
+    if not names:
+        raise ConfigError(f"--metrics takes comma-separated names, or {ALL}; use one of {', '.join(known)}")
+    return list(dict.fromkeys(part for name in names for part in groups.get(name, [name])))
 
 
-def build(
+def build_named_metrics(
     names: Sequence[str],
     judge: Judge,
     embeddings: Callable[[], Embeddings],
@@ -59,54 +65,58 @@ def build(
     grader: str = "ids",
     gain: str = "exp2",
 ) -> list[Metric]:
-    """The metrics of these names.
+    """Build metrics by name.
 
     Args:
-        names: as `names_in` gives them.
-        judge: who is asked.
-        embeddings: called, once, when one of them takes some.
-        grader: one of GRADERS, for those of ranked lists.
-        gain: of NDCG.
+        names: as returned by `parse_metric_names`.
+        judge: judge of all metrics that need one.
+        embeddings: function that loads the embeddings; called at most once, when the first metric needs them.
+        grader: one of `GRADERS`, for ranking metrics.
+        gain: gain of NDCG, "exp2" or "linear".
     """
-    given: Mapping[str, Callable[[], Any]] = {
+    arguments: Mapping[str, Callable[[], Any]] = {
         "judge": lambda: judge,
-        "embeddings": (loaded := cache(embeddings)),
-        "model": loaded,
-        "grader": cache(lambda: _grader(grader, judge, loaded)),
+        "embeddings": (load := cache(embeddings)),
+        "model": load,
+        "grader": cache(lambda: _build_grader(grader, judge, load)),
         "gain": lambda: gain,
     }
-    return [metric for name in names for metric in _built(name, given).parts]
+    return [metric for name in names for metric in _build(name, arguments).parts]
 
 
-def scores_of(names: Sequence[str]) -> list[str]:
-    """Names of the scores that the metrics of these names give."""
+def score_names(names: Sequence[str]) -> list[str]:
+    """Return the names of the scores that the named metrics produce."""
     return [score for name in names for score in SCORES.get(name, [name])]
 
 
-def scorable(metrics: Sequence[Metric], samples: Sequence[Sample]) -> list[Metric]:
-    """The metrics for which every sample has what they read; says on stderr which are left out.
+def select_scorable(metrics: Sequence[Metric], samples: Sequence[Sample]) -> list[Metric]:
+    """Return the metrics whose fields every sample has; warn on stderr about the others.
 
     Raises:
         ConfigError: if there are none.
     """
-    chosen = []
+    selected = []
     left_out: dict[Any, list[str]] = {}
     for metric in metrics:
-        lacking = [field for sample in samples if (field := _lacking(metric, sample))]
+        lacking = [field for sample in samples if (field := _missing_field(metric, sample))]
         if not lacking:
-            chosen.append(metric)
+            selected.append(metric)
         else:
             reason = f"{len(lacking)} of {len(samples)} samples lack {', '.join(sorted({*lacking}))}"
             left_out.setdefault((metric.kin or metric.name, reason), []).append(metric.name)
     for (_, reason), names in left_out.items():
-        leave_out(", ".join(names), reason)
-    if not chosen:
-        raise ConfigError("no metric can score these samples; fill in answer, contexts or references")
-    return chosen
+        _warn_left_out(", ".join(names), reason)
+    if not selected:
+        raise ConfigError("no metric can score these samples; add answer, contexts or references")
+    return selected
 
 
-def refuse_lacking(metrics: Sequence[Metric], samples: Sequence[Sample], grader: str) -> None:
-    """Raise SampleError, with the mend that the command line has, when a ranked list cannot be graded."""
+def check_gradable(metrics: Sequence[Metric], samples: Sequence[Sample], grader: str) -> None:
+    """Check that the grader of the ranking metrics can grade every sample.
+
+    Raises:
+        SampleError: if a sample lacks a field; the message names the other graders.
+    """
     for metric in metrics:
         if _is_ranking(metric.name):
             for sample in samples:
@@ -114,45 +124,44 @@ def refuse_lacking(metrics: Sequence[Metric], samples: Sequence[Sample], grader:
                     metric.read(sample)
                 except SampleError as error:
                     others = " or ".join(f"--grader {other}" for other in GRADERS if other != grader)
-                    raise SampleError(f"{error}; or say {others}", error.field) from None
+                    raise SampleError(f"{error}; or use {others}", error.field) from None
 
 
-def without_embeddings(names: Sequence[str]) -> list[str]:
-    """The metrics that need none; says on stderr which are left out."""
-    taking = [name for name in names if name in BUILDERS and _takes(name) & {"embeddings", "model"}]
-    for name in taking:
-        leave_out(name, "it compares by embeddings; name some with --embeddings")
-    return [name for name in names if name not in taking]
+def drop_embedding_metrics(names: Sequence[str]) -> list[str]:
+    """Return the metrics that need no embeddings; warn on stderr about the others."""
+    dropped = [name for name in names if name in BUILDERS and _parameters(name) & {"embeddings", "model"}]
+    for name in dropped:
+        _warn_left_out(name, "it needs embeddings; add --embeddings")
+    return [name for name in names if name not in dropped]
 
 
-def with_their_packages(names: Sequence[str]) -> list[str]:
-    """The metrics whose packages are installed; says on stderr which are left out."""
-    there = []
+def drop_missing_packages(names: Sequence[str]) -> list[str]:
+    """Return the metrics whose packages are installed; warn on stderr about the others."""
+    available = []
     for name in names:
         try:
-            if name in BUILDERS and not _takes(name) & {"judge", "model"}:
+            if name in BUILDERS and not _parameters(name) & {"judge", "model"}:
                 _builder(name)()
-            there.append(name)
+            available.append(name)
         except ConfigError as error:
-            leave_out(name, str(error))
-    return there
+            _warn_left_out(name, str(error))
+    return available
 
 
-def leave_out(name: str, reason: str) -> None:
-    """Say on stderr that a metric of all is left out."""
+def _warn_left_out(name: str, reason: str) -> None:
     sys.stderr.write(f"rageval: {name} left out: {reason}\n")
 
 
-def _built(name: str, given: Mapping[str, Callable[[], Any]]) -> Metric | Suite:
+def _build(name: str, arguments: Mapping[str, Callable[[], Any]]) -> Metric | Suite:
     if name in ASPECTS:
-        return _builder("aspect_critique")(given["judge"](), name)
+        return _builder("aspect_critique")(arguments["judge"](), name)
     if _is_ranking(name):
         kind, _, cutoff = name.partition("@")
         builder = getattr(import_module(RANKINGS[kind]), f"{kind}_at")
         options = {"grader", "gain"} & {*signature(builder).parameters}
-        metric: Metric = builder(int(cutoff), name=name, **{option: given[option]() for option in options})
+        metric: Metric = builder(int(cutoff), name=name, **{option: arguments[option]() for option in options})
         return metric
-    return _builder(name)(**{option: given[option]() for option in given.keys() & _takes(name)})
+    return _builder(name)(**{option: arguments[option]() for option in arguments.keys() & _parameters(name)})
 
 
 def _is_ranking(name: str) -> bool:
@@ -160,7 +169,7 @@ def _is_ranking(name: str) -> bool:
     return kind in RANKINGS and cutoff.isascii() and cutoff.isdigit() and int(cutoff) > 0
 
 
-def _grader(name: str, judge: Judge, embeddings: Callable[[], Embeddings]) -> Grader:
+def _build_grader(name: str, judge: Judge, embeddings: Callable[[], Embeddings]) -> Grader:
     from langchain_rageval.metrics.graders.embedding_grader import embedding_grader
     from langchain_rageval.metrics.graders.id_grader import id_grader
     from langchain_rageval.metrics.graders.label_grader import label_grader
@@ -176,7 +185,7 @@ def _grader(name: str, judge: Judge, embeddings: Callable[[], Embeddings]) -> Gr
     return id_grader()
 
 
-def _takes(name: str) -> set[str]:
+def _parameters(name: str) -> set[str]:
     return {*signature(_builder(name)).parameters}
 
 
@@ -185,7 +194,7 @@ def _builder(name: str) -> Callable[..., Metric | Suite]:
     return builder
 
 
-def _lacking(metric: Metric, sample: Sample) -> str | None:
+def _missing_field(metric: Metric, sample: Sample) -> str | None:
     try:
         metric.read(sample)
     except SampleError as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Literal
 
-from langchain_rageval.data.field_names import LIST_FIELDS, FIELDS_BY_NAME, check_fields
+from langchain_rageval.data.field_names import FIELDS_BY_NAME, LIST_FIELDS, check_fields
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.data.trec import SUFFIXES, Topics, read_trec
 from langchain_rageval.errors import ConfigError, SampleError

@@ -325,8 +325,8 @@ class Score(_FrozenModel):
 
     def __str__(self) -> str:
         """Return metric, value and comment on one line."""
-        shown = "-" if self.value is None else f"{self.value:.3f}"
-        return f"{self.metric} {shown}: {self.comment}" if self.comment else f"{self.metric} {shown}"
+        value = "-" if self.value is None else f"{self.value:.3f}"
+        return f"{self.metric} {value}: {self.comment}" if self.comment else f"{self.metric} {value}"
 
     @property
     def comment(self) -> str:
@@ -337,8 +337,8 @@ class Score(_FrozenModel):
 
     def _repr_html_(self) -> str:
         """Return value, reason and findings as HTML, for notebooks."""
-        shown = "–" if self.value is None else f"{self.value:.3f}"
-        head = paragraph(bold(self.metric), shown, text(self.comment))
+        value = "–" if self.value is None else f"{self.value:.3f}"
+        head = paragraph(bold(self.metric), value, text(self.comment))
         rows = [
             (
                 _MARKS.get(finding.verdict, ""),
