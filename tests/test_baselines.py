@@ -26,13 +26,13 @@ from langchain_rageval import (
     faithfulness,
     load_samples,
 )
-from langchain_rageval.cli.choice import names_in
 from langchain_rageval.cli.demo import METRICS
+from langchain_rageval.cli.metric_selection import parse_metric_names
 from langchain_rageval.metrics import ASPECTS
 
 HERE = Path(__file__).parent
 LANGUAGES = ("en", "ru", "zh")
-EIGHT = {*names_in(METRICS)} - {*ASPECTS} | {"correctness"}
+EIGHT = {*parse_metric_names(METRICS)} - {*ASPECTS} | {"correctness"}
 REFUSAL = "The retrieved passages do not say."
 UNSCORED = {
     "the answer states no facts",

@@ -44,7 +44,7 @@ def table(head: Sequence[str], rows: Sequence[Iterable[str]]) -> str:
     return f"<table><tr>{heads}</tr>{lines}</table>" + _more(len(rows))
 
 
-def folded(title: str, body: str) -> str:
+def details(title: str, body: str) -> str:
     """What opens at a click on its title."""
     return f"<details><summary>{escape(title)}</summary>{body}</details>"
 

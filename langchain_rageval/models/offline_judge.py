@@ -24,8 +24,9 @@ from langchain_rageval.prompts.layout import read_inputs, read_title
 from langchain_rageval.prompts.promptset import PromptSet, languages
 from langchain_rageval.run.usage_meter import tokens_in
 from langchain_rageval.text.language import detect_language
+from langchain_rageval.text.normalization import words_of
 from langchain_rageval.text.sentences import split_sentences
-from langchain_rageval.text.stemming import numbers_of, stems_of, words_of
+from langchain_rageval.text.stemming import numbers_of, stems_of
 
 _Inputs = Mapping[str, Any]
 _Sentences = Mapping[str, str]

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from langchain_rageval.text.language import FUNCTION_WORDS, detect_language
+from langchain_rageval.text.normalization import words_of
 from langchain_rageval.text.sentences import split_sentences
-from langchain_rageval.text.stemming import numbers_of, stem_of, stems_of, words_of
+from langchain_rageval.text.stemming import numbers_of, stem_of, stems_of
 
 _Inputs = Mapping[str, Any]
 

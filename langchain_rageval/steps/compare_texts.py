@@ -7,7 +7,7 @@ from typing import Any
 
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.stage import Stage, State
-from langchain_rageval.text.normalization import folded
+from langchain_rageval.text.normalization import normalize_text
 
 Measure = Callable[[str, str], float]
 Pairs = Callable[[State], tuple[str, Sequence[str]]]
@@ -32,7 +32,7 @@ class CompareTexts(Stage[State]):
         """No request at all."""
         yield from ()
         one, others = self.pairs(state)
-        one, others = folded(one), [folded(other) for other in others]
+        one, others = normalize_text(one), [normalize_text(other) for other in others]
         return state | {"similarities": [self._compared(one, other) for other in others]}
 
     def _compared(self, one: str, other: str) -> float:

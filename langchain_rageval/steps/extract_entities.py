@@ -7,7 +7,7 @@ from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.prompts.answer_schemas import Entities
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.step import State, Step
-from langchain_rageval.text.normalization import folded
+from langchain_rageval.text.normalization import normalize_text
 
 
 class ExtractEntities(Step):
@@ -23,7 +23,7 @@ class ExtractEntities(Step):
         parts: list[list[str]] = yield Gather([self._extract(sample.question, text) for text in texts])
         spellings: dict[str, str] = {}
         for entity in (entity for part in parts for entity in part):
-            spellings.setdefault(folded(entity), entity)
+            spellings.setdefault(normalize_text(entity), entity)
         return state | {"reference_entities": list(spellings.values())}
 
     def _extract(self, question: str, text: str) -> Operation[list[str]]:

@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import Field
 
-from langchain_rageval.data.schema import Data
+from langchain_rageval.data.schema import InputModel
 from langchain_rageval.testset.passage import Passage
 
 PASSAGE_REJECTED = "passage rejected"
@@ -22,7 +22,7 @@ KNOWN_WITHOUT = "known without the documents"
 DUPLICATE = "near-duplicate"
 
 
-class Trial(Data):
+class Trial(InputModel):
     """One thing that was tried.
 
     Attributes:
@@ -38,7 +38,7 @@ class Trial(Data):
     feedback: str = ""
 
 
-class Candidate(Data):
+class Candidate(InputModel):
     """A question in the making. Every step takes one and gives one; what was rejected passes through untouched.
 
     Attributes:

@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import Field
 
-from langchain_rageval.data.schema import Data
+from langchain_rageval.data.schema import InputModel
 
 
-class Passage(Data):
+class Passage(InputModel):
     """A piece of a document.
 
     Attributes:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TextIO
 from langchain_core.runnables import Runnable
 from pydantic import Field, ValidationError
 
-from langchain_rageval._internal.html import bold, folded, listed, paragraph, text
+from langchain_rageval._internal.html import bold, details, listed, paragraph, text
 from langchain_rageval._version import __version__
-from langchain_rageval.data.rag_chain import answered, as_chain, asked, takes_text
-from langchain_rageval.data.schema import Data, Sample
+from langchain_rageval.data.rag_chain import as_chain, takes_text, try_invoke, with_output
+from langchain_rageval.data.schema import InputModel, Sample
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.threads import DaemonThreads
 from langchain_rageval.testset.candidate import Candidate, Trial
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _HEAD = "rageval_testset"
 
 
-class TestsetRow(Data):
+class TestsetRow(InputModel):
     """One question of a test set.
 
     Attributes:
@@ -86,7 +86,7 @@ class TestsetRow(Data):
             for trial in self.history
         ]
         head = paragraph(bold(self.question), "(" + text(self.evolution) + ")")
-        return head + paragraph(text(self.reference)) + folded("how it came about", listed(trials))
+        return head + paragraph(text(self.reference)) + details("how it came about", listed(trials))
 
     def to_sample(self) -> Sample:
         """What `evaluate` reads, without an answer and contexts yet; an unanswerable question has no reference."""
@@ -241,8 +241,8 @@ class Testset:
         plain = takes_text(chain)
         given = [row.question if plain else {"question": row.question, "input": row.question} for row in self.rows]
         # Not by `batch`: behind `with_retry` it hands out one question's answer for another's.
-        outputs = DaemonThreads().spread([partial(asked, chain, question) for question in given], max_concurrency)
-        return [answered(row.to_sample(), output) for row, output in zip(self.rows, outputs, strict=True)]
+        outputs = DaemonThreads().spread([partial(try_invoke, chain, question) for question in given], max_concurrency)
+        return [with_output(row.to_sample(), output) for row, output in zip(self.rows, outputs, strict=True)]
 
     def to_langsmith(self, client: Client, name: str) -> Dataset:
         """Make a LangSmith data set of it: inputs `question`, outputs `answer`, contexts and evolution as metadata.

@@ -17,7 +17,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableSequence
 
-from langchain_rageval.data.rag_chain import answered, asked, takes_text
+from langchain_rageval.data.rag_chain import takes_text, try_invoke, with_output
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.inputs import Samples, checked
@@ -97,7 +97,7 @@ def _unanswered_sheet(sample: Sample, model: str) -> Sample:
 
 
 def _answer(model: Runnable[Any, Any], unanswered: Sample) -> Sample:
-    sheet = answered(unanswered, asked(model, _input(model, unanswered)))
+    sheet = with_output(unanswered, try_invoke(model, _input(model, unanswered)))
     if "error" not in sheet.metadata:
         return sheet
     error = redact(sheet.metadata["error"], model)

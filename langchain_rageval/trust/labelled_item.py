@@ -8,13 +8,13 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
-from langchain_rageval.data.schema import Data
+from langchain_rageval.data.schema import InputModel
 from langchain_rageval.errors import ConfigError
 
 _FOLDER = files("langchain_rageval") / "trust" / "labelled_items"
 
 
-class Label(Data):
+class Label(InputModel):
     """The right verdicts for one statement, chunk, sentence or answer of a labelled item.
 
     Attributes:
@@ -35,7 +35,7 @@ class Label(Data):
         return self.model_copy(update={"evidence": evidence, "number": number})
 
 
-class LabelledItem(Data):
+class LabelledItem(InputModel):
     """One request to the judge, or three texts to compare by embeddings, with the right verdicts.
 
     Attributes:

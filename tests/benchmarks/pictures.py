@@ -39,7 +39,9 @@ def main_job() -> None:
 
 def terminal() -> str:
     """What `rageval demo --open` prints, as SVG; leaves the page in the current folder."""
-    shown = tables.Output(record=True, width=118, force_terminal=True, file=io.StringIO(), highlight=False, emoji=False)
+    shown = tables.TableConsole(
+        record=True, width=118, force_terminal=True, file=io.StringIO(), highlight=False, emoji=False
+    )
     tables.console = lambda **_: shown
     webbrowser.open = lambda *_: True
     assert main.run(["demo", "--open", "--quiet"]) == 0

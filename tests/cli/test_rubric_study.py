@@ -51,14 +51,14 @@ def test_one_choice_of_examples_makes_one_row(rageval, sheets):
     [
         (["--scale", "three"], "--scale takes LOW-HIGH, such as 0-3, got 'three'"),
         (["--scale", "3-0"], "scale takes the lowest and the highest grade"),
-        (["--label-scale", "x"], "--label-scale takes LOW-HIGH"),
-        (["--labels", "none"], "--labels none: no sample has it"),
-        (["--price", "offline=1"], "--price takes JUDGE=READ,WRITTEN"),
+        (["--label-scale", "x"], "--label-scale takes LOW-HIGH, such as 0-3, got 'x'"),
+        (["--labels", "none"], "--labels none: no sample has this key in its metadata"),
+        (["--price", "offline=1"], "--price takes JUDGE=INPUT,OUTPUT, such as offline=2.5,10, got offline=1"),
         (["--price", "other=1,2"], "price names 'other'"),
         (["--judge", "nobody:"], "names no judge"),
     ],
 )
-def test_what_cannot_be_meant_ends_with_2(rageval, sheets, words, told):
+def test_invalid_options_end_with_2(rageval, sheets, words, told):
     code, _, complaints = rageval("rubric-study", sheets, *words, "--quiet")
     assert code == 2
     assert told in complaints

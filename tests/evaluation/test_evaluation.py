@@ -519,7 +519,7 @@ async def test_options_that_cannot_be_meant_are_refused(rows_of, options, mend):
         (None, "samples takes a list, .* got NoneType"),
         (SAMPLE, "put a single one in a list"),
         (Sample(**SAMPLE), "put a single one in a list"),
-        ("nowhere.jsonl", "nowhere.jsonl is not there"),
+        ("nowhere.jsonl", "nowhere.jsonl does not exist"),
     ],
 )
 async def test_samples_that_are_none_are_refused(rows_of, samples, mend):

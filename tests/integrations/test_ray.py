@@ -320,7 +320,7 @@ def test_errors_in_a_worker_contain_their_cause(ray):
     ("options", "told"),
     [
         ({"make_metrics": [faithfulness(OfflineJudge())]}, "make_metrics takes a function .* got list"),
-        ({"fields": {"query": "q"}}, "'query' is no field"),
+        ({"fields": {"query": "q"}}, "'query' is not a field"),
         ({"max_concurrency": 0}, "max_concurrency takes a whole number from 1 on, got 0"),
         ({"batch_size": 0}, "batch_size takes a whole number from 1 on, got 0"),
         ({"batch_size": 2.5}, "batch_size takes a whole number from 1 on, got 2.5"),

@@ -8,7 +8,7 @@ from rouge_score.rouge_scorer import RougeScorer
 
 from langchain_rageval import ConfigError, rouge
 from langchain_rageval.metrics.rouge import longest_common, shared_words
-from langchain_rageval.text.normalization import folded
+from langchain_rageval.text.normalization import normalize_text
 
 VARIANTS = ["rouge1", "rouge2", "rouge3", "rouge4", "rougeL"]
 OF = ["precision", "recall", "fmeasure"]
@@ -30,7 +30,7 @@ def test_on_english_all_numbers_are_those_of_rouge_score(answer, reference):
     expected = ORACLE.score(reference, answer)
     for variant in VARIANTS:
         for of in OF:
-            found = shared_words(folded(answer), folded(reference), variant=variant, of=of)
+            found = shared_words(normalize_text(answer), normalize_text(reference), variant=variant, of=of)
             assert found == pytest.approx(getattr(expected[variant], of), abs=1e-12)
 
 
@@ -38,7 +38,7 @@ def test_on_english_all_numbers_are_those_of_rouge_score(answer, reference):
 def test_on_russian_they_are_those_of_rouge_score_with_words_that_it_knows(answer, reference):
     expected = CYRILLIC_ORACLE.score(reference, answer)
     for variant in VARIANTS:
-        found = shared_words(folded(answer), folded(reference), variant=variant, of="fmeasure")
+        found = shared_words(normalize_text(answer), normalize_text(reference), variant=variant, of="fmeasure")
         assert found == pytest.approx(expected[variant].fmeasure, abs=1e-12)
 
 
