@@ -7,7 +7,8 @@ import hashlib
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from langchain_rageval.text.stemming import stem_of, words_of
+from langchain_rageval.text.normalization import words_of
+from langchain_rageval.text.stemming import stem_of
 
 
 class HashingEmbeddings(Embeddings):
