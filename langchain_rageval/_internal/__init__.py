@@ -1,1 +1,1 @@
-"""General building blocks without knowledge of RAG: values per process, caches, an SQLite file, HTML, plots."""
+"""General building blocks that know nothing about RAG: per-process values, caches, an SQLite file, HTML, plots."""

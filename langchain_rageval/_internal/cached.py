@@ -1,4 +1,4 @@
-"""What is computed once: of an instance by whoever asks first, of a key by one thread while the others wait."""
+"""Caches that are safe with threads and forks: `cached_property` for instances, `locked_cache` for functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_rageval._internal.per_process import PerProcess
 
-_MOST_KEPT = 256
+_MAX_SIZE = 256
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
@@ -19,45 +19,47 @@ if TYPE_CHECKING or sys.version_info >= (3, 12):
 else:
 
     class cached_property(functools.cached_property):
-        """Computes a property once for each instance, without a lock, as Python itself does from 3.12 on.
+        """Property computed once per instance, without a lock, as in the standard library from Python 3.12 on.
 
-        In 3.11 one lock serves all instances: threads wait for each other's unrelated work, and a process that is
-        forked at such a moment inherits a lock that nobody will release. Without it, two threads may compute a value at
-        the same time: it is for what takes little time and does not depend on who computes it.
+        In Python 3.11 one lock serves all instances: threads wait for unrelated computations, and a process forked at
+        such a moment inherits a lock that is never released. Without the lock, two threads may compute a value at the
+        same time, so the computation must be cheap and deterministic.
         """
 
         def __get__(self, instance: Any, owner: type | None = None) -> Any:
-            """The value; the property itself when a class is asked for it."""
+            """Return the value, or the property itself if accessed on the class."""
             if instance is None:
                 return self
-            kept = instance.__dict__
-            return kept[self.attrname] if self.attrname in kept else kept.setdefault(self.attrname, self.func(instance))
+            values = instance.__dict__
+            if self.attrname in values:
+                return values[self.attrname]
+            return values.setdefault(self.attrname, self.func(instance))
 
 
-def made_once(make: Callable[[Key], Value]) -> Callable[[Key], Value]:
-    """Keep what a function makes of each key, and let one thread at a time make it.
+def locked_cache(function: Callable[[Key], Value]) -> Callable[[Key], Value]:
+    """Cache a function's result per key; one thread at a time computes, the others wait.
 
-    `functools.lru_cache` lets all threads that come at once do the same work, and a run begins with all its threads at
-    once. It is for what takes milliseconds. Of more than 256 keys the first made is given up.
+    With `functools.lru_cache`, threads that call at the same time all compute the result, and a run starts all its
+    threads at once. Meant for computations of milliseconds. Beyond 256 keys the oldest result is dropped.
     """
-    made: dict[Key, Value] = {}
-    making = PerProcess(threading.RLock)  # the making of one may need another
+    results: dict[Key, Value] = {}
+    lock = PerProcess(threading.RLock)  # reentrant: the computation of one key may need another
 
-    @functools.wraps(make)
+    @functools.wraps(function)
     def get(key: Key) -> Value:
         try:
-            return made[key]
+            return results[key]
         except KeyError:
             pass
-        with making.own:
-            if key not in made:
-                value = make(key)
-                if len(made) >= _MOST_KEPT:
-                    del made[next(iter(made))]
-                made[key] = value
-            return made[key]
+        with lock.value:
+            if key not in results:
+                result = function(key)
+                if len(results) >= _MAX_SIZE:
+                    del results[next(iter(results))]
+                results[key] = result
+            return results[key]
 
     return get
 
 
-__all__ = ["cached_property", "made_once"]
+__all__ = ["cached_property", "locked_cache"]

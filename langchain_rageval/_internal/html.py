@@ -1,6 +1,6 @@
-"""What notebooks show of a single thing, as HTML without colours of its own: it is read on light and dark alike.
+"""HTML fragments for notebooks, without colours, so that they are readable on light and dark backgrounds.
 
-Every text is escaped, kept from turning its neighbours' direction, and cut where it would fill the notebook.
+Texts are escaped, isolated from the writing direction of their neighbours, and truncated after 2,000 characters.
 """
 
 from __future__ import annotations
@@ -8,51 +8,52 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-_LONGEST = 2_000
-_MOST = 50
+_MAX_CHARACTERS = 2_000
+_MAX_ITEMS = 50
 
 
-def text(told: str) -> str:
-    """A text of others."""
-    shown = told if len(told) <= _LONGEST else f"{told[:_LONGEST]}… [{len(told):,} characters]"
-    return f"<bdi>{escape(shown)}</bdi>".replace("\n", "<br>")
+def text(content: str) -> str:
+    """Return a text as HTML."""
+    cut = content if len(content) <= _MAX_CHARACTERS else f"{content[:_MAX_CHARACTERS]}… [{len(content):,} characters]"
+    return f"<bdi>{escape(cut)}</bdi>".replace("\n", "<br>")
 
 
-def bold(told: str) -> str:
-    """A text of others that stands out."""
-    return f"<b>{text(told)}</b>"
+def bold(content: str) -> str:
+    """Return a text as bold HTML."""
+    return f"<b>{text(content)}</b>"
 
 
 def paragraph(*parts: str) -> str:
-    """Parts that are HTML already, as a paragraph."""
+    """Return a paragraph of HTML parts; empty parts are left out."""
     return f"<p>{' '.join(filter(None, parts))}</p>"
 
 
-def listed(items: Sequence[str], *, numbered: bool = False) -> str:
-    """Items that are HTML already, one below the other, the first fifty of them."""
+def item_list(items: Sequence[str], *, numbered: bool = False) -> str:
+    """Return a list of HTML items, at most the first 50."""
     tag = "ol" if numbered else "ul"
-    lines = "".join(f"<li>{item}</li>" for item in items[:_MOST])
+    lines = "".join(f"<li>{item}</li>" for item in items[:_MAX_ITEMS])
     return f"<{tag}>{lines}</{tag}>" + _more(len(items))
 
 
 def table(head: Sequence[str], rows: Sequence[Iterable[str]]) -> str:
-    """Cells that are HTML already, under plain headings; the first fifty rows."""
+    """Return a table of HTML cells under plain text headings, at most the first 50 rows."""
     heads = "".join(f"<th>{escape(heading)}</th>" for heading in head)
     lines = "".join(
-        "<tr>" + "".join(f'<td style="text-align: left">{cell}</td>' for cell in row) + "</tr>" for row in rows[:_MOST]
+        "<tr>" + "".join(f'<td style="text-align: left">{cell}</td>' for cell in row) + "</tr>"
+        for row in rows[:_MAX_ITEMS]
     )
     return f"<table><tr>{heads}</tr>{lines}</table>" + _more(len(rows))
 
 
 def details(title: str, body: str) -> str:
-    """What opens at a click on its title."""
+    """Return an HTML body that is collapsed under a plain text title."""
     return f"<details><summary>{escape(title)}</summary>{body}</details>"
 
 
-def counted(count: int, what: str) -> str:
-    """Such as "1 context", "2 contexts"."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+def pluralize(count: int, noun: str) -> str:
+    """Return a count and a noun, such as "1 context" or "2 contexts"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _more(count: int) -> str:
-    return paragraph(f"… and {count - _MOST:,} more") if count > _MOST else ""
+    return paragraph(f"… and {count - _MAX_ITEMS:,} more") if count > _MAX_ITEMS else ""

@@ -1,4 +1,4 @@
-"""PerProcess: what each process has for itself."""
+"""Values that each process creates for itself."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ T = TypeVar("T")
 
 
 class PerProcess(Generic[T]):
-    """Makes something anew in each process, and for each copy.
+    """A value that each process creates on first use; forks, copies and unpickled objects create a new one.
 
-    A lock that another thread held when the process was forked is never let go in the child, and what is open to a
-    database must not be carried over.
+    A lock that another thread holds during a fork is never released in the child process, and an open database
+    connection must not be used there.
 
     Args:
-        make: makes one; a function that can be pickled where its owner is to be.
+        create: creates the value; must be picklable if the owner is pickled.
     """
 
-    def __init__(self, make: Callable[[], T]) -> None:
-        self._make = make
-        self._made: dict[int, T] = {}
+    def __init__(self, create: Callable[[], T]) -> None:
+        self._create = create
+        self._values: dict[int, T] = {}
 
     def __reduce__(self) -> tuple[type[PerProcess[T]], tuple[Callable[[], T]]]:
-        """A copy, or one in another process, has none yet."""
-        return PerProcess, (self._make,)
+        """Copy and pickle only the function; the copy has no value yet."""
+        return PerProcess, (self._create,)
 
     @property
-    def own(self) -> T:
-        """That of this process: the same one in all its threads."""
+    def value(self) -> T:
+        """The value of this process, shared by its threads."""
         process = os.getpid()
-        return self._made[process] if process in self._made else self._made.setdefault(process, self._make())
+        return self._values[process] if process in self._values else self._values.setdefault(process, self._create())

@@ -1,6 +1,6 @@
-"""What all figures share: how they are made, their colours, and how texts of others get into them.
+"""Base of all figures: creation, colours, and texts.
 
-A figure knows nothing of pyplot: it needs no display, opens no window, and is forgotten when its owner forgets it.
+Figures are created without pyplot: they need no display, open no window, and are freed with their last reference.
 """
 
 from __future__ import annotations
@@ -18,57 +18,61 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
 BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
-"""Told apart with any colour vision. Source: Okabe and Ito 2008, Color Universal Design."""
+"""Colours that can be distinguished with any colour vision. Source: Okabe and Ito 2008, Color Universal Design."""
 GREY = "#808080"
 
-_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, in inches, that notebooks show.
+    """Create an empty figure that notebooks display.
+
+    Args:
+        width: in inches.
+        height: in inches.
 
     Raises:
-        ConfigError: if matplotlib is not there.
+        ConfigError: if matplotlib is not installed.
     """
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise ConfigError('figures are drawn by matplotlib: pip install "langchain-rageval[plot]"') from None
+        raise ConfigError('figures require matplotlib: pip install "langchain-rageval[plot]"') from None
 
-    class Shown(Figure):
-        """A figure that a notebook shows also where pyplot was never imported."""
+    class NotebookFigure(Figure):
+        """A figure that notebooks display even if pyplot is not imported."""
 
         def _repr_png_(self) -> bytes:
-            written = io.BytesIO()
-            self.savefig(written, format="png", bbox_inches="tight")
-            return written.getvalue()
+            buffer = io.BytesIO()
+            self.savefig(buffer, format="png", bbox_inches="tight")
+            return buffer.getvalue()
 
-    return Shown(figsize=(width, height), layout="constrained")
-
-
-def lines_of(told: str, width: int, most: int) -> list[str]:
-    """A text of others in lines of so many characters, cut after so many lines; nothing in it steers the drawing."""
-    lines = wrap(_UNSEEN.sub("\ufffd", " ".join(told[: width * (most + 1)].split())), width)
-    return lines if len(lines) <= most else [*lines[: most - 1], f"{lines[most - 1][: width - 1]}…"]
+    return NotebookFigure(figsize=(width, height), layout="constrained")
 
 
-def one_line(told: str, width: int = 40) -> str:
-    """A text of others, cut after so many characters."""
-    return "".join(lines_of(told, width, 1))
+def wrap_text(text: str, width: int, max_lines: int) -> list[str]:
+    """Wrap a text to lines of at most `width` characters; replace control characters and truncate after `max_lines`."""
+    lines = wrap(_INVISIBLE.sub("\ufffd", " ".join(text[: width * (max_lines + 1)].split())), width)
+    return lines if len(lines) <= max_lines else [*lines[: max_lines - 1], f"{lines[max_lines - 1][: width - 1]}…"]
 
 
-def write(axes: Axes, x: float, y: float, told: str, **looks: Any) -> Text:
-    """Write a text as it is, dollars and all."""
-    return axes.text(x, y, told, parse_math=False, **looks)
+def single_line(text: str, width: int = 40) -> str:
+    """Return a text on one line, truncated after `width` characters, without control characters."""
+    return "".join(wrap_text(text, width, 1))
 
 
-def name_bars(axes: Axes, names: list[str]) -> None:
-    """Put names at 0, 1, … of the vertical axis, the first on top."""
+def draw_text(axes: Axes, x: float, y: float, text: str, **style: Any) -> Text:
+    """Draw a text literally, without interpreting dollar signs as math."""
+    return axes.text(x, y, text, parse_math=False, **style)
+
+
+def label_bars(axes: Axes, names: list[str]) -> None:
+    """Label the positions 0, 1, … of the vertical axis, the first on top."""
     axes.set_yticks(range(len(names)), names, parse_math=False)
     axes.set_ylim(len(names) - 0.5, -0.5)
 
 
-def plain(axes: Axes) -> None:
-    """Take the frame away, down to the line below."""
+def hide_frame(axes: Axes) -> None:
+    """Hide the frame except for the line at the bottom."""
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)

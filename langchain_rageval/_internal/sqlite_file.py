@@ -1,4 +1,4 @@
-"""SqliteFile: an SQLite file that threads, processes and forks share."""
+"""SQLite file that threads, processes and forks share."""
 
 from __future__ import annotations
 
@@ -13,55 +13,55 @@ from pathlib import Path
 from langchain_rageval._internal.per_process import PerProcess
 
 BUSY_SECONDS = 60.0  # another process may hold the file for a moment
-_BETWEEN_TRIES = 0.02  # seconds
+_RETRY_SECONDS = 0.02
 
 
 @dataclass
-class _Held:
-    """The connection of a process, and whose turn it is."""
+class _Connection:
+    """The connection of a process, and the lock that threads take to use it."""
 
-    turn: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.Lock = field(default_factory=threading.Lock)
     connection: sqlite3.Connection | None = None
 
 
 class SqliteFile:
-    """Opened when it is first used, and anew after a fork. It stands in WAL mode, so readers never wait.
+    """SQLite file that is opened on first use, and reopened after a fork.
 
-    What was committed survives the death of the process, though not always that of the machine.
+    Committed data survives a crash of the process, though not always one of the machine.
 
     Args:
-        path: of the file; it is made when it is not there, its folder is not.
-        prepare: looks at the file through a new connection, and makes its tables if they are not there.
+        path: path of the file; the file is created if it does not exist, its folder is not.
+        prepare: called with each new connection; checks the file and creates missing tables.
     """
 
     def __init__(self, path: Path, prepare: Callable[[sqlite3.Connection], object]) -> None:
         self.path = path
         self._prepare = prepare
-        self._held = PerProcess(_Held)
+        self._process_connection = PerProcess(_Connection)
 
     def close(self) -> None:
-        """Close it; it opens again when it is used."""
-        held = self._held.own
-        with held.turn:
-            if held.connection is not None:
-                held.connection.close()
-                held.connection = None
+        """Close the file; the next use opens it again."""
+        shared = self._process_connection.value
+        with shared.lock:
+            if shared.connection is not None:
+                shared.connection.close()
+                shared.connection = None
 
     @contextmanager
     def open(self) -> Iterator[sqlite3.Connection]:
-        """The connection, for one thread at a time. Each statement is committed by itself; BEGIN holds several.
+        """Lend the connection to one thread at a time. Statements are committed one by one, except after BEGIN.
 
         Raises:
-            sqlite3.Error: if the file cannot be opened, and what the statements raise.
+            sqlite3.Error: if the file cannot be opened, or a statement fails.
         """
-        held = self._held.own
-        with held.turn:
-            if held.connection is None:
-                held.connection = self._connected()
-            yield held.connection
+        shared = self._process_connection.value
+        with shared.lock:
+            if shared.connection is None:
+                shared.connection = self._connect()
+            yield shared.connection
 
-    def _connected(self) -> sqlite3.Connection:
-        """Where several processes make the file at once, SQLite does not wait for the one that does, so this does."""
+    def _connect(self) -> sqlite3.Connection:
+        """Connect and prepare the file; retry while another process creates it, since SQLite does not wait for that."""
         deadline = time.monotonic() + BUSY_SECONDS
         while True:
             connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
@@ -70,7 +70,7 @@ class SqliteFile:
                 return connection
             except BaseException as error:
                 connection.close()
-                locked = isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
-                if not locked or time.monotonic() > deadline:
+                is_locked = isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
+                if not is_locked or time.monotonic() > deadline:
                     raise
-            time.sleep(_BETWEEN_TRIES)
+            time.sleep(_RETRY_SECONDS)

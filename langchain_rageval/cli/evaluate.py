@@ -130,10 +130,10 @@ def _parse_gates(items: Sequence[str], metrics: Sequence[str]) -> dict[str, floa
 
 def _record_command(options: argparse.Namespace) -> None:
     """Store the command line without passwords in the journal, for `rageval resume`."""
-    from langchain_rageval.judge.identity import without_keys
+    from langchain_rageval.judge.identity import redact_urls
 
     if options.words is not None:
-        words = [without_keys(word) for word in options.words]
+        words = [redact_urls(word) for word in options.words]
         command = {"words": words, "folder": str(Path.cwd())}
         Journal(options.journal).put(COMMAND, json.dumps(command))
 

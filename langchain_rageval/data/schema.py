@@ -13,7 +13,15 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from langchain_rageval._internal.html import bold, counted, details, listed, paragraph, table, text
+from langchain_rageval._internal.html import (
+    bold,
+    details,
+    item_list,
+    paragraph,
+    pluralize,
+    table,
+    text,
+)
 from langchain_rageval.data.field_names import read_fields, unwrap_text
 from langchain_rageval.errors import SampleError
 
@@ -177,10 +185,10 @@ class Sample(InputModel):
         parts = [paragraph(bold(self.question)), paragraph(answer)]
         for items, what in ((self.contexts, "context"), (self.reference_contexts, "reference context")):
             if items is not None:
-                parts.append(details(counted(len(items), what), listed([*map(text, items)], numbered=True)))
+                parts.append(details(pluralize(len(items), what), item_list([*map(text, items)], numbered=True)))
         if self.references:
-            title = counted(len(self.references), "reference")
-            parts.append(details(title, listed([*map(text, self.references)])))
+            title = pluralize(len(self.references), "reference")
+            parts.append(details(title, item_list([*map(text, self.references)])))
         return "".join(parts)
 
 

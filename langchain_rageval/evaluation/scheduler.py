@@ -168,7 +168,7 @@ class Scheduler:
 
     def _stops_reading(self, samples: Any) -> bool:
         """Whether the budget is spent and there is no telling how many samples there are: they may never end."""
-        if self.budget_tracker.spent and size_of(samples) is None:
+        if self.budget_tracker.exhausted and size_of(samples) is None:
             self.unread.set()
         return self.unread.is_set()
 

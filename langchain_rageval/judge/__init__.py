@@ -1,1 +1,1 @@
-"""How a judge is asked, and how its replies are read."""
+"""Judges: the model that gives verdicts, its endpoint, asking and parsing."""

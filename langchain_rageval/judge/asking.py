@@ -92,7 +92,7 @@ def _ask_once(
     first_error = None
     endpoint = judge._endpoint
     if not endpoint.capabilities.probed and len(endpoint.modes) > 1:
-        result = yield Locked(endpoint.capabilities.gate.own, _probe(judge, question, attempts, tail, draw))
+        result = yield Locked(endpoint.capabilities.gate.value, _probe(judge, question, attempts, tail, draw))
         if isinstance(result, BaseModel):
             return result  # type: ignore[return-value]
         first_error = result

@@ -15,7 +15,7 @@ from langchain_core.runnables import Runnable
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval._internal.per_process import PerProcess
-from langchain_rageval.judge.identity import identity
+from langchain_rageval.judge.identity import model_identity
 from langchain_rageval.judge.ladder import (
     ClientFamily,
     Mode,
@@ -57,7 +57,7 @@ def _new_gate() -> AdaptiveLimiter:
 
 @dataclass
 class EndpointCapabilities:
-    """What has been learnt about an endpoint; shared by all judges of one endpoint.
+    """Knowledge about an endpoint, shared by all judges that use it.
 
     Attributes:
         mode: the mode of the last valid reply; None before the first one.
@@ -148,7 +148,7 @@ class Endpoint:
                 self.capabilities.warned.add(mode)
                 refused = [best.rung] * (mode.rung != best.rung) + ["a system message"] * mode.fold_system
                 folded = ", with the system message folded into the human one" if mode.fold_system else ""
-                name = identity(self.model)
+                name = model_identity(self.model)
                 log.warning("%s refuses %s; asked by %s%s", name, " and ".join(refused), mode.rung, folded)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Which model a judge is, told without its secrets."""
+"""Identity of a model as text, without its secrets, and removal of secrets from other texts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from langchain_rageval.judge.ladder import bound_options, inner_models
 
-_TELLING = (
+_SETTINGS = (
     "model",
     "model_name",
     "deployment_name",
@@ -34,33 +34,40 @@ _TELLING = (
 _SECRET_NAMES = re.compile(r"key|secret|password|credential|token$|header|authorization", re.IGNORECASE)
 _USERINFO = re.compile(r"//[^/@\s]*@")
 _QUERY_KEY = re.compile(r"""([?&][\w.-]*(?:key|secret|password|credentials?|token)=)[^&\s'"]+""", re.IGNORECASE)
-_AUTHORIZATION = re.compile(r"\b(Bearer|Basic) [\w.~+/=-]{6,}", re.IGNORECASE)  # also a token that the client fetched
-_SHORTEST_SECRET = 6
+_AUTHORIZATION = re.compile(
+    r"\b(Bearer|Basic) [\w.~+/=-]{6,}", re.IGNORECASE
+)  # also covers a token that the client has fetched
+_MIN_SECRET_LENGTH = 6
 
 
-def identity(model: Any) -> str:
-    """Class, name and settings of a model, of each one behind a wrapper."""
-    bound = {name: value for name, value in _public(bound_options(model)).items() if value is not None}
-    told = "+".join(_told(inner) for inner in inner_models(model))
-    return without_keys(f"{told} {bound}" if bound else told)
+def model_identity(model: Any) -> str:
+    """Return class, name and settings of a model, or of each model behind a wrapper, without secrets."""
+    options = {name: value for name, value in _public(bound_options(model)).items() if value is not None}
+    models = "+".join(_describe(inner) for inner in inner_models(model))
+    return redact_urls(f"{models} {options}" if options else models)
 
 
-def without_keys(text: str) -> str:
-    """The text without names, passwords and keys in addresses."""
+def redact_urls(text: str) -> str:
+    """Return a text without the user names, passwords and keys in its URLs."""
     return _QUERY_KEY.sub(r"\1***", _USERINFO.sub("//", text))
 
 
-def redact(text: str, model: Any) -> str:
-    """The text with the model's keys and passwords, should it quote them, blotted out; also those in addresses."""
+def redact_secrets(text: str, model: Any) -> str:
+    """Return a text in which a model's keys and passwords, and those in URLs, are replaced by `***`.
+
+    Args:
+        text: for example an error message that quotes them.
+        model: the model, or a wrapper of several models.
+    """
     for inner in inner_models(model):
         for secret in _secrets(inner):
             text = text.replace(secret, "***")
-    return _AUTHORIZATION.sub(r"\1 ***", without_keys(text))
+    return _AUTHORIZATION.sub(r"\1 ***", redact_urls(text))
 
 
-def _told(model: Any) -> str:
+def _describe(model: Any) -> str:
     kind = type(model)
-    settings = {name: value for name in _TELLING if isinstance(value := getattr(model, name, None), str | int | float)}
+    settings = {name: value for name in _SETTINGS if isinstance(value := getattr(model, name, None), str | int | float)}
     function = getattr(model, "func", None) or getattr(model, "afunc", None)
     if function is not None:
         settings["function"] = f"{function.__module__}.{getattr(function, '__qualname__', type(function).__name__)}"
@@ -69,22 +76,22 @@ def _told(model: Any) -> str:
     return f"{kind.__qualname__}({', '.join(f'{name}={value!r}' for name, value in settings.items())})"
 
 
-def _secret(name: str) -> bool:
+def _is_secret(name: str) -> bool:
     return _SECRET_NAMES.search(name) is not None
 
 
 def _public(value: Any) -> Any:
-    """Options without those that hold secrets, at any depth."""
+    """Return options without those that hold secrets, at any depth."""
     if not isinstance(value, Mapping):
         return value
-    return {name: _public(inner) for name, inner in value.items() if not _secret(str(name))}
+    return {name: _public(inner) for name, inner in value.items() if not _is_secret(str(name))}
 
 
 def _secrets(model: Any) -> Iterator[str]:
     for name, value in getattr(model, "__dict__", {}).items():
         if isinstance(value, SecretStr):
             value = value.get_secret_value()
-        elif not _secret(name):
+        elif not _is_secret(name):
             continue
-        if isinstance(value, str) and len(value) >= _SHORTEST_SECRET:
+        if isinstance(value, str) and len(value) >= _MIN_SECRET_LENGTH:
             yield value

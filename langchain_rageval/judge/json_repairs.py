@@ -1,7 +1,9 @@
-"""Small repairs of what models write instead of JSON; none adds or drops an item or changes what a string says.
+"""Repairs of invalid JSON in replies; none adds or drops an item or changes the content of a string.
 
-`json_spans` finds the objects and lists in a reply. `REPAIRS` mend the text of one span, `VALUE_REPAIRS` the value
-that was read from it; both are tried in order, each on top of the ones before. Every function takes linear time.
+`json_spans` finds the objects and lists in a reply. `REPAIRS` are functions from text to text, for the text of one
+span; `VALUE_REPAIRS` are functions from value to value, for the decoded value. Both are applied in order, each to the
+result of the ones before, until the reply is valid. Every function takes linear time. To add a repair, append a
+function to one of the two tuples at the end of this file.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Any, Final
 
 _QUOTES: Final = {"'": "'", "“": "”", "„": "“”", "«": "»", "‘": "’"}
 
-# Possessive, and closed by the end of the text if by nothing else: a string is read once, without backtracking.
+# Possessive, and ended at the latest by the end of the text, so that a string is matched without backtracking.
 _STRING: Final = r'"(?:[^"\\]|\\.?)*+(?:"|\Z)'
 _QUOTED: Final = "|".join(
     rf"{opening}(?:[^\\{closing}]|\\.?|[{closing}](?!\s*+(?:[,:\]}}]|\Z)))*+(?:[{closing}]|\Z)"
@@ -31,35 +33,35 @@ _STRAIGHTENED: Final = re.compile(rf"{_STRING}|{_OTHER_STRING}", re.DOTALL)
 _ESCAPE: Final = re.compile(r'"|\\(?:x([0-9a-fA-F]{2})|U(000[0-9a-fA-F]{5}|0010[0-9a-fA-F]{4})|.)', re.DOTALL)
 _LITERAL: Final = re.compile(rf"{_STRING}|\b(?:True|False|None)\b", re.DOTALL)
 _COMMA: Final = re.compile(rf"{_STRING}|[\[{{,:]\s*+,|,(?=\s*+[\]}}])", re.DOTALL)
-_MEND: Final = 'close every bracket and quote once, and write each " inside a string as \\"'
+_HINT: Final = 'close every bracket and quote once, and write each " inside a string as \\"'
 
 
 class CutOff(ValueError):
-    """A thought, list, object or string opens and does not close."""
+    """A thought, list, object or string has no end."""
 
 
 def json_spans(text: str) -> list[str]:
     """Find the outermost objects and lists in a reply, outside of thoughts, code fences and prose.
 
-    `Вот ответ: {"verdict": 1}. Надеюсь, помог!` holds one, and so does a fenced block. `<think>…</think>` is skipped;
-    all that stands before a lone `</think>` was thought too. A bracket that does not begin like JSON, such as
+    `Вот ответ: {"verdict": 1}. Надеюсь, помог!` contains one, and so does a fenced block. `<think>…</think>` is
+    skipped, and so is everything before a `</think>` without a start. A bracket that does not start like JSON, such as
     `{a, b}` or `[draft: …`, is prose; `names[0]` is an index.
 
     Returns:
-        The spans in their order; the whole text after the last thought, stripped, when it holds none.
+        The spans in order; if there are none, the stripped text after the last thought.
 
     Raises:
-        CutOff: if a thought or a span does not close, or more closes after a span than was opened.
+        CutOff: if a thought or a span has no end, or more brackets are closed after a span than were opened.
     """
     spans: list[str] = []
-    position = said = prose_brackets = 0
+    position = text_start = prose_brackets = 0
     while mark := _MARK.search(text, position):
         position = mark.end()
         if mark[0] == "<think>":
-            position = said = _end_of_thought(text, position)
+            position = text_start = _end_of_thought(text, position)
         elif mark[0] == "</think>":
             spans.clear()
-            prose_brackets, said = 0, position
+            prose_brackets, text_start = 0, position
         elif _JSON_START.match(text, mark.start()):
             position = _end_of_span(text, mark.start())
             if not _INDEX.match(text, mark.start()):
@@ -69,8 +71,8 @@ def json_spans(text: str) -> list[str]:
         elif prose_brackets:
             prose_brackets -= 1
         elif spans:
-            raise CutOff(f"more brackets close than open: {_MEND}")
-    return spans or [text[said:].strip()]
+            raise CutOff(f"more brackets close than open: {_HINT}")
+    return spans or [text[text_start:].strip()]
 
 
 def _end_of_thought(text: str, start: int) -> int:
@@ -81,7 +83,7 @@ def _end_of_thought(text: str, start: int) -> int:
 
 
 def _end_of_span(text: str, start: int) -> int:
-    """Where the bracket at `start` closes, or where a `</think>` shows that it was thought."""
+    """Return the end of the span whose bracket is at `start`, or the position of a `</think>` within it."""
     depth = 0
     for token in _TOKEN.finditer(text, start):
         depth += (token[0][0] in "[{") - (token[0][0] in "]}")
@@ -89,14 +91,14 @@ def _end_of_span(text: str, start: int) -> int:
             return token.start()
         if depth == 0:
             return token.end()
-    raise CutOff(f"the JSON is cut off: {_MEND}")
+    raise CutOff(f"the JSON is cut off: {_HINT}")
 
 
 def straight_quotes(text: str) -> str:
-    """Write `{'вывод': 'да'}`, `{“вывод”: “да”}`, `{„вывод“: „да“}`, `{«вывод»: «да»}` with double quotes.
+    """Replace the quotes of `{'вывод': 'да'}`, `{“вывод”: “да”}`, `{„вывод“: „да“}`, `{«вывод»: «да»}` by double ones.
 
-    Such a string ends at the closing quote that a comma, a colon, a closing bracket or the end of the text follows,
-    so `['don't']` is one string.
+    Such a string ends at the closing quote before a comma, a colon, a closing bracket or the end of the text, so
+    `['don't']` is one string.
     """
 
     def straighten(match: re.Match[str]) -> str:
@@ -114,18 +116,18 @@ def _json_escape(match: re.Match[str]) -> str:
 
 
 def json_literals(text: str) -> str:
-    """Write `{"abstains": True, "answer": None}` with `true`, `false` and `null`."""
+    """Replace Python literals, as in `{"abstains": True, "answer": None}`, by `true`, `false` and `null`."""
     literals = {"True": "true", "False": "false", "None": "null"}
     return _LITERAL.sub(lambda match: literals.get(match[0], match[0]), text)
 
 
 def no_trailing_commas(text: str) -> str:
-    """Drop the last comma of `["a", "b",]` and `{"a": 1,}`; `[,]` and `["a",,]` lack an item and stay."""
+    """Remove the last comma of `["a", "b",]` and `{"a": 1,}`; `[,]` and `["a",,]` lack an item and are kept."""
     return _COMMA.sub(lambda match: "" if match[0] == "," else match[0], text)
 
 
 def out_of_list(value: Any) -> Any:
-    """Take the only object out of the list around it: `[{"verdict": 1}]`."""
+    """Return the only object of a list, as in `[{"verdict": 1}]`; other values unchanged."""
     match value:
         case [dict() as only]:
             return only
@@ -133,7 +135,7 @@ def out_of_list(value: Any) -> Any:
 
 
 def out_of_wrapper(value: Any) -> Any:
-    """Take an object or a list out of the object whose only key holds it: `{"result": {"verdict": 1}}`."""
+    """Return the object or list under an object's only key, as in `{"result": {"verdict": 1}}`; others unchanged."""
     match value:
         case dict() if len(value) == 1 and isinstance(inner := next(iter(value.values())), dict | list):
             return inner

@@ -1,4 +1,4 @@
-"""Judge: a model, and everything that belongs to asking it."""
+"""Judge: a model that gives verdicts on texts, and the options of asking it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.endpoint import Endpoint
-from langchain_rageval.judge.identity import identity
+from langchain_rageval.judge.identity import model_identity
 from langchain_rageval.judge.ladder import Mode
 from langchain_rageval.prompts.layout import Layout
 from langchain_rageval.prompts.promptset import PromptSet, languages
@@ -22,25 +22,25 @@ from langchain_rageval.text.language import detect_language
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Judge:
-    """A model that states facts about texts, and how it is asked. The model itself is never changed.
+    """A model that states facts about texts, and the options of asking it. The model itself is never changed.
 
     Args:
         model: a chat model, or any Runnable from messages to a message or a text.
-        language: of the prompts, such as "ru"; "auto" takes that of each sample's question, English where there are no
-            prompts in it.
-        prompts: to use instead of the package's own.
-        mode: rung of the ladder of structured output, "json_schema", "function_calling", "json_mode" or "prompt" (the
-            schema in the prompt). "auto" starts at the best rung known for the model's class and takes a lower one when
-            the endpoint refuses it.
-        attempts: most model calls for one question, the first included; a reply that cannot be read is asked again.
-        draws: how often verdicts are asked for, an odd number; the majority holds.
+        language: language of the prompts, such as "ru"; "auto" detects the language of each sample's question, and uses
+            English if there are no prompts in it.
+        prompts: prompts to use instead of the package's.
+        mode: how structured output is requested: "json_schema", "function_calling", "json_mode" or "prompt" (the schema
+            in the prompt). "auto" starts with the best mode known for the model's class, and falls back to the next
+            one if the endpoint refuses it.
+        attempts: maximum number of model calls for one question; it is repeated if the reply is invalid.
+        draws: number of times that each verdict is requested, an odd number; the majority decides.
         layout: order of the parts of a request, "contexts_first", "instruction_first" or "handbook". "auto" is
-            "handbook" for an OpenAI-compatible server of your own (plain http), since vLLM and its like keep the heads
-            of prompts and so read the rules once a run and the contexts once a sample; else "contexts_first", whose
-            requests are shorter.
-        max_statements: most statements in one request; more are cut into slices.
-        max_context_tokens: most tokens (characters / 4) of contexts in one request; more are cut into windows between
-            sentences, and a statement whose support spans two windows is then missed.
+            "handbook" for an OpenAI-compatible server at a plain http address, since vLLM and similar servers cache
+            prompt prefixes: they process the instructions once per run and the contexts once per sample. Otherwise it
+            is "contexts_first", which makes shorter requests.
+        max_statements: maximum number of statements in one request; more are split into several requests.
+        max_context_tokens: maximum number of context tokens (characters / 4) in one request; longer contexts are split
+            between sentences into windows. A statement whose support spans two windows is then not recognised.
 
     Raises:
         ConfigError: if an option is out of range.
@@ -60,14 +60,14 @@ class Judge:
     def __post_init__(self) -> None:
         """Validate the options."""
         if not isinstance(self.model, Runnable):
-            by_name = f"; load_judge({self.model!r}) makes one of a name" if isinstance(self.model, str) else ""
+            by_name = f"; load_judge({self.model!r}) loads one by its name" if isinstance(self.model, str) else ""
             raise ConfigError(f"a judge is a chat model or another Runnable, got {type(self.model).__name__}{by_name}")
         if not isinstance(self.prompts, PromptSet | None):
-            came = type(self.prompts).__name__
-            raise ConfigError(f"prompts takes a PromptSet, such as PromptSet.load(directory), got {came}")
+            kind = type(self.prompts).__name__
+            raise ConfigError(f"prompts takes a PromptSet, such as PromptSet.load(directory), got {kind}")
         if self.prompts is None and self.language not in ("auto", *languages()):
             known = ", ".join(["auto", *sorted(languages())])
-            raise ConfigError(f"language is one of {known}, got {self.language!r}; for another, bring prompts=...")
+            raise ConfigError(f"language is one of {known}, got {self.language!r}; for another, pass prompts=...")
         _one_of("mode", self.mode, get_args(Mode))
         _one_of("layout", self.layout, ("auto", *get_args(Layout)))
         _at_least_one("attempts", self.attempts)
@@ -81,31 +81,32 @@ class Judge:
 
     @classmethod
     def of(cls, judge: JudgeLike) -> Judge:
-        """Take a Judge as it is; wrap a model, a Runnable or a function from messages to a text.
+        """Return a Judge unchanged; wrap a model, a Runnable or a function from messages to a text.
 
-        All who wrap one object get one Judge, so that what it finds out about the endpoint serves them all.
+        Wrapping one object several times returns the same Judge, so that all metrics share what is learnt about its
+        endpoint.
         """
         if isinstance(judge, Judge):
             return judge
         wrapped = _WRAPPED.get(id(judge))
         if wrapped is None:
-            own = callable(judge) and not isinstance(judge, Runnable)
-            wrapped = _WRAPPED[id(judge)] = cls(RunnableLambda(judge) if own else judge)  # type: ignore[arg-type]
+            is_function = callable(judge) and not isinstance(judge, Runnable)
+            wrapped = _WRAPPED[id(judge)] = cls(RunnableLambda(judge) if is_function else judge)  # type: ignore[arg-type]
         return wrapped
 
     def __repr__(self) -> str:
-        """Model and options, without secrets."""
+        """Return the model and the options, without secrets."""
         options = ", ".join(f"{name}={getattr(self, name)!r}" for name in _OPTIONS)
         return f"Judge({self.identity}, {options})"
 
     @cached_property
     def identity(self) -> str:
-        """Which model this is, without secrets."""
-        return identity(self.model)
+        """The model's class, name and settings, without secrets."""
+        return model_identity(self.model)
 
     @cached_property
     def instrument(self) -> dict[str, Any]:
-        """All that could change an answer: the model, and how it is asked."""
+        """All settings that could change an answer: the model and the options."""
         options = {name: getattr(self, name) for name in _OPTIONS}
         return {"model": self.identity, **options, "layout": self._endpoint.layout}
 
@@ -115,7 +116,7 @@ class Judge:
         return (self,)
 
     def prompt_set(self, text: str) -> PromptSet:
-        """The prompts for a text, by its language unless the user chose them."""
+        """Return the prompts for a text: those that the user chose, or the package's in the text's language."""
         if self.prompts is not None:
             return self.prompts
         return PromptSet.default(detect_language(text) if self.language == "auto" else self.language)
@@ -128,14 +129,14 @@ class Judge:
 
 JudgeLike = Judge | Runnable[Any, Any] | Callable[[list[BaseMessage]], Any]
 
-# By identity; each Judge keeps its model alive, so an id is not given out again while it stands here.
+# By id; each Judge keeps its model alive, so the id is not reused while the entry exists.
 _WRAPPED: WeakValueDictionary[int, Judge] = WeakValueDictionary()
 
 _OPTIONS = ("language", "mode", "attempts", "draws", "layout", "max_statements", "max_context_tokens")
 
 
 def in_language(judge: Judge, language: str) -> Judge:
-    """Return a judge with prompts in a language, sharing its endpoint; unchanged if it has prompts chosen by the user."""
+    """Return a judge with prompts in a language, sharing its endpoint; unchanged if the user chose its prompts."""
     if judge.prompts is not None or judge.language == language:
         return judge
     changed = replace(judge, language=language)

@@ -46,6 +46,9 @@ def jury(judges: Sequence[JudgeLike]) -> Judge:
     Args:
         judges: an odd number of judges, at least 3.
 
+    Returns:
+        A judge that is accepted wherever a single one is.
+
     Raises:
         ConfigError: if there are fewer, or an even number.
     """

@@ -1,8 +1,8 @@
-"""The ladder of structured output: how each family of clients is asked for JSON, the best way first.
+"""Ladder of structured output: how JSON is requested from each family of clients, best rung first.
 
-Every rung is a set of keyword arguments of the call, not a new Runnable, so `bind`, `with_retry` and `with_fallbacks`
-around the user's model stay as they are. OpenAI's formats go through `extra_body`: as `response_format` they would
-switch the SDK to a parser of its own that raises on a cut-off reply and loses its text.
+A rung is a set of keyword arguments of the call, not a new Runnable, so that `bind`, `with_retry` and `with_fallbacks`
+around the user's model are kept. OpenAI's formats are passed in `extra_body`: as `response_format` they would make the
+SDK parse the reply, and its parser raises on a truncated reply and loses the text.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ Schema = Mapping[str, Any]
 RUNGS: tuple[Rung, ...] = get_args(Rung)
 
 _REFUSALS = {400, 404, 422}
-_ABOUT_ROLES = re.compile(r"\broles?\b|system (?:message|prompt|instruction)", re.IGNORECASE)
-_ABOUT_LENGTH = re.compile(
+_MENTIONS_ROLE = re.compile(r"\broles?\b|system (?:message|prompt|instruction)", re.IGNORECASE)
+_MENTIONS_LENGTH = re.compile(
     r"context (?:length|window|size)|too long|too many tokens|maximum.{0,20}length", re.IGNORECASE
 )
 
 
 @dataclass(frozen=True)
 class ClientFamily:
-    """How one family of clients takes an answer's schema.
+    """How a family of clients is asked for an answer that follows a schema.
 
     Attributes:
-        rungs: rung to the options that ask for it, given the schema and the model's own options; the rungs a client
-            lacks are absent. `prompt` needs no options and is always there.
+        rungs: maps each supported rung to a function that returns its call options, given the schema and the options
+            already bound to the model. "prompt" needs no options and is always supported.
         start: the rung that "auto" tries first.
-        always: options of every call. Replies are wanted whole: a streamed one may lack usage and finish reason.
-        timeout: name of the call option that takes seconds, if there is one.
+        always: options of every call. Streaming is disabled, since streamed replies may lack usage and finish reason.
+        timeout: name of the call option for a timeout in seconds; None if there is none.
     """
 
     rungs: Mapping[Rung, Callable[[Schema, Options], Options]]
@@ -51,44 +51,44 @@ class ClientFamily:
     timeout: str | None = None
 
 
-def _extra_body(response_format: Mapping[str, Any], own: Options) -> Options:
-    return {"extra_body": {**(own.get("extra_body") or {}), "response_format": response_format}}
+def _extra_body(response_format: Mapping[str, Any], bound: Options) -> Options:
+    return {"extra_body": {**(bound.get("extra_body") or {}), "response_format": response_format}}
 
 
-def _openai_schema(schema: Schema, own: Options) -> Options:
+def _openai_schema(schema: Schema, bound: Options) -> Options:
     named = {"name": schema["title"], "schema": schema, "strict": True}
-    return _extra_body({"type": "json_schema", "json_schema": named}, own)
+    return _extra_body({"type": "json_schema", "json_schema": named}, bound)
 
 
-def _openai_tool(schema: Schema, _own: Options) -> Options:
+def _openai_tool(schema: Schema, _bound: Options) -> Options:
     function = {"name": schema["title"], "description": schema.get("description", ""), "parameters": schema}
     choice = {"type": "function", "function": {"name": schema["title"]}}
     return {"tools": [{"type": "function", "function": function}], "tool_choice": choice}
 
 
-def _openai_json(_schema: Schema, own: Options) -> Options:
-    return _extra_body({"type": "json_object"}, own)
+def _openai_json(_schema: Schema, bound: Options) -> Options:
+    return _extra_body({"type": "json_object"}, bound)
 
 
-def _gigachat_schema(schema: Schema, _own: Options) -> Options:
+def _gigachat_schema(schema: Schema, _bound: Options) -> Options:
     return {"response_format": {"type": "json_schema", "schema": schema, "strict": True}}
 
 
-def _gigachat_function(schema: Schema, _own: Options) -> Options:
+def _gigachat_function(schema: Schema, _bound: Options) -> Options:
     function = {"name": schema["title"], "description": schema.get("description", ""), "parameters": schema}
     return {"functions": [function], "function_call": {"name": schema["title"]}}
 
 
-def _ollama_schema(schema: Schema, _own: Options) -> Options:
+def _ollama_schema(schema: Schema, _bound: Options) -> Options:
     return {"format": schema}
 
 
-def _ollama_json(_schema: Schema, _own: Options) -> Options:
+def _ollama_json(_schema: Schema, _bound: Options) -> Options:
     return {"format": "json"}
 
 
-# By the name of a class among the model's bases, so that no client has to be imported. GigaChat starts with functions:
-# a server that does not know `response_format` may ignore it in silence, and nobody would notice.
+# By the name of one of the model's base classes, so that no client has to be imported. GigaChat starts with functions:
+# a server that does not support `response_format` may ignore it without an error.
 CLIENTS: Mapping[str, ClientFamily] = {
     "BaseChatOpenAI": ClientFamily(
         {"json_schema": _openai_schema, "function_calling": _openai_tool, "json_mode": _openai_json},
@@ -107,7 +107,7 @@ PLAIN = ClientFamily({}, start="prompt")
 
 
 def client_family(model: Runnable[Any, Any]) -> ClientFamily:
-    """The family that a model, or every model behind a wrapper, belongs to."""
+    """Return the client family of a model, or the one common to all models behind a wrapper."""
     families = {id(client): client for client in map(_family_of, inner_models(model))}
     if len(families) > 1:
         return PLAIN
@@ -117,7 +117,7 @@ def client_family(model: Runnable[Any, Any]) -> ClientFamily:
 
 
 def inner_models(model: Any) -> Iterator[Any]:
-    """The models behind bindings, retries and fallbacks."""
+    """Yield the models behind bindings, retries and fallbacks."""
     if isinstance(model, RunnableBindingBase):
         yield from inner_models(model.bound)
     elif isinstance(model, RunnableWithFallbacks):
@@ -128,21 +128,21 @@ def inner_models(model: Any) -> Iterator[Any]:
 
 
 def has_prefix_cache(model: Any) -> bool:
-    """Whether a model's server is taken to keep the heads of prompts: an OpenAI-compatible one that speaks plain http.
+    """Return True if a model's server probably caches prompt prefixes: it is OpenAI-compatible and uses plain http.
 
-    Those are people's own, vLLM for the most part. What a service behind https does, and charges, differs.
+    Such servers are self-hosted, mostly vLLM. Services behind https differ in what they cache and charge.
     """
     addresses = [getattr(inner, "openai_api_base", None) for inner in inner_models(model)]
     return all(str(address or "").startswith("http://") for address in addresses)
 
 
 def bound_options(model: Any) -> Options:
-    """The call options that the model already has, which the ladder's must be merged with, not replace."""
+    """Return the call options already bound to a model, which the rung's options are merged with."""
     return next(_all_bound_options(model))
 
 
 def is_sync_only(model: Any) -> bool:
-    """Whether async calls of a model would only run its sync ones in an executor."""
+    """Return True if a model's async methods only run its sync ones in an executor."""
     return all(
         (isinstance(inner, BaseChatModel) and type(inner)._agenerate is BaseChatModel._agenerate)
         or (isinstance(inner, RunnableLambda) and not hasattr(inner, "afunc"))
@@ -151,35 +151,35 @@ def is_sync_only(model: Any) -> bool:
 
 
 def may_retry(model: Any) -> bool:
-    """Whether a client, or a wrapper around it, may send a call again, so that its timeout does not bound the whole."""
+    """Return True if a client or its wrapper may retry a call, so that its timeout does not bound the whole call."""
     return not isinstance(model, BaseChatModel) or getattr(model, "max_retries", None) != 0
 
 
 def ladder(client: ClientFamily, mode: Mode) -> list[Rung]:
-    """The rungs to try, in order; a single one when the user chose it and the client has it."""
-    has = [rung for rung in RUNGS if rung in client.rungs or rung == "prompt"]
+    """Return the rungs to try, best first; a single one if the user chose a mode."""
+    supported = [rung for rung in RUNGS if rung in client.rungs or rung == "prompt"]
     if mode != "auto":
-        return [mode] if mode in has else ["prompt"]
-    return has[has.index(client.start) :]
+        return [mode] if mode in supported else ["prompt"]
+    return supported[supported.index(client.start) :]
 
 
 def is_format_refused(error: Exception) -> bool:
-    """Whether the endpoint refused the form of the request, so that a lower rung may be taken."""
+    """Return True if the endpoint refused the form of the request, so that a lower rung may succeed."""
     if isinstance(error, NotImplementedError):
         return True
-    too_long = isinstance(error, ContextOverflowError) or _ABOUT_LENGTH.search(str(error))
+    too_long = isinstance(error, ContextOverflowError) or _MENTIONS_LENGTH.search(str(error))
     return status_of(error) in _REFUSALS and not too_long
 
 
 def is_system_message_refused(error: Exception) -> bool:
-    """Whether what the endpoint refused is the system message."""
-    return is_format_refused(error) and _ABOUT_ROLES.search(str(error)) is not None
+    """Return True if the endpoint refused the system message."""
+    return is_format_refused(error) and _MENTIONS_ROLE.search(str(error)) is not None
 
 
 def _all_bound_options(model: Any) -> Iterator[Options]:
-    """The call options of the model and of each of its fallbacks."""
+    """Yield the call options of a model and of each of its fallbacks."""
     if isinstance(model, RunnableBindingBase):
-        yield from ({**own, **model.kwargs} for own in _all_bound_options(model.bound))
+        yield from ({**options, **model.kwargs} for options in _all_bound_options(model.bound))
     elif isinstance(model, RunnableWithFallbacks):
         for runnable in model.runnables:
             yield from _all_bound_options(runnable)
@@ -188,9 +188,9 @@ def _all_bound_options(model: Any) -> Iterator[Options]:
 
 
 def _without_extra_body(client: ClientFamily) -> ClientFamily:
-    """The rungs that leave alone what each of several models has there of its own; one call's options go to all."""
+    """Return the family without the rungs that set `extra_body`, for several models that differ in its value."""
     rungs: dict[Rung, Callable[[Schema, Options], Options]] = {
-        rung: ask for rung, ask in client.rungs.items() if ask not in (_openai_schema, _openai_json)
+        rung: options for rung, options in client.rungs.items() if options not in (_openai_schema, _openai_json)
     }
     return replace(client, rungs=rungs, start=next(iter(rungs), "prompt"))
 
@@ -204,11 +204,11 @@ def _family_of(model: Any) -> ClientFamily:
 
 
 def _tool_family(model: Any) -> ClientFamily | None:
-    """Function calling as the client itself words it, for every other chat model that can bind tools."""
+    """Return function calling through `bind_tools`, for other chat models that support tools; else None."""
     if not isinstance(model, BaseChatModel) or type(model).bind_tools is BaseChatModel.bind_tools:
         return None
 
-    def tool(schema: Schema, _own: Options) -> Options:
+    def tool(schema: Schema, _bound: Options) -> Options:
         described = {"title": schema["title"], "description": schema.get("description") or schema["title"], **schema}
         bound = model.bind_tools([described], tool_choice=schema["title"])
         return dict(getattr(bound, "kwargs", {}))

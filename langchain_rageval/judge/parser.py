@@ -1,4 +1,4 @@
-"""Reading a judge's reply: `StrictJsonOutputParser`, which repairs spelling and never guesses content."""
+"""Parser of replies: repairs JSON syntax, but never guesses content."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ T = TypeVar("T", bound=BaseModel)
 _MAX_SPANS: Final = 1000
 _SHOWN_ERRORS: Final = 2
 _SHOWN_CHARACTERS: Final = 60
-_NOISE: Final = {"title", "default", "discriminator"}
-_DATA: Final = {"const", "enum", "examples", "properties"}
-_MEANT_AS_JSON: Final = re.compile("[:\"'“„«‘]")
+_DROPPED_KEYS: Final = {"title", "default", "discriminator"}
+_VERBATIM_KEYS: Final = {"const", "enum", "examples", "properties"}
+_LOOKS_LIKE_JSON: Final = re.compile("[:\"'“„«‘]")
 _LENGTH_STOPS: Final = {"length", "max_tokens"}
 _REFUSALS: Final = {"content_filter", "blacklist", "refusal"}
 
 
 def strict_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Write a class's JSON schema as endpoints with strict decoding want it.
+    """Return a class's JSON schema in the form that endpoints with strict decoding require.
 
     Args:
-        model: the pydantic class; it may hold other classes, but not itself.
+        model: a pydantic class; it may contain other classes, but not itself.
 
     Returns:
-        The schema with the class name as `title`, every `$ref` replaced by what it names, every field required and
-        no others allowed, fields in their order, descriptions kept, field titles and defaults left out.
+        The schema with the class name as `title`, every `$ref` inlined, every field required and no others allowed,
+        fields in order, descriptions kept, field titles and defaults removed.
 
     Raises:
-        ValueError: if a class holds itself.
+        ValueError: if the class is recursive.
     """
     schema = model.model_json_schema()
     definitions = schema.pop("$defs", {})
@@ -58,7 +58,9 @@ def strict_schema(model: type[BaseModel]) -> dict[str, Any]:
             rest = {key: value for key, value in node.items() if key != "$ref"}
             return inline(definitions[name] | rest, within | {name})
         written = {
-            key: value if key in _DATA else inline(value, within) for key, value in node.items() if key not in _NOISE
+            key: value if key in _VERBATIM_KEYS else inline(value, within)
+            for key, value in node.items()
+            if key not in _DROPPED_KEYS
         }
         if "properties" in node:
             written["properties"] = {name: inline(field, within) for name, field in node["properties"].items()}
@@ -69,14 +71,14 @@ def strict_schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 class StrictJsonOutputParser(BaseOutputParser[T]):
-    """Read a reply as one value of a pydantic class, or say what is wrong with it.
+    """Parse a reply as one value of a pydantic class, or raise an error that says what is wrong with it.
 
-    Code fences, prose, `<think>` blocks, other quotes, Python literals, trailing commas, raw line breaks, a list
-    around the object and a wrapper key are mended. Nothing is guessed: a reply that is cut off, refused or empty,
-    that holds NaN, a key with two values, or two different values of the class, is an error.
+    Code fences, prose, `<think>` blocks, non-standard quotes, Python literals, trailing commas, raw line breaks, a list
+    around the object and a wrapper key are repaired. Nothing is guessed: a reply that is truncated, refused or empty,
+    or that contains NaN, a key with two values, or two different values of the class, is an error.
 
     Args:
-        schema: the class to read, `RootModel[list[str]]` and the like included.
+        schema: the class to parse; `RootModel[list[str]]` and similar classes are supported.
 
     Example:
         ```python
@@ -93,7 +95,7 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
 
     @property
     def OutputType(self) -> type[T]:
-        """The class that is read."""
+        """The class that is parsed."""
         return self.pydantic_object
 
     @property
@@ -101,10 +103,10 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
         return "strict_json"
 
     def get_format_instructions(self) -> str:
-        """Say in English which JSON is wanted, with the schema on one line.
+        """Return an English instruction for the model, with the schema on one line.
 
         Raises:
-            ValueError: if the class holds itself.
+            ValueError: if the class is recursive.
         """
         schema = strict_schema(self.pydantic_object)
         kind = "list" if schema.get("type") == "array" else "object"
@@ -114,18 +116,18 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
         )
 
     def parse(self, text: str) -> T:
-        """Read a reply's text.
+        """Parse the text of a reply.
 
         Raises:
-            OutputParserException: if it cannot be read; the message tells a model what to mend.
+            OutputParserException: if it is invalid; the message says what the model should fix.
         """
         return self._read([text])
 
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> T:
-        """Read the first of a model's generations; a partial reply is never read, whatever `partial` says.
+        """Parse the first of a model's generations, always as a complete reply.
 
         Raises:
-            OutputParserException: if it cannot be read, was cut off or refused.
+            OutputParserException: if it is invalid, truncated or refused.
         """
         if not result:
             return self.read_message(None)
@@ -135,31 +137,31 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
         return self.read_message(message)
 
     def read_message(self, message: BaseMessage | None) -> T:
-        """Read a model's message: the tool call named like the class, else the only tool call, else the text.
+        """Parse a message: the tool call with the name of the class, otherwise all tool calls, otherwise the text.
 
         Raises:
-            OutputParserException: if it cannot be read, was cut off or refused, or is None.
+            OutputParserException: if it is invalid, truncated or refused, or is None.
         """
         if message is None:
-            raise _unreadable("the reply is empty", "")
+            raise _parse_error("the reply is empty", "")
         _check_stop(message, message.response_metadata)
         replies = _replies(message)
         named = [text for name, text in replies if name == self.pydantic_object.__name__]
         return self._read(named or [text for _, text in replies])
 
     def _read(self, texts: list[str]) -> T:
-        """Read the one value on which all texts agree."""
+        """Parse texts that must all contain the same value."""
         raw = "\n".join(texts)
         try:
-            found = {as_json: value for text in texts for as_json, value in self._values(text).items()}
+            values = {as_json: value for text in texts for as_json, value in self._values(text).items()}
         except (ValueError, RecursionError) as error:
-            raise _unreadable(_describe(error), raw) from error
-        if len(found) > 1:
-            raise _unreadable(f"the reply holds {len(found)} different answers: give one", raw)
-        return next(iter(found.values()))
+            raise _parse_error(_describe(error), raw) from error
+        if len(values) > 1:
+            raise _parse_error(f"the reply holds {len(values)} different answers: give one", raw)
+        return next(iter(values.values()))
 
     def _values(self, text: str) -> dict[str, T]:
-        """Every different value in a text, by its JSON; the best error is raised if there is none."""
+        """Return the distinct values in a text, keyed by their JSON; raise the most specific error if there is none."""
         try:
             whole = _DECODER.decode(text)
         except (ValueError, RecursionError):
@@ -167,31 +169,31 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
         return self._fit(whole)
 
     def _values_within(self, text: str) -> dict[str, T]:
-        """The values in the pieces of a text that look like JSON.
+        """Return the distinct values in the spans of a text that look like JSON.
 
-        A piece that was meant as JSON and cannot be read is an error even beside a good one: it may be the answer,
-        and the good one an example.
+        An invalid span that looks like JSON is an error even if another one is valid: it may be the answer, and the
+        valid one an example.
         """
-        found: dict[str, T] = {}
+        values: dict[str, T] = {}
         errors: list[Exception] = []
         for span in _spans(text):
             try:
                 loaded = _load(span)
             except (ValueError, RecursionError) as error:
-                if _MEANT_AS_JSON.search(span):
+                if _LOOKS_LIKE_JSON.search(span):
                     raise
                 errors.append(error)
                 continue
             try:
-                found |= self._fit(loaded)
+                values |= self._fit(loaded)
             except (ValueError, RecursionError) as error:
                 errors.append(error)
-        if not found:
+        if not values:
             raise min(errors, key=_distance)
-        return found
+        return values
 
     def _fit(self, value: Any) -> dict[str, T]:
-        """The value as the class reads it, by its JSON."""
+        """Validate a value, with repairs if necessary; return the instance keyed by its JSON."""
         errors: list[Exception] = []
         for repair in (None, *VALUE_REPAIRS):
             repaired = repair(value) if repair else value
@@ -199,11 +201,11 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
                 continue
             value = repaired
             try:
-                fitting = self._validate(value)
+                instance = self._validate(value)
             except ValueError as error:
                 errors.append(error)
             else:
-                return {json.dumps(fitting.model_dump(warnings=False), allow_nan=False, default=repr): fitting}
+                return {json.dumps(instance.model_dump(warnings=False), allow_nan=False, default=repr): instance}
         raise min(errors, key=_distance)
 
     def _validate(self, value: Any) -> T:
@@ -213,12 +215,12 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
         try:
             return self.pydantic_object.model_validate(value)
         except ValidationError as error:
-            raise _Misfit(error) from error
+            raise _SchemaError(error) from error
 
 
 @lru_cache(maxsize=256)
 def _keys(kind: type[BaseModel]) -> frozenset[str]:
-    """What an object that is meant for the class may call its fields; nothing for one that takes any."""
+    """Return the field names and aliases of a class; nothing for a RootModel."""
     if issubclass(kind, RootModel):
         return frozenset()
     names = (name for field, info in kind.model_fields.items() for name in (field, info.validation_alias))
@@ -226,9 +228,9 @@ def _keys(kind: type[BaseModel]) -> frozenset[str]:
 
 
 def _replies(message: BaseMessage) -> list[tuple[str, str]]:
-    """Name and JSON text of each tool call; without any, the nameless text.
+    """Return name and JSON text of each tool call; if there is none, the message's text with an empty name.
 
-    A chunk's own `tool_calls` are completed by guessing when they are cut off, so its raw text is read.
+    For chunks the raw text is used: LangChain completes their `tool_calls` by guessing if they are truncated.
     """
     calls: list[Any] = []
     if isinstance(message, AIMessageChunk):
@@ -236,10 +238,10 @@ def _replies(message: BaseMessage) -> list[tuple[str, str]]:
     elif isinstance(message, AIMessage):
         calls = [*message.tool_calls, *message.invalid_tool_calls]
     try:
-        written = [(call["name"] or "", _as_text(call["args"])) for call in calls]
+        texts = [(call["name"] or "", _as_text(call["args"])) for call in calls]
     except RecursionError as error:
-        raise _unreadable("the JSON is nested too deeply", "") from error
-    return written or [("", str(message.text))]
+        raise _parse_error("the JSON is nested too deeply", "") from error
+    return texts or [("", str(message.text))]
 
 
 def _as_text(arguments: dict[str, Any] | str | None) -> str:
@@ -247,14 +249,14 @@ def _as_text(arguments: dict[str, Any] | str | None) -> str:
 
 
 def _check_stop(message: BaseMessage, metadata: Mapping[str, Any]) -> None:
-    """Refuse a reply that the endpoint cut off or the model declined to give."""
+    """Raise an error if the reply was truncated by the endpoint or refused by the model."""
     stops = {str(metadata.get(key)).lower() for key in ("finish_reason", "stop_reason", "done_reason")}
     if stops & _LENGTH_STOPS or metadata.get("incomplete_details"):
-        raise _unreadable("the reply was cut off at its length limit: answer in fewer words", _raw(message))
+        raise _parse_error("the reply was cut off at its length limit: answer in fewer words", _raw(message))
     blocks = message.content if isinstance(message.content, list) else []
-    declined = any(isinstance(block, dict) and block.get("type") == "refusal" for block in blocks)
-    if declined or stops & _REFUSALS or message.additional_kwargs.get("refusal"):
-        raise _unreadable("the model refused to answer", _raw(message))
+    refused = any(isinstance(block, dict) and block.get("type") == "refusal" for block in blocks)
+    if refused or stops & _REFUSALS or message.additional_kwargs.get("refusal"):
+        raise _parse_error("the model refused to answer", _raw(message))
 
 
 def _raw(message: BaseMessage) -> str:
@@ -262,7 +264,7 @@ def _raw(message: BaseMessage) -> str:
 
 
 def _spans(text: str) -> list[str]:
-    """The different pieces of a text that look like JSON."""
+    """Return the distinct spans of a text that look like JSON."""
     spans = list(dict.fromkeys(json_spans(text)))
     if len(spans) > _MAX_SPANS:
         raise ValueError(f"the reply holds more than {_MAX_SPANS} pieces of JSON: give one")
@@ -270,7 +272,7 @@ def _spans(text: str) -> list[str]:
 
 
 def _load(text: str) -> Any:
-    """Read JSON with as few repairs as it takes."""
+    """Decode JSON with as few repairs as necessary."""
     if not text:
         raise ValueError("the reply is empty")
     for repair in (None, *REPAIRS):
@@ -284,8 +286,8 @@ def _load(text: str) -> Any:
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     unique = dict(pairs)
-    if len(unique) < len(pairs) and (twice := [key for key, value in pairs if repr(value) != repr(unique[key])]):
-        raise ValueError(f"the key {_came(twice[0])} has two values")
+    if len(unique) < len(pairs) and (duplicates := [key for key, value in pairs if repr(value) != repr(unique[key])]):
+        raise ValueError(f"the key {_preview(duplicates[0])} has two values")
     return unique
 
 
@@ -299,8 +301,8 @@ def _finite(number: str) -> float:
 _DECODER: Final = json.JSONDecoder(strict=False, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite)
 
 
-class _Misfit(ValueError):
-    """JSON that is not the class; the deeper its first errors lie, the nearer it comes."""
+class _SchemaError(ValueError):
+    """Valid JSON that does not fit the class; `distance` is smaller the deeper in the value the errors are."""
 
     def __init__(self, error: ValidationError) -> None:
         details = error.errors(include_url=False, include_context=False)
@@ -311,14 +313,14 @@ class _Misfit(ValueError):
 
 
 def _distance(error: Exception) -> tuple[int, int]:
-    return error.distance if isinstance(error, _Misfit) else (1, 0)
+    return error.distance if isinstance(error, _SchemaError) else (1, 0)
 
 
 def _describe(error: Exception) -> str:
-    """Say in a line what a model should mend."""
+    """Return one line that says what the model should fix."""
     match error:
         case json.JSONDecodeError(msg=msg, doc=doc, pos=pos):
-            return f"this is not JSON: {msg} at {_came(doc[pos:])}, after {_came(doc[max(pos - 30, 0) : pos])}"
+            return f"this is not JSON: {msg} at {_preview(doc[pos:])}, after {_preview(doc[max(pos - 30, 0) : pos])}"
         case RecursionError():
             return "the JSON is nested too deeply"
     return str(error)
@@ -326,11 +328,11 @@ def _describe(error: Exception) -> str:
 
 def _describe_detail(detail: ErrorDetails) -> str:
     path = ".".join(map(str, detail["loc"])) or "the whole"
-    came = "" if detail["type"] == "missing" else f", not {_came(detail['input'])}"
-    return f"{path}: {detail['msg']}{came}"
+    actual = "" if detail["type"] == "missing" else f", not {_preview(detail['input'])}"
+    return f"{path}: {detail['msg']}{actual}"
 
 
-def _came(value: Any) -> str:
+def _preview(value: Any) -> str:
     match value:
         case dict():
             return "an object"
@@ -341,6 +343,6 @@ def _came(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _unreadable(message: str, raw: str) -> OutputParserException:
-    # Given as an exception: to a plain string, langchain-core adds the address of a help page.
+def _parse_error(message: str, raw: str) -> OutputParserException:
+    # Passed as an exception: to a plain string, langchain-core appends the address of a help page.
     return OutputParserException(ValueError(message), llm_output=raw)

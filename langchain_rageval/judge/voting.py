@@ -10,10 +10,10 @@ from langchain_rageval.judge.judge import Judge
 
 @dataclass(frozen=True)
 class Voter:
-    """One vote on a verdict.
+    """A vote on a verdict.
 
     Attributes:
-        judge: the judge that gives it.
+        judge: the judge that votes.
         draw: number of the draw, from 0; draws of one judge differ only in that later ones bypass the model's cache.
     """
 

@@ -9,7 +9,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 
 from langchain_rageval.data.schema import Failure, Sample, Score, Usage
 from langchain_rageval.errors import ConfigError, JudgeOutputError, SampleError, step_of
-from langchain_rageval.judge.identity import redact
+from langchain_rageval.judge.identity import redact_secrets
 from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced
@@ -121,5 +121,5 @@ def _told(error: BaseException) -> str:
 
 def _redacted(text: str, metric: Runnable[Any, Any]) -> str:
     for model in models_of(metric):
-        text = redact(text, model)
+        text = redact_secrets(text, model)
     return text

@@ -10,7 +10,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_rageval.data.schema import Failure, Sample, Score, Usage
 from langchain_rageval.errors import ConfigError, JudgeOutputError, SampleError, step_of
-from langchain_rageval.judge.identity import redact
+from langchain_rageval.judge.identity import redact_secrets
 from langchain_rageval.metrics.structure import AnyScorer, Scorer, called_models, metrics_in, names_of
 from langchain_rageval.run.drivers import agather
 from langchain_rageval.run.run import Run
@@ -156,5 +156,5 @@ def _error_message(error: BaseException) -> str:
 def _redact(text: str, metric: Runnable[Any, Any] | Scorer) -> str:
     """Return a text without the secrets of the metric's models."""
     for model in called_models(metric):
-        text = redact(text, model)
+        text = redact_secrets(text, model)
     return text

@@ -14,8 +14,8 @@ from typing import Any, Self, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from langchain_rageval._internal.cached import cached_property, made_once
-from langchain_rageval._internal.html import bold, counted, paragraph, table, text
+from langchain_rageval._internal.cached import cached_property, locked_cache
+from langchain_rageval._internal.html import bold, paragraph, pluralize, table, text
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.prompts.answer_schemas import ANSWERS
 
@@ -176,7 +176,7 @@ class PromptSet(Frozen):
 
     def _repr_html_(self) -> str:
         """Each step with the first line of its instruction, for notebooks."""
-        title = f"Prompts in {self.common.language}: {counted(len(self.prompts), 'step')}"
+        title = f"Prompts in {self.common.language}: {pluralize(len(self.prompts), 'step')}"
         lines = [
             (bold(step), text(prompt.instruction.strip().split("\n")[0]), str(len(prompt.examples)))
             for step, prompt in self.prompts.items()
@@ -205,7 +205,7 @@ def packaged_prompt(name: str) -> Prompt:
     return _parsed(Prompt, _packaged().joinpath(f"{name}.yaml"))
 
 
-@made_once
+@locked_cache
 def packaged_fingerprint(step: str | None) -> str:
     """Hash of what the package says in any language for a step and for all steps, without parsing it.
 
@@ -224,7 +224,7 @@ def _packaged() -> Traversable:
     return files("langchain_rageval.prompts")
 
 
-@made_once
+@locked_cache
 def _default(language: str) -> PromptSet:
     folder = _packaged().joinpath(language)
     texts = {entry.name: entry for entry in folder.iterdir() if entry.name.endswith(".yaml")}

@@ -12,11 +12,11 @@ from langchain_rageval._internal.plotting import (
     GREY,
     ORANGE,
     RED,
-    name_bars,
+    draw_text,
+    hide_frame,
+    label_bars,
     new_figure,
-    one_line,
-    plain,
-    write,
+    single_line,
 )
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.histogram import Histogram
@@ -46,7 +46,7 @@ def draw_report(report: Report, baseline: Report | None, comparison: Comparison 
     _draw_spread(spread, _values(report))
     for axes in more:
         _draw_differences(axes, list(summary), comparison)
-    name_bars(means, [_named(metric) for metric in summary.values()])
+    label_bars(means, [_named(metric) for metric in summary.values()])
     return figure
 
 
@@ -63,7 +63,7 @@ def _values(report: Report) -> Mapping[str, Sequence[float]]:
 
 def _named(metric: MetricSummary) -> str:
     count = metric.scored + metric.unscored + metric.failed
-    name = one_line(metric.metric, 30) + (" ↓" if metric.direction == "lower" else "")
+    name = single_line(metric.metric, 30) + (" ↓" if metric.direction == "lower" else "")
     return f"{name}\n{metric.scored} of {count} scored" + (f", {metric.failed} failed" if metric.failed else "")
 
 
@@ -80,18 +80,18 @@ def _draw_means(axes: Axes, summary: Summary, before: Summary | None) -> None:
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12 - 0.25 / len(summary)), ncols=2, frameon=False)
     axes.set_xlim(min(0.0, axes.get_xlim()[0]), max(1.0, axes.get_xlim()[1]))
     axes.grid(axis="x", alpha=0.3)
-    plain(axes)
+    hide_frame(axes)
 
 
 def _draw_mean(axes: Axes, metric: MetricSummary, height: float, colour: str, marker: str, *, above: bool) -> None:
     if metric.mean is None:
-        write(axes, 0.5, height, "no score", ha="center", va="center", color=colour, style="italic")
+        draw_text(axes, 0.5, height, "no score", ha="center", va="center", color=colour, style="italic")
         return
     if metric.low is not None and metric.high is not None:
         axes.plot([metric.low, metric.high], [height, height], color=colour, linewidth=2)
     axes.plot([metric.mean], [height], marker=marker, color=colour, markersize=7)
     y, va = (height - 0.16, "bottom") if above else (height + 0.14, "top")
-    write(axes, metric.mean, y, f"{metric.mean:.2f}", ha="center", va=va, color=colour, size="small")
+    draw_text(axes, metric.mean, y, f"{metric.mean:.2f}", ha="center", va=va, color=colour, size="small")
 
 
 def _draw_spread(axes: Axes, spread: Mapping[str, Sequence[float]]) -> None:
@@ -106,7 +106,7 @@ def _draw_spread(axes: Axes, spread: Mapping[str, Sequence[float]]) -> None:
             axes.bar(drawn.edges[:-1], [-height for height in tall], width * 0.92, floor, align="edge", color=BLUE)
             axes.plot([low, high], [floor, floor], color=GREY, linewidth=0.6)
     axes.tick_params(axis="y", labelleft=False)
-    plain(axes)
+    hide_frame(axes)
 
 
 def _draw_differences(axes: Axes, names: Sequence[str], comparison: Comparison | None) -> None:
@@ -116,16 +116,16 @@ def _draw_differences(axes: Axes, names: Sequence[str], comparison: Comparison |
         metric = comparison.get(name) if comparison else None
         if metric is None or metric.difference is None:
             why = "not compared" if metric is None else str(metric.verdict)
-            write(axes, 0, place, why, ha="center", va="center", color=GREY, style="italic")
+            draw_text(axes, 0, place, why, ha="center", va="center", color=GREY, style="italic")
             continue
         colour = _COLOURS.get(metric.verdict, ORANGE)
         axes.plot([metric.low or 0.0, metric.high or 0.0], [place, place], color=colour, linewidth=2)
         axes.plot([metric.difference], [place], marker="o", color=colour, markersize=7)
         told = f"{metric.difference:+.2f} {metric.verdict}"
-        write(axes, metric.difference, place - 0.16, told, ha="center", va="bottom", size="small")
+        draw_text(axes, metric.difference, place - 0.16, told, ha="center", va="bottom", size="small")
     widest = max(0.1, *map(abs, axes.get_xlim()))
     axes.set_xlim(-1.25 * widest, 1.25 * widest)
     axes.locator_params(axis="x", nbins=5)
     axes.grid(axis="x", alpha=0.3)
     axes.tick_params(axis="y", labelleft=False)
-    plain(axes)
+    hide_frame(axes)

@@ -1,1 +1,1 @@
-"""What one evaluation shares while it runs: slots, retries, the in-flight table, what was paid."""
+"""Execution of model requests: drivers, concurrency limiter, retries, single-flight, usage, budget, journal."""

@@ -1,11 +1,11 @@
-"""Slots: a fair counting semaphore that threads and event loops can wait for alike.
+"""Adaptive concurrency limit (AIMD): a fair semaphore for threads and event loops, whose size follows the endpoint.
 
-The standard library has one for threads and one for a single loop. A run may be entered from both at once: a user's
-own metric may call a sync metric from an executor thread inside `aevaluate`, and a judge is shared by everybody.
+The standard library has a semaphore for threads and one for a single event loop. A run may be entered from both at
+once: a user's metric may call a sync metric from an executor thread inside `aevaluate`, and judges are shared.
 
-An endpoint that turns calls away is given fewer at a time, as TCP does with packets: the slots halve, and grow by one
-for each round of calls that went well. When nearly all that were under way at that time go well all the same, it was
-hardly too many, and the slots come back but one. Who holds a slot keeps it, and nobody in the queue is overtaken.
+After a rejection such as HTTP 429 the number of slots is halved; each round of successful calls adds one, as in TCP
+congestion control. If nearly all calls that were under way at the halving succeed, the limit was hardly too high, and
+all slots but one are restored. Slots in use are never revoked, and waiting callers are served in their order.
 """
 
 from __future__ import annotations
@@ -15,20 +15,24 @@ import threading
 from collections import deque
 from concurrent.futures import Future
 
-_ROUNDS_BEFORE_TRYING_AGAIN = 4  # as many calls at a time as were turned away last
+_ROUNDS_BEFORE_RETRY = 4  # rounds before the size at which calls were rejected is tried again
 _NEARLY_ALL = 0.75
 
 
 class AdaptiveLimiter:
-    """At most `limit` holders at a time, first come first served; no limit when None.
+    """Limits the number of concurrent holders, first come first served.
 
-    Whoever takes a slot is told the number of halvings until then, and hands it in with the outcome of the call. A call
-    that was let in before the last halving does not halve again, so that many turned away together are one event.
+    Entering returns the number of halvings so far, which the caller passes to `record_success` or `record_rejection`. A
+    call that was admitted before the last halving does not cause another one, so many simultaneous rejections count as
+    one.
+
+    Args:
+        limit: largest and initial number of slots; None for no limit.
 
     Attributes:
-        limit: most holders, and as many as there are at first.
-        size: slots there are now.
-        least: the fewest slots there ever were; `limit` if no call was turned away.
+        limit: as given.
+        size: current number of slots.
+        lowest_size: smallest number of slots so far; equal to `limit` if no call was rejected.
     """
 
     def __init__(self, limit: int | None = None) -> None:
@@ -36,112 +40,120 @@ class AdaptiveLimiter:
         self.size = limit
         self.lowest_size = limit
         self._halvings = 0
-        self._too_many = 0  # slots there were before the last halving
-        self._all_the_same = 0  # calls let in before it that went well after it
-        self._after = 0  # calls let in after it that went well, since a slot was added
+        self._rejected_size = 0  # slots before the last halving
+        self._late_successes = 0  # calls admitted before the last halving that succeeded after it
+        self._successes = 0  # calls admitted after it that succeeded since a slot was added
         self._used = 0
         self._waiting: deque[threading.Lock | Future[None]] = deque()
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[AdaptiveLimiter], tuple[int | None]]:
-        """A copy, or one in another process, starts with every slot free."""
+        """Copy and pickle only the limit; the copy starts with all slots free."""
         return AdaptiveLimiter, (self.limit,)
 
     @property
     def idle(self) -> int:
-        """How many lie idle, as far as that can be told at a moment; none when there is no limit, and so no pool."""
+        """Number of free slots at this moment; 0 if there is no limit."""
         return 0 if self.size is None else max(0, self.size - self._used - len(self._waiting))
 
-    def record_rejection(self, since: int) -> None:
-        """Take note that the endpoint refused a call for want of room: halve the slots, to one at least."""
+    def record_rejection(self, halvings: int) -> None:
+        """Record a call that was rejected because of too many calls: halve the slots, to at least one.
+
+        Args:
+            halvings: as returned when the slot was acquired.
+        """
         with self._lock:
-            if self.size is None or self.lowest_size is None or since != self._halvings:
+            if self.size is None or self.lowest_size is None or halvings != self._halvings:
                 return
             self._halvings += 1
-            self._too_many, self.size = self.size, max(1, self.size // 2)
-            self._after = self._all_the_same = 0
+            self._rejected_size, self.size = self.size, max(1, self.size // 2)
+            self._successes = self._late_successes = 0
             self.lowest_size = min(self.lowest_size, self.size)
 
-    def record_success(self, since: int) -> None:
-        """Take note that a call was answered: as many as there are slots make one more, up to the limit."""
+    def record_success(self, halvings: int) -> None:
+        """Record a successful call: a round of as many successes as slots adds one slot, up to the limit.
+
+        Args:
+            halvings: as returned when the slot was acquired.
+        """
         with self._lock:
             if self.size is None or self.size == self.limit:
                 return
-            if since == self._halvings:
-                self._after += 1
-                rounds = _ROUNDS_BEFORE_TRYING_AGAIN if self.size + 1 == self._too_many else 1
-                if self._after >= self.size * rounds:
-                    self.size, self._after = self.size + 1, 0
-            elif since == self._halvings - 1:
-                self._all_the_same += 1
-                if self._all_the_same >= _NEARLY_ALL * self._too_many:
-                    self.size = max(self.size, self._too_many - 1)
+            if halvings == self._halvings:
+                self._successes += 1
+                rounds = _ROUNDS_BEFORE_RETRY if self.size + 1 == self._rejected_size else 1
+                if self._successes >= self.size * rounds:
+                    self.size, self._successes = self.size + 1, 0
+            elif halvings == self._halvings - 1:
+                self._late_successes += 1
+                if self._late_successes >= _NEARLY_ALL * self._rejected_size:
+                    self.size = max(self.size, self._rejected_size - 1)
             self._admit()
 
-    def _give_back(self) -> None:
+    def _release(self) -> None:
         with self._lock:
             self._used -= 1
             self._admit()
 
     def _admit(self) -> None:
-        """Hand the free slots to the first who still wait."""
+        """Assign free slots to the first callers that are still waiting."""
         while self._waiting and self._free():
-            place = self._waiting.popleft()
-            if isinstance(place, Future):
-                if not place.set_running_or_notify_cancel():
+            waiter = self._waiting.popleft()
+            if isinstance(waiter, Future):
+                if not waiter.set_running_or_notify_cancel():
                     continue
-                place.set_result(None)
+                waiter.set_result(None)
             else:
-                place.release()
+                waiter.release()
             self._used += 1
 
-    def _forsake(self, place: threading.Lock) -> None:
-        """Give up a place in the queue, or the slot that came with it meanwhile."""
+    def _cancel(self, waiter: threading.Lock) -> None:
+        """Leave the queue, or release the slot if it was assigned meanwhile."""
         with self._lock:
-            if place in self._waiting:
-                self._waiting.remove(place)
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
                 return
-        self._give_back()
+        self._release()
 
     def _free(self) -> bool:
         return self.size is None or self._used < self.size
 
     def __enter__(self) -> int:
-        """Wait in this thread."""
+        """Acquire a slot, blocking this thread; returns the number of halvings so far."""
         with self._lock:
             if self._free():
                 self._used += 1
                 return self._halvings
-            place = threading.Lock()  # a tenth of what a future takes
-            place.acquire()
-            self._waiting.append(place)
+            waiter = threading.Lock()  # takes a tenth of the time of a future
+            waiter.acquire()
+            self._waiting.append(waiter)
         try:
-            place.acquire()
+            waiter.acquire()
         except BaseException:  # Ctrl-C in the main thread
-            self._forsake(place)
+            self._cancel(waiter)
             raise
         return self._halvings
 
     def __exit__(self, *_: object) -> None:
-        """Give the slot back."""
-        self._give_back()
+        """Release the slot."""
+        self._release()
 
     async def __aenter__(self) -> int:
-        """Wait without holding up the loop."""
+        """Acquire a slot without blocking the event loop; returns the number of halvings so far."""
         with self._lock:
             if self._free():
                 self._used += 1
                 return self._halvings
-            place = Future[None]()
-            self._waiting.append(place)
+            waiter = Future[None]()
+            self._waiting.append(waiter)
         try:
-            await asyncio.wrap_future(place)
+            await asyncio.wrap_future(waiter)
         except asyncio.CancelledError:
-            if not place.cancel() and not place.cancelled():
-                self._give_back()
+            if not waiter.cancel() and not waiter.cancelled():
+                self._release()
             raise
         return self._halvings
 
     async def __aexit__(self, *_: object) -> None:
-        """Give the slot back."""
-        self._give_back()
+        """Release the slot."""
+        self._release()

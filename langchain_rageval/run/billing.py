@@ -34,10 +34,12 @@ class MeteredTry:
         self._cost: dict[str, Any] = {"calls": 1}
 
     def __enter__(self) -> MeteredTry:
+        """Start the clock."""
         self._started = time.perf_counter()
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        """Charge the try and report its outcome."""
         self._run.meter.add(seconds=time.perf_counter() - self._started, **self._cost)
         if error is None:
             self._run.limiter.record_success(self._halvings)

@@ -1,7 +1,8 @@
-"""Budget: how much a run may spend, and which work is still let in.
+"""Budget of a run, and admission of tasks while it lasts.
 
-What is under way is never broken off. So a work is let in only if what its kind costs as a rule still fits beside what
-is spent, and beside what those under way are expected to spend yet. The first of a kind are guessed.
+Tasks under way are never interrupted. A task is therefore started only if its expected cost still fits the budget,
+after the cost so far and the expected cost of the tasks under way. The expected cost is the mean of finished tasks of
+the same kind; until there is one, it is a guess.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from langchain_rageval.run.usage_meter import UsageMeter
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What a run may spend; None sets no bound.
+    """Upper bounds on the cost of a run; None for no bound.
 
     Args:
-        calls: of chat models, every one that is sent; what a Runnable of your own asks by itself is not seen.
-        tokens: that they read and wrote; where a model reports none, characters / 4.
-        embeddings: texts sent to be embedded.
+        calls: number of chat model calls, retries included. Calls that your own Runnables make internally are not
+            counted.
+        tokens: number of input and output tokens; characters / 4 for models that report none.
+        embeddings: number of texts sent to be embedded.
 
     Raises:
-        ConfigError: if no bound is set, or one is no whole number from 0 on.
+        ConfigError: if no bound is set, or a bound is not a whole number of at least 0.
     """
 
     calls: int | None = None
@@ -34,28 +36,33 @@ class Budget:
     embeddings: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what sets no bound."""
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
-        if all(bound is None for bound in given.values()):
-            raise ConfigError(f"a budget sets at least one of {', '.join(given)}")
-        for name, bound in given.items():
+        """Validate the bounds."""
+        bounds = {field.name: getattr(self, field.name) for field in fields(self)}
+        if all(bound is None for bound in bounds.values()):
+            raise ConfigError(f"a budget sets at least one of {', '.join(bounds)}")
+        for name, bound in bounds.items():
             if bound is not None and (not isinstance(bound, int) or isinstance(bound, bool) or bound < 0):
                 raise ConfigError(f"a budget's {name} takes a whole number from 0 on, got {bound!r}")
 
     def __str__(self) -> str:
-        """The bounds in words."""
-        given = [(field.name, getattr(self, field.name)) for field in fields(self)]
-        return " and ".join(f"{bound:,} {name}" for name, bound in given if bound is not None)
+        """Return the bounds as text, such as "100 calls and 5,000 tokens"."""
+        bounds = [(field.name, getattr(self, field.name)) for field in fields(self)]
+        return " and ".join(f"{bound:,} {name}" for name, bound in bounds if bound is not None)
 
     def allows(self, cost: Cost, after: Cost) -> bool:
-        """Whether a cost, after others, stays within every bound; what costs nothing always does."""
+        """Return True if a further cost stays within every bound; a cost of 0 always does.
+
+        Args:
+            cost: the further cost.
+            after: the cost so far.
+        """
         costs = zip(astuple(self), astuple(cost), astuple(after), strict=True)
-        return all(bound is None or not more or spent + more <= bound for bound, more, spent in costs)
+        return all(bound is None or not extra or so_far + extra <= bound for bound, extra, so_far in costs)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What is counted against a budget, in the order of its bounds."""
+    """Cost that is counted against a budget, with fields in the order of its bounds."""
 
     calls: float = 0
     tokens: float = 0
@@ -63,58 +70,63 @@ class Cost:
 
     @classmethod
     def of(cls, usage: Usage, unreported: int = 0) -> Cost:
-        """The cost of what was paid, with the tokens that no model reported."""
+        """Return the cost of a usage plus estimated tokens of calls whose model reports none."""
         return cls(usage.calls, (usage.input_tokens or 0) + (usage.output_tokens or 0) + unreported, usage.embedded)
 
     def plus(self, other: Cost, times: float = 1) -> Cost:
-        """Both together, the other one so many times."""
-        return Cost(*(own + times * more for own, more in zip(astuple(self), astuple(other), strict=True)))
+        """Return the sum of this cost and `times` the other one."""
+        return Cost(*(own + times * extra for own, extra in zip(astuple(self), astuple(other), strict=True)))
 
     def at_least(self, other: Cost) -> Cost:
-        """The greater of each."""
+        """Return the larger value of each field."""
         return Cost(*map(max, astuple(self), astuple(other)))
 
 
 class CostEstimate:
-    """What the works of one kind have cost so far, those that cost nothing left aside.
+    """Running mean of the cost of the tasks of one kind; tasks that cost nothing are ignored.
 
-    An answer without facts is free: were it to count, all that come after would be let in as if they were, too.
+    An answer without facts is free. If it counted, all later tasks would be admitted as if they were free, too.
     """
 
     def __init__(self) -> None:
         self._total = Cost()
-        self._numbers = Cost()
+        self._counts = Cost()
 
     def add(self, cost: Cost) -> None:
-        """Take note of a work."""
+        """Add the cost of a finished task."""
         self._total = self._total.plus(cost)
-        self._numbers = self._numbers.plus(Cost(*(bool(part) for part in astuple(cost))))
+        self._counts = self._counts.plus(Cost(*(bool(part) for part in astuple(cost))))
 
     def expected(self, budget: Budget, guess: Callable[[], Cost]) -> Cost:
-        """What one costs: of each the mean; guessed, where the budget bounds what none of them has cost yet."""
-        totals, numbers = astuple(self._total), astuple(self._numbers)
-        bounds = zip(astuple(budget), numbers, strict=True)
-        unknown = any(bound is not None and not number for bound, number in bounds)
+        """Return the mean of each field; the guess for fields that no task has had a cost in yet.
+
+        Args:
+            budget: the guess is made only if it bounds such a field.
+            guess: returns the guessed cost.
+        """
+        totals, counts = astuple(self._total), astuple(self._counts)
+        bounds = zip(astuple(budget), counts, strict=True)
+        unknown = any(bound is not None and not count for bound, count in bounds)
         guessed = astuple(guess() if unknown else Cost())
-        means = zip(totals, numbers, guessed, strict=True)
-        return Cost(*(total / number if number else other for total, number, other in means))
+        means = zip(totals, counts, guessed, strict=True)
+        return Cost(*(total / count if count else default for total, count, default in means))
 
 
 class BudgetTracker:
-    """A budget while it is being spent.
+    """Admits tasks while the budget lasts.
 
     Args:
-        budget: None lets everything in.
-        meter: of the run.
+        budget: the bounds; None admits every task.
+        meter: the run's meter.
 
     Attributes:
-        spent: whether a work was turned away. All that cost something are from then on, so that what is done is the
-            head of the list and not what happens to be cheap.
+        exhausted: True once a task was rejected. From then on every task that costs something is rejected, so that the
+            finished tasks are the first of the list and not the cheap ones.
     """
 
     def __init__(self, budget: Budget | None, meter: UsageMeter) -> None:
         self.budget = budget
-        self.spent = False
+        self.exhausted = False
         self._meter = meter
         self._settled = Cost()
         self._reserved = Cost()
@@ -122,14 +134,14 @@ class BudgetTracker:
         self._lock = threading.Lock()
 
     def admit(self, kind: Hashable, guess: Callable[[], Cost]) -> Cost | None:
-        """Let a work in if it still fits.
+        """Admit a task if its expected cost still fits.
 
         Args:
-            kind: works of one kind cost alike.
-            guess: gives what one costs, as long as none of its kind is known to cost anything.
+            kind: tasks of one kind have similar costs.
+            guess: returns the expected cost; used until a task of the kind has had a cost.
 
         Returns:
-            What is reserved for it, to be handed to `settle` when it is done; None when it must be left out.
+            The reserved cost, to be passed to `settle` when the task is finished; None if the task is rejected.
         """
         if self.budget is None:
             return Cost()
@@ -137,14 +149,14 @@ class BudgetTracker:
             expected = self._kinds.setdefault(kind, CostEstimate()).expected(self.budget, guess)
             committed = self._settled.plus(self._reserved).at_least(Cost.of(self._meter.usage, self._meter.unreported))
             fits = self.budget.allows(expected, committed)
-            self.spent = self.spent or not fits
-            if not fits or (self.spent and not self.budget.allows(expected, Cost(inf, inf, inf))):
+            self.exhausted = self.exhausted or not fits
+            if not fits or (self.exhausted and not self.budget.allows(expected, Cost(inf, inf, inf))):
                 return None
             self._reserved = self._reserved.plus(expected)
             return expected
 
     def settle(self, kind: Hashable, reserved: Cost, cost: Cost) -> None:
-        """Take note of what a work has cost in the end."""
+        """Replace the reserved cost of a finished task by its actual cost."""
         if self.budget is not None:
             with self._lock:
                 self._reserved = self._reserved.plus(reserved, -1)

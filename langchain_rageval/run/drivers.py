@@ -1,7 +1,7 @@
 """Drivers of operations: `drive` runs one in the calling thread, `adrive` on the running event loop.
 
 `drive` calls the models' sync methods and `adrive` their async ones. The package never runs a user's async client on
-an event loop of its own: clients share connections that belong to the user's loop.
+a separate event loop: clients share connections that belong to the user's loop.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Journal: what is finished, in an SQLite file, so that it is never paid for again.
+"""Journal: finished results in an SQLite file, so that a resumed run does not pay for them again.
 
-One row a finished work, written when it is finished: a process that is killed loses what was in flight and nothing
-else. Keys are hashes of all that decides a result, so one file may hold many configurations and never mixes them;
-several processes may write to it at once.
+Each result is written when it is finished: a killed process loses only the work in flight. Keys are hashes of
+everything that determines a result, so one file may hold results of many configurations without mixing them. Several
+processes may write to it at the same time.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any
 from langchain_rageval._internal.sqlite_file import BUSY_SECONDS, SqliteFile
 from langchain_rageval.errors import JournalError
 
-_APPLICATION = 0x52414745  # SQLite's mark of whose file it is
+_APPLICATION_ID = 0x52414745  # identifies the owner of an SQLite file
 
 
 class Journal:
-    """Finished results by key. Usable from threads; opened when it is first used, and anew after a fork.
+    """Finished results by key. Usable from threads; opened on first use, and reopened after a fork.
 
     Args:
-        path: of the file; it is made when it is not there.
+        path: path of the file, created if it does not exist.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -34,30 +34,30 @@ class Journal:
         self._file = SqliteFile(self.path, partial(_prepare, self.path))
 
     def __repr__(self) -> str:
-        """The place."""
+        """Return the path of the file."""
         return f"Journal({str(self.path)!r})"
 
     def get(self, key: str) -> str | None:
-        """What was put under a key, None when nothing was.
+        """Return the result stored under a key; None if there is none.
 
         Raises:
-            JournalError: if the file cannot be read, or is no journal.
+            JournalError: if the file cannot be read, or is not a journal.
         """
         with self._open() as connection:
-            found = connection.execute("SELECT value FROM results WHERE key = ?", (key,)).fetchone()
-        return None if found is None else str(found[0])
+            row = connection.execute("SELECT value FROM results WHERE key = ?", (key,)).fetchone()
+        return None if row is None else str(row[0])
 
     def put(self, key: str, value: str) -> None:
-        """Keep a result; it is on its way to the disk when this returns, and survives the death of the process.
+        """Store a result. It survives a crash of the process once this returns.
 
         Raises:
-            JournalError: if the file cannot be written, as when the disk is full.
+            JournalError: if the file cannot be written, for example because the disk is full.
         """
         with self._open() as connection:
             connection.execute("INSERT OR REPLACE INTO results VALUES (?, ?)", (key, value))
 
     def close(self) -> None:
-        """Close the file; it opens again when it is used."""
+        """Close the file; the next use opens it again."""
         self._file.close()
 
     @contextmanager
@@ -66,11 +66,11 @@ class Journal:
             with self._file.open() as connection:
                 yield connection
         except sqlite3.Error as error:
-            raise JournalError(f"the journal {self.path} {_told(error)}") from error
+            raise JournalError(f"the journal {self.path} {_explain(error)}") from error
 
 
 def journal_key(*parts: Any) -> str:
-    """The key of what these parts decide.
+    """Return the key of a result: a SHA-256 hash of everything that determines it.
 
     Args:
         parts: JSON values.
@@ -81,26 +81,26 @@ def journal_key(*parts: Any) -> str:
 
 
 def _prepare(path: Path, connection: sqlite3.Connection) -> None:
-    # In this order: another process may be making the journal, and it marks the file before it makes the table.
+    # In this order: another process may be creating the journal, and sets the id before it creates the table.
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     (owner,) = connection.execute("PRAGMA application_id").fetchone()
-    if owner != _APPLICATION and tables:
-        raise JournalError(f"{path} is a database, but no journal of ours; choose another place")
+    if owner != _APPLICATION_ID and tables:
+        raise JournalError(f"{path} is an SQLite database, but not a journal of langchain-rageval: choose another path")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+    connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
     connection.execute("CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID")
 
 
-def _told(error: sqlite3.Error) -> str:
-    """What is wrong, and what to do about it."""
-    told = str(error)
-    if "disk is full" in told:
-        return "cannot grow, the disk is full: free some space and start again; what is finished is in it"
-    if any(sign in told for sign in ("not a database", "malformed", "disk I/O")):
-        return f"is damaged or no journal ({told}): move it away, or name another place"
-    if "readonly" in told or "unable to open" in told:
-        return f"cannot be written ({told}): name a place that can"
-    if "locked" in told:
-        return f"is held by another process for more than {BUSY_SECONDS:g} s"
-    return f"failed: {told}"
+def _explain(error: sqlite3.Error) -> str:
+    """Return what is wrong with the file, and how to fix it."""
+    message = str(error)
+    if "disk is full" in message:
+        return "cannot grow, the disk is full: free some space and start again; all finished results are stored"
+    if any(sign in message for sign in ("not a database", "malformed", "disk I/O")):
+        return f"is damaged or not a journal ({message}): move it away, or choose another path"
+    if "readonly" in message or "unable to open" in message:
+        return f"cannot be written ({message}): choose a writable path"
+    if "locked" in message:
+        return f"has been locked by another process for more than {BUSY_SECONDS:g} s"
+    return f"failed: {message}"

@@ -1,4 +1,4 @@
-"""Progress of a run on stderr: a live line in a terminal or notebook, now and then a plain one elsewhere."""
+"""Progress of a run on stderr: a live line in terminals and notebooks, otherwise a plain line every few seconds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SECONDS_BETWEEN_LINES = 5.0
 
 
 class Progress:
-    """Counts finished rows; shows nothing by itself."""
+    """Counts finished rows without displaying anything."""
 
     def __init__(self, total: int | None, meter: UsageMeter, unit: str) -> None:
         self.total = total
@@ -24,21 +24,21 @@ class Progress:
         self.failed = 0
 
     def advance(self, failed: int = 0) -> None:
-        """Count a row, and how many of its scores failed."""
+        """Count a row and the number of its failed scores."""
         self.rows += 1
         self.failed += failed
 
     def finish(self) -> None:
-        """Nothing more comes."""
+        """End the display."""
 
-    def line(self) -> str:
-        """Rows, calls, tokens, failures, and the time left as far as it can be told."""
+    def status_line(self) -> str:
+        """Return rows, calls, tokens, failures and, if the total is known, the estimated time left."""
         usage = self._meter.usage
         tokens = (usage.input_tokens or 0) + (usage.output_tokens or 0)
         rows = f"{self.rows}/{self.total}" if self.total is not None else str(self.rows)
-        return f"{rows} {self._unit}, {usage.calls} calls, {tokens:,} tokens, {self.failed} failed{self._left()}"
+        return f"{rows} {self._unit}, {usage.calls} calls, {tokens:,} tokens, {self.failed} failed{self._time_left()}"
 
-    def _left(self) -> str:
+    def _time_left(self) -> str:
         if not self.rows or self.total is None or self.rows >= self.total:
             return ""
         seconds = (time.monotonic() - self._started) / self.rows * (self.total - self.rows)
@@ -46,33 +46,33 @@ class Progress:
 
 
 class PlainProgress(Progress):
-    """A line at most every few seconds, and one at the end of a run that had any."""
+    """Prints a line at most every 5 seconds, and a last one if it has printed any."""
 
-    _last = 0.0
-    _said = False
+    _last_time = 0.0
+    _has_printed = False
 
     def advance(self, failed: int = 0) -> None:
-        """Count a row, and say so if nothing was said for a while."""
+        """Count a row; print a line if the last one is at least 5 seconds old."""
         super().advance(failed)
         now = time.monotonic()
-        self._last = self._last or self._started
-        if now - self._last >= _SECONDS_BETWEEN_LINES:
-            self._say()
-            self._last = now
+        self._last_time = self._last_time or self._started
+        if now - self._last_time >= _SECONDS_BETWEEN_LINES:
+            self._print()
+            self._last_time = now
 
     def finish(self) -> None:
-        """Say how it ended, if anything was said before."""
-        if self._said:
-            self._say()
+        """Print the last line if any was printed."""
+        if self._has_printed:
+            self._print()
 
-    def _say(self) -> None:
-        self._said = True
-        sys.stderr.write(f"rageval: {self.line()}\n")
+    def _print(self) -> None:
+        self._has_printed = True
+        sys.stderr.write(f"rageval: {self.status_line()}\n")
         sys.stderr.flush()
 
 
 class LiveProgress(Progress):
-    """One line that is drawn anew."""
+    """Redraws one line with a progress bar."""
 
     def __init__(self, total: int | None, meter: UsageMeter, unit: str) -> None:
         from rich.console import Console
@@ -82,23 +82,33 @@ class LiveProgress(Progress):
         super().__init__(total, meter, unit)
         columns = (SpinnerColumn(), BarColumn(bar_width=30), TextColumn("{task.description}"))
         self._bar = Bar(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
-        self._task = self._bar.add_task(self.line(), total=total)
+        self._task = self._bar.add_task(self.status_line(), total=total)
         self._bar.start()
 
     def advance(self, failed: int = 0) -> None:
-        """Count a row and draw it."""
+        """Count a row and redraw the line."""
         super().advance(failed)
-        self._bar.update(self._task, completed=self.rows, description=self.line())
+        self._bar.update(self._task, completed=self.rows, description=self.status_line())
 
     def finish(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         self._bar.stop()
 
 
 @contextmanager
 def show_progress(total: int | None, meter: UsageMeter, *, show: bool, unit: str = "samples") -> Iterator[Progress]:
-    """The progress of a run, shown in the way that fits where stderr goes."""
-    kind = Progress if not show else LiveProgress if _live() else PlainProgress
+    """Display the progress of a run on stderr while the context is open.
+
+    Args:
+        total: number of rows; None if unknown.
+        meter: the run's meter.
+        show: False displays nothing.
+        unit: plural noun for the rows.
+
+    Yields:
+        The progress to advance.
+    """
+    kind = Progress if not show else LiveProgress if _supports_live_line() else PlainProgress
     progress = kind(total, meter, unit)
     try:
         yield progress
@@ -106,5 +116,5 @@ def show_progress(total: int | None, meter: UsageMeter, *, show: bool, unit: str
         progress.finish()
 
 
-def _live() -> bool:
+def _supports_live_line() -> bool:
     return sys.stderr.isatty() or "ipykernel" in sys.modules

@@ -32,9 +32,9 @@ class Call:
         options: keyword arguments of the call.
         timeout_option: name of the keyword argument in which this client takes a timeout in seconds; None if it has
             none.
-        client_enforces_timeout: True if the client ends the call at that timeout and does not retry; otherwise the run
-            enforces it.
-        sync_only: True if the model has no async methods of its own.
+        client_enforces_timeout: True if the client ends the call after the timeout and does not retry; otherwise the
+            run enforces it.
+        sync_only: True if the model has no native async methods.
         first_error: transport error of a first try that the caller has already made; the driver then starts with the
             retries.
         rate_limiter: acquired before each try; the time spent waiting for it does not count as the model's.

@@ -1,7 +1,11 @@
-"""Which transport errors are worth another try, and after what wait.
+"""Retries of model calls: which transport errors are transient, and how long to wait before the next try.
 
-Clients raise a zoo of exceptions: LangChain's `ModelError` with `is_retryable`, SDK errors with `status_code`,
-httpx errors, bare OS errors. They are told apart by what they carry, so that no client has to be imported.
+A 429 response is transient (`is_transient`); its Retry-After header determines the wait (`RetryPolicy.wait`). It also
+halves the concurrency limit: see `is_rate_limited`, `langchain_rageval.run.billing` and
+`langchain_rageval.run.adaptive_limiter`.
+
+Clients raise many kinds of exceptions: LangChain's `ModelError` with `is_retryable`, SDK errors with `status_code`,
+httpx errors, OS errors. They are recognised by their attributes and class names, so that no client has to be imported.
 """
 
 from __future__ import annotations
@@ -14,27 +18,28 @@ from socket import gaierror
 
 from langchain_rageval.errors import ConfigError
 
-_PASSING_STATUS = {408, 425, 429}
+_TRANSIENT_STATUS = {408, 425, 429}
 _OVERLOADED_STATUS = {503, 529}
 _TRANSPORT = {"TransportError", "APIConnectionError", "APITimeoutError"}
-_MISTAKES = {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}  # in the address, or in a key's characters
-_NOBODY_THERE = (ConnectionRefusedError, gaierror)
-_TRIES_WHEN_NOBODY_IS_THERE = 3
+_CONFIG_ERRORS = {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}  # in the address or the key
+_UNREACHABLE = (ConnectionRefusedError, gaierror)
+_TRIES_IF_UNREACHABLE = 3
 _MOST_DOUBLINGS = 64  # beyond any wait, below what a float can hold
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Retries of a model call that the transport lost; asking again for malformed output is the judge's own matter.
+    """Policy for retrying model calls after transport errors. Malformed replies are repeated by the judge instead.
 
-    A client's own retries (`max_retries` of ChatOpenAI, 2 by default) happen inside one of ours and count into its
-    timeout; models made by `load_judge` have none.
+    A client's own retries (`max_retries` of ChatOpenAI, 2 by default) happen within one try and count towards its
+    timeout; models built by `load_judge` have none.
 
     Args:
-        attempts: tries in all, the first included.
-        initial: seconds before the second try; doubled each time.
-        max_wait: most seconds between two tries, also when the server asks for more.
-        jitter: wait a random part of it, so that callers turned away together do not come back together.
+        attempts: number of tries, the first included.
+        initial: seconds before the second try, doubled for each further one.
+        max_wait: maximum seconds between two tries, even if the server requests more.
+        jitter: wait a random 50 to 100% of that time, so that calls rejected together are not retried together. A
+            Retry-After of the server is waited out exactly.
 
     Raises:
         ConfigError: if a number is out of range.
@@ -46,28 +51,28 @@ class RetryPolicy:
     jitter: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse numbers that cannot be meant."""
+        """Validate the numbers."""
         if not (self.attempts >= 1 and self.initial >= 0 and self.max_wait >= 0):
             raise ConfigError(f"RetryPolicy takes attempts >= 1 and waits >= 0, got {self}")
 
     def wait(self, error: Exception, tried: int) -> float | None:
-        """Seconds to wait after `tried` tries; None when trying again is no use."""
-        allowed = min(self.attempts, _TRIES_WHEN_NOBODY_IS_THERE) if is_unreachable(error) else self.attempts
+        """Return the seconds to wait after `tried` failed tries; None if the call must not be retried."""
+        allowed = min(self.attempts, _TRIES_IF_UNREACHABLE) if is_unreachable(error) else self.attempts
         if tried >= allowed or not is_transient(error):
             return None
-        asked = retry_after(error)
-        if asked is not None:
-            return min(asked, self.max_wait)
+        requested = retry_after(error)
+        if requested is not None:
+            return min(requested, self.max_wait)
         longest = min(self.initial * 2.0 ** min(tried - 1, _MOST_DOUBLINGS), self.max_wait)
         return longest * random.uniform(0.5, 1.0) if self.jitter else longest
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether the same call may go through later."""
+    """Return True if the same call may succeed later."""
     status = status_of(error)
     if status is not None:
-        return (status in _PASSING_STATUS and not _account_empty(error)) or status >= 500
-    if any(base.__name__ in _MISTAKES for cause in _causes(error) for base in type(cause).__mro__):
+        return (status in _TRANSIENT_STATUS and not _is_quota_exhausted(error)) or status >= 500
+    if any(base.__name__ in _CONFIG_ERRORS for cause in _causes(error) for base in type(cause).__mro__):
         return False
     if getattr(error, "is_retryable", False):
         return True
@@ -76,28 +81,28 @@ def is_transient(error: Exception) -> bool:
     return any(base.__name__ in _TRANSPORT for base in type(error).__mro__)
 
 
-def _account_empty(error: BaseException) -> bool:
-    """Whether a 429 says that there is no money left, as OpenAI's does: no wait helps."""
+def _is_quota_exhausted(error: BaseException) -> bool:
+    """Return True if a 429 means that the account has no credit left, as with OpenAI: waiting does not help."""
     return getattr(error, "code", None) == "insufficient_quota"
 
 
 def is_rate_limited(error: Exception) -> bool:
-    """Whether the endpoint has too many calls at a time: a 429, or one that is overloaded and says how long to wait."""
+    """Return True if the endpoint rejects too many calls: a 429, or an overload (503, 529) with Retry-After."""
     status = status_of(error)
     if status is None:
         return any(base.__name__ == "ModelRateLimitError" for base in type(error).__mro__)
-    return (status == 429 and not _account_empty(error)) or (
+    return (status == 429 and not _is_quota_exhausted(error)) or (
         status in _OVERLOADED_STATUS and retry_after(error) is not None
     )
 
 
 def is_unreachable(error: BaseException) -> bool:
-    """Whether no server listens at that address: a wrong URL more often than a passing fault."""
-    return any(isinstance(cause, _NOBODY_THERE) or "[Errno 111]" in str(cause) for cause in _causes(error))
+    """Return True if no server listens at the address; more often a wrong URL than a transient fault."""
+    return any(isinstance(cause, _UNREACHABLE) or "[Errno 111]" in str(cause) for cause in _causes(error))
 
 
 def status_of(error: BaseException) -> int | None:
-    """HTTP status that the error carries, if any."""
+    """Return the HTTP status of an error; None if it has none."""
     response = getattr(error, "response", None)
     for status in (getattr(error, "status_code", None), getattr(response, "status_code", None)):
         if isinstance(status, int):
@@ -106,11 +111,11 @@ def status_of(error: BaseException) -> int | None:
 
 
 def retry_after(error: BaseException) -> float | None:
-    """Seconds that the server asked to wait; None when it did not say, or gave a date."""
+    """Return the seconds in the Retry-After header; None if there is none, or if it is a date."""
     headers = getattr(error, "headers", None) or getattr(getattr(error, "response", None), "headers", None) or {}
-    given = headers.get("retry-after") or getattr(error, "retry_after", None) or None  # GigaChat: 0.0 is not said
+    value = headers.get("retry-after") or getattr(error, "retry_after", None) or None  # GigaChat: 0.0 means no header
     try:
-        seconds = float(given)  # type: ignore[arg-type]
+        seconds = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return None
     return seconds if seconds >= 0 else None

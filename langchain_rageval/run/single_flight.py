@@ -49,7 +49,7 @@ class SingleFlight:
     for it and is not reused.
 
     Args:
-        parent: instance whose calls this one shares; None for a table of its own.
+        parent: instance whose calls this one shares; None for a new table.
 
     Attributes:
         calls: the calls by key, held weakly.

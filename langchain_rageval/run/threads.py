@@ -1,4 +1,7 @@
-"""Daemon threads, reused. `concurrent.futures` joins its threads at exit: one hanging server would hold up Ctrl-C."""
+"""Reusable daemon threads.
+
+`concurrent.futures` joins its threads at exit, so that one hanging server would block Ctrl-C.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,9 @@ _IDLE_SECONDS = 5.0
 
 
 class DaemonThreads:
-    """As many threads as there are jobs at once; one whose job hangs is left behind, never waited for.
+    """Unbounded pool of daemon threads: one thread per concurrent job. A hanging job does not block the exit.
 
-    Jobs see the context variables of whoever submits them. Idle threads end by themselves.
+    Jobs run in a copy of the submitting thread's context variables. Threads end after 5 seconds without a job.
     """
 
     def __init__(self) -> None:
@@ -28,7 +31,7 @@ class DaemonThreads:
         self._lock = threading.Lock()
 
     def submit(self, job: Callable[[], T]) -> Future[T]:
-        """Start a job now, in an idle thread or in a new one."""
+        """Start a job at once, in an idle thread or a new one."""
         future: Future[T] = Future()
         with self._lock:
             inbox = self._idle.pop() if self._idle else None
@@ -39,7 +42,7 @@ class DaemonThreads:
         return future
 
     def gather(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
-        """Do jobs side by side and wait for all; raises what the first failing one raised."""
+        """Run jobs concurrently, wait for all and return the results; raises the first error."""
         if len(jobs) == 1:
             return [jobs[0]()]
         futures = [self.submit(job) for job in jobs]
@@ -47,9 +50,9 @@ class DaemonThreads:
         return [future.result() for future in futures]
 
     def spread(self, jobs: Sequence[Callable[[], T]], at_once: int) -> list[T]:
-        """Do jobs, so many side by side, and wait for all; raises what the first failing one raised.
+        """Run jobs, at most `at_once` of them concurrently, and return the results; raises the first error.
 
-        Whoever waits may be interrupted: jobs that have not begun are then not begun.
+        After an error or an interrupt, jobs that have not started are not started.
         """
         futures: list[Future[T]] = [Future() for _ in jobs]
         waiting = deque(zip(jobs, futures, strict=True))
@@ -60,7 +63,7 @@ class DaemonThreads:
                     job, future = waiting.popleft()
                 except IndexError:
                     return
-                _done(job, future)()
+                _run_job(job, future)()
 
         try:
             for _ in range(min(at_once, len(jobs))):
@@ -77,14 +80,14 @@ class DaemonThreads:
                 if self._retire(inbox):
                     return
                 continue
-            finish = _done(job, future)
+            finish = _run_job(job, future)
             with self._lock:
                 self._idle.append(inbox)
             finish()
-            del job, future, finish  # or an idle thread would keep the last job's objects alive
+            del job, future, finish  # an idle thread must not keep the last job's objects alive
 
     def _retire(self, inbox: SimpleQueue[Job]) -> bool:
-        """Leave the idle ones, unless a job is already on its way."""
+        """Leave the list of idle threads; returns False if a job has been assigned meanwhile."""
         with self._lock:
             if inbox not in self._idle:
                 return False
@@ -92,10 +95,11 @@ class DaemonThreads:
             return True
 
 
-def _done(job: Callable[[], Any], future: Future[Any]) -> Callable[[], None]:
-    """Do a job; gives what hands its result, or what it raised, to the future. One given up before it began is skipped.
+def _run_job(job: Callable[[], Any], future: Future[Any]) -> Callable[[], None]:
+    """Run a job and return a function that passes its result or error to the future; skip a cancelled future.
 
-    A future that runs can no longer be cancelled: its result would then find no taker, and end the thread.
+    The future is marked as running first. It can then no longer be cancelled, which would make `set_result` raise and
+    end the thread.
     """
     if not future.set_running_or_notify_cancel():
         return lambda: None

@@ -1,4 +1,4 @@
-"""Traced: a Runnable that shows in traces when somebody listens, and costs next to nothing when nobody does."""
+"""Traced: base class of Runnables that appear in traces, but skip tracing if no callback handler is attached."""
 
 from __future__ import annotations
 
@@ -15,45 +15,46 @@ Output = TypeVar("Output")
 
 
 class Traced(RunnableSerializable[Input, Output]):
-    """What steps, metrics and suites have in common as Runnables.
+    """Base class of steps, metrics and suites.
 
-    LangChain's own signature asks for a `run_manager` beside the config; its code does without, hence the two ignores.
+    LangChain's signature of `_call_with_config` requires a `run_manager` parameter that its code does not, hence the
+    two type ignores.
     """
 
     def invoke(self, input: Input, config: RunnableConfig | None = None, **kwargs: Any) -> Output:
-        """Do the work through the judge's sync methods."""
+        """Run in this thread, through the models' sync methods."""
         config = ensure_config(config)
         if kwargs or has_callbacks(config):
             return self._call_with_config(self._do, input, config, **kwargs)  # type: ignore[arg-type]
         return self._do(input, config)
 
     async def ainvoke(self, input: Input, config: RunnableConfig | None = None, **kwargs: Any) -> Output:
-        """Do the work through the judge's async methods, on the caller's loop."""
+        """Run on the caller's event loop, through the models' async methods."""
         config = ensure_config(config)
         if kwargs or has_callbacks(config):
             return await self._acall_with_config(self._ado, input, config, **kwargs)  # type: ignore[arg-type]
         return await self._ado(input, config)
 
     def invoke_child(self, input: Input, config: RunnableConfig) -> Output:
-        """As `invoke`, in the `_do` that was given this config: to whom nobody listened, nobody listens now."""
+        """Like `invoke`, within a parent's `_do`: skips tracing if the parent's config has no callbacks."""
         return self._do(input, config) if config.get("callbacks") is None else self.invoke(input, config)
 
     async def ainvoke_child(self, input: Input, config: RunnableConfig) -> Output:
-        """As `ainvoke`, in the `_ado` that was given this config."""
+        """Like `ainvoke`, within a parent's `_ado`: skips tracing if the parent's config has no callbacks."""
         return await (self._ado(input, config) if config.get("callbacks") is None else self.ainvoke(input, config))
 
     @abstractmethod
     def _do(self, input: Input, config: RunnableConfig) -> Output:
-        """The work; `config` carries the callbacks of its children, None when nobody listens."""
+        """Compute the output; `config["callbacks"]` is for child runs, and None if no handler is attached."""
 
     @abstractmethod
     async def _ado(self, input: Input, config: RunnableConfig) -> Output:
-        """The same on the caller's loop."""
+        """Compute the output on the caller's event loop."""
 
 
 def has_callbacks(config: RunnableConfig) -> bool:
-    """Whether there is a callback handler: of the config, of the context around it, or LangChain's own tracing.
+    """Return True if a callback handler is attached, by the config, its context or LangChain's tracing.
 
-    In a rehearsal nobody listens: it is no run.
+    Return False for a dry run, which is never traced.
     """
     return Run.of(config).fake_reply is None and bool(get_callback_manager_for_config(config).handlers)

@@ -1,4 +1,4 @@
-"""UsageMeter: adds up what was paid."""
+"""Usage meter: counts model calls, tokens, seconds and embedded texts."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ CHARACTERS_PER_TOKEN = 4
 
 
 def tokens_in(*texts: str) -> int:
-    """Tokens of texts where no tokenizer is at hand: characters / 4, which suits English better than Russian."""
+    """Estimate the number of tokens of texts as characters / 4, which fits English better than Russian."""
     return sum(map(len, texts)) // CHARACTERS_PER_TOKEN
 
 
 class UsageMeter:
-    """Counts calls, tokens, seconds and embedded texts, and passes them on to the meter it belongs to.
+    """Counts calls, tokens, seconds and embedded texts. Usable from threads.
 
     Args:
-        parent: charged with the same, so that a run's meter holds the sum over its metrics.
+        parent: meter that is charged with the same, so that a run's meter holds the sum over its metrics.
 
     Attributes:
-        abandoned: calls that were left behind in their threads.
-        unreported: tokens, as characters / 4, of the calls whose model reports none; they are in no usage.
+        abandoned: number of calls that exceeded the timeout and were abandoned in their threads.
+        unreported: estimated tokens (characters / 4) of calls whose model reports none; not part of `usage`.
     """
 
     def __init__(self, parent: UsageMeter | None = None) -> None:
@@ -47,7 +47,7 @@ class UsageMeter:
         abandoned: int = 0,
         unreported: int = 0,
     ) -> None:
-        """Charge a call, or texts to embed."""
+        """Add to the counts of this meter and its parents."""
         meter: UsageMeter | None = self
         while meter is not None:
             with meter._lock:
@@ -64,7 +64,7 @@ class UsageMeter:
 
     @property
     def usage(self) -> Usage:
-        """What was paid so far."""
+        """The counts so far."""
         with self._lock:
             return Usage(
                 calls=self._calls,

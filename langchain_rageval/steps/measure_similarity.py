@@ -12,7 +12,7 @@ from langchain_core.embeddings import Embeddings
 
 from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.errors import ConfigError, ModelOutputError
-from langchain_rageval.judge.identity import identity
+from langchain_rageval.judge.identity import model_identity
 from langchain_rageval.run.embedding import Vector
 from langchain_rageval.run.requests import Embed, Operation
 from langchain_rageval.steps.rate_pairs import rate_pairs
@@ -45,7 +45,7 @@ class MeasureSimilarity(Stage[State]):
     @property
     def instrument(self) -> Mapping[str, Any]:
         """Which model it is, and how its numbers are scaled."""
-        return {"step": self.get_name(), "model": identity(self.model), "scale": self.scale}
+        return {"step": self.get_name(), "model": model_identity(self.model), "scale": self.scale}
 
     def work(self, state: State) -> Operation[State]:
         """One request, none when there is nothing to compare."""

@@ -10,7 +10,7 @@ from langchain_core.documents import BaseDocumentCompressor, Document
 
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, ModelOutputError
-from langchain_rageval.judge.identity import identity
+from langchain_rageval.judge.identity import model_identity
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.rate_pairs import rate_pairs
 from langchain_rageval.steps.stage import Stage, State
@@ -37,7 +37,7 @@ class RerankContexts(Stage[State]):
     @property
     def instrument(self) -> Mapping[str, Any]:
         """Which reranker it is."""
-        return {"step": self.get_name(), "model": identity(self.reranker)}
+        return {"step": self.get_name(), "model": model_identity(self.reranker)}
 
     def work(self, state: State) -> Operation[State]:
         """One request; none when nothing was retrieved."""

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, InstanceOf, ValidationError
 
-from langchain_rageval._internal.cached import made_once
+from langchain_rageval._internal.cached import locked_cache
 from langchain_rageval.errors import config_error_of
 from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, shared_question
 from langchain_rageval.judge.judge import Judge, JudgeLike
@@ -126,7 +126,7 @@ def slices(items: Mapping[int, str], size: int) -> list[dict[int, str]]:
     return [{number: items[number] for number in numbers[at : at + size]} for at in range(0, len(numbers), size)]
 
 
-@made_once
+@locked_cache
 def _reader(answer: type[BaseModel]) -> tuple[StrictJsonOutputParser[Any], Mapping[str, Any]]:
     """Parser and schema of an answer; pydantic takes a millisecond to describe a class."""
     return StrictJsonOutputParser(answer), strict_schema(answer)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from langchain_rageval.data.schema import Finding, FindingKind, Sample, without_surrogates
 from langchain_rageval.errors import ConfigError, ModelOutputError
-from langchain_rageval.judge.identity import identity
+from langchain_rageval.judge.identity import model_identity
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation, Rate, Shared
 from langchain_rageval.steps.extract_statements import Side
@@ -78,7 +78,7 @@ class NliVerifier:
     def instrument(self) -> Mapping[str, Any]:
         """Which model it is, and how its scores are read."""
         told = {"labels": self.labels, "threshold": self.threshold, "scale": self.scale}
-        return {"model": identity(self.cross_encoder), **told}
+        return {"model": model_identity(self.cross_encoder), **told}
 
     def read(self, given: Any, pairs: int) -> tuple[Scores, Scores]:
         """Probability of entailment and of contradiction, of each pair.

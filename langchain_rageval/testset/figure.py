@@ -11,11 +11,11 @@ from langchain_rageval._internal.plotting import (
     GREEN,
     GREY,
     ORANGE,
-    lines_of,
-    name_bars,
+    draw_text,
+    hide_frame,
+    label_bars,
     new_figure,
-    plain,
-    write,
+    wrap_text,
 )
 from langchain_rageval.errors import ConfigError
 
@@ -45,17 +45,19 @@ def draw_testset(testset: Testset) -> Figure:
 
 def _draw_counts(axes: Axes, title: str, counts: Mapping[str, int], colour: str) -> None:
     axes.set_title(title, loc="left")
-    plain(axes)
+    hide_frame(axes)
     axes.spines["bottom"].set_visible(False)
     axes.set_xticks([])
     if not counts:
         axes.set_yticks([])
-        write(axes, 0.5, 0.5, "none", ha="center", va="center", color=GREY, style="italic", transform=axes.transAxes)
+        draw_text(
+            axes, 0.5, 0.5, "none", ha="center", va="center", color=GREY, style="italic", transform=axes.transAxes
+        )
         return
     bars = axes.barh(range(len(counts)), list(counts.values()), height=0.6, color=colour)
     axes.bar_label(bars, padding=4)
     axes.margins(x=0.12)
-    name_bars(axes, ["\n".join(lines_of(name, 32, 2)) for name in counts])
+    label_bars(axes, ["\n".join(wrap_text(name, 32, 2)) for name in counts])
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def draw_tree(row: TestsetRow) -> Figure:
         x = _ASIDE if box.aside else 1
         frame = {"boxstyle": "round,pad=0.4", "facecolor": ground, "edgecolor": box.colour, "linewidth": 1.5}
         frame["linestyle"] = "--" if box.aside else "-"
-        write(axes, x, top, "\n".join(box.lines), va="top", ha="left", size=9, linespacing=1.25, bbox=frame)
+        draw_text(axes, x, top, "\n".join(box.lines), va="top", ha="left", size=9, linespacing=1.25, bbox=frame)
         if not box.aside:
             grown = top
         top += box.height
@@ -97,19 +99,19 @@ def draw_tree(row: TestsetRow) -> Figure:
 
 def _source(row: TestsetRow) -> _Box:
     sources = ", ".join(f"{source} {start}–{end}" for source, start, end in row.spans) or "passages"
-    texts = [line for text in row.contexts for line in lines_of(text, _WIDTH, 3)]
-    return _Box([*lines_of(sources, _WIDTH, 2), *texts[:_MOST]], GREY)
+    texts = [line for text in row.contexts for line in wrap_text(text, _WIDTH, 3)]
+    return _Box([*wrap_text(sources, _WIDTH, 2), *texts[:_MOST]], GREY)
 
 
 def _tried(trial: Trial) -> _Box:
-    head = lines_of(f"{'✓' if trial.accepted else '✗'} {trial.kind}", _WIDTH, 1)
-    told = [*lines_of(trial.question, _WIDTH, _MOST), *lines_of(trial.feedback, _WIDTH, 3)]
+    head = wrap_text(f"{'✓' if trial.accepted else '✗'} {trial.kind}", _WIDTH, 1)
+    told = [*wrap_text(trial.question, _WIDTH, _MOST), *wrap_text(trial.feedback, _WIDTH, 3)]
     return _Box([*head, *told], BLUE if trial.accepted else ORANGE, aside=not trial.accepted)
 
 
 def _end(row: TestsetRow) -> _Box:
-    answer = lines_of(row.reference, _WIDTH, _MOST)
-    return _Box([*lines_of(f"{row.evolution}: {row.question}", _WIDTH, _MOST), *answer], GREEN)
+    answer = wrap_text(row.reference, _WIDTH, _MOST)
+    return _Box([*wrap_text(f"{row.evolution}: {row.question}", _WIDTH, _MOST), *answer], GREEN)
 
 
 def _join(axes: Axes, start: float, end: float, box: _Box) -> None:

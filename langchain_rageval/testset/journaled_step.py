@@ -8,7 +8,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import InstanceOf, ValidationError
 
 from langchain_rageval.errors import JournalError
-from langchain_rageval.judge.identity import redact
+from langchain_rageval.judge.identity import redact_secrets
 from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.run.journal import Journal, journal_key
 from langchain_rageval.run.traced import Traced
@@ -86,6 +86,6 @@ class JournaledStep(Traced[Candidate, Candidate]):
         told = f"{type(error).__name__}: {error}"
         for judge in self.step.judges:
             for model in inner_models(judge.model):
-                told = redact(told, model)
+                told = redact_secrets(told, model)
         _LOG.warning("%s: %s", self.get_name(), told)
         return candidate.tried(self.get_name(), accepted=False, feedback=told).reject(FAILED + type(error).__name__)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TextIO
 from langchain_core.runnables import Runnable
 from pydantic import Field, ValidationError
 
-from langchain_rageval._internal.html import bold, details, listed, paragraph, text
+from langchain_rageval._internal.html import bold, details, item_list, paragraph, text
 from langchain_rageval._version import __version__
 from langchain_rageval.data.rag_chain import as_chain, takes_text, try_invoke, with_output
 from langchain_rageval.data.schema import InputModel, Sample
@@ -86,7 +86,7 @@ class TestsetRow(InputModel):
             for trial in self.history
         ]
         head = paragraph(bold(self.question), "(" + text(self.evolution) + ")")
-        return head + paragraph(text(self.reference)) + details("how it came about", listed(trials))
+        return head + paragraph(text(self.reference)) + details("how it came about", item_list(trials))
 
     def to_sample(self) -> Sample:
         """What `evaluate` reads, without an answer and contexts yet; an unanswerable question has no reference."""
@@ -150,7 +150,7 @@ class Testset:
 
     def _repr_html_(self) -> str:
         """The first fifty questions, each with its answer and the tree it grew on, for notebooks."""
-        items = listed([row._repr_html_() for row in self.rows], numbered=True)
+        items = item_list([row._repr_html_() for row in self.rows], numbered=True)
         notes = "".join(paragraph(f"<em>{text(note)}</em>") for note in self.notes)
         return paragraph(text(repr(self).splitlines()[0])) + items + notes
 

@@ -12,7 +12,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from langchain_rageval._internal.cached import made_once
+from langchain_rageval._internal.cached import locked_cache
 from langchain_rageval.text.language import FUNCTION_WORDS, detect_language
 
 _FENCE = re.compile(r"\s*(```|~~~)")
@@ -290,7 +290,7 @@ class _Rules(NamedTuple):
     continuation: re.Pattern[str]  # a match shows that the sentence is not complete
 
 
-@made_once
+@locked_cache
 def _rules(language: str) -> _Rules:
     words = {*FUNCTION_WORDS.get(language, ()), *_STARTERS.get(language, "").split()} - set(_PARTICLES.split())
     starters = "|".join(sorted(word.capitalize() for word in words))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from langchain_rageval.errors import ConfigError, JudgeOutputError, ModelOutputError
-from langchain_rageval.judge.identity import redact
+from langchain_rageval.judge.identity import redact_secrets
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.judge.jury import map_members
 from langchain_rageval.judge.ladder import inner_models
@@ -95,7 +95,7 @@ def run_probe(probe: Probe, subject: Any, run: Run) -> ProbeResult:
     except Exception as error:
         message = f"{type(error).__name__}: {error}"
         for model in find_models([subject]):
-            message = redact(message, model)
+            message = redact_secrets(message, model)
         lost = not isinstance(error, JudgeOutputError | ModelOutputError)
         return ProbeResult(probe, log=log, error=message, lost=lost)
     verdicts: Sequence[CitedVerdict] = examination.read_verdicts(state, item)

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 from langchain_core.embeddings import Embeddings
 
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.judge.identity import identity
+from langchain_rageval.judge.identity import model_identity
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
 from langchain_rageval.models.offline_judge import OfflineJudge
@@ -86,7 +86,7 @@ def qualify_judge(
     fitness = {step: (statistics.verdict, statistics.reasons) for step, statistics in steps.items()}
     verdicts = {metric: assess_metric(fitness, metric) for metric in STEPS_OF}
     return Qualification(
-        judge=examined.identity + (f", {identity(embeddings)}" if embeddings is not None else ""),
+        judge=examined.identity + (f", {model_identity(embeddings)}" if embeddings is not None else ""),
         language=language,
         repeats=repeats,
         steps=steps,

@@ -1,4 +1,4 @@
-"""cached_property: once for each instance, nobody waits for anybody. made_once: all wait for the one who makes it."""
+"""Tests of cached_property, computed once per instance without a lock, and locked_cache, computed by one thread."""
 
 import os
 import threading
@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from langchain_rageval._internal.cached import cached_property, made_once
+from langchain_rageval._internal.cached import cached_property, locked_cache
 from langchain_rageval.prompts.promptset import Prompt
 
 
@@ -71,11 +71,11 @@ def test_a_pydantic_model_takes_it_for_no_field():
     assert prompt.model_dump() == {"instruction": "Split.", "examples": []}
 
 
-def test_threads_that_come_at_once_have_each_key_made_once():
+def test_concurrent_threads_compute_each_key_once():
     made = []
     meeting = threading.Barrier(16)
 
-    @made_once
+    @locked_cache
     def square(number):
         made.append(number)
         time.sleep(0.05)
@@ -90,10 +90,10 @@ def test_threads_that_come_at_once_have_each_key_made_once():
     assert sorted(made) == [2, 3]
 
 
-def test_what_is_made_may_need_another_and_what_fails_is_made_again():
+def test_a_computation_may_need_another_key_and_is_repeated_after_an_error():
     made = []
 
-    @made_once
+    @locked_cache
     def factorial(number):
         made.append(number)
         if number < 0:
@@ -107,9 +107,9 @@ def test_what_is_made_may_need_another_and_what_fails_is_made_again():
             factorial(-1)
 
 
-def test_no_more_is_kept_than_256():
+def test_at_most_256_results_are_cached():
     made = []
-    square = made_once(lambda number: made.append(number) or number * number)
+    square = locked_cache(lambda number: made.append(number) or number * number)
     assert [square(number) for number in range(257)] == [number * number for number in range(257)]
     assert (square(1), square(256), square(0)) == (1, 65536, 0)
     assert made == [*range(257), 0]
@@ -117,11 +117,11 @@ def test_no_more_is_kept_than_256():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 @pytest.mark.filterwarnings("ignore:.*fork")
-def test_a_fork_while_something_is_made_makes_it_itself():
+def test_a_process_forked_during_a_computation_computes_for_itself():
     begun, go_on = threading.Event(), threading.Event()
     parent = os.getpid()
 
-    @made_once
+    @locked_cache
     def slow(_key):
         begun.set()
         assert os.getpid() != parent or go_on.wait(30)

@@ -56,7 +56,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_others_wrote_is_text_and_nothing_else(name):
+def test_foreign_text_is_escaped(name):
     page = HOSTILE[name]._repr_html_()
     assert EVIL in " ".join(Tags(page).texts)
     assert not {"script", "img"} & {*Tags(page).opened}
@@ -64,7 +64,7 @@ def test_what_others_wrote_is_text_and_nothing_else(name):
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_colours_are_the_notebooks_own(name):
+def test_the_html_sets_no_colours(name):
     assert not re.findall(r"color|background|#[0-9a-f]{3}", HOSTILE[name]._repr_html_())
 
 

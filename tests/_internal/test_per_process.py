@@ -11,27 +11,27 @@ import pytest
 from langchain_rageval._internal.per_process import PerProcess
 
 
-def test_threads_share_what_their_process_has():
+def test_threads_of_a_process_share_the_value():
     given = PerProcess(threading.Lock)
     with ThreadPoolExecutor(8) as pool:
-        made = list(pool.map(lambda _: given.own, range(100)))
-    assert all(each is given.own for each in made)
+        made = list(pool.map(lambda _: given.value, range(100)))
+    assert all(each is given.value for each in made)
 
 
 @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda given: pickle.loads(pickle.dumps(given))])
-def test_a_copy_has_its_own(again):
+def test_a_copy_has_its_own_value(again):
     given = PerProcess(threading.Lock)
-    with given.own:
-        assert not again(given).own.locked()
+    with given.value:
+        assert not again(given).value.locked()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 @pytest.mark.filterwarnings("ignore:.*fork")
-def test_a_fork_has_its_own():
+def test_a_forked_process_has_its_own_value():
     given = PerProcess(threading.Lock)
-    with given.own:
+    with given.value:
         child = os.fork()
         if not child:
-            os._exit(given.own.locked())
+            os._exit(given.value.locked())
         assert os.waitpid(child, 0)[1] == 0
-        assert given.own.locked()
+        assert given.value.locked()

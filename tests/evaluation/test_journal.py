@@ -312,7 +312,7 @@ def test_a_file_that_is_no_journal_is_refused_and_left_as_it_is(tmp_path):
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     judge = judged()
     for path in (tmp_path / "no" / "such" / "folder.db", tmp_path):
-        with pytest.raises(JournalError, match=r"cannot be written.*name a place that can"):
+        with pytest.raises(JournalError, match=r"cannot be written.*choose a writable path"):
             evaluate(SAMPLES, faithfulness(judge), progress=False, journal=path)
     assert judge.asked == []
 
@@ -325,7 +325,7 @@ def test_a_damaged_journal_is_an_error_and_nothing_is_scored_wrongly(journal):
     journal.write_bytes(bytes(whole))
     for beside in (f"{journal}-wal", f"{journal}-shm"):
         Path(beside).unlink(missing_ok=True)
-    with pytest.raises(JournalError, match=r"damaged or no journal|holds what is no score"):
+    with pytest.raises(JournalError, match=r"damaged or not a journal|holds what is no score"):
         evaluate(SAMPLES, faithfulness(judged()), progress=False, journal=journal)
 
 

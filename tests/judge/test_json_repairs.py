@@ -52,7 +52,7 @@ def test_spans_are_found_in_fences_and_prose(text, spans):
         '<think>a<think>b</think> {"a": 2} </think> {"a": 1}',
     ],
 )
-def test_what_was_thought_is_skipped(text):
+def test_thoughts_are_skipped(text):
     assert json_spans(text) == ['{"a": 1}']
 
 
@@ -60,7 +60,7 @@ def test_a_thought_inside_a_string_is_what_the_string_says():
     assert json_spans('Ответ: {"a": "<think>x</think>"}') == ['{"a": "<think>x</think>"}']
 
 
-def test_without_spans_the_text_after_the_thought_is_left():
+def test_without_spans_the_text_after_the_thought_is_returned():
     assert json_spans("<think>да</think>\n 1 ") == ["1"]
 
 
@@ -76,7 +76,7 @@ def test_without_spans_the_text_after_the_thought_is_left():
         '["знак "] лишний", "b"]',
     ],
 )
-def test_what_does_not_close_is_cut_off(text):
+def test_unclosed_brackets_are_cut_off(text):
     with pytest.raises(CutOff):
         json_spans(text)
 
@@ -109,7 +109,7 @@ def test_python_literals_become_json_literals():
     }
 
 
-def test_trailing_commas_go():
+def test_trailing_commas_are_removed():
     assert json.loads(no_trailing_commas('{"a": ["x,]", "б",\n], "c": {"d": 1 , } ,}')) == {
         "a": ["x,]", "б"],
         "c": {"d": 1},
@@ -117,27 +117,27 @@ def test_trailing_commas_go():
 
 
 @pytest.mark.parametrize("text", ["[,]", "[1,,]", "[1,,,]", "[ , ]", "[,,]", '{"a":,}', "{,}"])
-def test_a_comma_in_place_of_an_item_is_not_mended(text):
+def test_a_comma_in_place_of_an_item_is_not_repaired(text):
     with pytest.raises(json.JSONDecodeError):
         json.loads(no_trailing_commas(text))
 
 
-def test_the_only_object_leaves_its_list():
+def test_the_only_object_of_a_list_is_unwrapped():
     assert out_of_list([{"a": 1}]) == {"a": 1}
 
 
 @pytest.mark.parametrize("value", [[], [1], [{"a": 1}, {"a": 1}], [[{"a": 1}]], {"a": 1}])
-def test_other_lists_stay(value):
+def test_other_lists_are_unchanged(value):
     assert out_of_list(value) is value
 
 
 @pytest.mark.parametrize("inner", [{"a": 1}, ["a"], []])
-def test_an_object_or_a_list_leaves_its_wrapper(inner):
+def test_an_object_or_list_under_the_only_key_is_unwrapped(inner):
     assert out_of_wrapper({"result": inner}) is inner
 
 
 @pytest.mark.parametrize("value", [{}, {"a": 1}, {"a": {}, "b": {}}, "a", [{"a": {}}]])
-def test_what_is_no_wrapper_stays(value):
+def test_other_objects_are_unchanged(value):
     assert out_of_wrapper(value) is value
 
 
@@ -161,7 +161,7 @@ def test_a_python_repr_keeps_every_character(value):
 
 
 @given(st.text())
-def test_any_text_is_mended_or_cut_off(text):
+def test_any_text_is_repaired_or_cut_off(text):
     for repair in REPAIRS:
         repair(text)
     with suppress(CutOff):

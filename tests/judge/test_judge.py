@@ -7,7 +7,7 @@ from langchain_openai import AzureChatOpenAI, ChatOpenAI
 
 from langchain_rageval import ConfigError, Judge, PromptSet, Step
 from langchain_rageval.judge.endpoint import RequestMode
-from langchain_rageval.judge.identity import redact
+from langchain_rageval.judge.identity import redact_secrets
 from langchain_rageval.judge.parser import strict_schema
 from langchain_rageval.prompts.answer_schemas import Statements
 from langchain_rageval.prompts.layout import RequestContent
@@ -34,41 +34,46 @@ def call(judge, rung, draw=0):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"mode": "yaml"}, "mode is one of auto, json_schema, function_calling, json_mode, prompt, got 'yaml'"),
         ({"layout": "last"}, "layout is one of auto, contexts_first, instruction_first, handbook, got 'last'"),
         ({"attempts": 0}, "attempts takes a whole number from 1 on, got 0"),
-        ({"attempts": True}, "attempts takes a whole number"),
-        ({"attempts": "3"}, "attempts takes a whole number"),
+        ({"attempts": True}, "attempts takes a whole number from 1 on, got True"),
+        ({"attempts": "3"}, "attempts takes a whole number from 1 on, got '3'"),
         ({"draws": 0}, "draws takes a whole number from 1 on, got 0"),
-        ({"draws": 2}, "draws takes an odd number"),
-        ({"max_statements": 0}, "max_statements takes a whole number"),
-        ({"max_context_tokens": 0}, "max_context_tokens takes a whole number"),
-        ({"prompts": "my_prompts"}, r"prompts takes a PromptSet, such as PromptSet.load\(directory\), got str"),
-        ({"prompts": {}}, "prompts takes a PromptSet"),
-        ({"max_context_tokens": 1.5}, "max_context_tokens takes a whole number"),
+        ({"draws": 2}, "draws takes an odd number, so that there is a majority, got 2"),
+        ({"max_statements": 0}, "max_statements takes a whole number from 1 on, got 0"),
+        ({"max_context_tokens": 0}, "max_context_tokens takes a whole number from 1 on, got 0"),
+        ({"prompts": "my_prompts"}, "prompts takes a PromptSet, such as PromptSet.load(directory), got str"),
+        ({"prompts": {}}, "prompts takes a PromptSet, such as PromptSet.load(directory), got dict"),
+        ({"max_context_tokens": 1.5}, "max_context_tokens takes a whole number from 1 on, got 1.5"),
     ],
 )
-def test_an_option_that_cannot_be_meant_is_refused(options, told):
-    with pytest.raises(ConfigError, match=told):
+def test_an_invalid_option_is_rejected(options, message):
+    with pytest.raises(ConfigError) as caught:
         Judge(scripted(), **options)
+    assert str(caught.value) == message
 
 
-def test_a_misspelled_option_is_refused():
+def test_a_misspelled_option_is_rejected():
     with pytest.raises(TypeError, match="attempt"):
         Judge(scripted(), attempt=3)
 
 
-@pytest.mark.parametrize("nothing", ["openai:gpt", None, 3])
-def test_what_is_no_judge_is_refused_at_once(nothing):
-    with pytest.raises(ConfigError, match="a judge is a chat model or another Runnable"):
+@pytest.mark.parametrize("nothing", [None, 3])
+def test_an_object_that_is_no_judge_is_rejected_at_once(nothing):
+    with pytest.raises(ConfigError) as caught:
         Step("extract_statements", nothing, Statements)
+    assert str(caught.value) == f"a judge is a chat model or another Runnable, got {type(nothing).__name__}"
 
 
-def test_whoever_gives_the_name_of_a_model_is_told_how_to_load_it():
-    with pytest.raises(ConfigError, match=r"got str; load_judge\('openai:gpt'\) makes one of a name"):
-        Judge("openai:gpt")
+def test_the_error_for_a_models_name_says_how_to_load_it():
+    for build in (Judge, lambda name: Step("extract_statements", name, Statements)):
+        with pytest.raises(ConfigError) as caught:
+            build("openai:gpt")
+        message = "a judge is a chat model or another Runnable, got str; load_judge('openai:gpt') loads one by its name"
+        assert str(caught.value) == message
 
 
 def test_a_judge_stays_itself_and_a_model_is_wrapped_once():
@@ -99,8 +104,10 @@ def test_prompts_are_in_the_questions_language_unless_the_user_chose_one(languag
 
 
 def test_a_language_without_prompts_is_refused_unless_the_user_brings_them():
-    with pytest.raises(ConfigError, match="auto, en, it, ko, ru, zh"):
+    with pytest.raises(ConfigError) as caught:
         Judge(scripted(), language="russian")
+    message = "language is one of auto, en, it, ko, ru, zh, got 'russian'; for another, pass prompts=..."
+    assert str(caught.value) == message
     own = PromptSet.default("ru")
     assert Judge(scripted(), language="tt", prompts=own).prompt_set("Нәрсә?") is own
 
@@ -163,13 +170,13 @@ def test_every_rung_is_named_after_the_schemas_title():
 @pytest.mark.parametrize(
     ("rung", "told"), [("json_schema", 0), ("function_calling", 0), ("json_mode", 1), ("prompt", 1)]
 )
-def test_the_schema_is_told_in_words_where_the_format_does_not_hold_it(rung, told):
+def test_the_schema_is_in_the_prompt_if_the_format_does_not_contain_it(rung, told):
     messages = call(Judge(OPENAI), rung).messages
     assert [message.type for message in messages] == ["system", "human"]
     assert messages[1].text.count('"title": "Statements"') == told
 
 
-def test_later_draws_pass_the_cache_by_and_leave_the_users_model_as_it_is():
+def test_later_draws_bypass_the_cache_without_changing_the_users_model():
     judge = Judge(scripted(), draws=3)
     assert call(judge, "prompt", draw=0).model is judge.model
     assert call(judge, "prompt", draw=1).model.cache is False
@@ -209,27 +216,27 @@ MODELS = {
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
-def test_no_secret_shows_in_what_a_judge_says_of_itself(model):
+def test_no_secret_appears_in_the_texts_of_a_judge(model):
     judge = Judge(model)
     step = Step("extract_statements", judge, Statements)
     for told in (repr(judge), str(judge), judge.identity, repr(judge.instrument), repr(step), repr(step.instrument)):
         assert SECRET not in told
 
 
-def test_a_judge_tells_its_model_and_settings():
+def test_the_identity_of_a_judge_contains_its_model_and_settings():
     assert Judge(OPENAI).identity.startswith("ChatOpenAI(model=")
     for told in ("'m'", "temperature=0.1", "http://127.0.0.1:1/v1"):
         assert told in Judge(OPENAI).identity
     assert "'temperature': 0.7" in Judge(OPENAI.bind(temperature=0.7)).identity
     assert "GigaChat-2" in Judge(GIGACHAT).identity
-    assert "test_a_judge_tells" in Judge(RunnableLambda(lambda messages: "")).identity
+    assert "test_the_identity_of_a_judge" in Judge(RunnableLambda(lambda messages: "")).identity
     assert "attempts=5" in repr(Judge(OPENAI, attempts=5))
 
 
-def test_of_an_address_only_the_keys_are_kept_back():
+def test_only_the_keys_of_a_url_are_redacted():
     model = ChatOpenAI(model="m", api_key="k", base_url=f"http://h/v1?api-version=2&api_key={SECRET}&keyword=a")
     assert "'http://h/v1?api-version=2&api_key=***&keyword=a'" in Judge(model).identity
-    assert redact(f"404 for url 'http://h/v1/chat?access_token={SECRET}'", OPENAI).endswith("access_token=***'")
+    assert redact_secrets(f"404 for url 'http://h/v1/chat?access_token={SECRET}'", OPENAI).endswith("access_token=***'")
 
 
 @pytest.mark.parametrize(
@@ -259,17 +266,17 @@ def test_prompts_of_the_users_own_are_part_of_a_steps_instrument():
 
 
 @pytest.mark.parametrize("model", [OPENAI, GIGACHAT, OPENAI.bind(stop=["x"]), AZURE.with_retry()])
-def test_an_error_that_quotes_the_key_is_told_without_it(model):
-    told = redact(f"Incorrect API key provided: {SECRET}.", model)
+def test_a_key_in_an_error_message_is_redacted(model):
+    told = redact_secrets(f"Incorrect API key provided: {SECRET}.", model)
     assert told == "Incorrect API key provided: ***."
 
 
-def test_a_token_that_the_client_fetched_is_not_told_either():
-    assert redact("{'authorization': 'Bearer eyJhbGciOi.J9'}", scripted()) == "{'authorization': 'Bearer ***'}"
+def test_a_token_that_the_client_fetched_is_redacted():
+    assert redact_secrets("{'authorization': 'Bearer eyJhbGciOi.J9'}", scripted()) == "{'authorization': 'Bearer ***'}"
 
 
-def test_other_texts_stay_as_they_are():
-    assert redact("the model m said no", OPENAI) == "the model m said no"
+def test_texts_without_secrets_are_unchanged():
+    assert redact_secrets("the model m said no", OPENAI) == "the model m said no"
 
 
 @pytest.mark.parametrize(
@@ -284,7 +291,7 @@ def test_other_texts_stay_as_they_are():
     ],
     ids=["own server", "own server wrapped", "a service", "OpenAI", "another class", "with a fallback elsewhere"],
 )
-def test_the_layout_follows_the_server_unless_it_is_said(model, resolved_layout):
+def test_the_layout_follows_the_server_unless_it_is_chosen(model, resolved_layout):
     judge = Judge(model)
     assert (judge.layout, judge._endpoint.layout, judge.instrument["layout"]) == (
         "auto",

@@ -295,14 +295,17 @@ def test_an_error_of_a_members_client_is_told_without_its_key():
 
 @pytest.mark.parametrize("count", [0, 1, 2, 4, 6])
 def test_an_even_number_or_fewer_than_three_are_refused(count):
-    with pytest.raises(ConfigError, match=f"a jury takes a list of 3, 5, … judges, .* got {count}"):
+    with pytest.raises(ConfigError) as caught:
         jury([OfflineJudge()] * count)
+    assert str(caught.value) == f"a jury takes a list of 3, 5, … judges, so that there is a majority, got {count}"
 
 
 @pytest.mark.parametrize("judges", ["abc", None, OfflineJudge(), {1: 2}, iter([OfflineJudge()] * 3)], ids=type)
 def test_what_is_no_list_of_judges_is_refused(judges):
-    with pytest.raises(ConfigError, match=r"a jury takes a list of 3, 5, … judges"):
+    with pytest.raises(ConfigError) as caught:
         jury(judges)
+    got = type(judges).__name__
+    assert str(caught.value) == f"a jury takes a list of 3, 5, … judges, so that there is a majority, got {got}"
 
 
 def test_a_member_that_is_no_judge_is_refused():

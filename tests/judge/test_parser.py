@@ -214,7 +214,7 @@ def test_different_calls_are_refused():
         StrictJsonOutputParser(Reply).read_message(AIMessage("", tool_calls=calls))
 
 
-def test_the_text_of_an_invalid_call_is_mended():
+def test_the_text_of_an_invalid_call_is_repaired():
     invalid = {"name": "Verdicts", "args": ONE.replace('"', "'"), "id": "1", "error": None, "type": "invalid_tool_call"}
     assert PARSER.read_message(AIMessage("", invalid_tool_calls=[invalid])) == WANTED
 
@@ -309,7 +309,7 @@ class Tree(BaseModel):
     leaves: list["Tree"]
 
 
-def test_a_class_that_holds_itself_has_no_strict_schema():
+def test_a_recursive_class_has_no_strict_schema():
     with pytest.raises(ValueError, match="Tree holds itself"):
         strict_schema(Tree)
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_rageval import ConfigError, Judge, Prompt, PromptSet
-from langchain_rageval._internal.cached import made_once
+from langchain_rageval._internal.cached import locked_cache
 from langchain_rageval.metrics.aspect_critique import ASPECTS
 from langchain_rageval.prompts import promptset
 from langchain_rageval.prompts.answer_schemas import ANSWERS
@@ -109,7 +109,7 @@ def test_a_change_to_the_english_prompt_of_a_step_is_seen_wherever_it_is_asked(t
     monkeypatch.setattr(promptset, "_packaged", lambda: tmp_path / "prompts")
 
     def fingerprints():
-        monkeypatch.setattr(promptset, "_default", made_once(promptset._default.__wrapped__))
+        monkeypatch.setattr(promptset, "_default", locked_cache(promptset._default.__wrapped__))
         packaged = packaged_fingerprint.__wrapped__
         sets = {language: PromptSet.default(language).fingerprint for language in LANGUAGES}
         return sets, packaged("write_question"), packaged("verify_statements")
@@ -375,7 +375,7 @@ def test_a_directory_that_is_not_there_is_refused(tmp_path):
 
 
 def test_threads_that_ask_at_the_same_moment_get_one_set(monkeypatch):
-    monkeypatch.setattr(promptset, "_default", made_once(promptset._default.__wrapped__))
+    monkeypatch.setattr(promptset, "_default", locked_cache(promptset._default.__wrapped__))
     meeting = threading.Barrier(8)
 
     def asked(_number):

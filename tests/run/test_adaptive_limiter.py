@@ -49,7 +49,7 @@ async def test_threads_and_a_loop_share_the_same_slots():
     assert (holders.most, holders.now) == (3, 0)
 
 
-def test_idle_slots_are_those_that_nobody_holds_or_waits_for():
+def test_idle_slots_are_neither_held_nor_waited_for():
     slots = AdaptiveLimiter(2)
     assert slots.idle == 2
     with slots:
@@ -74,7 +74,7 @@ async def test_without_a_limit_nobody_waits():
             pass
 
 
-async def test_who_came_first_is_served_first_in_a_thread_or_on_the_loop():
+async def test_waiters_are_served_in_their_order_in_threads_and_on_a_loop():
     slots, served = AdaptiveLimiter(1), []
 
     def in_thread(number):
@@ -127,7 +127,7 @@ async def test_a_waiter_cancelled_as_its_turn_comes_passes_the_slot_on():
     assert await asyncio.wait_for(take(), 1) == "served"
 
 
-def test_a_thread_broken_off_by_ctrl_c_while_it_waits_leaves_the_queue_to_the_next():
+def test_a_thread_interrupted_by_ctrl_c_while_waiting_leaves_the_queue():
     slots, asleep = AdaptiveLimiter(1), threading.current_thread().ident
 
     def press_ctrl_c():
@@ -175,7 +175,7 @@ def halved(limit):
     return slots
 
 
-def test_calls_turned_away_together_halve_the_slots_once():
+def test_calls_rejected_together_halve_the_slots_once():
     slots = AdaptiveLimiter(16)
     with slots as one, slots as other:
         assert [refuse(slots, one), refuse(slots, other), refuse(slots, one)] == [8, 8, 8]
@@ -184,7 +184,7 @@ def test_calls_turned_away_together_halve_the_slots_once():
     assert (slots.limit, slots.lowest_size) == (16, 4)
 
 
-def test_one_slot_is_always_left():
+def test_at_least_one_slot_remains():
     slots, sizes = AdaptiveLimiter(16), []
     for _ in range(6):
         with slots as since:
@@ -192,7 +192,7 @@ def test_one_slot_is_always_left():
     assert sizes == [8, 4, 2, 1, 1, 1]
 
 
-def test_a_round_of_calls_that_go_well_adds_a_slot_and_four_rounds_the_one_that_was_too_many():
+def test_a_round_of_successes_adds_a_slot_and_the_rejected_size_takes_four_rounds():
     slots = halved(6)
     assert [succeed(slots, 2), succeed(slots, 1)] == [3, 4]
     assert [succeed(slots, 4), succeed(slots, 4 * 5 - 1), succeed(slots, 1)] == [5, 5, 6]
@@ -200,7 +200,7 @@ def test_a_round_of_calls_that_go_well_adds_a_slot_and_four_rounds_the_one_that_
     assert slots.lowest_size == 3
 
 
-def test_beyond_what_was_too_many_they_grow_as_before():
+def test_beyond_the_rejected_size_slots_grow_by_one_each_round():
     slots = halved(16)
     with slots as since:
         slots.record_rejection(since)  # 8 were too many
@@ -208,7 +208,7 @@ def test_beyond_what_was_too_many_they_grow_as_before():
     assert [succeed(slots, 7), succeed(slots, 1), succeed(slots, 9)] == [8, 9, 10]
 
 
-def test_when_three_quarters_of_those_under_way_go_well_all_the_same_the_slots_come_back_but_one():
+def test_if_three_quarters_of_the_calls_under_way_succeed_all_slots_but_one_are_restored():
     slots = AdaptiveLimiter(16)
     early = [slots.__enter__() for _ in range(16)]
     slots.record_rejection(early[0])
@@ -219,7 +219,7 @@ def test_when_three_quarters_of_those_under_way_go_well_all_the_same_the_slots_c
     assert sizes == [8] * 11 + [15] * 4
 
 
-def test_what_became_of_calls_of_long_ago_does_not_count():
+def test_outcomes_of_calls_before_the_last_halving_but_one_are_ignored():
     slots = AdaptiveLimiter(8)
     with slots as long_ago:
         for _ in range(2):
@@ -230,7 +230,7 @@ def test_what_became_of_calls_of_long_ago_does_not_count():
         assert refuse(slots, long_ago) == 2
 
 
-async def test_halving_takes_no_slot_away_and_keeps_the_order_of_the_queue():
+async def test_halving_revokes_no_held_slot_and_keeps_the_order_of_the_queue():
     slots, served = AdaptiveLimiter(4), []
     holders = [slots.__enter__() for _ in range(4)]
 
@@ -253,7 +253,7 @@ async def test_halving_takes_no_slot_away_and_keeps_the_order_of_the_queue():
     assert served == [0, 1, 2, 3, 4]
 
 
-async def test_a_slot_that_is_added_goes_to_the_first_who_waits():
+async def test_an_added_slot_goes_to_the_first_waiter():
     slots = halved(4)
     async with slots, slots as since:
         late = asyncio.create_task(slots.__aenter__())

@@ -88,7 +88,7 @@ def test_a_reply_from_the_models_cache_costs_nothing(do):
 
 
 @BOTH
-def test_a_lost_call_is_sent_again_and_every_try_is_charged(do):
+def test_a_call_is_retried_after_a_transport_error_and_every_try_is_charged(do):
     run = Run(retry=AT_ONCE)
     model = Model(TimeoutError(), ConnectionResetError(), AIMessage("a"))
     assert do(asks(model.call()), run).text == "a"
@@ -96,7 +96,7 @@ def test_a_lost_call_is_sent_again_and_every_try_is_charged(do):
 
 
 @BOTH
-def test_the_last_error_is_raised_when_the_tries_are_spent(do):
+def test_the_last_error_is_raised_when_no_try_is_left(do):
     model = Model(*(TimeoutError(str(number)) for number in range(1, 9)))
     with pytest.raises(TimeoutError, match="4"):
         do(asks(model.call()), Run(retry=AT_ONCE))
@@ -112,7 +112,7 @@ def test_without_an_evaluation_around_it_a_call_is_sent_once(do):
 
 
 @BOTH
-def test_an_error_comes_up_where_the_work_asked(do):
+def test_an_error_is_raised_in_the_operation_that_made_the_request(do):
     def careful():
         try:
             yield Model(ValueError("no")).call()
@@ -122,7 +122,7 @@ def test_an_error_comes_up_where_the_work_asked(do):
     assert do(careful(), Run()) == "caught no"
 
 
-def test_a_wait_between_two_tries_holds_no_slot():
+def test_waiting_between_two_tries_holds_no_slot():
     run = Run(limiter=AdaptiveLimiter(1), retry=RetryPolicy(attempts=2, initial=0.3, jitter=False))
     waiting = run.threads.submit(lambda: driven(asks(Model(TimeoutError(), "late").call()), run))
     started = time.monotonic()
@@ -141,7 +141,7 @@ def test_a_pause_lasts_as_long_as_asked(do):
 
 
 @BOTH
-def test_a_client_that_takes_a_timeout_is_told_the_runs(do):
+def test_a_client_with_a_timeout_option_gets_the_timeout_of_the_run(do):
     timed, untimed, endless = Model("a"), Model("a"), Model("a")
     do(asks(timed.call(options={"stream": False}, timeout_option="request_timeout")), Run(timeout=5.0))
     do(asks(untimed.call(options={"stream": False})), Run(timeout=5.0))
@@ -152,13 +152,13 @@ def test_a_client_that_takes_a_timeout_is_told_the_runs(do):
 
 
 @BOTH
-def test_works_done_together_give_their_results_in_order(do):
+def test_gathered_operations_return_their_results_in_order(do):
     assert do(asks(Gather([gives(1), gives(2), gives(3)])), Run()) == [1, 2, 3]
     assert do(asks(Gather([])), Run()) == []
 
 
 @BOTH
-def test_works_done_together_raise_the_first_error(do):
+def test_gathered_operations_raise_the_first_error(do):
     works = [gives(1), raises(ValueError("first")), raises(KeyError("second"))]
     with pytest.raises(ValueError, match="first"):
         do(asks(Gather(works)), Run())
@@ -177,7 +177,7 @@ def threads_of_works_together(number, slots):
     return seen
 
 
-def test_in_threads_works_done_together_overlap_while_slots_lie_idle():
+def test_in_threads_gathered_operations_overlap_while_slots_are_idle():
     meeting = threading.Barrier(3)
     call = Call(RunnableLambda(lambda _messages: str(meeting.wait(20) >= 0)), [HumanMessage("?")])
     replies = driven(asks(Gather([asks(call), asks(call), asks(call)])), Run(limiter=AdaptiveLimiter(3)))
@@ -185,15 +185,15 @@ def test_in_threads_works_done_together_overlap_while_slots_lie_idle():
 
 
 @pytest.mark.parametrize("slots", [AdaptiveLimiter(None), AdaptiveLimiter(2)], ids=["no pool", "too few slots"])
-def test_without_idle_slots_works_done_together_stay_in_the_callers_thread(slots):
+def test_without_idle_slots_gathered_operations_stay_in_the_callers_thread(slots):
     assert threads_of_works_together(3, slots) == [threading.get_ident()] * 3
 
 
-def test_a_work_that_is_alone_stays_in_the_callers_thread():
+def test_a_single_operation_stays_in_the_callers_thread():
     assert threads_of_works_together(1, AdaptiveLimiter(3)) == [threading.get_ident()]
 
 
-async def test_on_a_loop_works_done_together_overlap():
+async def test_on_a_loop_gathered_operations_overlap():
     meeting = asyncio.Barrier(3)
 
     async def meet(_messages):
@@ -210,7 +210,7 @@ async def test_on_a_loop_works_done_together_overlap():
 
 
 @BOTH
-def test_a_gate_lets_one_in_at_a_time_and_opens_again_after_an_error(do):
+def test_a_gate_admits_one_operation_at_a_time_and_is_released_after_an_error(do):
     gate = AdaptiveLimiter(1)
     assert do(asks(Locked(gate, gives(1))), Run()) == 1
     with pytest.raises(ValueError, match="no"):
@@ -219,7 +219,7 @@ def test_a_gate_lets_one_in_at_a_time_and_opens_again_after_an_error(do):
 
 
 @BOTH
-def test_works_of_one_key_share_a_result_and_works_of_another_do_not(do):
+def test_operations_of_one_key_share_a_result_and_those_of_another_do_not(do):
     def same_twice():
         return (yield Gather([asks(Shared("key", gives(object()))) for _ in range(2)] + [asks(Shared("b", gives(0)))]))
 

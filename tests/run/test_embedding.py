@@ -87,7 +87,7 @@ def told(vectors):
 
 
 @pytest.mark.parametrize("make", [Own, lambda: Async(lambda _: asyncio.sleep(0))], ids=["sync only", "async"])
-def test_vectors_come_in_the_order_of_the_texts_and_equal_texts_go_out_once(make):
+def test_vectors_are_in_the_order_of_the_texts_and_equal_texts_are_sent_once(make):
     sync, own = Own(), make()
     texts = ["ccc", "a", "bb", "a"]
     runs = Run(), Run()
@@ -98,7 +98,7 @@ def test_vectors_come_in_the_order_of_the_texts_and_equal_texts_go_out_once(make
         assert run.meter.usage.embedded == 3
 
 
-def test_a_text_is_charged_to_whoever_asked_for_it_first():
+def test_a_text_is_charged_to_its_first_caller():
     run, own = Run(), Own()
     one, other = run.metered(), run.metered()
     embedded(one, own, "a", "b")
@@ -119,7 +119,7 @@ def test_two_objects_do_not_mix_even_if_they_are_equal():
     assert one.batches == other.batches == [["a"]]
 
 
-def test_an_object_lives_as_long_as_its_run_so_that_its_id_is_not_given_out_again():
+def test_an_embeddings_object_lives_as_long_as_its_run_so_that_its_id_is_not_reused():
     run = Run()
     for number in range(50):
         own = Own(lambda texts: None)
@@ -129,7 +129,7 @@ def test_an_object_lives_as_long_as_its_run_so_that_its_id_is_not_given_out_agai
 
 
 @pytest.mark.parametrize(("count", "sizes"), [(64, [64]), (65, [64, 1]), (200, [64, 64, 64, 8])])
-def test_a_long_list_goes_out_in_batches(count, sizes):
+def test_a_long_list_is_sent_in_batches(count, sizes):
     own = Own()
     texts = [f"text {number}" for number in range(count)]
     assert len(embedded(Run(), own, *texts)) == count
@@ -143,7 +143,7 @@ def patient(monkeypatch):
     monkeypatch.setattr("langchain_rageval.run.drivers.MAX_WAIT", 60.0)
 
 
-def test_what_is_asked_for_while_a_batch_is_out_goes_out_together():
+def test_texts_requested_during_a_batch_are_sent_together():
     go_on = threading.Event()
     own, run = Own(lambda texts: go_on.wait(5)), Run()
     jobs = [run.threads.submit(lambda: embedded(run, own, "first"))]
@@ -156,7 +156,7 @@ def test_what_is_asked_for_while_a_batch_is_out_goes_out_together():
     assert sorted(map(len, own.batches)) == [1, 40]
 
 
-def test_a_full_batch_does_not_wait_for_the_one_that_is_out(patient):
+def test_a_full_batch_does_not_wait_for_the_one_under_way(patient):
     go_on = threading.Event()
     own, run = Own(lambda texts: texts == ["slow"] and go_on.wait(5)), Run()
     slow = run.threads.submit(lambda: embedded(run, own, "slow"))
@@ -167,7 +167,7 @@ def test_a_full_batch_does_not_wait_for_the_one_that_is_out(patient):
     assert told(slow.result(5)) == [[4.0, 1.0]]
 
 
-def test_who_has_waited_for_long_sends_what_waits(monkeypatch):
+def test_a_late_caller_starts_a_further_worker(monkeypatch):
     monkeypatch.setattr("langchain_rageval.run.drivers.MAX_WAIT", 0.05)
     go_on = threading.Event()
     own, run = Own(lambda texts: texts == ["slow"] and go_on.wait(5)), Run()
@@ -179,7 +179,7 @@ def test_who_has_waited_for_long_sends_what_waits(monkeypatch):
     slow.result(5)
 
 
-async def test_who_has_waited_for_long_sends_what_waits_on_a_loop_too(monkeypatch):
+async def test_on_a_loop_a_late_caller_starts_a_further_worker(monkeypatch):
     monkeypatch.setattr("langchain_rageval.run.drivers.MAX_WAIT", 0.05)
     go_on = asyncio.Event()
 
@@ -228,7 +228,7 @@ class TestFailures:
         found = {text: list(f.result()) for text, f in zip(texts, futures, strict=True) if raised[text] is None}
         return found, {text: str(error) for text, error in raised.items() if error}
 
-    def test_who_asked_for_a_refused_text_gets_the_error_and_who_did_not_gets_vectors(self):
+    def test_only_callers_of_a_rejected_text_get_the_error(self):
         run, hold, started = Run(), threading.Event(), threading.Event()
 
         def before(texts):
@@ -247,7 +247,7 @@ class TestFailures:
         assert told(jobs[2].result()) == [[1.0, 1.0], [1.0, 1.0]]
 
     @pytest.mark.parametrize("status", [401, 403, 404, 500, 429])
-    def test_an_error_that_is_no_matter_of_a_text_is_not_asked_about_again(self, status):
+    def test_a_batch_is_not_halved_after_an_error_that_no_text_caused(self, status):
         def before(texts):
             error = Refusal("no")
             error.status_code = status
@@ -259,7 +259,7 @@ class TestFailures:
         assert len(own.batches) == 1
 
     @pytest.mark.parametrize("error", [TimeoutError("slow"), ConnectionResetError("lost")], ids=repr)
-    def test_a_batch_that_was_lost_is_not_halved(self, error):
+    def test_a_batch_is_not_halved_after_a_transport_error(self, error):
         def before(texts):
             raise error
 
@@ -280,7 +280,7 @@ class TestFailures:
         texts = ["y" * (10 + number) for number in range(20)]
         assert told(embedded(Run(), own, *texts)) == [vector(text) for text in texts]
 
-    def test_lost_batches_are_sent_again_as_the_run_allows(self):
+    def test_batches_are_retried_by_the_policy_of_the_run(self):
         lost = [TimeoutError("one"), ConnectionResetError("two")]
 
         def before(texts):
@@ -292,7 +292,7 @@ class TestFailures:
         assert own.batches == [["a", "b"]] * 3
         assert run.meter.usage.embedded == 2
 
-    def test_what_failed_is_not_kept_and_the_next_who_asks_tries_again(self):
+    def test_failed_texts_are_not_cached(self):
         errors = [Refusal("once")]
 
         def before(texts):
@@ -318,7 +318,7 @@ class TestFailures:
             embedded(Run(), Miscounting(), *map(str, range(count)))
 
     @pytest.mark.parametrize("rubbish", [["not", "numbers"], {"a": 1}, [[1.0], [2.0, 3.0]], "text"], ids=str)
-    def test_a_vector_that_is_none_fails_its_own_text_alone(self, rubbish):
+    def test_an_invalid_vector_fails_only_its_text(self, rubbish):
         class Odd(Own):
             def embed_documents(self, texts):
                 return [rubbish if text == "odd" else vector(text) for text in texts]
@@ -329,7 +329,7 @@ class TestFailures:
         assert [type(future.exception()) for future in futures] == [type(None), ModelOutputError, type(None)]
 
     @pytest.mark.parametrize("given", [None, 5, "ab"], ids=str)
-    def test_a_reply_that_holds_no_vectors_is_an_error_and_no_hang(self, given):
+    def test_a_reply_without_vectors_is_an_error(self, given):
         class Odd(Own):
             def embed_documents(self, texts):
                 return given
@@ -337,7 +337,7 @@ class TestFailures:
         with pytest.raises((ModelOutputError, TypeError)):
             embedded(Run(timeout=5), Odd(), "a", "b")
 
-    def test_a_numpy_matrix_is_taken_apart_into_vectors_that_do_not_hold_on_to_it(self):
+    def test_vectors_from_a_numpy_matrix_do_not_keep_it_alive(self):
         class Matrix(Own):
             def embed_documents(self, texts):
                 return np.ones((len(texts), 3))
@@ -347,7 +347,7 @@ class TestFailures:
         assert first.base is second.base is None
 
     @pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), asyncio.CancelledError()], ids=repr)
-    def test_what_is_no_exception_breaks_off_and_leaves_nobody_waiting(self, error, patient):
+    def test_a_base_exception_ends_all_waiting_callers(self, error, patient):
         def before(texts):
             started.set()
             hold.wait(5)
@@ -366,7 +366,7 @@ class TestFailures:
         own.before = lambda texts: None
         assert told(embedded(run, own, "second")) == [[6.0, 1.0]]
 
-    async def test_a_client_that_cancels_itself_leaves_nobody_waiting(self, patient):
+    async def test_a_client_that_cancels_itself_ends_all_waiting_callers(self, patient):
         async def before(texts):
             await go_on.wait()
             raise asyncio.CancelledError
@@ -380,7 +380,7 @@ class TestFailures:
 
 
 class TestCancelling:
-    async def test_one_who_gives_up_takes_no_other_along(self):
+    async def test_a_cancelled_caller_does_not_cancel_others(self):
         go_on = asyncio.Event()
         own, run = Async(lambda _: go_on.wait()), Run()
         leader = asyncio.create_task(aembedded(run, own, "a", "b"))
@@ -393,7 +393,7 @@ class TestCancelling:
         assert [told(await task) for task in followers] == [[[1.0, 1.0]]] * 3
         assert own.batches == [["a", "b"], ["c"]]
 
-    async def test_one_who_gives_up_before_its_text_was_sent_takes_no_other_along(self):
+    async def test_a_caller_cancelled_before_its_text_is_sent_does_not_cancel_others(self):
         go_on = asyncio.Event()
         own, run = Async(lambda _: go_on.wait()), Run()
         first = asyncio.create_task(aembedded(run, own, "a"))
@@ -405,7 +405,7 @@ class TestCancelling:
         go_on.set()
         assert [told(await task) for task in (first, third)] == [[[1.0, 1.0]]] * 2
 
-    async def test_when_nobody_waits_any_more_the_request_is_called_back(self, complaints):
+    async def test_a_request_without_callers_is_cancelled(self, complaints):
         ended = []
 
         async def before(texts):
@@ -428,7 +428,7 @@ class TestCancelling:
         assert told(await aembedded(run, own, "a", "b")) == [[1.0, 1.0]] * 2
         assert complaints() == []
 
-    async def test_whoever_comes_while_a_request_is_called_back_has_its_text_sent_anew(self):
+    async def test_a_caller_during_a_cancellation_has_its_text_sent_again(self):
         async def before(texts):
             if len(own.batches) == 1:
                 try:
@@ -444,7 +444,7 @@ class TestCancelling:
         assert told(await aembedded(run, own, "a")) == [[1.0, 1.0]]
         assert own.batches == [["a"], ["a"]]
 
-    async def test_given_up_before_the_request_began(self):
+    async def test_a_caller_may_be_cancelled_before_the_request_starts(self):
         own, run = Async(lambda _: asyncio.sleep(0)), Run()
         task = asyncio.create_task(aembedded(run, own, "a"))
         await asyncio.sleep(0)
@@ -452,7 +452,7 @@ class TestCancelling:
         await asyncio.wait([task])
         assert told(await asyncio.wait_for(aembedded(run, own, "a"), 5)) == [[1.0, 1.0]]
 
-    def test_a_loop_that_ends_meanwhile_leaves_no_complaint(self, recwarn):
+    def test_a_loop_that_ends_meanwhile_logs_no_error(self, recwarn):
         async def main():
             run = Run()
             own = Async(lambda _: asyncio.sleep(60))
@@ -538,7 +538,7 @@ class TestTogether:
         assert other.batches == [["c"]]
 
     @pytest.mark.parametrize("do", [embedded, lambda *a: asyncio.run(aembedded(*a))], ids=["sync", "async"])
-    def test_all_slots_taken_by_others_holds_up_only_until_one_is_free(self, do):
+    def test_embedding_waits_until_a_slot_is_free(self, do):
         run, own = Run(limiter=AdaptiveLimiter(1)), Own()
         with run.limiter:
             job = run.threads.submit(lambda: do(run, own, "a"))
@@ -546,14 +546,14 @@ class TestTogether:
             assert own.batches == []
         assert told(job.result(5)) == [[1.0, 1.0]]
 
-    def test_who_waits_for_a_vector_holds_no_slot(self):
+    def test_waiting_for_a_vector_holds_no_slot(self):
         """Or 16 samples that wait for one batch would leave it no slot to be sent in."""
         run, own = Run(limiter=AdaptiveLimiter(1)), Own(lambda texts: time.sleep(0.01))
         jobs = [run.threads.submit(lambda n=n: embedded(run, own, str(n))) for n in range(8)]
         assert [len(job.result(5)) for job in jobs] == [1] * 8
 
     @pytest.mark.parametrize("do", [drive, lambda *a: asyncio.run(adrive(*a))], ids=["sync", "async"])
-    def test_works_done_together_share_texts(self, do):
+    def test_gathered_operations_share_texts(self, do):
         own = Own()
 
         def work():
@@ -565,7 +565,7 @@ class TestTogether:
 
 
 class TestMemory:
-    def test_twenty_thousand_texts_leave_at_most_as_many_vectors_as_are_kept(self):
+    def test_after_twenty_thousand_texts_the_cache_has_its_maximum_size(self):
         own, run = Own(), Run()
         for start in range(0, 20_000, 50):
             embedded(run, own, *(f"text {number}" for number in range(start, start + 50)))
@@ -574,7 +574,7 @@ class TestMemory:
         assert len(queue._sent) == _MAX_CACHED
         assert not queue._unsent
 
-    def test_the_texts_used_last_are_those_that_are_kept(self, monkeypatch):
+    def test_the_most_recently_used_texts_are_cached(self, monkeypatch):
         monkeypatch.setattr(embedding, "_MAX_CACHED", 3)
         own, run = Own(), Run()
         embedded(run, own, "a", "b", "c")
@@ -585,13 +585,13 @@ class TestMemory:
         embedded(run, own, "b")
         assert own.texts == ["a", "b", "c", "d", "b"]
 
-    def test_more_texts_at_once_than_are_kept_all_get_their_vectors(self, monkeypatch):
+    def test_more_texts_than_the_cache_holds_all_get_their_vectors(self, monkeypatch):
         monkeypatch.setattr(embedding, "_MAX_CACHED", 3)
         texts = ["x" * number for number in range(300)]
         assert told(embedded(Run(), Own(), *texts)) == [vector(text) for text in texts]
 
     @pytest.mark.parametrize("kept", [0, 1, 64])
-    def test_hammering_a_small_memory_is_only_dearer(self, monkeypatch, kept):
+    def test_a_small_cache_under_load_only_sends_more_texts(self, monkeypatch, kept):
         monkeypatch.setattr(embedding, "_MAX_CACHED", kept)
         own, run = Own(), Run()
         with ThreadPoolExecutor(8) as pool:
@@ -600,7 +600,7 @@ class TestMemory:
 
 
 class TestTimeout:
-    def test_a_sync_request_that_takes_too_long_is_left_behind_and_counted(self):
+    def test_a_sync_request_beyond_the_timeout_is_abandoned_and_counted(self):
         hang = threading.Event()
         own, run = Own(lambda texts: hang.wait(5)), Run(timeout=0.05)
         with pytest.raises(TimeoutError, match=r"within 0\.05 s"):
@@ -608,7 +608,7 @@ class TestTimeout:
         assert run.meter.abandoned == 1
         hang.set()
 
-    async def test_embeddings_without_async_methods_are_left_behind_and_do_not_wear_out_the_loops_executor(self):
+    async def test_embeddings_without_async_methods_are_abandoned_and_do_not_exhaust_the_loops_executor(self):
         hang = threading.Event()
         own, run = Own(lambda texts: hang.wait(10)), Run(timeout=0.05)
         names = []

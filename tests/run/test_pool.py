@@ -58,7 +58,7 @@ async def slots_after(door, samples, metric, **options):
 class TestTooManyCalls:
     @BOTH
     @pytest.mark.parametrize(("status", "after"), [(429, None), (429, "0.2"), (503, "0.2")])
-    async def test_few_calls_are_turned_away_by_a_server_with_room_for_four(self, chat_openai, door, status, after):
+    async def test_a_server_with_four_slots_rejects_few_calls(self, chat_openai, door, status, after):
         with Narrow(4, status=status, after=after, latency=0.02) as server:
             slots = await slots_after(door, rag_samples(60), asking(chat_openai(server)))
         assert server.calls == 120
@@ -74,7 +74,7 @@ class TestTooManyCalls:
         assert slots.size == 16
 
     @BOTH
-    async def test_one_call_turned_away_by_chance_costs_little(self, chat_openai, door):
+    async def test_one_call_rejected_by_chance_costs_little(self, chat_openai, door):
         with OpenAIServer(offline, latency=0.05, faults=Faults.script([None] * 30 + ["429"])) as server:
             slots = await slots_after(door, rag_samples(60), asking(chat_openai(server)))
         assert server.faulted == {"429": 1}
@@ -82,7 +82,7 @@ class TestTooManyCalls:
         assert slots.size >= 13
 
     @BOTH
-    async def test_embeddings_that_are_turned_away_leave_the_slots_alone(self, chat_openai, openai_embeddings, door):
+    async def test_rejected_embeddings_do_not_change_the_slots(self, chat_openai, openai_embeddings, door):
         embedder = Embedder(faults=Faults.script(["429"] * 3))
         with OpenAIServer(offline, embedder=embedder) as server:
             metric = METRICS["answer_similarity"](None, openai_embeddings(server))
@@ -91,7 +91,7 @@ class TestTooManyCalls:
         assert (slots.lowest_size, slots.size) == (16, 16)
 
     @BOTH
-    async def test_other_errors_leave_the_slots_alone(self, chat_openai, door):
+    async def test_other_errors_do_not_change_the_slots(self, chat_openai, door):
         with OpenAIServer(offline, faults=Faults.script(["500", "reset", "malformed"])) as server:
             metric = asking(chat_openai(server))
             slots = await slots_after(door, rag_samples(8), metric, retry=RetryPolicy(initial=0.01))
@@ -100,7 +100,7 @@ class TestTooManyCalls:
 
 
 @BOTH
-async def test_the_report_says_that_calls_were_turned_away(chat_openai, door):
+async def test_the_report_notes_rejected_calls(chat_openai, door):
     with Narrow(4, after="0.1", latency=0.01) as server:
         metric, samples = asking(chat_openai(server)), rag_samples(20)
         if door == "evaluate":

@@ -86,17 +86,17 @@ def test_it_tells_the_time_left_and_counts_calls_tokens_and_failures(capsys, clo
         meter.add(calls=7, input_tokens=1500, output_tokens=34)
         clock.now += 10
         shown.advance(1)
-        assert shown.line() == "1/400 samples, 7 calls, 1,534 tokens, 1 failed, about 66 min left"
+        assert shown.status_line() == "1/400 samples, 7 calls, 1,534 tokens, 1 failed, about 66 min left"
         clock.now += 10
         for _ in range(398):
             shown.advance()
-        assert shown.line().endswith(", about 0 s left")
+        assert shown.status_line().endswith(", about 0 s left")
 
 
 def test_of_an_iterator_the_total_is_not_known(clock):
     with progress.show_progress(None, UsageMeter(), show=False) as shown:
         shown.advance()
-        assert shown.line() == "1 samples, 0 calls, 0 tokens, 0 failed"
+        assert shown.status_line() == "1 samples, 0 calls, 0 tokens, 0 failed"
 
 
 def test_the_last_line_comes_even_when_the_run_breaks_off(capsys, clock):

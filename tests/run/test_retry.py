@@ -48,7 +48,7 @@ REFUSED_CONNECTION = caused(openai.APIConnectionError(request=REQUEST), Connecti
 
 @CLIENTS
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504, 529])
-def test_what_may_pass_is_tried_ten_times_in_all(refusal, status):
+def test_transient_errors_are_tried_ten_times(refusal, status):
     error = refusal(status)
     assert status_of(error) == status
     assert [CALM.wait(error, tried) is not None for tried in range(1, 12)] == [True] * 9 + [False] * 2
@@ -56,11 +56,11 @@ def test_what_may_pass_is_tried_ten_times_in_all(refusal, status):
 
 @CLIENTS
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
-def test_what_will_not_pass_is_never_tried_again(refusal, status):
+def test_permanent_errors_are_not_retried(refusal, status):
     assert CALM.wait(refusal(status), 1) is None
 
 
-def test_an_account_without_money_is_not_tried_again_and_is_no_crowd():
+def test_an_account_without_credit_is_not_retried_and_not_rate_limited():
     response = httpx.Response(429, request=REQUEST)
     empty = openai.RateLimitError("no money", response=response, body={"code": "insufficient_quota"})
     crowded = openai.RateLimitError("too fast", response=response, body={"code": "rate_limit_exceeded"})
@@ -71,7 +71,7 @@ def test_an_account_without_money_is_not_tried_again_and_is_no_crowd():
 
 @CLIENTS
 @pytest.mark.parametrize("status", [429, 503])
-def test_the_server_says_how_long_to_wait_up_to_the_longest_wait(refusal, status):
+def test_retry_after_is_respected_up_to_the_maximum_wait(refusal, status):
     assert CALM.wait(refusal(status, retry_after="3"), 1) == 3.0
     assert RetryPolicy(max_wait=2.0).wait(refusal(status, retry_after="3"), 1) == 2.0
     assert CALM.wait(refusal(status, retry_after="86400"), 1) == 60.0
@@ -79,14 +79,14 @@ def test_the_server_says_how_long_to_wait_up_to_the_longest_wait(refusal, status
 
 @CLIENTS
 @pytest.mark.parametrize("said", [None, "", "soon", "-1", "nan", formatdate(usegmt=True)])
-def test_a_server_that_names_no_seconds_is_given_growing_ones(refusal, said):
+def test_without_retry_after_in_seconds_waits_grow(refusal, said):
     error = refusal(429) if said is None else refusal(429, retry_after=said)
     assert retry_after(error) is None
     assert [CALM.wait(error, tried) for tried in (1, 2, 3)] == [0.5, 1.0, 2.0]
 
 
 @CLIENTS
-def test_too_many_calls_are_told_by_429_or_by_an_overloaded_server_that_says_how_long_to_wait(refusal):
+def test_a_429_and_an_overload_with_retry_after_are_rate_limits(refusal):
     assert is_rate_limited(refusal(429))
     assert is_rate_limited(refusal(429, retry_after="3"))
     assert [is_rate_limited(refusal(status, retry_after="3")) for status in (503, 529, 500, 400)] == [True, True] + [
@@ -95,7 +95,7 @@ def test_too_many_calls_are_told_by_429_or_by_an_overloaded_server_that_says_how
     assert not is_rate_limited(refusal(503))
 
 
-def test_too_many_calls_are_told_by_langchains_own_error_and_by_no_other():
+def test_langchains_rate_limit_error_is_a_rate_limit_and_other_errors_are_not():
     assert is_rate_limited(ModelRateLimitError("slow down"))
     assert not any(
         map(is_rate_limited, (TimeoutError(), ModelTimeoutError("late"), REFUSED_CONNECTION, ValueError("429")))
@@ -115,13 +115,13 @@ def test_too_many_calls_are_told_by_langchains_own_error_and_by_no_other():
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_an_error_of_the_transport_is_tried_again(error):
+def test_transport_errors_are_retried(error):
     assert CALM.wait(error, 9) is not None
     assert CALM.wait(error, 10) is None
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), KeyError("x"), NotImplementedError(), AssertionError()])
-def test_a_mistake_in_the_code_is_not(error):
+def test_programming_errors_are_not_retried(error):
     assert CALM.wait(error, 1) is None
 
 
@@ -135,7 +135,7 @@ def test_a_mistake_in_the_code_is_not(error):
     ],
     ids=["refused", "unknown host", "behind openai", "behind httpx"],
 )
-def test_an_address_where_nobody_listens_is_tried_again_twice(error):
+def test_an_unreachable_server_is_tried_three_times(error):
     assert is_unreachable(error)
     assert [CALM.wait(error, tried) is not None for tried in (1, 2, 3, 4)] == [True, True, False, False]
 
@@ -149,20 +149,23 @@ def test_causes_in_a_circle_end():
 @given(
     st.floats(0.01, 1e6), st.floats(0, 1e6), st.integers(1, 10_000), st.sampled_from([from_openai(500), TimeoutError()])
 )
-def test_a_wait_is_between_half_and_the_whole_of_what_has_doubled_so_far(initial, max_wait, tried, error):
+def test_a_wait_is_50_to_100_percent_of_the_doubled_time(initial, max_wait, tried, error):
     calm = RetryPolicy(attempts=10_001, initial=initial, max_wait=max_wait, jitter=False).wait(error, tried)
     jittery = RetryPolicy(attempts=10_001, initial=initial, max_wait=max_wait).wait(error, tried)
     assert calm == min(initial * 2.0 ** min(tried - 1, 200), max_wait)
     assert calm / 2 <= jittery <= calm
 
 
-def test_waits_are_drawn_anew():
+def test_each_wait_is_random():
     assert len({RetryPolicy().wait(TimeoutError(), 5) for _ in range(20)}) > 10
 
 
 @pytest.mark.parametrize(
     "wrong", [{"attempts": 0}, {"initial": -1.0}, {"max_wait": -1.0}, {"initial": math.nan}, {"max_wait": math.nan}]
 )
-def test_numbers_that_cannot_be_meant_are_refused(wrong):
-    with pytest.raises(ConfigError, match="attempts >= 1"):
+def test_invalid_numbers_are_rejected(wrong):
+    with pytest.raises(ConfigError) as caught:
         RetryPolicy(**wrong)
+    options = {"attempts": 10, "initial": 0.5, "max_wait": 60.0, "jitter": True, **wrong}
+    got = ", ".join(f"{name}={value!r}" for name, value in options.items())
+    assert str(caught.value) == f"RetryPolicy takes attempts >= 1 and waits >= 0, got RetryPolicy({got})"

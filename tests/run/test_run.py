@@ -30,7 +30,7 @@ SEEN = RunnableLambda(seen)
     ],
     ids=["bare", "retry", "fallbacks", "config", "lambda", "parallel", "assign"],
 )
-async def test_the_run_travels_through_whatever_a_user_wraps_around_a_step(wrapped):
+async def test_the_run_reaches_a_step_through_any_wrapper(wrapped):
     run = Run()
     config = run.into({"configurable": {"user": "me"}})
     assert wrapped.invoke({}, config) is run
@@ -66,19 +66,19 @@ def test_a_sample_has_its_own_list_of_retained_results_in_the_same_table():
     assert sample.meter is run.meter
 
 
-def test_a_call_that_takes_too_long_is_left_behind_and_counted():
+def test_a_call_beyond_the_timeout_is_abandoned_and_counted():
     run, hang = Run(timeout=0.02), threading.Event()
     part = run.metered()
-    with pytest.raises(TimeoutError, match=r"within 0\.02 s"):
+    with pytest.raises(TimeoutError, match=r"^the model did not answer within 0\.02 s$"):
         part.call_with_timeout(lambda: hang.wait(5))
     assert (part.meter.abandoned, run.meter.abandoned) == (1, 1)
     hang.set()
     assert part.call_with_timeout(lambda: "next") == "next"
 
 
-async def test_an_async_caller_leaves_a_sync_call_behind_and_the_next_one_still_runs():
+async def test_an_async_caller_abandons_a_sync_call_and_the_next_one_still_runs():
     run, hang = Run(timeout=0.2), threading.Event()
-    with pytest.raises(TimeoutError, match=r"within 0\.2 s"):
+    with pytest.raises(TimeoutError, match=r"^the model did not answer within 0\.2 s$"):
         await run.acall_with_timeout(lambda: hang.wait(5))
     assert run.meter.abandoned == 1
     hang.set()
@@ -86,7 +86,7 @@ async def test_an_async_caller_leaves_a_sync_call_behind_and_the_next_one_still_
     assert [await run.acall_with_timeout(lambda: "next") for _ in range(3)] == ["next"] * 3
 
 
-def test_a_timeout_of_the_clients_own_is_passed_on_as_it_is():
+def test_a_timeout_error_of_the_client_is_raised_unchanged():
     def impatient():
         raise TimeoutError("the client's own")
 

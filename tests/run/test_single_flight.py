@@ -33,7 +33,7 @@ class Work:
         return "done"
 
 
-def test_threads_that_need_the_same_work_have_it_done_once():
+def test_threads_share_one_execution_per_key():
     flight, hurry, done = SingleFlight(), threading.Barrier(8), []
 
     def work():
@@ -50,12 +50,12 @@ def test_threads_that_need_the_same_work_have_it_done_once():
     assert len(set(map(id, answers))) == 1
 
 
-def test_other_keys_are_other_works():
+def test_each_key_has_its_own_execution():
     flight = SingleFlight()
     assert [flight.do(key, lambda key=key: key * 2) for key in (1, 2, 1)] == [2, 4, 2]
 
 
-def test_a_result_is_kept_while_its_sample_lasts_and_dropped_with_it():
+def test_a_result_is_retained_as_long_as_its_samples_exist():
     flight = SingleFlight()
     one, other = SingleFlight(flight), SingleFlight(flight)
     result = weakref.ref(one.do("key", Answer))
@@ -80,7 +80,7 @@ async def test_an_async_result_is_dropped_with_its_sample():
     await auntil(lambda: result() is None and not flight.calls)
 
 
-def test_a_failure_reaches_those_who_wait_and_is_not_kept():
+def test_an_error_reaches_all_waiters_and_is_not_retained():
     flight = SingleFlight()
 
     def fail():
@@ -94,7 +94,7 @@ def test_a_failure_reaches_those_who_wait_and_is_not_kept():
     assert flight.do("key", lambda: "mended") == "mended"
 
 
-async def test_an_async_failure_reaches_those_who_wait_and_is_not_kept():
+async def test_an_async_error_reaches_all_waiters_and_is_not_retained():
     flight = SingleFlight()
 
     async def fail():
@@ -109,7 +109,7 @@ async def test_an_async_failure_reaches_those_who_wait_and_is_not_kept():
     assert await flight.ado("key", mended) == "mended"
 
 
-async def test_a_cancelled_leader_takes_nobody_with_it():
+async def test_a_cancelled_first_caller_does_not_cancel_the_others():
     flight, work = SingleFlight(), Work()
     leader, follower = (asyncio.create_task(flight.ado("key", work)) for _ in range(2))
     await work.started.wait()
@@ -121,7 +121,7 @@ async def test_a_cancelled_leader_takes_nobody_with_it():
     assert work.times == 1
 
 
-async def test_a_work_that_nobody_waits_for_any_more_is_cancelled():
+async def test_an_execution_without_waiters_is_cancelled():
     flight, work = SingleFlight(), Work()
     both = [asyncio.create_task(flight.ado("key", work)) for _ in range(2)]
     await work.started.wait()
@@ -131,7 +131,7 @@ async def test_a_work_that_nobody_waits_for_any_more_is_cancelled():
     await auntil(lambda: work.cancelled)
 
 
-async def test_whoever_comes_while_a_work_is_being_cancelled_has_it_done_anew():
+async def test_a_caller_during_a_cancellation_starts_a_new_execution():
     flight, work, again = SingleFlight(), Work(), Work()
     again.go_on.set()
     leader = asyncio.create_task(flight.ado("key", work))
@@ -143,7 +143,7 @@ async def test_whoever_comes_while_a_work_is_being_cancelled_has_it_done_anew():
     assert (work.times, again.times) == (1, 1)
 
 
-async def test_a_thread_that_waits_keeps_the_work_of_a_cancelled_task_alive():
+async def test_a_waiting_thread_keeps_the_execution_of_a_cancelled_task_alive():
     flight, work = SingleFlight(), Work()
     leader = asyncio.create_task(flight.ado("key", work))
     await work.started.wait()
@@ -172,7 +172,7 @@ async def test_a_task_may_wait_for_a_thread():
     assert [await leader, await follower] == ["done", "done"]
 
 
-def test_a_failed_work_leaves_nothing_in_the_table():
+def test_a_failed_execution_leaves_no_entry():
     flight = SingleFlight()
     with pytest.raises(ZeroDivisionError):
         flight.do("key", lambda: 1 / 0)

@@ -70,7 +70,7 @@ def test_an_idle_thread_is_used_again_and_one_whose_job_hangs_is_not():
     assert hanging.result(5)
 
 
-def test_a_job_that_is_given_up_while_it_runs_does_not_end_its_thread():
+def test_a_job_cancelled_while_it_runs_does_not_end_its_thread():
     threads, started, go_on = DaemonThreads(), threading.Event(), threading.Event()
 
     def job():

@@ -45,13 +45,13 @@ async def scores(door):
 
 
 @pytest.mark.parametrize("door", ["invoke", "ainvoke"])
-async def test_where_nobody_listens_to_a_metric_its_steps_do_not_ask_again(asked, door):
+async def test_without_callbacks_on_a_metric_its_steps_do_not_look_for_them(asked, door):
     assert (await scores(door)).value == 1
     assert len(asked) == 1
 
 
 @pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
-async def test_where_nobody_listens_to_an_evaluation_its_metrics_do_not_ask_again(asked, door):
+async def test_without_callbacks_on_an_evaluation_its_metrics_do_not_look_for_them(asked, door):
     samples = [SAMPLE.model_copy(update={"id": str(number)}) for number in range(20)]
     metrics = [faithfulness(OfflineJudge()), context_precision(OfflineJudge())]
     if door == "evaluate":
@@ -62,14 +62,14 @@ async def test_where_nobody_listens_to_an_evaluation_its_metrics_do_not_ask_agai
     assert 1 <= len(asked) <= 2  # by the first of its workers
 
 
-def test_who_listens_around_an_evaluation_hears_its_metrics():
+def test_a_callback_around_an_evaluation_sees_its_metrics():
     listener = Listener()
     chain = RunnableLambda(lambda _: evaluate([SAMPLE], metric(), progress=False))
     chain.invoke(1, {"callbacks": [listener]})
     assert listener.names == ["RunnableLambda", "faithfulness", "extract_statements", "verify_statements"]
 
 
-def test_a_listener_that_a_step_of_the_users_own_brings_along_hears_what_is_in_it():
+def test_a_callback_that_a_users_step_adds_sees_its_child_runs():
     listener = Listener()
     steps = metric().steps
     own = RunnableLambda(lambda state, config: steps.invoke(state, {**config, "callbacks": [listener]}), name="own")

@@ -372,7 +372,7 @@ async def test_another_seed_document_or_model_is_not_taken_from_the_journal(made
 
 async def test_a_journal_that_cannot_be_used_is_an_error(made, tmp_path):
     (tmp_path / "text.db").write_text("no database" * 100)
-    with pytest.raises(JournalError, match="damaged or no journal"):
+    with pytest.raises(JournalError, match="damaged or not a journal"):
         await made(generator(Writer(), journal=tmp_path / "text.db"), documents(9), size=3)
 
 

@@ -68,7 +68,7 @@ class JsonlSink:
         Raises:
             OSError: if it cannot be written; the file is then as it was.
         """
-        with self._turn.own:
+        with self._turn.value:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             while not self._append(row):
                 pass

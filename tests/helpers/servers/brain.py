@@ -1,4 +1,4 @@
-"""What the servers answer: the offline judge, so that scores over HTTP can be compared with a run without a network."""
+"""Answers of the servers: those of the offline judge, so that scores over HTTP can be compared with an offline run."""
 
 import gzip
 import json
@@ -65,16 +65,16 @@ METRICS: dict[str, Callable[[Any, Embeddings], Metric]] = {
     "chrf": lambda *_: chrf(),
     "rubric": lambda judge, _: rubric(judge),
 }
-"""Name of the score to what builds the metric from a judge and embeddings: each of the builders, and a ranking."""
+"""Functions that build a metric from a judge and embeddings, by name of the score: all builders, and a ranking."""
 
 EMBEDDED = ["answer_relevance", "answer_similarity", "answer_correctness"]
-"""Those that embed texts."""
+"""Names of the metrics that embed texts."""
 
 BY_LETTERS = ["exact_match", "string_presence", "rouge", "bleu", "chrf"]
-"""Those that ask no model of any kind."""
+"""Names of the metrics that call no model at all."""
 
 UNJUDGED = ["answer_similarity", *BY_LETTERS]
-"""Those that ask no judge."""
+"""Names of the metrics that call no judge."""
 
 RICH = [
     Sample(
@@ -100,7 +100,7 @@ _ROUNDED = re.compile(r"\d\.\d\d\b")
 
 
 def offline(request: ChatRequest) -> dict[str, Any]:
-    """What OfflineJudge says to this request."""
+    """Answer a request as OfflineJudge does."""
     human = next(message["content"] for message in request.messages if message["role"] == "user")
     assert request.schema_title, "the request names no schema"
     return answer_offline(request.schema_title, human)
@@ -108,7 +108,7 @@ def offline(request: ChatRequest) -> dict[str, Any]:
 
 @cache
 def rag_samples(count: int) -> list[Sample]:
-    """Real questions with answers, Russian and English: the first ones whose answer states a fact."""
+    """Return the first real questions, in Russian and English, whose answers state a fact."""
     with gzip.open(ROWS, "rt", encoding="utf-8") as lines:
         samples = (Sample.parse(json.loads(line)) for line in lines)
         return list(islice((sample for sample in samples if clean(sample).value is not None), count))
@@ -125,25 +125,25 @@ def _clean(sample_json: str, name: str) -> Score:
 
 
 def clean(sample: Sample, name: str = "faithfulness") -> Score:
-    """The score of a sample without a network."""
+    """Score a sample offline."""
     return _clean(sample.model_dump_json(), name)
 
 
 def says_the_same(score: Score, sample: Sample) -> bool:
-    """Whether a score is that of the run without a network, all but its cost and instrument.
+    """Return True if a score equals that of the offline run, except for cost and instrument.
 
-    Vectors that travel as base64 come back as 32-bit floats: similarities may differ from the sixth digit on.
+    Vectors sent as base64 are 32-bit floats, so similarities may differ from the sixth digit on.
     """
-    return _told(score, float) == _told(clean(sample, score.metric), partial(pytest.approx, abs=1e-5))
+    return _comparable(score, float) == _comparable(clean(sample, score.metric), partial(pytest.approx, abs=1e-5))
 
 
-def _told(score: Score, number: Callable[[Any], Any]) -> dict[str, Any]:
-    """What a score says; with similarities as `number` makes them."""
-    told = score.model_dump(exclude={"usage", "instrument"})
+def _comparable(score: Score, number: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return the fields of a score to compare, with similarities converted by `number`."""
+    fields = score.model_dump(exclude={"usage", "instrument"})
     if score.metric in EMBEDDED and score.value is not None:
-        told["value"] = number(score.value)
-        told["reason"] = _ROUNDED.sub("…", told["reason"])
-        for finding in told["findings"]:
+        fields["value"] = number(score.value)
+        fields["reason"] = _ROUNDED.sub("…", fields["reason"])
+        for finding in fields["findings"]:
             if finding["kind"] in ("criterion", "question"):
                 finding["verdict"] = number(float(finding["verdict"]))
-    return told
+    return fields

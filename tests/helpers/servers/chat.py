@@ -1,4 +1,4 @@
-"""What every chat server shares: the request as the brain sees it, refusals, faults. The dialects add the shapes."""
+"""Base of the chat servers: parsed requests, refusals and faults. Subclasses add the formats of their APIs."""
 
 import json
 import re
@@ -18,7 +18,7 @@ RUNGS = frozenset({"json_schema", "function_calling", "json_mode", "prompt"})
 
 @dataclass(frozen=True)
 class Format:
-    """The shape that a request asks for; title and schema are None where the request's fields hold none."""
+    """Format of the answer that a request asks for; title and schema are None if its fields contain none."""
 
     rung: str
     title: str | None = None
@@ -27,14 +27,14 @@ class Format:
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """A chat request as the brain sees it.
+    """Parsed chat request.
 
     Attributes:
-        messages: {role, content} each, content as one text.
-        rung: a member of `RUNGS`; "prompt" when the request asks for no format.
-        schema_title: from the format, or else from the schema in the first user message; None when there is neither.
+        messages: mappings with role and content, the content as one text.
+        rung: a member of `RUNGS`; "prompt" if the request asks for no format.
+        schema_title: from the format, otherwise from the schema in the first user message; None if there is neither.
         schema: from the same place as its title.
-        body: all that was sent.
+        body: the whole request body.
     """
 
     messages: list[dict[str, str]]
@@ -54,7 +54,7 @@ class ChatRequest:
 
     @cached_property
     def inputs(self) -> dict[str, Any]:
-        """The step's inputs: the last JSON object of the first user message; empty when it holds none."""
+        """The step's inputs: the last JSON object of the first user message; empty if there is none."""
         *_, last = {}, *objects_in(_first_user_text(self.messages))
         return last
 
@@ -67,17 +67,17 @@ class ChatServer(Loopback, ABC):
     """A chat endpoint whose answers come from a function.
 
     Args:
-        reply: the brain: what to answer, a JSON object, or text that is sent as content, verbatim.
-        faults: the plan; each chat request takes one entry. It does not touch the other endpoints.
-        latency: seconds before an answer, or a function of the request; errors come without delay.
-        rungs: what the endpoint understands; another rung is refused with 400.
-        one_user_message: refuse with 400 what templates such as Mistral's refuse: user and assistant must alternate,
-            system only comes first.
+        reply: function from a request to a JSON object, or to text that is sent verbatim as content.
+        faults: the fault plan; each chat request takes one entry. Other endpoints are not affected.
+        latency: seconds before an answer, or a function of the request; errors are sent without delay.
+        rungs: the supported rungs; others are refused with 400.
+        one_user_message: refuse with 400, as templates such as Mistral's do, messages in which user and assistant do
+            not alternate or a system message is not the first one.
         refuse_system: refuse a system message with 400, as Gemma's template does.
-        embedder: what answers the embeddings endpoint.
+        embedder: answers the embeddings endpoint.
 
     Attributes:
-        tokens: the sum of the usage that its answers told.
+        tokens: sum of the usage reported in the answers.
     """
 
     def __init__(
@@ -105,18 +105,18 @@ class ChatServer(Loopback, ABC):
 
     @abstractmethod
     def wanted(self, body: dict[str, Any]) -> Format:
-        """The shape that this request asks for."""
+        """Return the format that a request asks for."""
 
     @abstractmethod
     def completion(self, request: ChatRequest, answer: Answer, number: int) -> dict[str, Any]:
-        """The reply to the `number`-th call, in the shape that the request asked for."""
+        """Build the reply to the `number`-th call, in the requested format."""
 
     @abstractmethod
     def embedding(self, body: dict[str, Any], texts: list[str], vectors: Vectors) -> dict[str, Any]:
-        """The reply to a request for embeddings."""
+        """Build the reply to a request for embeddings."""
 
     def usage(self, request: ChatRequest, answer: Answer) -> dict[str, int]:
-        """Tokens at four characters each; they are added to `tokens`."""
+        """Return the usage, at four characters per token, and add it to `tokens`."""
         prompt = sum(len(message["content"]) for message in request.messages) // 4
         completion = len(answer.text) // 4
         usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
@@ -148,7 +148,7 @@ class ChatServer(Loopback, ABC):
         return Response.json({"object": "list"} if vectors is None else self.embedding(received.body, texts, vectors))
 
     def _fault(self, request: ChatRequest, received: Received) -> str | None:
-        """The fault of this request; one that replaces the answer by an error is raised."""
+        """Return the fault of this request; raise it if it replaces the answer by an error."""
         fault = self.faults.draw(received.raw)
         if fault is None or (fault == "refused_format" and request.rung == "prompt"):
             return None
@@ -192,7 +192,7 @@ class ChatServer(Loopback, ABC):
 
 
 def objects_in(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects that stand in a text, in order; those inside another one are not listed."""
+    """Return the outermost JSON objects in a text, in order."""
     found = _OBJECT_START.search(text)
     while found:
         try:
@@ -217,7 +217,7 @@ def _is_schema(found: dict[str, Any]) -> bool:
 
 
 def _text(content: Any) -> str:
-    """Message content as one text: it comes as a string, as a list of parts, or as None beside a tool call."""
+    """Return message content as one text: it is a string, a list of parts, or None beside a tool call."""
     if isinstance(content, list):
         return "".join(part.get("text", "") for part in content)
     return content or ""

@@ -1,4 +1,4 @@
-"""What every embeddings endpoint shares: vectors of HashingEmbeddings, refusals, faults, a log of the texts."""
+"""Base of the embeddings endpoints: vectors of HashingEmbeddings, refusals, faults, and a log of the texts."""
 
 import threading
 from collections import Counter
@@ -32,15 +32,15 @@ class Embedder:
     """Embeds the texts of a request as HashingEmbeddings does.
 
     Args:
-        faults: the plan; each embeddings request takes one entry. "misshapen" is JSON that holds no vectors.
+        faults: the fault plan; each embeddings request takes one entry. "misshapen" is JSON without vectors.
         latency: seconds before an answer.
-        refuse: from a text to whether a request that holds it is refused with 400.
+        refuse: returns True for a text whose requests are refused with 400.
 
     Attributes:
-        batches: the texts of each request that came, also of those that met a fault or were refused.
-        most: most requests at a time.
-        faulted: how many requests met a planned fault, by its name.
-        refused: how many requests were refused for one of their texts.
+        batches: the texts of each request, including failed and refused ones.
+        most: maximum number of concurrent requests.
+        faulted: number of requests with a planned fault, by name of the fault.
+        refused: number of requests that were refused because of one of their texts.
     """
 
     def __init__(
@@ -57,32 +57,32 @@ class Embedder:
         self.most = 0
         self.faulted: Counter[str] = Counter()
         self.refused = 0
-        self._flying = 0
+        self._in_flight = 0
         self._lock = threading.Lock()
         self._brain = HashingEmbeddings()
 
     @property
     def texts(self) -> list[str]:
-        """Every text that was sent, as often as it was."""
+        """All texts that were received, with repetitions."""
         return [text for batch in self.batches for text in batch]
 
     def vectors(self, texts: list[str], received: Received, server: Loopback) -> Vectors | None:
-        """The vectors, spoilt where that is planned; None stands for a body that holds none."""
+        """Return the vectors, altered if the plan says so; None for a body without vectors."""
         with self._lock:
             self.batches.append(texts)
-            self._flying += 1
-            self.most = max(self.most, self._flying)
+            self._in_flight += 1
+            self.most = max(self.most, self._in_flight)
         try:
             return self._vectors(texts, received, server)
         finally:
             with self._lock:
-                self._flying -= 1
+                self._in_flight -= 1
 
     def _vectors(self, texts: list[str], received: Received, server: Loopback) -> Vectors | None:
         fault = self.faults.draw(received.raw)
         if fault:
             server.count(self.faulted, fault)
-            _meet(fault, self.faults, received, server)
+            _apply_fault(fault, self.faults, received, server)
         if any(map(self.refuse, texts)):
             with self._lock:
                 self.refused += 1
@@ -95,11 +95,11 @@ class Embedder:
 
 
 class ProxyPage(Exception):
-    """Raised for a page of HTML in place of the answer."""
+    """Raised to answer with a page of HTML."""
 
 
-def _meet(fault: str, faults: Faults, received: Received, server: Loopback) -> None:
-    """Raise what comes in place of an answer, or wait."""
+def _apply_fault(fault: str, faults: Faults, received: Received, server: Loopback) -> None:
+    """Raise the fault that replaces the answer, or wait."""
     match fault:
         case "429":
             raise Refused(429, "Rate limit reached", {"Retry-After": faults.retry_after})

@@ -1,8 +1,8 @@
-"""Faults of a model server, and the plan that says which request meets which one.
+"""Faults of a model server, and the plan that assigns them to requests.
 
 Instead of an answer: `429`, `500`, `unauthorized` (its body repeats the Authorization header), `reset`, `html`.
-Before the answer: `hang`. In place of structured output: `refused_format`. A spoilt answer: the keys of `SPOILERS`.
-Embeddings meet those of `EMBEDDING_FAULTS`.
+Before the answer: `hang`. Instead of structured output: `refused_format`. Altered answers: the keys of `SPOILERS`.
+Embeddings have the faults in `EMBEDDING_FAULTS`.
 """
 
 import json
@@ -16,13 +16,13 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class Answer:
-    """What the model says.
+    """Answer of the model.
 
     Attributes:
-        text: the words themselves.
-        value: the JSON value that `text` spells, None when it spells none.
-        plain: the model talks, so `text` is content even where a tool call was asked for.
-        finish_reason: None stands for the usual one.
+        text: the answer as text.
+        value: the JSON value of `text`; None if it is not JSON.
+        plain: True to send `text` as content even if a tool call was requested.
+        finish_reason: None for the usual one.
     """
 
     text: str
@@ -55,12 +55,12 @@ def prose(answer: Answer) -> Answer:
 
 
 def malformed(answer: Answer) -> Answer:
-    """Broken beyond repair: the first colon is gone, the outermost brace stays open."""
+    """Make the JSON irreparable: remove the first colon and leave the outermost brace open."""
     return replace(answer, text="{" + answer.text.replace(":", " ", 1), value=None)
 
 
 def wrong_type(answer: Answer) -> Answer:
-    """Valid JSON of another shape: every list of strings is one string; where there is none, a list is around it."""
+    """Make valid JSON of another type: join every list of strings; if there is none, wrap the value in a list."""
     value = _joined(answer.value)
     if value == answer.value:
         value = [value]
@@ -79,15 +79,15 @@ EMBEDDING_FAULTS = {"429", "500", "unauthorized", "reset", "html", "hang", "miss
 
 
 class Faults:
-    """Decides, request by request, which fault comes; safe to share among threads.
+    """Assigns faults to requests. Safe to share between threads.
 
     Build one with `Faults.script` or `Faults.rates`.
 
     Args:
-        pick: from the position of a request (from 0), its body and the number of equal bodies before it
-            to the name of a fault or None.
+        pick: returns the name of a fault or None, given the position of a request (from 0), its body and the number
+            of equal bodies before it.
         retry_after: the Retry-After header of a 429.
-        hang_seconds: how long a hang lasts; the answer comes after it.
+        hang_seconds: duration of a hang, after which the answer is sent.
     """
 
     def __init__(self, pick: Callable[[int, bytes, int], str | None], *, retry_after: str, hang_seconds: float):
@@ -100,7 +100,7 @@ class Faults:
 
     @classmethod
     def script(cls, names: Sequence[str | None], *, retry_after: str = "0", hang_seconds: float = 120.0) -> Self:
-        """The n-th request meets the n-th fault; None and the requests after the last one are answered well."""
+        """Assign the n-th fault to the n-th request; None, and requests after the last one, have no fault."""
         _check(name for name in names if name is not None)
 
         def pick(position: int, raw: bytes, repeats: int) -> str | None:
@@ -110,7 +110,7 @@ class Faults:
 
     @classmethod
     def rates(cls, *, seed: int, retry_after: str = "0", hang_seconds: float = 120.0, **rates: float) -> Self:
-        """Each fault comes at its rate, by a hash of seed, body and repeat: the order of threads does not matter."""
+        """Assign faults at given rates, by a hash of seed, body and repeat, independent of the order of threads."""
         _check(rates)
         if sum(rates.values()) > 1:
             raise ValueError(f"the rates add up to {sum(rates.values())}, expected at most 1")
@@ -126,7 +126,7 @@ class Faults:
         return cls(pick, retry_after=retry_after, hang_seconds=hang_seconds)
 
     def draw(self, raw: bytes) -> str | None:
-        """The fault for the next request, whose body is `raw`."""
+        """Return the fault of the next request, whose body is `raw`; None for no fault."""
         digest = blake2b(raw, digest_size=16).digest()
         with self._lock:
             position, repeats = self._drawn, self._repeats[digest]
@@ -142,12 +142,12 @@ def _check(names: Any) -> None:
 
 
 def _fraction(data: bytes) -> float:
-    """From 0 to below 1, evenly spread."""
+    """Hash data to a number from 0 to below 1, uniformly distributed."""
     return int.from_bytes(blake2b(data, digest_size=6).digest()) / 2**48
 
 
 def _joined(value: Any) -> Any:
-    """The value with each list of strings joined into one string."""
+    """Return the value with each list of strings joined into one string."""
     if isinstance(value, dict):
         return {key: _joined(item) for key, item in value.items()}
     if not isinstance(value, list):

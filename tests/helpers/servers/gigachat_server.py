@@ -13,10 +13,10 @@ TOKEN = "loopback-token"
 
 
 class GigaChatServer(ChatServer):
-    """Speaks to `GigaChat(base_url=server.url, auth_url=server.url + "/oauth", credentials=…)`; see `ChatServer`.
+    """Server for `GigaChat(base_url=server.url, auth_url=server.url + "/oauth", credentials=…)`; see `ChatServer`.
 
-    `arguments` of a function call are a JSON value here, so an answer that is no JSON comes as content.
-    Outside of `/oauth` a request without the bearer token gets 401 and is not counted as a call.
+    `arguments` of a function call are a JSON value in this API, so an answer that is not JSON is sent as content. A
+    request without the bearer token, except to `/oauth`, gets 401 and is not counted as a call.
     """
 
     def __init__(self, reply: Brain, **options: Any):

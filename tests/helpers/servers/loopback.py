@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 
 @dataclass(frozen=True)
 class Received:
-    """One request: header names in lower case, `body` parsed (JSON or form), `raw` as it came."""
+    """Received request: header names in lower case, `body` parsed (JSON or form), `raw` as received."""
 
     path: str
     headers: Mapping[str, str]
@@ -36,7 +36,7 @@ class Response:
         return cls(status, json.dumps(value, ensure_ascii=False).encode(), headers=headers or {})
 
     def encode(self) -> bytes:
-        """Head and body together, so that they leave in one packet."""
+        """Return head and body together, so that they are sent in one packet."""
         headers = {"Content-Type": self.content_type, "Content-Length": len(self.content), **self.headers}
         lines = [f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
@@ -44,7 +44,7 @@ class Response:
 
 
 class Refused(Exception):
-    """Raised by a route that answers with an error status; the server words the body in its own dialect."""
+    """Raised by a route to answer with an error status; the server builds the body in the format of its API."""
 
     def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None):
         super().__init__(message)
@@ -58,14 +58,14 @@ class ResetConnection(Exception):
 
 
 class Loopback:
-    """Serves `routes` (path -> function from `Received` to `Response`) from `with` or `start()` on.
+    """Serves `routes` (path -> function from `Received` to `Response`) after `start()` or within `with`.
 
     Attributes:
-        url: where it listens, without a slash at the end.
-        requests: everything that came, on every path, in order of arrival.
-        calls: how many of them asked for a chat completion.
-        refused: how many requests the server's options refused, by the name of the option or rung.
-        faulted: how many requests met a planned fault, by its name.
+        url: address of the server, without a slash at the end.
+        requests: all requests on all paths, in order of arrival.
+        calls: number of requests for a chat completion.
+        refused: number of requests refused by the server's options, by name of the option or rung.
+        faulted: number of requests with a planned fault, by name of the fault.
     """
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class Loopback:
             raise self._errors[0]
 
     def respond(self, received: Received) -> Response:
-        """What to answer; raises `ResetConnection`, or `ConnectionError` to close without an answer."""
+        """Return the response; raise `ResetConnection`, or `ConnectionError` to close without an answer."""
         with self._lock:
             self.requests.append(received)
         try:
@@ -123,7 +123,7 @@ class Loopback:
             counter[name] += 1
 
     def record_error(self, error: BaseException) -> None:
-        """Keep an error of test code, to be raised where the test sees it: when the server stops."""
+        """Store an error of test code; it is raised in the test when the server stops."""
         self._errors.append(error)
 
     def pause(self, seconds: float) -> None:
@@ -162,7 +162,7 @@ class _Server(ThreadingHTTPServer):
                 continue  # closed by its own thread or by the client in the meantime
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Stay silent: a client that went away is no error; what test code raised is already recorded."""
+        """Log nothing: a disconnected client is no error, and errors of test code are already recorded."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -194,7 +194,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Stay silent: the log is `Loopback.requests`."""
+        """Log nothing: `Loopback.requests` is the log."""
 
 
 def _parse(raw: bytes, content_type: str) -> Any:

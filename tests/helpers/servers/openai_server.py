@@ -10,9 +10,9 @@ from helpers.servers.faults import Answer
 
 
 class OpenAIServer(ChatServer):
-    """Speaks to `ChatOpenAI(base_url=server.url + "/v1", api_key="sk-test", model="m")`; see `ChatServer`.
+    """Server for `ChatOpenAI(base_url=server.url + "/v1", api_key="sk-test", model="m")`; see `ChatServer`.
 
-    A forced tool call carries any JSON answer, broken or not, as its arguments; a verbatim text comes as content.
+    A forced tool call has any JSON answer, valid or not, as its arguments; a verbatim text is sent as content.
     """
 
     def __init__(self, reply: Brain, **options: Any):

@@ -1,7 +1,7 @@
-"""A prefix cache as vLLM has it: blocks of tokens, each known by all that stands before it, the least used go first.
+"""Prefix cache like that in vLLM: blocks of tokens, identified by all text up to their end, evicted by least recent use.
 
-Tokens follow a plain rule instead of a model's vocabulary: four bytes of UTF-8 are one. So a Cyrillic letter is half a
-token, which is near what multilingual vocabularies make of it, and a figure can be checked by hand.
+Tokens follow a simple rule instead of a model's vocabulary: four bytes of UTF-8 are one token. A Cyrillic letter is
+half a token, which is close to multilingual vocabularies, and results can be verified on paper.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ _BYTES_PER_BLOCK = BYTES_PER_TOKEN * TOKENS_PER_BLOCK
 
 @dataclass(frozen=True)
 class Reading:
-    """What a prompt cost, in tokens; a last token may be short of four bytes."""
+    """Cost of a prompt in tokens; the last token may have fewer than four bytes."""
 
     prompt: int
     served: int
 
     @property
     def unserved(self) -> int:
-        """Those that the server had to compute."""
+        """Number of tokens that the server had to compute."""
         return self.prompt - self.served
 
 
 class PrefixCache:
-    """Remembers the full blocks of the prompts that came; a block is served when it and all before it are there.
+    """Stores the full blocks of prompts; a block is served if it and all blocks before it are stored.
 
-    A prompt's blocks are there for the next one from the moment it comes, as in vLLM, which knows a block as soon as
-    its prompt is scheduled. Of the blocks of one prompt the last goes first, so that shared heads stay.
+    The blocks of a prompt are available as soon as it arrives, as in vLLM, which stores blocks when a prompt is
+    scheduled. Of one prompt the last block is evicted first, so that shared prefixes remain.
 
     Args:
-        blocks: most blocks kept.
+        blocks: maximum number of stored blocks.
     """
 
     def __init__(self, blocks: int) -> None:
@@ -45,7 +45,7 @@ class PrefixCache:
         self._kept: OrderedDict[bytes, None] = OrderedDict()  # least recently used first
 
     def read(self, prompt: str) -> Reading:
-        """Read a prompt and keep its blocks."""
+        """Process a prompt and store its blocks."""
         text = prompt.encode("utf-8", "surrogatepass")
         chain = list(_chain(text))
         hits = next((at for at, block in enumerate(chain) if block not in self._kept), len(chain))
@@ -58,13 +58,13 @@ class PrefixCache:
 
 
 def chat_prompt(messages: Sequence[Mapping[str, str]]) -> str:
-    """The messages as one text with markers of their roles, as a chat template (here ChatML) puts them to a model."""
+    """Return the messages as one text with role markers, as the chat template ChatML does."""
     turns = [f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n" for message in messages]
     return "".join([*turns, "<|im_start|>assistant\n"])
 
 
 def _chain(text: bytes) -> Iterator[bytes]:
-    """A name for each full block, made of all the bytes up to its end."""
+    """Yield an identifier of each full block: a hash of all bytes up to its end."""
     digest = blake2b(digest_size=16)
     for end in range(_BYTES_PER_BLOCK, len(text) + 1, _BYTES_PER_BLOCK):
         digest.update(text[end - _BYTES_PER_BLOCK : end])

@@ -1,4 +1,4 @@
-"""An OpenAI-compatible endpoint that streams where it is asked to, word by word."""
+"""OpenAI-compatible server that streams word by word on request."""
 
 import json
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from helpers.servers.openai_server import OpenAIServer
 
 
 class StreamingServer(OpenAIServer):
-    """As `OpenAIServer`; with `stream` in the request the answer comes as server-sent events."""
+    """Like `OpenAIServer`; a request with `stream` is answered by server-sent events."""
 
     def chat(self, received: Received) -> Response:
         response = super().chat(replace(received, body={**received.body, "stream": False}))
@@ -21,7 +21,7 @@ class StreamingServer(OpenAIServer):
 
 
 def chunks(completion: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """A completion in pieces, the last of which says why it ends."""
+    """Yield a completion in chunks, the last of which contains the finish reason."""
     head = {name: completion[name] for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
     text = completion["choices"][0]["message"]["content"]
     for word in text.split(" "):

@@ -1,4 +1,4 @@
-"""The servers answer the real clients; what each fault looks like from the outside is written down here."""
+"""Tests of the servers with real clients, and of what the clients observe for each fault."""
 
 import json
 import time
