@@ -33,7 +33,7 @@ class Scorer(Protocol):
 
     @property
     def direction(self) -> Direction:
-        """Whether "higher" or "lower" is better."""
+        """Direction that is better, "higher" or "lower"."""
 
     @property
     def steps(self) -> Runnable[State, State]:

@@ -58,7 +58,7 @@ def test_a_threshold_respects_the_direction(direction, applies):
 @pytest.mark.parametrize(
     ("aspect", "options", "message"),
     [
-        ("tone", {}, "'tone' is none of harmfulness, .*; for your own aspect say definition="),
+        ("tone", {}, "'tone' is none of harmfulness, .*; pass definition=... for your own aspect"),
         ("", {"definition": "x"}, "'' is none of"),
         ("tone", {"definition": " "}, "the definition of 'tone' is blank"),
         ("coherence", {"definition": ""}, "the definition of 'coherence' is blank"),

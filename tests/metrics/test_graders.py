@@ -83,7 +83,7 @@ def test_too_few_scores_are_an_error():
 
 @pytest.mark.parametrize("how", [None, "logits", "softmax"])
 def test_logits_are_no_grades(how):
-    with pytest.raises(ConfigError, match="logits are no grades"):
+    with pytest.raises(ConfigError, match="raw logits cannot serve as grades"):
         cross_encoder_grader(scoring({}), how)
 
 
@@ -187,7 +187,7 @@ async def test_every_grader_is_a_stage_that_gives_the_same_sync_and_async():
         findings = grader.invoke(state)["grades"]
         assert [f.number for f in findings] == [1, 2]
         assert (await grader.ainvoke(state))["grades"] == findings
-        assert all(grader.gave(finding) for finding in findings)
+        assert all(grader.could_have_made(finding) for finding in findings)
 
 
 class Lengths(Grader):
@@ -220,5 +220,5 @@ def test_a_judges_finding_is_no_cosine_and_a_cosine_no_judges():
     cosines = embedding_grader(HashingEmbeddings()).invoke({"sample": sample})["grades"]
     judge = llm_grader(scripted(relevance({1: 2, 2: 3})))
     graded = judge.invoke({"sample": sample})["grades"]
-    assert not any(judge.gave(finding) for finding in cosines)
-    assert not any(embedding_grader(HashingEmbeddings()).gave(finding) for finding in graded)
+    assert not any(judge.could_have_made(finding) for finding in cosines)
+    assert not any(embedding_grader(HashingEmbeddings()).could_have_made(finding) for finding in graded)

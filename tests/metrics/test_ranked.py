@@ -281,21 +281,26 @@ def test_every_ranking_of_the_package_is_tested_here():
 @every_ranking
 @pytest.mark.parametrize("k", [0, -1, 2.0, "5", True, None])
 def test_a_cutoff_that_is_none_is_refused_when_the_metric_is_built(kind, k):
-    with pytest.raises(ConfigError, match="k takes a whole number from 1 on"):
+    with pytest.raises(
+        ConfigError, match=f"^k takes a whole number from 1 on, the number of leading chunks that count, got {k!r}$"
+    ):
         BUILDERS[kind](k)
 
 
 @every_ranking
 @pytest.mark.parametrize("grader", [OfflineJudge(), "llm", HashingEmbeddings(), llm_grader])
 def test_what_is_no_grader_is_refused_with_the_names_of_those_there_are(kind, grader):
-    with pytest.raises(ConfigError, match=r"grader is one of llm_grader\(judge\), .* id_grader\(\), got"):
+    with pytest.raises(ConfigError, match=r"grader takes llm_grader\(judge\), .* or id_grader\(\), got "):
         BUILDERS[kind](5, grader)
 
 
 @pytest.mark.parametrize("kind", BINARY)
 def test_ranks_need_a_threshold_where_a_chunk_is_relevant_or_not(kind):
     grader = cross_encoder_grader(PairScores(lambda _, text: len(text)))
-    with pytest.raises(ConfigError, match=f"{kind} needs threshold="):
+    with pytest.raises(
+        ConfigError,
+        match=rf"^{kind} needs threshold=\.\.\., the lowest grade of a relevant chunk: the grader has none \(rank among",
+    ):
         BUILDERS[kind](5, grader)
     sample = {"question": "q", "contexts": ["a", "bb"]}
     assert BUILDERS[kind](1, grader, threshold=2).invoke(sample).value == 0.0
@@ -305,8 +310,14 @@ def test_ranks_need_a_threshold_where_a_chunk_is_relevant_or_not(kind):
 @pytest.mark.parametrize("kind", BINARY)
 @pytest.mark.parametrize("threshold", [0, -1, math.nan, math.inf, "1", True])
 def test_a_threshold_that_is_none_is_refused(kind, threshold):
-    with pytest.raises(ConfigError, match="threshold"):
+    number = isinstance(threshold, int) and not isinstance(threshold, bool)
+    with pytest.raises(ConfigError) as caught:
         BUILDERS[kind](5, label_grader(), threshold=threshold)
+    assert str(caught.value) == (
+        f"threshold {threshold!r} would make every chunk relevant; it takes a grade above 0"
+        if number
+        else f"threshold takes a number, the lowest grade of a relevant chunk, got {threshold!r}"
+    )
 
 
 def test_cosines_are_relevant_from_one_half_on_unless_told_otherwise():

@@ -227,7 +227,7 @@ def test_other_options_are_checked_as_well():
     ):
         with pytest.raises(ConfigError, match=message):
             rerank_gain(label_grader(), BY_LENGTH, **options)
-    with pytest.raises(ConfigError, match="grader is one of"):
+    with pytest.raises(ConfigError, match="grader takes llm_grader"):
         rerank_gain(OfflineJudge(), BY_LENGTH)
 
 

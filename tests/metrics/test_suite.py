@@ -162,13 +162,13 @@ def test_evaluate_takes_a_suite_for_its_metrics():
 
 def test_a_suite_of_two_metrics_of_one_name_is_refused():
     metric = faithfulness(OfflineJudge())
-    with pytest.raises(ConfigError, match="give one of them another with name="):
+    with pytest.raises(ConfigError, match="rename one of them with name="):
         suite(metric, metric)
     with pytest.raises(ConfigError, match="a suite takes metrics"):
         suite()
     with pytest.raises(ConfigError, match="got RunnableRetry; wrap the whole suite instead"):
         suite(metric.with_retry())
-    with pytest.raises(ConfigError, match=r"got list; hand them over as suite\(one, two\)"):
+    with pytest.raises(ConfigError, match=r"got list; pass them as suite\(one, two\)"):
         suite([metric, metric])
 
 

@@ -51,7 +51,8 @@ async def test_require_passes_its_input_on_when_the_threshold_is_reached(thresho
         await gate.ainvoke(SAMPLE)
     assert isinstance(caught.value.score, Score)
     assert (caught.value.score.value, caught.value.threshold) == (0.5, threshold)
-    assert str(caught.value).startswith("faithfulness is 0.500, at least 0.51 is required: The contexts support 1 of 2")
+    reason = metric.invoke(SAMPLE).reason
+    assert str(caught.value) == f"faithfulness is 0.500, at least 0.51 is required: {reason}"
 
 
 async def test_when_lower_is_better_the_threshold_is_a_ceiling():
@@ -128,7 +129,9 @@ def test_a_gate_goes_by_the_name_of_its_metric():
 
 
 def test_a_sample_that_lacks_a_field_is_no_missing_value():
-    with pytest.raises(SampleError, match="lacks"):
+    with pytest.raises(
+        SampleError, match=r"^faithfulness reads .* lacks \['contexts'\]: fill it in or drop the metric$"
+    ):
         metric.require(0.5, missing="pass").invoke({"question": QUESTION, "answer": ANSWER})
 
 
@@ -146,7 +149,7 @@ def test_a_below_threshold_says_what_came_and_what_was_asked():
 
 @pytest.mark.parametrize("threshold", ["0.8", None, float("nan")])
 def test_a_threshold_that_is_no_number_is_refused_at_once(threshold):
-    with pytest.raises(ConfigError, match="threshold takes a finite number, got"):
+    with pytest.raises(ConfigError, match=f"^threshold takes a finite number, got {threshold!r}$"):
         metric.require(threshold)
-    with pytest.raises(ConfigError, match="threshold takes a finite number, got"):
+    with pytest.raises(ConfigError, match=f"^threshold takes a finite number, got {threshold!r}$"):
         metric.route(threshold, KEEP, DROP)
