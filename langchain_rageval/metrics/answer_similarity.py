@@ -17,7 +17,7 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.similarity import answer_and_references, compared, nothing_to_compare, similarities_in
 from langchain_rageval.metrics.value import Value
-from langchain_rageval.steps.measure_similarity import Scale, measure_similarity
+from langchain_rageval.steps.measure_similarity import SimilarityScale, measure_similarity
 from langchain_rageval.steps.stage import State
 from langchain_rageval.text.language import detect_language
 
@@ -26,7 +26,7 @@ def answer_similarity(
     model: Embeddings | BaseCrossEncoder,
     *,
     threshold: float | None = None,
-    scale: Scale | None = None,
+    scale: SimilarityScale | None = None,
     name: str = "answer_similarity",
 ) -> Metric:
     """Score how near the answer is to the nearest reference.

@@ -12,7 +12,7 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.similarity import OVERLAP, answer_and_references, compared, nothing_to_compare
 from langchain_rageval.metrics.value import Value
-from langchain_rageval.steps.compare_texts import Measure, compare_texts
+from langchain_rageval.steps.compare_texts import TextMeasure, compare_texts
 from langchain_rageval.steps.stage import State
 from langchain_rageval.text.language import detect_language
 
@@ -20,7 +20,7 @@ Told = Callable[[float, bool], str]
 """From the best number, and whether the sample is Russian, to the reason."""
 
 
-def overlap_metric(name: str, measure: Measure, *, source: str, told: Told, options: Mapping[str, Any]) -> Metric:
+def overlap_metric(name: str, measure: TextMeasure, *, source: str, told: Told, options: Mapping[str, Any]) -> Metric:
     """A metric that asks no model.
 
     Args:

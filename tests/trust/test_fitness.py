@@ -3,7 +3,7 @@
 import pytest
 
 from langchain_rageval.metrics import BUILDERS
-from langchain_rageval.prompts.answer_schemas import ANSWERS
+from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.trust.examination import EMBEDDED, EXAMINATIONS
 from langchain_rageval.trust.fitness import STEPS_OF, judged, metric_verdict
 from langchain_rageval.trust.qualification import Citations, Share
@@ -101,7 +101,7 @@ def test_the_table_names_metrics_and_steps_that_there_are():
     named = {step for steps in STEPS_OF.values() for step in steps}
     unlabelled = {"critique_aspect", "detect_abstention", "detect_answerable", "extract_entities", "find_entities"}
     assert named - EXAMINATIONS.keys() == {*unlabelled, "grade_rubric"}
-    assert EXAMINATIONS.keys() <= named <= ANSWERS.keys() | {EMBEDDED}
+    assert EXAMINATIONS.keys() <= named <= ANSWER_SCHEMAS.keys() | {EMBEDDED}
 
 
 def test_a_share_tells_counts_value_and_interval():
