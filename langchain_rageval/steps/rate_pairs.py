@@ -35,9 +35,9 @@ def _validate_scores(output: Any, expected: int) -> list[float]:
     try:
         scores = np.asarray(output, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ModelOutputError(f"the cross-encoder did not return numbers, but {str(output)[:100]}") from None
+        raise ModelOutputError(f"the cross-encoder returned no numbers, but {str(output)[:100]}") from None
     if scores.ndim != 1:
-        raise ModelOutputError(f"the cross-encoder did not return a list of scores, but {str(output)[:100]}")
+        raise ModelOutputError(f"the cross-encoder returned no list of scores, but {str(output)[:100]}")
     if len(scores) != expected:
         raise ModelOutputError(f"the cross-encoder returned {len(scores)} scores for {expected} pairs")
     for score in scores[~np.isfinite(scores)]:

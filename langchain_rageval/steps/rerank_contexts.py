@@ -48,8 +48,8 @@ class RerankContexts(Stage[State]):
         sample: Sample = state["sample"]
         scores = yield from rate_pairs(self.rater, sample.question, sample.contexts or [])
         dropped = _DROPPED if isinstance(self.rater, _CompressorRater) else None
-        kept = [number for number, score in enumerate(scores, 1) if score != dropped]
-        return state | {"reranked": sorted(kept, key=lambda number: -scores[number - 1])}
+        ranked = [number for number, score in enumerate(scores, 1) if score != dropped]
+        return state | {"reranked": sorted(ranked, key=lambda number: -scores[number - 1])}
 
 
 class _CompressorRater(BaseCrossEncoder):

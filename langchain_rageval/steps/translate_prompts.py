@@ -99,7 +99,7 @@ def translate_prompts(
 
 @dataclass(frozen=True)
 class _Job:
-    """One prompt file to translate, as nested values. `names` are words that must not be translated."""
+    """A prompt file to translate, as nested values. `names` are words that must not be translated."""
 
     step: str
     part: Any

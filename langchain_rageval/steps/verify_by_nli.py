@@ -235,7 +235,7 @@ def _finite_scores(output: Any) -> _Scores:
     try:
         scores = np.asarray([*output], dtype=np.float64)
     except (TypeError, ValueError):
-        raise ModelOutputError(f"the cross-encoder did not return numbers, but {str(output)[:100]}") from None
+        raise ModelOutputError(f"the cross-encoder returned no numbers, but {str(output)[:100]}") from None
     if not np.isfinite(scores).all():
         raise ModelOutputError("the cross-encoder returned scores that are not finite")
     return scores

@@ -385,8 +385,8 @@ class TestCrossEncoder:
         [
             ([1.5, 0.2], "ConfigError", 'say scale="sigmoid"'),
             ([-0.1, 0.2], "ConfigError", "got -0.100"),
-            ([float("nan"), 0.2], "ModelOutputError", "gave the score nan"),
-            ([float("inf"), 0.2], "ModelOutputError", "gave the score inf"),
+            ([float("nan"), 0.2], "ModelOutputError", "returned the score nan"),
+            ([float("inf"), 0.2], "ModelOutputError", "returned the score inf"),
             ([0.5], "ModelOutputError", "returned 1 scores for 2 pairs"),
             ([0.5] * 3, "ModelOutputError", "returned 3 scores for 2 pairs"),
             ([], "ModelOutputError", "returned 0 scores for 2 pairs"),

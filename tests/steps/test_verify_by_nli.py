@@ -177,7 +177,7 @@ def test_one_logit_is_read_by_the_logistic_curve(logit):
             lambda *_: "high",
             {},
             ModelOutputError,
-            "the cross-encoder did not return numbers, but ['high', 'high', 'high', 'high']",
+            "the cross-encoder returned no numbers, but ['high', 'high', 'high', 'high']",
         ),
     ],
 )
