@@ -22,7 +22,7 @@ from langchain_rageval.metrics.similarity import (
     similarity_findings,
 )
 from langchain_rageval.metrics.value import Value
-from langchain_rageval.steps.measure_similarity import Scale, measure_similarity
+from langchain_rageval.steps.measure_similarity import SimilarityScale, measure_similarity
 from langchain_rageval.steps.stage import State
 from langchain_rageval.text.language import detect_language
 
@@ -31,7 +31,7 @@ def answer_similarity(
     model: Embeddings | BaseCrossEncoder,
     *,
     threshold: float | None = None,
-    scale: Scale | None = None,
+    scale: SimilarityScale | None = None,
     name: str = "answer_similarity",
 ) -> Metric:
     """Score the similarity of the answer to the most similar reference.

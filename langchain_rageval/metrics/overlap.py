@@ -12,7 +12,7 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.similarity import OVERLAP, answer_and_references, blank_value, similarity_findings
 from langchain_rageval.metrics.value import Value
-from langchain_rageval.steps.compare_texts import Measure, compare_texts
+from langchain_rageval.steps.compare_texts import TextMeasure, compare_texts
 from langchain_rageval.steps.stage import State
 from langchain_rageval.text.language import detect_language
 
@@ -21,7 +21,7 @@ FormatReason = Callable[[float, bool], str]
 
 
 def overlap_metric(
-    name: str, measure: Measure, *, source: str, format_reason: FormatReason, options: Mapping[str, Any]
+    name: str, measure: TextMeasure, *, source: str, format_reason: FormatReason, options: Mapping[str, Any]
 ) -> Metric:
     """Return a metric that compares texts without a model.
 

@@ -19,7 +19,14 @@ from langchain_rageval.judge.ladder import bound_options, inner_models
 from langchain_rageval.judge.voting import voters_of
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.value import Value
-from langchain_rageval.prompts.criteria import DEFAULT_LANGUAGE, DEFAULT_SCALE, Criterion, Scale, default_criteria
+from langchain_rageval.prompts.criteria import (
+    DEFAULT_LANGUAGE,
+    DEFAULT_SCALE,
+    Criterion,
+    Scale,
+    criterion_key,
+    default_criteria,
+)
 from langchain_rageval.steps.grade_rubric import grade_rubric
 from langchain_rageval.steps.stage import State
 from langchain_rageval.text.language import detect_language
@@ -141,7 +148,7 @@ def _validate_criteria(criteria: Any, scale: Scale) -> tuple[Criterion, ...]:
     if not isinstance(criteria, Iterable) or isinstance(criteria, str | Mapping | Criterion):
         raise ConfigError(f"criteria takes a list of Criterion(name, description, ...), got {type(criteria).__name__}")
     own = tuple(_criterion(item) for item in criteria)
-    keys = [criterion.key for criterion in own]
+    keys = [criterion_key(criterion.name) for criterion in own]
     if not own or len(set(keys)) < len(keys):
         raise ConfigError(f"criteria takes at least one, and each name once, got {[c.name for c in own]}")
     for criterion in own:

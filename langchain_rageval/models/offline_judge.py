@@ -19,7 +19,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from langchain_rageval.models import offline_entities, offline_writer
-from langchain_rageval.prompts.answer_schemas import ANSWERS
+from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.prompts.layout import read_inputs, read_title
 from langchain_rageval.prompts.promptset import PromptSet, languages
 from langchain_rageval.run.usage_meter import tokens_in
@@ -139,7 +139,7 @@ def _identify_step(title: str, inputs: _Inputs, human: str) -> str:
     Steps with the same answer class are distinguished by the keys of their inputs, then by the packaged instruction.
     With instructions of the user's own, the first step with the same keys is returned.
     """
-    steps = [step for step, answer in ANSWERS.items() if answer.__name__ == title]
+    steps = [step for step, answer in ANSWER_SCHEMAS.items() if answer.__name__ == title]
     if not steps:
         raise ValueError(f"OfflineJudge answers {', '.join(_TITLES)}, not {title}")
     candidates = [step for step in steps if _READS.get(step, inputs.keys()) == inputs.keys()]
@@ -350,11 +350,11 @@ _WRITTEN: Mapping[str, Callable[[_Inputs], dict[str, Any]]] = {
     "degrade_answer": offline_writer.halve_answer,
     "pad_context": offline_writer.write_padding,
 }
-_TITLES = list(dict.fromkeys(answer.__name__ for answer in ANSWERS.values()))
+_TITLES = list(dict.fromkeys(answer.__name__ for answer in ANSWER_SCHEMAS.values()))
 _READS: Mapping[str, set[str]] = {
     "write_question": {"passage", "keyphrase"},
     "rewrite_question": {"question", "feedback", "passages"},
-    **{step: {"question", "passages"} for step in ANSWERS if step.startswith("evolve_")},
+    **{step: {"question", "passages"} for step in ANSWER_SCHEMAS if step.startswith("evolve_")},
     "compress_question": {"question"},
     "answer_unaided": {"question"},
     "degrade_answer": {"question", "answer"},

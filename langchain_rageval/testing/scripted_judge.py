@@ -15,7 +15,7 @@ from pydantic import BaseModel, PrivateAttr
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.prompts.answer_schemas import ANSWERS
+from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.prompts.layout import read_inputs, read_title
 from langchain_rageval.prompts.promptset import PromptSet, languages
 
@@ -58,7 +58,7 @@ class ScriptedRequest:
         """The name of the step, such as "verify_statements"; for a custom step the title of its schema."""
         if self.schema is None:
             return "a request without a schema"
-        steps = [step for step, answer in ANSWERS.items() if answer.__name__ == self.schema]
+        steps = [step for step, answer in ANSWER_SCHEMAS.items() if answer.__name__ == self.schema]
         if len(steps) > 1:
             sets = [PromptSet.default(language) for language in sorted(languages())]
             matching = [s for s in steps if any(prompts.get(s).instruction in self.human for prompts in sets)]

@@ -9,7 +9,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import BaseModel
 
 from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.prompts.answer_schemas import ANSWERS
+from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.prompts.promptset import Prompt
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.stage import Stage
@@ -68,13 +68,13 @@ def ask(
     """Put a question to a writer or critic, in the language of the text that it is about."""
     if step is None:
         raise TypeError("there is nobody to ask")
-    answer = yield step.asked(step.question(inputs, None, language_from=about, objection=objection))
+    answer = yield step.ask(step.build_question(inputs, None, language_from=about, objection=objection))
     return answer
 
 
 def asking(prompt: str, judge: JudgeLike, own: Prompt | None = None) -> Step:
     """What is put to a writer or critic: a step of the package, or one of its kind with a prompt of the user's own."""
-    return Step(own or prompt, judge, ANSWERS[prompt], name=prompt)
+    return Step(own or prompt, judge, ANSWER_SCHEMAS[prompt], name=prompt)
 
 
 def numbered(passages: Sequence[Passage]) -> list[dict[str, Any]]:

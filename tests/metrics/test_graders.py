@@ -57,7 +57,7 @@ def test_sigmoids_of_logits_lie_between_0_and_1_and_none_overflows():
 @pytest.mark.parametrize("how", ["rank", "sigmoid"])
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_a_score_that_is_not_finite_is_an_error(how, bad):
-    with pytest.raises(ModelOutputError, match="the cross-encoder gave the score"):
+    with pytest.raises(ModelOutputError, match="the cross-encoder returned the score"):
         grades(cross_encoder_grader(scoring({"a": 1.0, "b": bad}), how), contexts=["a", "b"])
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from langchain_rageval.metrics import BUILDERS
-from langchain_rageval.prompts.answer_schemas import ANSWERS
+from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.trust.examination import EMBEDDING_STEP, EXAMINATIONS
 from langchain_rageval.trust.fitness import STEPS_OF, assess_metric, assess_step
 from langchain_rageval.trust.qualification import Citations, Proportion
@@ -105,7 +105,7 @@ def test_the_table_names_metrics_and_steps_that_there_are():
     named = {step for steps in STEPS_OF.values() for step in steps}
     unlabelled = {"critique_aspect", "detect_abstention", "detect_answerable", "extract_entities", "find_entities"}
     assert named - EXAMINATIONS.keys() == {*unlabelled, "grade_rubric"}
-    assert EXAMINATIONS.keys() <= named <= ANSWERS.keys() | {EMBEDDING_STEP}
+    assert EXAMINATIONS.keys() <= named <= ANSWER_SCHEMAS.keys() | {EMBEDDING_STEP}
 
 
 def test_a_proportion_shows_counts_value_and_interval():
