@@ -1,4 +1,4 @@
-"""Each notebook runs from top to bottom, with public names only."""
+"""Notebooks: each runs from top to bottom and uses only public names."""
 
 import ast
 import json
@@ -18,7 +18,7 @@ def cells(path):
 
 
 def show(cell, title, names):
-    """Run a cell, and show what it ends with."""
+    """Run a cell and print its last expression."""
     tree = ast.parse(cell)
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
     exec(compile(tree, title, "exec"), names)
@@ -28,7 +28,7 @@ def show(cell, title, names):
 
 
 def ran(path):
-    """The names that a notebook leaves."""
+    """Return the variables of a notebook after its run."""
     names = {}
     for number, cell in enumerate(cells(path), 1):
         show(cell, f"{path.name}, cell {number}", names)
@@ -42,18 +42,18 @@ def ran(path):
     return names
 
 
-def test_there_are_notebooks():
+def test_notebooks_exist():
     assert NOTEBOOKS
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_runs(path, tmp_path, monkeypatch):
+def test_a_notebook_runs(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ran(path)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_uses_public_names_and_keeps_no_outputs(path):
+def test_a_notebook_uses_public_names_and_has_no_stored_outputs(path):
     told = json.loads(path.read_text(encoding="utf-8"))
     assert all(not cell.get("outputs") for cell in told["cells"])
     for module in re.findall(r"from (langchain_rageval[\w.]*) import", "\n".join(cells(path))):
@@ -72,13 +72,13 @@ def notebook(name):
 
 @pytest.fixture
 def asked():
-    """The requests that `brain` has answered."""
+    """Return the requests that `brain` has answered."""
     return []
 
 
 @pytest.fixture
 def brain(asked):
-    """Answers offline, and keeps what it was asked."""
+    """Return a function that replies offline and records the requests."""
 
     def answer(request):
         asked.append(request)
@@ -87,7 +87,7 @@ def brain(asked):
     return answer
 
 
-def test_the_writer_of_gigachat_is_free_and_its_critic_strict(tmp_path, monkeypatch, gigachat_server, brain, asked):
+def test_gigachat_writer_and_critic_have_different_temperatures(tmp_path, monkeypatch, gigachat_server, brain, asked):
     monkeypatch.chdir(tmp_path)
     server = gigachat_server(brain)
     monkeypatch.setenv("GIGACHAT_CREDENTIALS", "dGVzdDp0ZXN0")
@@ -102,7 +102,7 @@ def test_the_writer_of_gigachat_is_free_and_its_critic_strict(tmp_path, monkeypa
     assert "offline" not in " ".join(names["report"].notes)
 
 
-def test_vllm_is_asked_by_schema_with_the_handbook_at_the_head(tmp_path, monkeypatch, openai_server, brain, asked):
+def test_vllm_requests_use_a_schema_and_start_with_the_handbook(tmp_path, monkeypatch, openai_server, brain, asked):
     monkeypatch.chdir(tmp_path)
     server = openai_server(brain)
     monkeypatch.setenv("VLLM_BASE_URL", f"{server.url}/v1")
