@@ -36,7 +36,7 @@ class Label(Data):
 
 
 class LabelledItem(Data):
-    """One request to the judge, or three texts to compare by embeddings, with the right verdicts.
+    """Request to the judge, or three texts to compare by embeddings, with the right verdicts.
 
     Attributes:
         id: its name.
