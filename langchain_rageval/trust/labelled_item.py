@@ -36,7 +36,7 @@ class Label(InputModel):
 
 
 class LabelledItem(InputModel):
-    """One request to the judge, or three texts to compare by embeddings, with the right verdicts.
+    """Request to the judge, or three texts to compare by embeddings, with the right verdicts.
 
     Attributes:
         id: its name.

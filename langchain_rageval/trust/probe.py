@@ -22,7 +22,7 @@ Variant = Literal["plain", "reverse", "padded"]
 
 @dataclass(frozen=True)
 class Probe:
-    """One request of a qualification: a repeat of a labelled item, or a variant of it.
+    """Request of a qualification: a repeat of a labelled item, or a variant of it.
 
     Attributes:
         item: the labelled item.

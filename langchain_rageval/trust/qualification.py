@@ -80,7 +80,7 @@ class Proportion:
 
     @property
     def complement(self) -> Proportion:
-        """One minus this proportion, with the interval mirrored."""
+        """The complement, `1 - value`, with the mirrored interval."""
         if self.value is None or self.low is None or self.high is None:
             return self
         return Proportion(self.of - self.hits, self.of, 1 - self.value, 1 - self.high, 1 - self.low)
@@ -155,7 +155,7 @@ class StepQualification:
 
 @dataclass(frozen=True)
 class Qualification:
-    """How far a judge can be trusted in one language.
+    """Trustworthiness of a judge in one language, by step and by metric.
 
     Attributes:
         judge: identity of the judge, and of the embeddings if they were examined.

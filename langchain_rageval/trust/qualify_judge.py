@@ -125,7 +125,7 @@ def _word_overlap_baseline(language: str) -> dict[str, float]:
     right: dict[str, list[bool]] = {}
     for item in labelled_items(language):
         result = run_probe(Probe(item), embeddings if item.step == EMBEDDING_STEP else judge, run)
-        verdicts = [given.verdict in label.accepted for label, given in labelled_verdicts([result])]
+        verdicts = [answer.verdict in label.accepted for label, answer in labelled_verdicts([result])]
         right.setdefault(item.step, []).extend(verdicts)
     return {step: sum(verdicts) / len(verdicts) for step, verdicts in right.items()}
 

@@ -20,7 +20,7 @@ Parts = Mapping[str, Set[str]]
 
 @dataclass
 class ReplyLog:
-    """What was recorded about the replies to one probe.
+    """Record of the replies to one probe.
 
     Attributes:
         rungs: number of valid replies by the rung that produced them, such as "json_schema" or "prompt".

@@ -33,10 +33,10 @@ def step_statistics(step: str, results: Sequence[ProbeResult], words: float, usa
     }
     labelled = labelled_verdicts(first.values())
     lost = [result.error for result in results if result.lost]
-    said = Counter(given.verdict for _, given in labelled)
+    said = Counter(answer.verdict for _, answer in labelled)
     valid = [float(not result.error and not result.log.repeated) for result in reached if step != EMBEDDING_STEP]
     statistics: dict[str, Any] = {
-        "right": Proportion.mean(float(given.verdict in label.accepted) for label, given in labelled),
+        "right": Proportion.mean(float(answer.verdict in label.accepted) for label, answer in labelled),
         "unread": _unread_share(step, [label.accepted for label, _ in labelled]),
         "said": dict(said.most_common()),
         "answered": Proportion.mean(float(not result.error) for result in reached),
@@ -109,10 +109,10 @@ def _changes(first: Mapping[str, ProbeResult], answered: Sequence[ProbeResult], 
 
 def _citations(labelled: Sequence[tuple[Label, CitedVerdict]]) -> Citations | None:
     """Return the statistics of the citations of right verdicts; None if no label requires a citation."""
-    required = [(label, given) for label, given in labelled if label.evidence]
+    required = [(label, answer) for label, answer in labelled if label.evidence]
     if not required:
         return None
-    right = [(label.evidence, given.cites) for label, given in required if given.verdict in label.accepted]
+    right = [(label.evidence, answer.cites) for label, answer in required if answer.verdict in label.accepted]
     hits = [[_is_evidence(cite, evidence) for cite in cites] for evidence, cites in right]
     cited = [cite for _, cites in right for cite in cites]
     chunks = [evidence[0].partition(".")[0] for evidence, _ in right]
@@ -131,4 +131,4 @@ def _is_evidence(cite: str, evidence: Sequence[str]) -> bool:
 def labelled_verdicts(results: Iterable[ProbeResult]) -> list[tuple[Label, CitedVerdict]]:
     """Return the labels that accept some verdict, each with the verdict that was given."""
     pairs = (pair for result in results for pair in zip(result.probe.item.labels, result.verdicts, strict=True))
-    return [(label, given) for label, given in pairs if label.accepted]
+    return [(label, answer) for label, answer in pairs if label.accepted]

@@ -1,4 +1,4 @@
-"""For which steps the package has prompts in each language."""
+"""`OWN`: the steps for which the package has prompts, by language."""
 
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 
