@@ -1,4 +1,4 @@
-"""Prefix cache like that in vLLM: blocks of tokens, identified by all text up to their end, evicted by least recent use.
+"""Prefix cache like that in vLLM: blocks of tokens, identified by all text up to their end, with LRU eviction.
 
 Tokens follow a simple rule instead of a model's vocabulary: four bytes of UTF-8 are one token. A Cyrillic letter is
 half a token, which is close to multilingual vocabularies, and results can be verified on paper.
