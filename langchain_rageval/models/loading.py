@@ -108,7 +108,7 @@ def _langchain_factory(name: str) -> Callable[[str, str | None, _Options], BaseC
         try:
             model: BaseChatModel = init_chat_model(name, **settings)
         except Exception as error:  # clients raise different errors for a missing key or setting
-            raise ConfigError(f"LangChain cannot build the model {name!r}: {error}") from None
+            raise ConfigError(f"{name!r} names no judge that LangChain can build: {error}") from None
         return model
 
     return make
