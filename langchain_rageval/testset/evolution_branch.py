@@ -1,4 +1,4 @@
-"""Branch: one evolution with the filters after it, and a second try for what did not evolve."""
+"""Evolution branch: one evolution followed by its filters, repeated once if the question did not evolve."""
 
 from __future__ import annotations
 
@@ -18,58 +18,68 @@ from langchain_rageval.testset.question_filter import question_filter
 _TRIES = 2
 
 
-class Branch(CandidateStep):
-    """Evolves a question until it is deeper or broader than its parent, each time from where it stands.
+class EvolutionBranch(CandidateStep):
+    """Evolves a question until it is deeper or broader than its parent, at most twice.
 
-    To ask the same again would give the same: a second try starts from the first one's question, and is compared with
-    the same parent.
+    The second try starts from the question of the first one, because the same request would return the same question.
+    Both are compared with the same parent.
     """
 
     parts: tuple[CandidateStep, ...]
 
     @property
     def judges(self) -> Sequence[Judge]:
-        """Who is asked."""
+        """Writers and critics that the parts call."""
         return [judge for part in self.parts for judge in part.judges]
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Of its parts."""
+        """Settings of the parts that affect the returned candidates."""
         return {"step": self.get_name(), "parts": [part.instrument for part in self.parts]}
 
     def with_fresh_capabilities(self) -> Self:
-        """The same branch of forgetful steps."""
+        """Return a copy whose judges do not share what they learn about endpoints with this branch."""
         return self.model_copy(update={"parts": tuple(part.with_fresh_capabilities() for part in self.parts)})
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Four calls when all goes well: evolve, compress, review, compare; two when it is only put in other words."""
+        """Evolve and filter the question.
+
+        A try takes four calls: evolve, compress, review, compare; two calls if the evolution only rephrases.
+        """
         parent = state
-        evolves, *filters = self.parts
+        evolve_question, *filters = self.parts
         for _ in range(_TRIES):
-            state = yield from evolves.work(state)
-            state = yield from through(filters, state.but(parent=parent.question))
+            state = yield from evolve_question.work(state)
+            state = yield from _run_steps(filters, state.replace(parent=parent.question))
             if state.rejected != NOT_EVOLVED:
                 return state
-            state = state.but(rejected=None, evolution=parent.evolution)
+            state = state.replace(rejected=None, evolution=parent.evolution)
         return state.reject(NOT_EVOLVED)
 
 
-def branch(
+def evolution_branch(
     kind: Kind, writer: JudgeLike, critic: JudgeLike, docstore: Docstore | None = None, *, max_rewrites: int = 2
 ) -> CandidateStep:
-    """One evolution, then `compress`, `question_filter` and `evolution_filter`.
+    """Build an evolution followed by `compress`, `question_filter` and `evolution_filter`.
 
-    A question that is only put in other words is not compressed, and need not ask for more than before.
+    An evolution that only rephrases the question (`kind.asks_more` is False) is followed by `question_filter` alone.
+
+    Args:
+        kind: evolution to apply.
+        writer: model that evolves, compresses and rewrites the question.
+        critic: model that reviews and compares questions.
+        docstore: source of near and neighbouring passages.
+        max_rewrites: maximum number of rewrites of a rejected question.
     """
-    reviews = question_filter(critic, writer, docstore, max_rewrites=max_rewrites)
-    parts = [evolve(kind, writer, docstore), reviews]
+    review = question_filter(critic, writer, docstore, max_rewrites=max_rewrites)
+    parts = [evolve(kind, writer, docstore), review]
     if kind.asks_more:
-        parts = [parts[0], compress(writer), reviews, evolution_filter(critic)]
-    return Branch(name=kind.name, parts=tuple(parts))
+        parts = [parts[0], compress(writer), review, evolution_filter(critic)]
+    return EvolutionBranch(name=kind.name, parts=tuple(parts))
 
 
-def through(steps: Iterable[CandidateStep], state: Candidate) -> Operation[Candidate]:
-    """A candidate after several steps, or after the one that rejected it."""
+def _run_steps(steps: Iterable[CandidateStep], state: Candidate) -> Operation[Candidate]:
+    """Run steps in order until one rejects the candidate."""
     for step in steps:
         if state.rejected:
             break

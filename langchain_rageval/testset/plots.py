@@ -1,10 +1,10 @@
-"""Figures of a test set: what it consists of and what was rejected; and the tree that one question grew on."""
+"""Plots of a test set: rows by evolution, rejections by reason, and the history of one question."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langchain_rageval._internal.plotting import (
     BLUE,
@@ -18,32 +18,39 @@ from langchain_rageval._internal.plotting import (
     write,
 )
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.testset.candidate import Trial
+from langchain_rageval.testset.row import TestsetRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from langchain_rageval.testset.candidate import Trial
-    from langchain_rageval.testset.rows import Testset, TestsetRow
-
-_WIDTH = 54  # characters of a line in the tree
-_ASIDE = 62  # where rejected attempts begin
-_MOST = 6  # lines of one text
+_LINE_WIDTH = 54  # characters
+_RIGHT_COLUMN = 62  # x of rejected attempts, in characters
+_MAX_LINES = 6  # of one text
 
 
-def draw_testset(testset: Testset) -> Figure:
-    """Counts of evolutions beside counts of reasons for rejection; see `Testset.plot`."""
-    rejected: Mapping[str, int] = testset.yields["rejected"]
-    if not testset.rows and not rejected:
+def draw_counts(counts: Mapping[str, int], yields: Mapping[str, Any]) -> Figure:
+    """Draw two bar charts: rows by evolution, and rejections by reason.
+
+    Args:
+        counts: number of rows by evolution.
+        yields: `yields` of the test set.
+
+    Raises:
+        ConfigError: if there is nothing to draw, or matplotlib is not installed.
+    """
+    rejected: Mapping[str, int] = yields["rejected"]
+    if not counts and not rejected:
         raise ConfigError("there is nothing to plot: the test set has no questions, and nothing was rejected")
-    figure = new_figure(11, 1.2 + 0.4 * max(len(testset.counts), len(rejected), 2))
-    kept, dropped = figure.subplots(1, 2)
-    _draw_counts(kept, f"{len(testset)} questions", testset.counts, BLUE)
-    _draw_counts(dropped, f"rejected, of {testset.yields['attempts']} attempts", rejected, ORANGE)
+    figure = new_figure(11, 1.2 + 0.4 * max(len(counts), len(rejected), 2))
+    left, right = figure.subplots(1, 2)
+    _draw_bars(left, f"{sum(counts.values())} questions", counts, BLUE)
+    _draw_bars(right, f"rejected, of {yields['attempts']} attempts", rejected, ORANGE)
     return figure
 
 
-def _draw_counts(axes: Axes, title: str, counts: Mapping[str, int], colour: str) -> None:
+def _draw_bars(axes: Axes, title: str, counts: Mapping[str, int], colour: str) -> None:
     axes.set_title(title, loc="left")
     plain(axes)
     axes.spines["bottom"].set_visible(False)
@@ -60,60 +67,65 @@ def _draw_counts(axes: Axes, title: str, counts: Mapping[str, int], colour: str)
 
 @dataclass(frozen=True)
 class _Box:
-    """One thing that was tried, as the tree shows it."""
+    """A text box of the history; rejected attempts are drawn in the right column."""
 
     lines: list[str]
     colour: str
-    aside: bool = False
+    rejected: bool = False
 
     @property
     def height(self) -> float:
-        """In lines, with the room around it."""
+        """Height in lines, margins included."""
         return len(self.lines) + 1.6
 
 
-def draw_tree(row: TestsetRow) -> Figure:
-    """What led to a question, from top to bottom; what was rejected stands aside. See `Testset.plot`."""
-    boxes = [_source(row), *map(_tried, row.history), _end(row)]
-    tall = sum(box.height for box in boxes)
-    figure = new_figure(11, 0.4 + 0.185 * tall)
+def draw_history(row: TestsetRow) -> Figure:
+    """Draw the history of a question from top to bottom, rejected attempts in a column on the right.
+
+    Raises:
+        ConfigError: if matplotlib is not installed.
+    """
+    boxes = [_source_box(row), *map(_trial_box, row.history), _result_box(row)]
+    height = sum(box.height for box in boxes)
+    figure = new_figure(11, 0.4 + 0.185 * height)
     axes = figure.add_subplot()
     axes.axis("off")
-    axes.set_xlim(0, _ASIDE + _WIDTH + 4)
-    axes.set_ylim(tall, -1)
-    ground = figure.get_facecolor()
-    top = grown = 0.0
+    axes.set_xlim(0, _RIGHT_COLUMN + _LINE_WIDTH + 4)
+    axes.set_ylim(height, -1)
+    background = figure.get_facecolor()
+    top = last_accepted = 0.0
     for box in boxes:
-        _join(axes, grown, top, box)
-        x = _ASIDE if box.aside else 1
-        frame = {"boxstyle": "round,pad=0.4", "facecolor": ground, "edgecolor": box.colour, "linewidth": 1.5}
-        frame["linestyle"] = "--" if box.aside else "-"
+        _draw_connector(axes, last_accepted, top, box)
+        x = _RIGHT_COLUMN if box.rejected else 1
+        frame = {"boxstyle": "round,pad=0.4", "facecolor": background, "edgecolor": box.colour, "linewidth": 1.5}
+        frame["linestyle"] = "--" if box.rejected else "-"
         write(axes, x, top, "\n".join(box.lines), va="top", ha="left", size=9, linespacing=1.25, bbox=frame)
-        if not box.aside:
-            grown = top
+        if not box.rejected:
+            last_accepted = top
         top += box.height
     return figure
 
 
-def _source(row: TestsetRow) -> _Box:
+def _source_box(row: TestsetRow) -> _Box:
     sources = ", ".join(f"{source} {start}–{end}" for source, start, end in row.spans) or "passages"
-    texts = [line for text in row.contexts for line in lines_of(text, _WIDTH, 3)]
-    return _Box([*lines_of(sources, _WIDTH, 2), *texts[:_MOST]], GREY)
+    texts = [line for text in row.contexts for line in lines_of(text, _LINE_WIDTH, 3)]
+    return _Box([*lines_of(sources, _LINE_WIDTH, 2), *texts[:_MAX_LINES]], GREY)
 
 
-def _tried(trial: Trial) -> _Box:
-    head = lines_of(f"{'✓' if trial.accepted else '✗'} {trial.kind}", _WIDTH, 1)
-    told = [*lines_of(trial.question, _WIDTH, _MOST), *lines_of(trial.feedback, _WIDTH, 3)]
-    return _Box([*head, *told], BLUE if trial.accepted else ORANGE, aside=not trial.accepted)
+def _trial_box(trial: Trial) -> _Box:
+    head = lines_of(f"{'✓' if trial.accepted else '✗'} {trial.kind}", _LINE_WIDTH, 1)
+    question, feedback = lines_of(trial.question, _LINE_WIDTH, _MAX_LINES), lines_of(trial.feedback, _LINE_WIDTH, 3)
+    colour = BLUE if trial.accepted else ORANGE
+    return _Box([*head, *question, *feedback], colour, rejected=not trial.accepted)
 
 
-def _end(row: TestsetRow) -> _Box:
-    answer = lines_of(row.reference, _WIDTH, _MOST)
-    return _Box([*lines_of(f"{row.evolution}: {row.question}", _WIDTH, _MOST), *answer], GREEN)
+def _result_box(row: TestsetRow) -> _Box:
+    question = lines_of(f"{row.evolution}: {row.question}", _LINE_WIDTH, _MAX_LINES)
+    return _Box([*question, *lines_of(row.reference, _LINE_WIDTH, _MAX_LINES)], GREEN)
 
 
-def _join(axes: Axes, start: float, end: float, box: _Box) -> None:
-    """The line from what was last kept to the next box, behind both."""
-    aside, below = [4.0, 4.0, float(_ASIDE)], [4.0, 4.0, 4.0]
-    style = "--" if box.aside else "-"
-    axes.plot(aside if box.aside else below, [start, end + 0.5, end + 0.5], style, color=box.colour, zorder=0)
+def _draw_connector(axes: Axes, start: float, end: float, box: _Box) -> None:
+    """Draw the line from the last accepted box to the next box, behind both."""
+    x = [4.0, 4.0, float(_RIGHT_COLUMN) if box.rejected else 4.0]
+    style = "--" if box.rejected else "-"
+    axes.plot(x, [start, end + 0.5, end + 0.5], style, color=box.colour, zorder=0)
