@@ -1,7 +1,7 @@
-"""Scoring: sampled runs on their way to the judge and on to the sinks, in threads of their own.
+"""Scoring pipeline: admit sampled runs, score them in the background, and deliver the rows to the sinks.
 
-A run that is admitted is counted once in the end: scored, failed, dropped, or unscorable. Each sink has a lane of its
-own, so that one that fails or hangs holds up neither the judge nor the others.
+Every admitted run is counted once in the end: as scored, failed, dropped or unscorable. Each sink has its own queue and
+thread, so a sink that fails or hangs delays neither the judge nor the other sinks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
@@ -22,9 +21,10 @@ from weakref import WeakSet
 from langchain_core.runnables import RunnableSequence
 from langsmith import tracing_context
 
-from langchain_rageval.callbacks.run_tree import Tree
+from langchain_rageval.callbacks.run_trees import RunRecord
+from langchain_rageval.callbacks.sink_queue import Delivery, Sink, SinkQueue
 from langchain_rageval.callbacks.worker_queue import WorkerQueue
-from langchain_rageval.data.schema import Row, Sample
+from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric
@@ -34,199 +34,203 @@ from langchain_rageval.metrics.outcome import names_of, parts_of
 from langchain_rageval.run.budget import BudgetTracker
 from langchain_rageval.run.threads import DaemonThreads
 
-Sink = Callable[[Row], Any]
-Extract = Callable[[Tree], Mapping[str, Any] | Sample | None]
+Extract = Callable[[RunRecord], Mapping[str, Any] | Sample | None]
 Redact = Callable[[Sample], Sample]
 
 OUTCOMES = ("scored", "failed", "dropped", "unscorable")
-"""What becomes of a sampled run, in the end."""
+"""Possible outcomes of a sampled run."""
 
-judging: ContextVar[bool] = ContextVar("judging", default=False)
-"""Set in the threads that score and deliver: what runs there is never watched."""
+UNREADABLE = "a run could not be read; pass extract= to read it"
 
 _EXIT_SECONDS = 5.0
 _MINUTE = 60.0
-_PATIENCE = 10.0  # seconds with a sink that is slower than the judge
-_WAITS = (0.1, 0.2, 0.4, 0.8, 1.6)  # seconds between the tries of a sink
 
-_at_work: WeakSet[Scoring] = WeakSet()
+_pipelines: WeakSet[ScoringPipeline] = WeakSet()
 
-log = logging.getLogger("langchain_rageval")
+_LOG = logging.getLogger("langchain_rageval")
 
 
 @dataclass(frozen=True)
 class ScoringOptions:
-    """What is done with a sampled run; the same in every process.
+    """Options of a scoring pipeline; the same in every process.
 
-    Args:
-        evaluation: makes the evaluation of all metrics, with its threads, slots and budget.
-        sinks: take each row.
-        max_pending: most runs that wait for their scores.
-        max_per_minute: most runs admitted within a minute.
-        workers: runs scored at a time.
-        extract: reads the sample from the tree of runs.
-        redact: is shown each sample before the judge and the sinks are.
+    Attributes:
+        build_evaluation: returns the evaluation of all metrics, with its threads, limiter and budget.
+        sinks: sinks of the rows.
+        max_pending: maximum number of runs that wait for their scores.
+        max_per_minute: maximum number of runs admitted within a minute; None sets no limit.
+        n_workers: number of runs scored at a time.
+        extract: reads the sample from the record of the run tree.
+        redact: returns the sample that judge and sinks may see.
     """
 
-    evaluation: Callable[[], Evaluation]
+    build_evaluation: Callable[[], Evaluation]
     sinks: Sequence[Sink]
     max_pending: int
     max_per_minute: int | None
-    workers: int
+    n_workers: int
     extract: Extract | None
     redact: Redact | None
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
-    """An admitted run: its sample, or the tree of runs in which to find it."""
+class ScoringJob:
+    """An admitted run: its sample, or the record of the run tree that holds it.
+
+    Attributes:
+        number: number of the run, in order of admission.
+        metadata: metadata that is added to the sample.
+        sample: sample of the run; None if `extract` is to read it.
+        record: record of the run tree; None if the sample was read already.
+    """
 
     number: int
-    about: Mapping[str, Any]
+    metadata: Mapping[str, Any]
     sample: Sample | None = None
-    tree: Tree | None = None
+    record: RunRecord | None = None
 
 
 @dataclass(eq=False)
-class Delivery:
-    """A row on its way to several sinks."""
+class ScoringPipeline:
+    """Queues, counts and evaluations of one process.
 
-    job: Job
-    row: Row
-    outcome: str
-    left: int = 0
+    Attributes:
+        options: options of the pipeline.
+        counts: counters by name.
+    """
 
-
-@dataclass(eq=False)
-class Scoring:
-    """The work of one process: what waits, what is done, and the counts."""
-
-    plan: ScoringOptions
+    options: ScoringOptions
     counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        """Set up the lanes; no thread starts before there is something to do."""
-        plan, self._threads = self.plan, DaemonThreads()
-        self._jobs: WorkerQueue[Job] = WorkerQueue(self._work, plan.workers, plan.max_pending, self._threads)
-        self._ways = [
-            SinkQueue(sink, self._failed_sink, self._arrived, plan.max_pending, self._threads) for sink in plan.sinks
+        """Create the queues; threads start with the first run."""
+        options, self._threads = self.options, DaemonThreads()
+        self._jobs: WorkerQueue[ScoringJob] = WorkerQueue(
+            self._process, options.n_workers, options.max_pending, self._threads
+        )
+        self._sink_queues = [
+            SinkQueue(sink, self._count_sink_error, self._finish_delivery, options.max_pending, self._threads)
+            for sink in options.sinks
         ]
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._making = threading.Lock()
+        self._build_lock = threading.Lock()
         self._evaluations: dict[tuple[int, ...], Evaluation] = {}
-        self._base: Evaluation | None = None
-        self._unfinished: dict[int, None] = {}  # numbers of the runs, in order
-        self._unscored = 0
-        self._number = 0
-        self._admissions: deque[float] = deque()
+        self._full_evaluation: Evaluation | None = None
+        self._unfinished: dict[int, None] = {}  # an ordered set of run numbers
+        self._n_unscored = 0
+        self._last_number = 0
+        self._admission_times: deque[float] = deque()
         self._closed = False
-        self._told: set[str] = set()
-        self._process = os.getpid()
-        _at_work.add(self)
+        self._logged: set[str] = set()
+        self._process_id = os.getpid()
+        _pipelines.add(self)
         atexit.unregister(_finish_at_exit)
         atexit.register(_finish_at_exit)
 
     def count(self, **amounts: int) -> None:
-        """Add to the counts."""
+        """Add amounts to the counters."""
         with self._lock:
             for name, amount in amounts.items():
                 self.counts[name] += amount
 
     def stats(self) -> dict[str, int]:
-        """The counts, and what is pending."""
+        """Return the counters, and the number of pending runs."""
         with self._changed:
             return dict(self.counts) | {"pending": len(self._unfinished)}
 
     def admit(self) -> int | None:
-        """A number for a run, None when there is no room for it: it is then counted as dropped."""
+        """Return a number for a run, or None if there is no room for it; such a run is counted as dropped."""
         with self._changed:
-            if self._closed or self._unscored >= self.plan.max_pending or not self._within_rate():
+            is_full = self._n_unscored >= self.options.max_pending
+            if self._closed or is_full or not self._is_within_rate():
                 self.counts["dropped"] += 1
                 return None
-            self._number += 1
-            self._unscored += 1
-            self._unfinished[self._number] = None
-            return self._number
+            self._last_number += 1
+            self._n_unscored += 1
+            self._unfinished[self._last_number] = None
+            return self._last_number
 
-    def put(self, job: Job) -> None:
-        """Have an admitted run scored."""
+    def submit(self, job: ScoringJob) -> None:
+        """Queue an admitted run for scoring."""
         if not self._jobs.put(job):
-            self.scored(job.number)
-            self.finish(job.number, "dropped")
+            self.finish_unscored(job.number, "dropped")
 
-    def scored(self, number: int) -> None:
-        """A run waits for no score any more."""
+    def finish_unscored(self, number: int, outcome: str) -> None:
+        """Count the outcome of an admitted run that is not scored."""
+        self._release(number)
+        self._finish(number, outcome)
+
+    def flush(self, timeout: float | None) -> bool:
+        """Wait until every run admitted so far is scored and delivered; return False after a timeout in seconds."""
         with self._changed:
-            self._unscored -= 1
+            last = self._last_number
+            return self._changed.wait_for(lambda: next(iter(self._unfinished), inf) > last, timeout)
 
-    def finish(self, number: int, outcome: str) -> None:
-        """Count what became of a run."""
+    def close(self) -> None:
+        """Admit no more runs, and drop those whose scoring has not started."""
+        with self._changed:
+            self._closed = True
+        for job in self._jobs.clear():
+            self.finish_unscored(job.number, "dropped")
+
+    def log_once(self, problem: str, error: BaseException) -> None:
+        """Log the first error of each kind, without its message if there is a `redact`: it may quote the sample."""
+        kind = f"{problem}: {type(error).__name__}"
+        if kind not in self._logged:
+            self._logged.add(kind)
+            _LOG.warning("%s", kind if self.options.redact else f"{kind}: {error}")
+
+    def _release(self, number: int) -> None:
+        """Make room for another run that waits for its scores."""
+        with self._changed:
+            self._n_unscored -= 1
+
+    def _finish(self, number: int, outcome: str) -> None:
+        """Count the outcome of a run."""
         with self._changed:
             del self._unfinished[number]
             self.counts[outcome] += 1
             self._changed.notify_all()
 
-    def flush(self, timeout: float | None) -> bool:
-        """Wait until every run admitted so far is scored and delivered; whether that came in time."""
-        with self._changed:
-            last = self._number
-            return self._changed.wait_for(lambda: next(iter(self._unfinished), inf) > last, timeout)
-
-    def close(self) -> None:
-        """Admit nothing more, and give up what nobody has begun to score."""
-        with self._changed:
-            self._closed = True
-        for job in self._jobs.clear():
-            self.scored(job.number)
-            self.finish(job.number, "dropped")
-
-    def tell(self, what: str, error: BaseException) -> None:
-        """Log an error, the first of its kind; with its message only where nobody redacts, for it may quote a text."""
-        kind = f"{what}: {type(error).__name__}"
-        if kind not in self._told:
-            self._told.add(kind)
-            log.warning("%s", kind if self.plan.redact else f"{kind}: {error}")
-
-    def _within_rate(self) -> bool:
-        if self.plan.max_per_minute is None:
+    def _is_within_rate(self) -> bool:
+        if self.options.max_per_minute is None:
             return True
         now = time.monotonic()
-        while self._admissions and self._admissions[0] <= now - _MINUTE:
-            self._admissions.popleft()
-        if len(self._admissions) >= self.plan.max_per_minute:
+        while self._admission_times and self._admission_times[0] <= now - _MINUTE:
+            self._admission_times.popleft()
+        if len(self._admission_times) >= self.options.max_per_minute:
             return False
-        self._admissions.append(now)
+        self._admission_times.append(now)
         return True
 
-    def _work(self, job: Job) -> None:
-        judging.set(True)
+    def _process(self, job: ScoringJob) -> None:
         delivery, outcome = None, "failed"
         try:
             with tracing_context(enabled=False):
-                delivery, outcome = self._judged(job)
+                delivery, outcome = self._score(job)
         except SampleError as error:
-            self.tell("a run could not be read; say how with extract=", error)
+            self.log_once(UNREADABLE, error)
         except Exception as error:
-            self.tell("a run could not be scored", error)
+            self.log_once("a run could not be scored", error)
         finally:
-            self.scored(job.number)
+            self._release(job.number)
         if delivery is None:
-            self.finish(job.number, outcome)
+            self._finish(job.number, outcome)
         else:
             self._deliver(delivery)
 
-    def _judged(self, job: Job) -> tuple[Delivery | None, str]:
-        """The row on its way, or what became of the run without one."""
-        sample = job.sample if job.tree is None else self._extracted(job.tree)
+    def _score(self, job: ScoringJob) -> tuple[Delivery | None, str]:
+        """Return the delivery of the scored run, or None, and the outcome."""
+        sample = job.sample if job.record is None else self._extract(job.record)
         if sample is None:
             return None, "unscorable"
-        if self.plan.redact is not None:
-            sample = self.plan.redact(sample)
+        if self.options.redact is not None:
+            sample = self.options.redact(sample)
             if not isinstance(sample, Sample):
-                raise ConfigError(f"redact gives the Sample that may be shown, it gave a {type(sample).__name__}")
-        sample = sample.model_copy(update={"metadata": {**sample.metadata, **job.about}})
-        evaluation = self._evaluation(sample)
+                raise ConfigError(f"redact must return a Sample, got {type(sample).__name__}")
+        sample = sample.model_copy(update={"metadata": {**sample.metadata, **job.metadata}})
+        evaluation = self._evaluation_for(sample)
         if evaluation is None:
             return None, "unscorable"
         rows = list(evaluation.rows([sample]))
@@ -234,118 +238,61 @@ class Scoring:
             return None, "dropped"  # the budget has no room for it
         row = rows[0].model_copy(update={"index": job.number - 1})
         outcome = "failed" if all(score.failure for score in row.scores.values()) else "scored"
-        return Delivery(job, row, outcome), outcome
+        return Delivery(job.number, row, outcome), outcome
 
-    def _extracted(self, tree: Tree) -> Sample | None:
-        found = self.plan.extract(tree) if self.plan.extract else None
-        if found is None:
+    def _extract(self, record: RunRecord) -> Sample | None:
+        fields = self.options.extract(record) if self.options.extract else None
+        if fields is None:
             return None
-        sample = Sample.parse(found)
-        named = isinstance(found, Sample) or "id" in found
-        return sample if named else sample.model_copy(update={"id": tree["id"]})
+        sample = Sample.parse(fields)
+        has_id = isinstance(fields, Sample) or "id" in fields
+        return sample if has_id else sample.model_copy(update={"id": record["id"]})
 
-    def _evaluation(self, sample: Sample) -> Evaluation | None:
-        """Of the metrics whose fields the sample has, one sample long; None when there is no such metric."""
-        with self._making:
-            self._base = base = self._base or self.plan.evaluation()
-        able = tuple(number for number, metric in enumerate(base.metrics) if _reads(metric, sample))
-        left_out = [name for n, metric in enumerate(base.metrics) if n not in able for name in names_of(metric)]
-        self.count(skipped=len(left_out))
-        if not able:
+    def _evaluation_for(self, sample: Sample) -> Evaluation | None:
+        """Return an evaluation of the metrics whose fields the sample has; None if there is no such metric."""
+        with self._build_lock:
+            self._full_evaluation = full = self._full_evaluation or self.options.build_evaluation()
+        usable = tuple(number for number, metric in enumerate(full.metrics) if _can_read(metric, sample))
+        skipped = [name for n, metric in enumerate(full.metrics) if n not in usable for name in names_of(metric)]
+        self.count(skipped=len(skipped))
+        if not usable:
             return None
-        with self._making:
-            if able not in self._evaluations:
-                self._evaluations[able] = _part(base, [base.metrics[number] for number in able])
-        found = self._evaluations[able]
-        return replace(found, grounds=MixedMeasures(), left_out=[])
+        with self._build_lock:
+            if usable not in self._evaluations:
+                self._evaluations[usable] = _select_metrics(full, [full.metrics[number] for number in usable])
+        return replace(self._evaluations[usable], grounds=MixedMeasures(), left_out=[])
 
     def _deliver(self, delivery: Delivery) -> None:
-        delivery.left = len(self._ways) + 1
-        for way in self._ways:
-            if not way.put(delivery):
+        delivery.n_pending = len(self._sink_queues) + 1
+        for queue in self._sink_queues:
+            if not queue.put(delivery):
                 self.count(lost=1)
-                self._arrived(delivery)
-        self._arrived(delivery)
+                self._finish_delivery(delivery)
+        self._finish_delivery(delivery)
 
-    def _failed_sink(self, error: Exception, *, gave_up: bool) -> None:
+    def _count_sink_error(self, error: Exception, *, gave_up: bool) -> None:
         self.count(sink_errors=1, lost=int(gave_up))
-        self.tell("a sink failed", error)
+        self.log_once("a sink failed", error)
 
-    def _arrived(self, delivery: Delivery) -> None:
+    def _finish_delivery(self, delivery: Delivery) -> None:
         with self._changed:
-            delivery.left -= 1
-            left = delivery.left
-        if not left:
-            self.finish(delivery.job.number, delivery.outcome)
+            delivery.n_pending -= 1
+            n_pending = delivery.n_pending
+        if not n_pending:
+            self._finish(delivery.number, delivery.outcome)
 
 
 def _finish_at_exit() -> None:
-    """Give what is pending in this process a last chance: daemon threads end with the interpreter."""
+    """Flush the pipelines of this process, up to a time limit: daemon threads end with the interpreter."""
     deadline = time.monotonic() + _EXIT_SECONDS
-    for scoring in list(_at_work):
-        if scoring._process == os.getpid():
-            scoring.flush(max(0.0, deadline - time.monotonic()))
-            scoring.close()
+    for pipeline in list(_pipelines):
+        if pipeline._process_id == os.getpid():
+            pipeline.flush(max(0.0, deadline - time.monotonic()))
+            pipeline.close()
 
 
-class SinkQueue:
-    """The way to one sink. A row that it does not take is tried again; while it takes none, each one only once.
-
-    Whoever brings a row waits when many are on the way: the judge is to be no faster than the sink. A sink that hangs
-    is waited for once, until it goes on.
-
-    Args:
-        sink: takes the rows.
-        failed: called with each error.
-        arrived: called with each delivery, taken or not.
-        limit: most rows on the way.
-        threads: one of them hands the rows over.
-    """
-
-    def __init__(
-        self,
-        sink: Sink,
-        failed: Callable[..., None],
-        arrived: Callable[[Delivery], None],
-        limit: int,
-        threads: DaemonThreads,
-    ) -> None:
-        self._sink = sink
-        self._failed = failed
-        self._arrived = arrived
-        self._lane: WorkerQueue[Delivery] = WorkerQueue(self._hand_over, 1, limit, threads)
-        self._down = False
-        self._hangs = False
-
-    def put(self, delivery: Delivery) -> bool:
-        """Send a delivery on its way; False when there is no room for it."""
-        taken = self._lane.put(delivery, 0.0 if self._hangs else _PATIENCE)
-        self._hangs = not taken
-        return taken
-
-    def _hand_over(self, delivery: Delivery) -> None:
-        judging.set(True)
-        try:
-            self._try(delivery.row)
-        finally:
-            self._arrived(delivery)
-
-    def _try(self, row: Row) -> None:
-        for wait in (None,) if self._down else (*_WAITS, None):
-            try:
-                self._sink(row)
-            except Exception as error:
-                self._failed(error, gave_up=wait is None)
-            else:
-                self._down = False
-                return
-            if wait is not None:
-                time.sleep(wait)
-        self._down = True
-
-
-def _reads(metric: AnyMetric, sample: Sample) -> bool:
-    """Whether a metric finds what it reads in a sample; what a chain makes of it cannot be known."""
+def _can_read(metric: AnyMetric, sample: Sample) -> bool:
+    """Return True if a sample has the fields that a metric reads; True for a chain, whose fields are unknown."""
     if isinstance(metric, RunnableSequence):
         return True
     try:
@@ -356,7 +303,7 @@ def _reads(metric: AnyMetric, sample: Sample) -> bool:
     return True
 
 
-def _part(base: Evaluation, metrics: Sequence[AnyMetric]) -> Evaluation:
-    """An evaluation of some of the metrics, that spends from the same budget."""
-    budget_tracker = BudgetTracker(base.budget_tracker.budget, base.run.meter)
-    return replace(base, metrics=metrics, finished=ScoreStore(None, metrics), budget_tracker=budget_tracker)
+def _select_metrics(full: Evaluation, metrics: Sequence[AnyMetric]) -> Evaluation:
+    """Return an evaluation of some of the metrics, with the same budget."""
+    budget_tracker = BudgetTracker(full.budget_tracker.budget, full.run.meter)
+    return replace(full, metrics=metrics, finished=ScoreStore(None, metrics), budget_tracker=budget_tracker)

@@ -24,7 +24,7 @@ DUPLICATE = "near-duplicate"
 
 
 class Trial(Data):
-    """One attempt in the history of a question.
+    """An attempt in the history of a question.
 
     Attributes:
         kind: step that made the attempt: "passage", "seed", "given", "rewrite", "compress", or the name of an evolution

@@ -28,7 +28,7 @@ class CandidateStep(Stage[Candidate]):
     """A step that changes or rejects a candidate; a rejected candidate passes through unchanged.
 
     Attributes:
-        model_step: request to the writer or critic; None if the step calls no model of its own.
+        model_step: request to the writer or critic; None if the step calls models through other steps.
     """
 
     model_step: Step | None = None

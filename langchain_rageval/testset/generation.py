@@ -1,4 +1,4 @@
-"""Generation: one run of the test-set generator, in rounds of attempts."""
+"""Generation: a run of the test-set generator, in rounds of attempts."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class GenerationOptions:
 
 @dataclass
 class Generation:
-    """One run of the generator.
+    """A run of the generator.
 
     Attributes:
         options: options of the generator.
