@@ -82,9 +82,9 @@ class RagEvalCallback(BaseCallbackHandler):
 
     The question is the input of the root run, and the answer is its output. The contexts are the Documents of its
     retrievers; if no retriever ran, the Documents that tools returned, that the root's inputs or outputs hold, or that
-    passed between steps. Chains, agents and LangGraph graphs work, with sync, async, batch and streaming calls. A run is
-    not scored if it raises, is cancelled, or its stream is abandoned. An abandoned synchronous stream is recognized by
-    steps, other than models, that are still open.
+    passed between steps. Chains, agents and LangGraph graphs work, with sync, async, batch and streaming calls. Runs
+    that raise, are cancelled, or whose stream is abandoned are not scored. An abandoned synchronous stream is
+    recognized by steps, other than models, that are still open.
 
     The chain never waits for scoring and never sees its errors. Scoring runs in daemon threads through the judge's sync
     methods, outside the chain's traces. Each process scores its own runs. A process should not fork while its very

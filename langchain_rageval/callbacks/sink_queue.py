@@ -35,7 +35,7 @@ class Delivery:
 
 
 class SinkQueue:
-    """A bounded queue of deliveries to one sink, with a thread of its own.
+    """A bounded queue of deliveries to one sink, with its own thread.
 
     A row that the sink rejects is tried again after growing delays. While the sink rejects every row, each row is tried
     once. `put` blocks while the queue is full, so the judge runs no faster than the sink; if a sink hangs, only the

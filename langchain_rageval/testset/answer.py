@@ -34,7 +34,7 @@ class AnswerWriter(CandidateStep):
 
 
 def answer(writer: JudgeLike) -> CandidateStep:
-    """Build the step that writes the reference answer and rejects questions that the passages do not answer.
+    """Return the step that writes the reference answer and rejects questions that the passages do not answer.
 
     A question that is meant to be unanswerable is rejected if the passages do answer it.
 

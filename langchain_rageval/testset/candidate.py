@@ -80,7 +80,13 @@ class Candidate(Data):
         return self.model_copy(update=changes)
 
     def with_trial(self, kind: str, *, accepted: bool = True, feedback: str = "") -> Self:
-        """Return a copy with a trial of the current question added to the history; see `Trial` for the arguments."""
+        """Return a copy with a trial of the current question added to the history.
+
+        Args:
+            kind: step that made the attempt.
+            accepted: True if the attempt was accepted.
+            feedback: comment of the critic, or the reason for the rejection.
+        """
         trial = Trial(kind=kind, question=self.question, accepted=accepted, feedback=feedback)
         return self.replace(history=[*self.history, trial])
 

@@ -16,8 +16,8 @@ from langchain_rageval.steps.step import Step
 from langchain_rageval.testset.candidate import Candidate
 from langchain_rageval.testset.passage import Passage
 
-Inputs = Mapping[str, Any]
-Objection = Callable[[Any], str | None]
+_Inputs = Mapping[str, Any]
+_Objection = Callable[[Any], str | None]
 
 
 def _no_objection(_answer: Any) -> None:
@@ -52,7 +52,7 @@ class CandidateStep(Stage[Candidate]):
         """Return the names of the fields that affect the returned candidates."""
         return ()
 
-    def _ask(self, inputs: Inputs, language_from: str, objection: Objection = _no_objection) -> Operation[Any]:
+    def _ask(self, inputs: _Inputs, language_from: str, objection: _Objection = _no_objection) -> Operation[Any]:
         """Send the request of `model_step`; see `ask_step`."""
         return ask_step(self.model_step, inputs, language_from, objection)
 
@@ -64,7 +64,7 @@ class CandidateStep(Stage[Candidate]):
 
 
 def ask_step(
-    step: Step | None, inputs: Inputs, language_from: str, objection: Objection = _no_objection
+    step: Step | None, inputs: _Inputs, language_from: str, objection: _Objection = _no_objection
 ) -> Operation[Any]:
     """Send a request to a writer or critic and return its typed answer.
 

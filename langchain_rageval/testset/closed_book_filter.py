@@ -34,7 +34,7 @@ class ClosedBookFilter(CandidateStep):
 
 
 def closed_book_filter(judge: JudgeLike, *, threshold: float = 0.8) -> CandidateStep:
-    """Build the step that rejects questions that can be answered without the documents.
+    """Return the step that rejects questions that can be answered without the documents.
 
     Args:
         judge: model that answers from memory; one call.

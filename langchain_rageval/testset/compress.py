@@ -18,7 +18,7 @@ class QuestionCompressor(CandidateStep):
 
 
 def compress(writer: JudgeLike) -> CandidateStep:
-    """Build the step that shortens a question.
+    """Return the step that shortens a question.
 
     Args:
         writer: model that shortens; one call.

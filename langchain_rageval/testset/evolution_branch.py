@@ -60,7 +60,7 @@ class EvolutionBranch(CandidateStep):
 def evolution_branch(
     kind: Kind, writer: JudgeLike, critic: JudgeLike, docstore: Docstore | None = None, *, max_rewrites: int = 2
 ) -> CandidateStep:
-    """Build an evolution followed by `compress`, `question_filter` and `evolution_filter`.
+    """Return the step that applies an evolution and then `compress`, `question_filter` and `evolution_filter`.
 
     An evolution that only rephrases the question (`kind.asks_more` is False) is followed by `question_filter` alone.
 

@@ -22,7 +22,7 @@ class EvolutionFilter(CandidateStep):
 
 
 def evolution_filter(critic: JudgeLike) -> CandidateStep:
-    """Build the step that accepts questions that are deeper or broader than their parent.
+    """Return the step that accepts questions that are deeper or broader than their parent.
 
     Args:
         critic: model that compares; one call.

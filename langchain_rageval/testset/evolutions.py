@@ -79,14 +79,11 @@ class Evolution:
         return Evolution(self.kinds + other.kinds)
 
     def __call__(self, writer: JudgeLike, docstore: Docstore | None = None) -> Any:
-        """Build the Runnable that rewrites the question, without filters after it.
+        """Return the Runnable that rewrites the question, without filters after it.
 
         Args:
             writer: model that rewrites; one call for each kind.
             docstore: source of the nearest passage; required for `multi_context`.
-
-        Returns:
-            A Runnable from candidate to candidate.
 
         Raises:
             ConfigError: if the evolution is `simple`, or needs a docstore and there is none.
@@ -129,7 +126,7 @@ class QuestionEvolver(CandidateStep):
 
 
 def evolve(kind: Kind, writer: JudgeLike, docstore: Docstore | None) -> CandidateStep:
-    """Build the step that rewrites a question by one kind of evolution.
+    """Return the step that rewrites a question by one kind of evolution.
 
     Raises:
         ConfigError: if the kind adds a passage and there is no docstore.
@@ -141,7 +138,7 @@ def evolve(kind: Kind, writer: JudgeLike, docstore: Docstore | None) -> Candidat
 
 
 def evolution(name: str, instruction: str, *, asks_more: bool = True) -> Evolution:
-    """Define an evolution with an instruction of your own.
+    """Return an evolution with an instruction of your own.
 
     Args:
         name: name in distributions and rows.

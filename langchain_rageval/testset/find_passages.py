@@ -27,7 +27,7 @@ class PassageFinder(CandidateStep):
 
 
 def find_passages(critic: JudgeLike) -> CandidateStep:
-    """Build the step that keeps the passages that are needed to answer the question.
+    """Return the step that keeps the passages that are needed to answer the question.
 
     A question is rejected if no passage answers it, or if a `multi_context` question needs fewer than two.
 

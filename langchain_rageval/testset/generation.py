@@ -133,7 +133,7 @@ class Generation:
             return self._chain(number).invoke(candidate, own.into(config)) if own else candidate.reject(_BUDGET_SPENT)
 
     async def aattempt(self, number: int, candidate: Candidate, run: Run, config: RunnableConfig) -> Candidate:
-        """Async version of `attempt`."""
+        """Like `attempt`, but calls the models' async methods on the caller's event loop."""
         with self._reserve_budget(number, candidate, run) as own:
             if own is None:
                 return candidate.reject(_BUDGET_SPENT)

@@ -207,13 +207,13 @@ class TestsetGenerator(Traced[Any, Testset]):
         return self._generate(documents, size, seed, {})
 
     async def agenerate(self, documents: Any, *, size: int | None = None, seed: int | None = None) -> Testset:
-        """Async version of `generate`; calls the models' async methods on the caller's event loop."""
+        """Like `generate`, but calls the models' async methods on the caller's event loop."""
         return await self._agenerate(documents, size, seed, {})
 
     def stream_generate(
         self, documents: Any, *, size: int | None = None, seed: int | None = None
     ) -> Generator[TestsetRow]:
-        """Generate a test set and yield each row when it is accepted; see `generate`."""
+        """Like `generate`, but yields each row when it is accepted."""
         generation = self._new_generation(documents, size, seed)
         with closing(self._rows(generation, {})) as rows:
             yield from rows
@@ -221,7 +221,7 @@ class TestsetGenerator(Traced[Any, Testset]):
     async def astream_generate(
         self, documents: Any, *, size: int | None = None, seed: int | None = None
     ) -> AsyncGenerator[TestsetRow]:
-        """Async version of `stream_generate`; calls the models' async methods on the caller's event loop."""
+        """Like `stream_generate`, but calls the models' async methods on the caller's event loop."""
         generation = self._new_generation(documents, size, seed)
         async with aclosing(self._arows(generation, {})) as rows:
             async for row in rows:

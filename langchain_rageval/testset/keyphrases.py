@@ -29,7 +29,7 @@ class KeyphraseExtractor(CandidateStep):
 
 
 def keyphrases(writer: JudgeLike) -> CandidateStep:
-    """Build the step that extracts the key phrases of the drawn passage and chooses one.
+    """Return the step that extracts the key phrases of the drawn passage and chooses one.
 
     Args:
         writer: model that extracts 3 to 5 key phrases; one call.

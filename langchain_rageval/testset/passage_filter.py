@@ -36,7 +36,7 @@ class PassageFilter(CandidateStep):
 
 
 def passage_filter(critic: JudgeLike, *, threshold: float = 2.0) -> CandidateStep:
-    """Build the step that rejects passages whose grade is below a threshold.
+    """Return the step that rejects passages whose grade is below a threshold.
 
     Args:
         critic: model that grades clarity, depth, structure and relevance, each 1, 2 or 3; one call.

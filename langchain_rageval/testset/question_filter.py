@@ -85,7 +85,7 @@ class QuestionFilter(CandidateStep):
 def question_filter(
     critic: JudgeLike, writer: JudgeLike | None = None, docstore: Docstore | None = None, *, max_rewrites: int = 2
 ) -> CandidateStep:
-    """Build the step that accepts questions that stand on their own and are answered by their passages.
+    """Return the step that accepts questions that stand on their own and are answered by their passages.
 
     Args:
         critic: model that reviews; one call for each wording.

@@ -20,7 +20,7 @@ class SeedQuestionWriter(CandidateStep):
 
 
 def seed_question(writer: JudgeLike) -> CandidateStep:
-    """Build the step that writes a question about the key phrase of the drawn passage.
+    """Return the step that writes a question about the key phrase of the drawn passage.
 
     The prompt demands the rules of the WikiEval questions: fully answered by the passage, from a part that is not
     trivial, of moderate difficulty, no links in the answer, understood without the passage. Source: Es et al. 2023,

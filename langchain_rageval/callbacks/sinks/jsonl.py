@@ -50,14 +50,14 @@ class JsonlSink:
         self._backups = backups
         self._lock = PerProcess(threading.Lock)
         if self.path.is_dir():
-            raise ConfigError(f"{self.path} is a folder; name a file in it")
+            raise ConfigError(f"{self.path} is a folder; pass the path of a file")
         if self.path.exists():
             with self.path.open("rb") as file:
                 self._check_is_report(file.read(len(HEAD)))
         if max_bytes is not None and max_bytes < 1:
-            raise ConfigError(f"max_bytes takes a whole number from 1 on, or None, got {max_bytes!r}")
+            raise ConfigError(f"max_bytes takes a whole number of at least 1, or None, got {max_bytes!r}")
         if backups < 0:
-            raise ConfigError(f"backups takes a whole number from 0 on, got {backups!r}")
+            raise ConfigError(f"backups takes a whole number of at least 0, got {backups!r}")
 
     def __repr__(self) -> str:
         """Return the class and the path."""

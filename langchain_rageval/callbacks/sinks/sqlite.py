@@ -57,7 +57,7 @@ class SqliteSink:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         if self.path.is_dir():
-            raise ConfigError(f"{self.path} is a folder; name a file in it")
+            raise ConfigError(f"{self.path} is a folder; pass the path of a file")
         self._file = SqliteFile(self.path, _prepare)
 
     def __repr__(self) -> str:
