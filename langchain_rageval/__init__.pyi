@@ -73,7 +73,7 @@ from langchain_rageval.testset.candidate import Candidate as Candidate
 from langchain_rageval.testset.docstore import Docstore as Docstore
 from langchain_rageval.testset.generator import TestsetGenerator as TestsetGenerator
 from langchain_rageval.testset.readers import load_documents as load_documents
-from langchain_rageval.testset.rows import Testset as Testset
+from langchain_rageval.testset.testset import Testset as Testset
 from langchain_rageval.text.sentences import split_sentences as split_sentences
 from langchain_rageval.trust.agreement import agreement as agreement
 from langchain_rageval.trust.answer_sheets import answer_sheets as answer_sheets

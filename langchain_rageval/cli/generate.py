@@ -19,7 +19,7 @@ from langchain_rageval.errors import ConfigError
 
 if TYPE_CHECKING:
     from langchain_rageval.judge.judge import Judge
-    from langchain_rageval.testset.rows import Testset
+    from langchain_rageval.testset.testset import Testset
 
 
 def add_to(commands: Any) -> None:

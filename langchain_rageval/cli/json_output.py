@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from langchain_rageval.report.comparison import Comparison
     from langchain_rageval.report.report import Report
     from langchain_rageval.report.summary import MetricSummary
-    from langchain_rageval.testset.rows import Testset
+    from langchain_rageval.testset.testset import Testset
 
 _REPORT_KEYS = (
     "samples: number of samples",

@@ -18,7 +18,7 @@ from langchain_rageval.evaluation.planning import HEADINGS, Plan, cells
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import MetricSummary, summarise
-from langchain_rageval.testset.rows import Testset
+from langchain_rageval.testset.testset import Testset
 from langchain_rageval.trust.qualification import COST_HEADINGS, LEGEND, STEP_HEADINGS, Qualification
 
 _COLOURS = {

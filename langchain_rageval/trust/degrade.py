@@ -22,8 +22,8 @@ from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced
 from langchain_rageval.steps.step import Step
-from langchain_rageval.testset.candidate_step import ask, asking
-from langchain_rageval.testset.readers import documents_of
+from langchain_rageval.testset.candidate_step import ask_step, prompt_step
+from langchain_rageval.testset.readers import to_documents
 from langchain_rageval.text.sentences import split_sentences
 
 Variants = dict[str, Sample]
@@ -49,8 +49,8 @@ class Degrade(Traced[Any, Variants]):
         question, answer = sample.question, sample.answer or ""
         unaided, incomplete, padding = yield Gather(
             [
-                ask(self.unaided, {"question": question}, question, _check_answer),
-                ask(self.incomplete, {"question": question, "answer": answer}, question, _check_answer),
+                ask_step(self.unaided, {"question": question}, question, _check_answer),
+                ask_step(self.incomplete, {"question": question, "answer": answer}, question, _check_answer),
                 self._padding(sample),
             ]
         )
@@ -68,7 +68,7 @@ class Degrade(Traced[Any, Variants]):
         if foreign:
             return Random(sample.id).sample(foreign, min(count, len(foreign)))
         inputs = {"question": sample.question, "context": "\n".join(contexts)}
-        answer = yield from ask(self.pads, inputs, sample.question, _check_sentences)
+        answer = yield from ask_step(self.pads, inputs, sample.question, _check_sentences)
         return [sentence for sentence in answer.sentences if sentence.strip()][:count]
 
     def _do(self, input: Any, config: RunnableConfig) -> Variants:
@@ -104,12 +104,12 @@ def degrade(writer: JudgeLike, related: Any = None) -> Degrade:
         ConfigError: if `related` contains something without a text.
         SampleError: from the Runnable, if a sample lacks its answer or contexts.
     """
-    texts = [] if related is None else [document.page_content for document in documents_of(related)]
+    texts = [] if related is None else [document.page_content for document in to_documents(related)]
     judge = Judge.of(writer)
     return Degrade(
-        unaided=asking("answer_unaided", judge),
-        incomplete=asking("degrade_answer", judge),
-        pads=asking("pad_context", judge),
+        unaided=prompt_step("answer_unaided", judge),
+        incomplete=prompt_step("degrade_answer", judge),
+        pads=prompt_step("pad_context", judge),
         related=tuple(texts),
         name="degrade",
     )

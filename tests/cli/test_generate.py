@@ -48,7 +48,7 @@ def test_a_journal_and_a_budget(rageval, folder, tmp_path):
     words = ["generate", folder, "--size", 4, "--distribution", "simple=1", "--quiet", "--journal", tmp_path / "j.db"]
     code, told, _ = rageval(*words, "--out", tmp_path / "a.jsonl", "--budget-calls", 12)
     assert code == 0
-    assert "2 of 4 rows came: the budget is spent." in told
+    assert "2 of 4 rows were generated: the budget is spent." in told
     code, told, _ = rageval(*words, "--out", tmp_path / "b.jsonl", "--budget-calls", 12)
     assert Testset.load(tmp_path / "b.jsonl").complete
 
