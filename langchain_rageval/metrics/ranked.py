@@ -97,7 +97,7 @@ def ranking_metric(
     validate_cutoff(k)
     grader = resolve_grader(grader)
     needs_threshold = basis in ("relevant", "threshold")
-    least = _threshold(kind, grader, threshold) if needs_threshold else smallest_gain(grader)
+    least = _threshold(kind, grader, threshold) if needs_threshold else lowest_gaining_grade(grader)
     return Metric(
         name or f"{kind}@{k}",
         aspect="ranking",
@@ -110,10 +110,10 @@ def ranking_metric(
 
 
 def measured(state: State, *, grader: Grader, measure: RankingMeasure, k: int, threshold: float, basis: Basis) -> Value:
-    """Return the measure of the chunks in retrieval order."""
+    """Return the value of a ranking measure for the chunks in retrieval order."""
     sample: Sample = state["sample"]
     findings: list[Finding] = state["grades"]
-    if grader.known(sample) == []:
+    if grader.judged_grades(sample) == []:
         return Value.without(NO_RELEVANT_CHUNKS, findings)
     ranked = build_ranked_list(sample, chunk_findings(findings), grader, k, threshold)
     if not ranked.grades:
@@ -132,7 +132,7 @@ def ndcg_of(ranked: RankedList, *, gain: Gain) -> float:
 def build_ranked_list(sample: Sample, order: Sequence[Finding], grader: Grader, k: int, threshold: float) -> RankedList:
     """Return the graded list of chunk findings, with all grades that the grader knows of the sample."""
     grades = [float(finding.verdict) for finding in order]
-    known = grader.known(sample)
+    known = grader.judged_grades(sample)
     return RankedList(grades, grades if known is None else known, known is not None, grader.lowest, threshold, k)
 
 
@@ -168,8 +168,8 @@ def grades_from_findings(sample: Sample, score: Score, grader: Grader) -> list[F
     return findings if all(_is_grade(chunk.verdict) and grader.could_have_made(chunk) for chunk in chunks) else None
 
 
-def smallest_gain(grader: Grader) -> float:
-    """Return the smallest grade above the grader's lowest: every grade that has a gain reaches it."""
+def lowest_gaining_grade(grader: Grader) -> float:
+    """Return the smallest number above the lowest grade, as the threshold of grades that have a gain."""
     return nextafter(grader.lowest, inf)
 
 

@@ -20,11 +20,11 @@ from langchain_rageval.metrics.ranked import (
     build_ranked_list,
     chunk_findings,
     grades_from_findings,
+    lowest_gaining_grade,
     ndcg_of,
     ranking_metric,
     ranking_reason,
     resolve_grader,
-    smallest_gain,
     validate_cutoff,
     validate_gain,
 )
@@ -94,7 +94,7 @@ def ndcg_of_the_reranker(state: State, *, grader: Grader, k: int, gain: Gain) ->
     """Return the NDCG of the chunks that the reranker kept, in its order."""
     sample: Sample = state["sample"]
     question, (kept, findings) = sample.question, _reordered(state)
-    if grader.known(sample) == []:
+    if grader.judged_grades(sample) == []:
         return Value.without(NO_RELEVANT_CHUNKS, findings)
     if not chunk_findings(state["grades"]):
         return nothing_retrieved(question)
@@ -114,7 +114,7 @@ def ndcg_gained(state: State, *, grader: Grader, k: int, gain: Gain) -> Value:
     sample: Sample = state["sample"]
     question, chunks = sample.question, chunk_findings(state["grades"])
     kept, findings = _reordered(state)
-    if grader.known(sample) == []:
+    if grader.judged_grades(sample) == []:
         return Value.without(NO_RELEVANT_CHUNKS, findings)
     if not chunks:
         return nothing_retrieved(question)
@@ -156,5 +156,7 @@ def _reordered(state: State) -> tuple[list[Finding], list[Finding]]:
 
 def _with_all_grades(state: State, order: list[Finding], grader: Grader, k: int) -> RankedList:
     """Return the graded list of chunks in an order; its ideal is over all judged chunks."""
-    retrieved = build_ranked_list(state["sample"], chunk_findings(state["grades"]), grader, k, smallest_gain(grader))
+    retrieved = build_ranked_list(
+        state["sample"], chunk_findings(state["grades"]), grader, k, lowest_gaining_grade(grader)
+    )
     return replace(retrieved, grades=[float(chunk.verdict) for chunk in order])

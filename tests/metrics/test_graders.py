@@ -120,13 +120,13 @@ LABELLED = {"context_ids": ["x", "y", "z"], "relevance": {"z": 3, "x": -1, "else
 
 def test_labels_are_grades_and_what_has_none_gets_0():
     assert grades(label_grader(), **LABELLED) == ["-1", "0", "3"]
-    assert label_grader().known(Sample(question="q", **LABELLED)) == [3, -1, 0.5]
+    assert label_grader().judged_grades(Sample(question="q", **LABELLED)) == [3, -1, 0.5]
 
 
 def test_ids_are_1_where_the_answer_is():
     fields = {"context_ids": ["x", "y", "z"], "reference_context_ids": ["z", "far", "far"]}
     assert grades(id_grader(), **fields) == ["0", "0", "1"]
-    assert id_grader().known(Sample(question="q", **fields)) == [1, 1]
+    assert id_grader().judged_grades(Sample(question="q", **fields)) == [1, 1]
 
 
 def test_a_document_that_comes_again_gains_nothing_again():

@@ -299,7 +299,7 @@ def test_ranks_need_a_threshold_where_a_chunk_is_relevant_or_not(kind):
     grader = cross_encoder_grader(PairScores(lambda _, text: len(text)))
     with pytest.raises(
         ConfigError,
-        match=rf"^{kind} needs threshold=\.\.\., the lowest grade of a relevant chunk: the grader has none \(rank among",
+        match=rf"^{kind} needs threshold=\.\.\., the lowest grade of a relevant chunk: the grader has none \(rank",
     ):
         BUILDERS[kind](5, grader)
     sample = {"question": "q", "contexts": ["a", "bb"]}

@@ -170,8 +170,8 @@ def warnings_of(build):
 @pytest.mark.parametrize(("scale", "warned"), [((0, 10), False), ((1, 11), False), ((0, 11), True), ((0, 100), True)])
 def test_a_scale_of_more_than_10_steps_warns_and_says_why(scale, warned):
     message = (
-        f"a scale from {scale[0]} to {scale[1]} has {scale[1] - scale[0]} steps: neither people nor judges can distinguish "
-        "that many grades consistently; use 0 to 3 or 1 to 5, which loses little information"
+        f"a scale from {scale[0]} to {scale[1]} has {scale[1] - scale[0]} steps: neither people nor judges can "
+        "distinguish that many grades consistently; use 0 to 3 or 1 to 5, which loses little information"
     )
     assert warnings_of(lambda: rubric(OfflineJudge(), scale=scale)) == [message] * warned
 

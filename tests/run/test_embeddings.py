@@ -33,6 +33,7 @@ from langchain_rageval import (
     evaluate,
     suite,
 )
+from langchain_rageval.metrics.structure import stages_of
 from langchain_rageval.run.embedding import BATCH_SIZE
 
 JUDGE = OfflineJudge()
@@ -315,7 +316,7 @@ class TestSecrets:
         assert all("***" in failure.message for failure in failed)
         report.to_jsonl(tmp_path / "report.jsonl")
         output = capsys.readouterr()
-        instruments = [stage.instrument for metric in metrics for stage in metric._stages()]
+        instruments = [stage.instrument for metric in metrics for stage in stages_of(metric)]
         for told in (
             (tmp_path / "report.jsonl").read_text(),
             repr(report) + report._repr_html_() + str(report.rows) + str(report.failures()) + str(report.notes),

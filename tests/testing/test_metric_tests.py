@@ -19,6 +19,7 @@ from langchain_rageval import (
     faithfulness,
     testing,
 )
+from langchain_rageval.metrics.structure import sequential_steps
 from langchain_rageval.steps import Statements
 from langchain_rageval.testing import MetricTests, ScriptedJudge
 from langchain_rageval.testing.material import SAMPLE
@@ -109,7 +110,7 @@ class Late(Metric):
     """Checks required fields only after a call."""
 
     def _do(self, input: Any, config: Any) -> Score:
-        self._sequence()[0].invoke({"sample": Sample.parse(input).model_copy(update={"answer": "x."})}, config)
+        sequential_steps(self)[0].invoke({"sample": Sample.parse(input).model_copy(update={"answer": "x."})}, config)
         return super()._do(input, config)
 
 
@@ -231,8 +232,8 @@ class TestPoliteness(MetricTests):
         return aspect_critique(OfflineJudge(), "politeness", definition="The answer is polite.")
 
 class Broken(Metric):
-    def _stamped(self, value, usage):
-        return super()._stamped(value, usage).model_copy(update={"reason": ""})
+    def _score(self, value, usage):
+        return super()._score(value, usage).model_copy(update={"reason": ""})
 
 class TestBroken(MetricTests):
     @property

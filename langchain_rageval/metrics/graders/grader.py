@@ -34,7 +34,7 @@ class Grader(Stage[State]):
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:
         """Return the findings; yield a request for each call that is needed."""
 
-    def known(self, sample: Sample) -> list[float] | None:
+    def judged_grades(self, sample: Sample) -> list[float] | None:
         """Return the grades of all judged documents, retrieved or not; None if those not retrieved are unknown."""
         return None
 

@@ -14,7 +14,7 @@ from langchain_rageval.run.requests import Operation
 class LabelGrader(Grader):
     """Grader by the labels of `Sample.relevance`. Build one with `label_grader()`."""
 
-    def known(self, sample: Sample) -> list[float]:
+    def judged_grades(self, sample: Sample) -> list[float]:
         """Return all labels of the sample, also of chunks that were not retrieved."""
         return list(self.labels(sample).values())
 
