@@ -32,7 +32,7 @@ def check_not_all_failed(report: Report) -> None:
     failures = [score.failure for _, score in report.failures() if score.failure]
     paid = [score for row in report.rows for score in row.scores.values() if score.usage.calls]
     if failures and all(score.failure for score in paid):
-        raise ConfigError(f"all scores of {len(report)} samples failed: {_describe(failures[0])}")
+        raise ConfigError(f"every score failed (samples: {len(report)}); first failure: {_describe(failures[0])}")
 
 
 def warn_about_failures(report: Report) -> None:
@@ -40,9 +40,7 @@ def warn_about_failures(report: Report) -> None:
     failures = [score.failure for _, score in report.failures() if score.failure]
     if failures:
         first = printable(_describe(failures[0]))
-        sys.stderr.write(
-            f"rageval: {len(failures)} scores failed and are excluded from the means; first failure: {first}\n"
-        )
+        sys.stderr.write(f"rageval: failed scores: {len(failures)}, excluded from the means; first failure: {first}\n")
 
 
 def _describe(failure: Failure) -> str:

@@ -303,7 +303,7 @@ def test_failures_without_a_gate_are_a_warning_and_with_one_they_count(rageval, 
         server = openai_server(offline, faults=Faults.script(faults))
         ended, _, complaints = rageval("evaluate", path, *judge, "--base-url", f"{server.url}/v1", *gate)
         assert ended == code
-        assert "1 scores failed and are excluded from the means; first failure: " in complaints
+        assert "rageval: failed scores: 1, excluded from the means; first failure: " in complaints
         assert "is the key in the environment right?" in complaints
         assert "sk-very-secret" not in complaints
     assert "faithfulness failed on 1 of 4 samples" not in complaints
@@ -426,7 +426,7 @@ def test_an_unreachable_server(rageval, written, tmp_path, command, url, mend):
     code, told, complaints = rageval(command, *words, "--judge", "vllm:m", "--base-url", url, "--embeddings", "offline")
     said = [line for line in complaints.splitlines() if " samples, " not in line]  # progress of a busy machine
     assert (code, told, len(said)) == (2, "", 1)
-    assert "samples failed: " in complaints
+    assert "rageval: every score failed (samples: " in complaints
     assert mend in complaints
     assert not (tmp_path / "out.jsonl").exists()
 

@@ -66,4 +66,5 @@ def test_invalid_options_end_with_2(rageval, sheets, words, told):
 
 def test_an_empty_file_ends_with_2(rageval, tmp_path):
     (tmp_path / "empty.jsonl").write_text("", encoding="utf-8")
-    assert rageval("rubric-study", tmp_path / "empty.jsonl")[0] == 2
+    path = tmp_path / "empty.jsonl"
+    assert rageval("rubric-study", path) == (2, "", f"rageval: {path} contains no samples\n")

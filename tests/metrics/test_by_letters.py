@@ -44,7 +44,7 @@ def test_scores_are_from_0_to_1_and_do_not_depend_on_case(metric, answer, refere
     assume(answer and reference)
     found = value(metric, answer, reference)
     assert 0 <= found <= 1
-    assert value(metric, answer.upper(), f" {folded(reference)}\n") == found
+    assert value(metric, answer.upper(), f" {normalize_text(reference)}\n") == found
 
 
 @every_metric

@@ -189,7 +189,7 @@ def test_a_function_is_asked_as_the_chain_of_it_would_be():
 
 
 def test_what_is_no_chain_is_refused():
-    with pytest.raises(ConfigError, match="a chain is a Runnable or a function of the question, got str"):
+    with pytest.raises(ConfigError, match="a chain must be a Runnable or a function of the question, got str"):
         TESTSET.run("gpt")
 
 
