@@ -55,9 +55,9 @@ from langchain_rageval.metrics.rubric import rubric as rubric
 from langchain_rageval.metrics.string_presence import string_presence as string_presence
 from langchain_rageval.metrics.suite import suite as suite
 from langchain_rageval.metrics.value import Value as Value
+from langchain_rageval.models.hashing_embeddings import HashingEmbeddings as HashingEmbeddings
 from langchain_rageval.models.loading import load_embeddings as load_embeddings
 from langchain_rageval.models.loading import load_judge as load_judge
-from langchain_rageval.models.offline_judge import HashingEmbeddings as HashingEmbeddings
 from langchain_rageval.models.offline_judge import OfflineJudge as OfflineJudge
 from langchain_rageval.prompts.criteria import Criterion as Criterion
 from langchain_rageval.prompts.promptset import Prompt as Prompt
@@ -73,13 +73,13 @@ from langchain_rageval.testset.candidate import Candidate as Candidate
 from langchain_rageval.testset.docstore import Docstore as Docstore
 from langchain_rageval.testset.generator import TestsetGenerator as TestsetGenerator
 from langchain_rageval.testset.readers import load_documents as load_documents
-from langchain_rageval.testset.rows import Testset as Testset
+from langchain_rageval.testset.testset import Testset as Testset
 from langchain_rageval.text.sentences import split_sentences as split_sentences
 from langchain_rageval.trust.agreement import agreement as agreement
 from langchain_rageval.trust.answer_sheets import answer_sheets as answer_sheets
 from langchain_rageval.trust.calibration import calibrate as calibrate
 from langchain_rageval.trust.degrade import degrade as degrade
 from langchain_rageval.trust.leaderboard import leaderboard as leaderboard
-from langchain_rageval.trust.pairwise import pairwise_agreement as pairwise_agreement
-from langchain_rageval.trust.qualify import qualify_judge as qualify_judge
+from langchain_rageval.trust.pairwise_agreement import pairwise_agreement as pairwise_agreement
+from langchain_rageval.trust.qualify_judge import qualify_judge as qualify_judge
 from langchain_rageval.trust.rubric_study import rubric_study as rubric_study

@@ -1,4 +1,4 @@
-"""`python -m langchain_rageval`, the same as `rageval`."""
+"""Entry point of `python -m langchain_rageval`, which equals `rageval`."""
 
 import sys
 

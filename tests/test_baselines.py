@@ -1,4 +1,4 @@
-"""Real texts end to end, offline: excerpts of WikiEval, CLAPNQ, TERRa and XQuAD through `evaluate`, with all that fits.
+"""Real texts end to end, offline: excerpts of WikiEval, CLAPNQ, TERRa and XQuAD with all metrics that fit.
 
 The offline judge counts words, so only what any sane judge must find is held here; its figures on the full sets are
 those of tests/benchmarks/baselines.py.
@@ -26,13 +26,13 @@ from langchain_rageval import (
     faithfulness,
     load_samples,
 )
-from langchain_rageval.cli.choice import names_in
 from langchain_rageval.cli.demo import METRICS
+from langchain_rageval.cli.metric_selection import parse_metric_names
 from langchain_rageval.metrics import ASPECTS
 
 HERE = Path(__file__).parent
 LANGUAGES = ("en", "ru", "zh")
-EIGHT = {*names_in(METRICS)} - {*ASPECTS} | {"correctness"}
+EIGHT = {*parse_metric_names(METRICS)} - {*ASPECTS} | {"correctness"}
 REFUSAL = "The retrieved passages do not say."
 UNSCORED = {
     "the answer states no facts",
@@ -42,7 +42,7 @@ UNSCORED = {
 
 
 def loaded_baselines():
-    """The benchmark as a module: other packages install a top-level `benchmarks` of their own."""
+    """Import the benchmark from its file; other packages install a top-level module `benchmarks`."""
     spec = spec_from_file_location("rageval_baselines", HERE / "benchmarks" / "baselines.py")
     module = sys.modules[spec.name] = module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -97,7 +97,7 @@ def total(samples, metric):
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_every_score_of_a_file_has_a_value_or_says_why_not(name, tmp_path):
+def test_every_score_of_a_file_has_a_value_or_a_reason(name, tmp_path):
     path = tmp_path / "samples.jsonl"
     path.write_text("".join(json.dumps(s, ensure_ascii=False) + "\n" for s in SETS[name]), encoding="utf-8")
     report = evaluate(path, baselines.fitting(SETS[name]), progress=False)
@@ -113,7 +113,7 @@ def test_every_score_of_a_file_has_a_value_or_says_why_not(name, tmp_path):
             assert bool(score.reason) == (score.value is not None)
 
 
-def test_lists_and_files_score_alike(tmp_path):
+def test_lists_and_files_have_equal_scores(tmp_path):
     path = tmp_path / "questions.jsonl"
     path.write_text("".join(json.dumps(q, ensure_ascii=False) + "\n" for q in QUESTIONS), encoding="utf-8")
     metric = answer_relevance(OfflineJudge(), HashingEmbeddings())
@@ -156,14 +156,14 @@ def test_gold_sentences_are_found_among_ours_by_their_characters():
     assert 0 < sum(selection.gold) < len(selection.gold)
 
 
-def test_human_answers_rest_on_their_own_passage_and_not_on_anothers():
+def test_human_answers_are_grounded_in_their_own_passage_only():
     samples = human(ANSWERABLE)
     moved = [s | {"contexts": o["contexts"]} for s, o in zip(samples, samples[1:] + samples[:1], strict=True)]
     for metric in (faithfulness(OfflineJudge()), context_recall(OfflineJudge())):
         assert total(samples, metric) > total(moved, metric)
 
 
-def test_a_refusal_is_evasive_and_states_no_facts_and_has_nothing_to_be_measured_against():
+def test_a_refusal_is_evasive_and_states_no_facts():
     samples = [sample | {"references": ["The passage does not say."]} for sample in refused(UNANSWERABLE)]
     for row in baselines.judged(samples).rows:
         assert row.scores["answer_relevance"].value == 0
@@ -201,7 +201,7 @@ def test_the_own_paragraph_is_more_useful_than_anothers(language):
     assert sum(kinds["own"]) > sum(kinds["stranger"])
 
 
-def test_paragraphs_take_turns_in_order_and_come_from_where_they_say():
+def test_paragraphs_rotate_in_order_and_name_their_source():
     article = {context["id"]: context["article"] for context in CONTEXTS}
     assert len({sample["metadata"]["order"][0] for sample in xquad("en")}) == 3
     for question in QUESTIONS:
@@ -220,7 +220,7 @@ class Asked(BaseCallbackHandler):
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_each_language_is_asked_with_prompts_of_its_own(language):
+def test_each_language_uses_its_own_prompts(language):
     asked = Asked()
     report = evaluate(xquad(language), baselines.fitting(xquad(language)), progress=False, callbacks=[asked])
     common = PromptSet.default(language).common
@@ -230,7 +230,7 @@ def test_each_language_is_asked_with_prompts_of_its_own(language):
 
 
 @pytest.mark.parametrize(("language", "own", "other"), [("en", "[a-z]", "[а-яё]"), ("ru", "[а-яё]", "[a-z]")])
-def test_reasons_are_told_in_the_language_of_the_question_but_for_what_they_quote(language, own, other):
+def test_reasons_are_in_the_language_of_the_question_except_for_quotations(language, own, other):
     judge = OfflineJudge()
     aspects = [aspect_critique(judge, aspect, name=f"is_{aspect}") for aspect in ASPECTS]
     report = evaluate(xquad(language), [*baselines.fitting(xquad(language)), *aspects], progress=False)
@@ -241,7 +241,7 @@ def test_reasons_are_told_in_the_language_of_the_question_but_for_what_they_quot
             assert not re.search(other, told), score.reason
 
 
-def test_full_width_marks_end_questions_and_statements_too():
+def test_full_width_punctuation_ends_sentences():
     judge = OfflineJudge()
     asked = {"question": "水是什么？", "answer": "水是什么？", "contexts": ["水是液体。"]}
     assert faithfulness(judge).invoke(asked).unscored == "the answer states no facts"
@@ -252,7 +252,7 @@ def test_full_width_marks_end_questions_and_statements_too():
 # The benchmark
 
 
-def test_the_benchmark_tells_every_figure_with_its_counts(tmp_path, capsys, monkeypatch):
+def test_the_benchmark_prints_every_figure_with_its_counts(tmp_path, capsys, monkeypatch):
     names = {
         "wikieval/wikieval": WIKIEVAL,
         "clapnq/clapnq_dev": CLAPNQ,
@@ -278,7 +278,7 @@ def test_the_benchmark_tells_every_figure_with_its_counts(tmp_path, capsys, monk
     ("better", "worse", "told"),
     [([1.0, 0.5, 0.0], [0.0, 0.5, 1.0], "win-tie-loss 1-1-1"), ([1.0, None], [0.0, 0.0], "win-tie-loss 1-0-0, 1 un")],
 )
-def test_a_tie_is_half_a_win_and_an_unscored_pair_is_counted_apart(better, worse, told):
+def test_a_tie_is_half_a_win_and_unscored_pairs_are_counted_separately(better, worse, told):
     figure = baselines.contest("m", better, worse)
     assert figure.told.startswith(told)
     assert sum(figure.values) == (1.5 if len(figure.values) == 3 else 1)

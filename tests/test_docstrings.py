@@ -1,4 +1,4 @@
-"""Every public name says what it takes, gives and raises."""
+"""Public names document their parameters, results and errors."""
 
 import ast
 import dataclasses
@@ -18,13 +18,13 @@ PUBLIC = {name: getattr(langchain_rageval, name) for name in langchain_rageval._
 PUBLIC |= {f"testset.{name}": getattr(testset, name) for name in testset.__all__ if callable(getattr(testset, name))}
 FUNCTIONS = {name: value for name, value in PUBLIC.items() if inspect.isfunction(value)}
 CLASSES = {name: value for name, value in PUBLIC.items() if inspect.isclass(value)}
-RESULTS = ("Return ", "Yield ", "Embeddings ")  # a first line that names the result needs no section for it
+RESULTS = ("Return ", "Yield ", "Embeddings ", "A ", "An ", "The ", "One ", "Whether ")  # need no Returns section
 LIKE = ("As `", "Like `")  # the same arguments as another function
 ERRORS = {name for name, value in vars(errors).items() if inspect.isclass(value)}
 
 
 def methods():
-    """The public methods and properties that each public class defines itself, but for those that LangChain calls."""
+    """Yield the public methods and properties of public classes, except those that override LangChain's."""
     for name, kind in CLASSES.items():
         for own, value in vars(kind).items():
             function = getattr(value, "__func__", getattr(value, "fget", value))
@@ -37,21 +37,21 @@ METHODS = dict(methods())
 
 
 def documented(value):
-    told = inspect.getdoc(value)
-    assert told, "has no docstring"
-    return told
+    doc = inspect.getdoc(value)
+    assert doc, "has no docstring"
+    return doc
 
 
-def section(told, name):
-    found = re.search(rf"^{name}:\n((?:[ ]+.*\n?|\n)+)", told, re.MULTILINE)
+def section(doc, name):
+    found = re.search(rf"^{name}:\n((?:[ ]+.*\n?|\n)+)", doc, re.MULTILINE)
     return textwrap.dedent(found[1]) if found else ""
 
 
-def items(told):
-    return re.findall(r"^(\w+):", told, re.MULTILINE)
+def items(doc):
+    return re.findall(r"^(\w+):", doc, re.MULTILINE)
 
 
-def taken(function):
+def parameters_of(function):
     return [
         name
         for name, parameter in inspect.signature(function).parameters.items()
@@ -60,14 +60,14 @@ def taken(function):
 
 
 def raised(function):
-    """The package's own errors that the body itself raises."""
+    """Return the names of the package's errors that the body of a function raises."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     calls = (node.exc for node in ast.walk(tree) if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call))
     return {ast.unparse(call.func).rpartition(".")[2] for call in calls} & ERRORS
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_it_begins_with_one_sentence(name):
+def test_a_docstring_begins_with_one_sentence(name):
     first, *rest = documented(PUBLIC[name]).split("\n")
     assert first[-1] in ".:", first
     assert len(first) <= 120
@@ -75,65 +75,61 @@ def test_it_begins_with_one_sentence(name):
 
 
 def unnamed(value):
-    """What it takes and does not name, in Args or in a sentence."""
-    told = documented(value)
-    return [name for name in taken(value) if name not in items(section(told, "Args")) and f"`{name}`" not in told]
+    """Return the parameters that are neither in Args nor in backquotes."""
+    doc = documented(value)
+    return [name for name in parameters_of(value) if name not in items(section(doc, "Args")) and f"`{name}`" not in doc]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_function_names_what_it_takes_and_gives(name):
-    told = documented(FUNCTIONS[name])
-    if not told.startswith(LIKE):
+def test_a_function_documents_parameters_and_result(name):
+    doc = documented(FUNCTIONS[name])
+    if not doc.startswith(LIKE):
         assert unnamed(FUNCTIONS[name]) == []
-        assert (
-            section(told, "Returns")
-            or section(told, "Yields")
-            or told.startswith((*RESULTS, "A ", "An ", "The ", "One ", "Whether "))
-        )
+        assert section(doc, "Returns") or section(doc, "Yields") or doc.startswith(RESULTS)
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_method_of_many_parameters_names_them(name):
-    told = documented(METHODS[name])
-    assert len(taken(METHODS[name])) < 3 or told.startswith(LIKE) or unnamed(METHODS[name]) == []
+def test_a_method_with_many_parameters_documents_them(name):
+    doc = documented(METHODS[name])
+    assert len(parameters_of(METHODS[name])) < 3 or doc.startswith(LIKE) or unnamed(METHODS[name]) == []
 
 
 @pytest.mark.parametrize("name", FUNCTIONS | METHODS)
-def test_nothing_is_described_that_is_not_there(name):
+def test_only_existing_parameters_are_documented(name):
     parameters = inspect.signature((FUNCTIONS | METHODS)[name]).parameters
     assert set(items(section(documented((FUNCTIONS | METHODS)[name]), "Args"))) <= parameters.keys()
 
 
 @pytest.mark.parametrize("name", FUNCTIONS | METHODS)
-def test_what_is_raised_is_told(name):
-    told = documented((FUNCTIONS | METHODS)[name])
-    assert [error for error in raised((FUNCTIONS | METHODS)[name]) if error not in section(told, "Raises")] == []
+def test_raised_errors_are_documented(name):
+    doc = documented((FUNCTIONS | METHODS)[name])
+    assert [error for error in raised((FUNCTIONS | METHODS)[name]) if error not in section(doc, "Raises")] == []
 
 
 def fields_of(kind):
-    """Its fields, or what its own constructor takes."""
+    """Return the fields of a class, or the parameters of its own constructor."""
     if issubclass(kind, BaseModel):
         own = [name for name in kind.__annotations__ if name in kind.model_fields]
-        return taken(kind.__init__) if "__init__" in vars(kind) else own
+        return parameters_of(kind.__init__) if "__init__" in vars(kind) else own
     fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
     return [field.name for field in fields if field.init and not field.name.startswith("_")]
 
 
-def told_below(kind):
-    """The fields with a docstring of their own."""
+def documented_below(kind):
+    """Return the fields that have a docstring below them."""
     body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0].body
     return [
         field.target.id
-        for field, told in pairwise(body)
-        if isinstance(field, ast.AnnAssign) and isinstance(told, ast.Expr)
+        for field, doc in pairwise(body)
+        if isinstance(field, ast.AnnAssign) and isinstance(doc, ast.Expr)
     ]
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_a_class_names_its_fields(name):
-    told = documented(CLASSES[name])
-    listed = [*items(section(told, "Args")), *items(section(told, "Attributes")), *told_below(CLASSES[name])]
-    assert [field for field in fields_of(CLASSES[name]) if field not in listed and f"`{field}`" not in told] == []
+def test_a_class_documents_its_fields(name):
+    doc = documented(CLASSES[name])
+    listed = [*items(section(doc, "Args")), *items(section(doc, "Attributes")), *documented_below(CLASSES[name])]
+    assert [field for field in fields_of(CLASSES[name]) if field not in listed and f"`{field}`" not in doc] == []
 
 
 def gap(a, b):
@@ -145,7 +141,7 @@ def gap(a, b):
     raise errors.ConfigError("never called")
 
 
-def test_a_gap_would_be_seen():
+def test_missing_documentation_is_found():
     assert unnamed(gap) == ["b"]
     assert raised(gap) == {"ConfigError"}
     assert section(documented(gap), "Raises") == ""

@@ -1,4 +1,4 @@
-"""Every error of the package: it says what happened, and arrives whole in another process."""
+"""Every error of the package: message, attributes, and pickling."""
 
 import copy
 import pickle
@@ -33,7 +33,7 @@ SCORE = Score(metric="faithfulness", aspect="grounding", value=0.5)
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_an_error_keeps_its_words_and_its_attributes_when_copied_or_sent_to_another_process(error, sent):
+def test_copies_and_pickles_of_an_error_keep_message_and_attributes(error, sent):
     record_step(error, "extract_statements")
     twin = sent(error)
     assert type(twin) is type(error)
@@ -41,7 +41,7 @@ def test_an_error_keeps_its_words_and_its_attributes_when_copied_or_sent_to_anot
     assert vars(twin) == vars(error)
 
 
-def test_an_output_error_tells_of_its_step():
+def test_an_output_error_names_its_step():
     error = JudgeOutputError("the reply is empty", "verify_statements", "{")
     assert str(error) == "verify_statements: the reply is empty"
     assert step_of(error) == "verify_statements"

@@ -1,4 +1,4 @@
-"""The README is true: its blocks run, its commands are real ones and those that the gate runs."""
+"""The READMEs are correct: their code runs, their commands parse, and their tables match the code."""
 
 import re
 import shlex
@@ -54,7 +54,7 @@ FIELDS = ("answer", "contexts", "references")
 
 @pytest.fixture
 def ran(monkeypatch, tmp_path):
-    """Run the block under a heading, with `names` there already; gives the names it leaves."""
+    """Return a function that runs the block under a heading with the given variables and returns all variables."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIGACHAT_CREDENTIALS", "dGVzdDp0ZXN0")
 
@@ -65,29 +65,29 @@ def ran(monkeypatch, tmp_path):
     return run
 
 
-def test_every_block_is_tried_below():
-    titles = ["In Python", "In a chain", "The metrics", "With GigaChat", "With vLLM", "Your own function as a judge"]
-    elsewhere = ["On more machines"]  # integrations/test_ray.py
-    titles += ["Questions from your documents", "Without a model", "Does the judge agree with people"]
-    titles += ["Grades instead of fractions", "Whether a judge can be believed"]
-    titles += ["A retriever without labels", "Where right and wrong statements come from"]
-    titles += ["In production", "LangSmith", "MLflow", "pytest", "A guard in LangGraph"]
-    titles.append("Figures and notebooks")
-    assert sorted(PYTHON) == sorted([*titles, *elsewhere, "What it costs, and no more than that"])
+def test_every_python_block_has_a_test():
+    titles = ["Python API", "Metrics in a chain", "Metrics", "GigaChat", "vLLM", "Custom judge function"]
+    elsewhere = ["Scaling out with Ray"]  # integrations/test_ray.py
+    titles += ["Test set generation", "Metrics without a model", "Agreement with human labels"]
+    titles += ["Rubric grading", "Judge qualification"]
+    titles += ["Ranking metrics", "Claim metrics"]
+    titles += ["Production monitoring", "LangSmith", "MLflow", "pytest", "LangGraph guard"]
+    titles.append("Plots and notebooks")
+    assert sorted(PYTHON) == sorted([*titles, *elsewhere, "Cost estimate and budget"])
     assert len(PYTHON) == len(blocks("python"))
 
 
-def test_in_python(ran, capsys):
-    left = ran("In Python")
+def test_python_api(ran, capsys):
+    left = ran("Python API")
     assert left["score"].value == 0.5
-    told = capsys.readouterr().out
-    assert "faithfulness 0.500" in told
-    assert "supported Мюнхен основан в 1158 году. ['1.1']" in told
-    assert "absent В нём живёт миллион слонов. []" in told
+    printed = capsys.readouterr().out
+    assert "faithfulness 0.500" in printed
+    assert "supported Мюнхен основан в 1158 году. ['1.1']" in printed
+    assert "absent В нём живёт миллион слонов. []" in printed
 
 
-def test_the_metrics(ran):
-    row = ran("The metrics")["report"].rows[0]
+def test_metrics(ran):
+    row = ran("Metrics")["report"].rows[0]
     assert list(row.scores) == [
         "faithfulness",
         "context_precision",
@@ -99,14 +99,14 @@ def test_the_metrics(ran):
 
 
 def table(heading):
-    """The cells of the table under a heading, row by row."""
+    """Return the cells of the table under a heading, row by row."""
     section = README[README.index(f"# {heading}\n") :].partition("\n#")[0]
     lines = [line for line in section.splitlines() if line.startswith("|")][2:]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
 
 
-@pytest.mark.parametrize("row", table("The metrics"), ids=lambda row: row[0])
-def test_the_table_of_metrics_tells_the_calls_and_fields(row):
+@pytest.mark.parametrize("row", table("Metrics"), ids=lambda row: row[0])
+def test_the_table_of_metrics_states_calls_and_fields(row):
     built, _, reads, calls = row
     judge, embeddings = recording_judge(), HashingEmbeddings()
     metric = eval(built.strip("`"), {**PUBLIC, "judge": judge, "embeddings": embeddings})
@@ -116,12 +116,12 @@ def test_the_table_of_metrics_tells_the_calls_and_fields(row):
 
 
 def test_every_metric_is_in_both_tables():
-    builders = {row[0].strip("`").partition("(")[0] for row in table("The metrics")}
+    builders = {row[0].strip("`").partition("(")[0] for row in table("Metrics")}
     assert builders == BUILDERS.keys()
-    assert not BUILDERS.keys() - set(re.findall(r"\w+", " ".join(row[1] for row in table("Coming from ragas"))))
+    assert not BUILDERS.keys() - set(re.findall(r"\w+", " ".join(row[1] for row in table("Migrating from ragas"))))
 
 
-def test_what_is_said_of_shared_calls_is_so():
+def test_the_number_of_shared_calls_is_true():
     judge, embeddings = recording_judge(), HashingEmbeddings()
     three = [faithfulness(judge), context_recall(judge), answer_correctness(judge, embeddings)]
     more = [answer_relevance(judge, embeddings), context_precision(judge), context_relevance(judge)]
@@ -133,8 +133,8 @@ def test_what_is_said_of_shared_calls_is_so():
     assert "take 5 calls together, 8 with" in " ".join(README.split())
 
 
-def test_what_is_said_of_the_report_is_there(ran, tmp_path):
-    report = ran("In Python")["report"]
+def test_every_call_of_a_report_in_the_text_works(ran, tmp_path):
+    report = ran("Python API")["report"]
     names = {"report": report, "path": tmp_path / "report.jsonl"}
     calls = re.findall(r"`(report\.[^`]*)`", README)
     assert len(calls) == 14
@@ -142,82 +142,82 @@ def test_what_is_said_of_the_report_is_there(ran, tmp_path):
     again, reweighed = [call for call in calls if "rescore" in call]
     calls.remove(again)
     calls.remove(reweighed)
-    graded = ran("Grades instead of fractions")
+    graded = ran("Rubric grading")
     graded["criteria"] = [criterion.model_copy(update={"weight": 1.0}) for criterion in default_criteria()["ru"]]
     assert eval(reweighed, graded).summary()["rubric"].mean != graded["report"].summary()["rubric"].mean
-    assert eval(again, ran("The metrics")).summary()["answer_correctness"].mean == pytest.approx(2 / 3)
+    assert eval(again, ran("Metrics")).summary()["answer_correctness"].mean == pytest.approx(2 / 3)
     for call in calls:
         with pytest.raises(BelowThreshold) if "check" in call else nullcontext():
             eval(call, names)
     assert type(report).load(names["path"]) == report
 
 
-def test_what_it_costs_and_no_more_than_that(ran, capsys):
-    left = ran("What it costs, and no more than that")
-    told = capsys.readouterr().out
-    assert "total 16 calls" in told
-    assert "2 scores were left out" in told
+def test_cost_estimate_and_budget(ran, capsys):
+    left = ran("Cost estimate and budget")
+    printed = capsys.readouterr().out
+    assert "total 16 calls" in printed
+    assert "2 scores were left out" in printed
     assert sum(metric.calls for metric in left["report"].summary().values()) == 12
     assert Report.load("report.jsonl") == left["report"]
 
 
-def test_questions_from_your_documents(ran, capsys):
-    left = ran("Questions from your documents")
+def test_test_set_generation(ran, capsys):
+    left = ran("Test set generation")
     assert left["testset"].counts == {"simple": 1, "reasoning+conditional": 1}
     assert "Test set of 2 questions" in capsys.readouterr().out
 
 
-def test_without_a_model(ran, capsys):
-    ran("Without a model")
-    told = eval(capsys.readouterr().out)
-    assert told["exact_match"] == 0.0
-    assert 0.9 < told["rouge"] < 1.0
-    assert all(0.5 < told[name] < 0.9 for name in ("bleu", "chrf"))
+def test_metrics_without_a_model(ran, capsys):
+    ran("Metrics without a model")
+    printed = eval(capsys.readouterr().out)
+    assert printed["exact_match"] == 0.0
+    assert 0.9 < printed["rouge"] < 1.0
+    assert all(0.5 < printed[name] < 0.9 for name in ("bleu", "chrf"))
 
 
-def test_does_the_judge_agree_with_people(ran, tmp_path, capsys):
+def test_agreement_with_human_labels(ran, tmp_path, capsys):
     report = report_of(*[scored(number % 10 / 9) for number in range(300)])
     report.to_jsonl(tmp_path / "report.jsonl")
     drawn = report.to_label(150)
     labels = [f"{row.sample.id},{'да' if float(row.scores['faithfulness']) > 0.3 else 'нет'}" for row in drawn]
     (tmp_path / "labels.csv").write_text("\n".join(["id,label", *labels]), encoding="utf-8")
-    ran("Does the judge agree with people")
-    told = capsys.readouterr().out
-    assert "Agreement with binary labels on 150 pairs" in told
-    assert "from 150 labels and 150 more scores" in told
+    ran("Agreement with human labels")
+    printed = capsys.readouterr().out
+    assert "Agreement with binary labels on 150 pairs" in printed
+    assert "from 150 labels and 150 more scores" in printed
 
 
-def test_grades_instead_of_fractions(ran, capsys):
-    left = ran("Grades instead of fractions")
+def test_rubric_grading(ran, capsys):
+    left = ran("Rubric grading")
     assert list(left["leaderboard"](left["report"])) == ["brief", "evasive"]
-    told = capsys.readouterr().out
-    assert "to the one above -0.733 [-0.756, -0.344], p 0.002" in told
-    assert "no examples" in told
+    printed = capsys.readouterr().out
+    assert "to the one above -0.733 [-0.756, -0.344], p 0.002" in printed
+    assert "no examples" in printed
 
 
-def test_whether_a_judge_can_be_believed(ran, capsys):
-    qualification = ran("Whether a judge can be believed")["qualification"]
+def test_judge_qualification(ran, capsys):
+    qualification = ran("Judge qualification")["qualification"]
     assert qualification.verdict["faithfulness"] == "cannot tell"
     assert "faithfulness" in capsys.readouterr().out
-    rows = {row[0]: row[1] for row in table("Whether a judge can be believed")}
+    rows = {row[0]: row[1] for row in table("Judge qualification")}
     for name, step in qualification.steps.items():
         if f"{name} (hashed words)" in rows or name in rows:
-            told = rows.get(name) or rows[f"{name} (hashed words)"]
-            assert told.startswith(f"{step.right.hits:g}/{step.right.of},"), name
+            cell = rows.get(name) or rows[f"{name} (hashed words)"]
+            assert cell.startswith(f"{step.right.hits:g}/{step.right.of},"), name
 
 
-def test_a_retriever_without_labels(ran):
-    scores = ran("A retriever without labels")["report"].rows[0].scores
+def test_ranking_metrics(ran):
+    scores = ran("Ranking metrics")["report"].rows[0].scores
     assert list(scores) == ["ndcg@5", "mean_grade@5", "retriever", "reranker", "gain"]
     assert [round(score.value, 2) for score in scores.values()] == [0.59, 1.33, 0.59, 1.0, 0.41]
     assert sum(score.usage.calls for score in scores.values()) == 1
 
 
-def test_where_right_and_wrong_statements_come_from(ran, capsys):
-    scores = ran("Where right and wrong statements come from")["report"].rows[0].scores
+def test_claim_metrics(ran, capsys):
+    scores = ran("Claim metrics")["report"].rows[0].scores
     assert scores["claim_noise_irrelevant"].value == pytest.approx(1 / 3)
     assert scores["claim_hallucination"].value == pytest.approx(1 / 3)
-    assert [row[0].count("`claim_") for row in table("Where right and wrong statements come from")] == [
+    assert [row[0].count("`claim_") for row in table("Claim metrics")] == [
         3,
         1,
         1,
@@ -228,8 +228,8 @@ def test_where_right_and_wrong_statements_come_from(ran, capsys):
     ]
 
 
-def test_in_production(ran, capsys):
-    stats = ran("In production")["callback"].stats()
+def test_production_monitoring(ran, capsys):
+    stats = ran("Production monitoring")["callback"].stats()
     assert (stats["sampled"], stats["scored"], stats["dropped"], stats["sink_errors"]) == (1, 1, 0, 0)
     assert "[('faithfulness', 1.0)]" in capsys.readouterr().out
 
@@ -246,59 +246,59 @@ def test_mlflow(ran, monkeypatch):
     pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what MLflow makes of SQLAlchemy and pandas is its own
+        warnings.simplefilter("ignore")  # MLflow uses deprecated functions of SQLAlchemy and pandas
         assert len(ran("MLflow")["run_id"]) == 32
 
 
 def test_pytest(ran):
     left = ran("pytest")
     with pytest.raises(AssertionError) as caught:
-        left["test_the_answer_keeps_to_the_policy"]()
+        left["test_the_answer_follows_the_policy"]()
     assert str(caught.value) in README
-    left["test_one_statement_of_two_is_one_half"]()
+    left["test_one_supported_statement_of_two_gives_one_half"]()
     assert left["TestPoliteness"]().metric.name == "politeness"
 
 
-def test_a_guard_in_langgraph(ran, capsys):
-    ran("A guard in LangGraph")
+def test_langgraph_guard(ran, capsys):
+    ran("LangGraph guard")
     assert capsys.readouterr().out == "Не знаю: в документах этого нет.\n"
 
 
-def test_figures_and_notebooks(ran, tmp_path):
-    made = ran("Questions from your documents")["testset"]
-    report = ran("In Python")["report"]
-    ran("Figures and notebooks", report=report, before=report, testset=made)
+def test_plots_and_notebooks(ran, tmp_path):
+    made = ran("Test set generation")["testset"]
+    report = ran("Python API")["report"]
+    ran("Plots and notebooks", report=report, before=report, testset=made)
     assert (tmp_path / "tree.png").exists()
 
 
-def test_in_a_chain(ran):
-    left = ran("In a chain")
+def test_metrics_in_a_chain(ran):
+    left = ran("Metrics in a chain")
     answered = (left["rag_chain"] | left["suite"](left["metric"])).invoke("?")
     assert answered["faithfulness"].value == 1.0
 
 
-def test_with_gigachat(ran):
-    left = ran("With GigaChat")
+def test_gigachat(ran):
+    left = ran("GigaChat")
     assert isinstance(left["metric"], Metric)
     assert left["judge"].language == "ru"
     assert [way.rung for way in left["judge"].ways] == ["function_calling", "prompt"]
 
 
-def test_with_vllm(ran):
-    left = ran("With vLLM")
+def test_vllm(ran):
+    left = ran("vLLM")
     assert isinstance(left["metric"], Metric)
     assert left["metric"].judges[0].ways[0].rung == "json_schema"
     left["model"].root_client.close()
 
 
-def test_your_own_function_as_a_judge(ran):
+def test_custom_judge_function(ran):
     from langchain_core.messages import HumanMessage, SystemMessage
 
     def call_my_model(texts):
         system, *rest = texts
         return offline_reply([SystemMessage(system), *map(HumanMessage, rest)]).text
 
-    metric = ran("Your own function as a judge", call_my_model=call_my_model)["metric"]
+    metric = ran("Custom judge function", call_my_model=call_my_model)["metric"]
     report = evaluate([SAMPLE], metric, progress=False)
     assert report.rows[0].scores["faithfulness"].value == 0.5
 
@@ -307,7 +307,7 @@ def test_your_own_function_as_a_judge(ran):
 
 
 def parts(line):
-    """The commands of a line, without the folder of the environment and without what only makes it quieter."""
+    """Return the commands of a line without the path of the environment and without options that only reduce output."""
     words = [Path(word).name if "/bin/" in word else word for word in line]
     quiet = ("--quiet", "--disable-pip-version-check")
     joined = " ".join(word for word in words if word not in quiet)
@@ -335,7 +335,7 @@ def test_the_main_job_is_run_as_the_readme_says():
 
 
 @pytest.mark.parametrize("block", re.findall(r"^```python\n(.*?)^```$", RUSSIAN, re.MULTILINE | re.DOTALL))
-def test_every_block_of_the_russian_readme_runs(block, tmp_path, monkeypatch):
+def test_every_python_block_of_the_russian_readme_runs(block, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIGACHAT_CREDENTIALS", "dGVzdDp0ZXN0")
     exec(compile(block, "README.ru.md", "exec"), {})
@@ -350,11 +350,11 @@ RAGEVAL += [words[words.index(".venv/bin/rageval") + 1 :] for words in COMMANDS 
 
 
 @pytest.mark.parametrize("words", RAGEVAL, ids=" ".join)
-def test_every_rageval_line_parses(words):
+def test_every_rageval_command_parses(words):
     assert callable(main._parser().parse_args(words).run)
 
 
-def test_there_are_such_lines():
+def test_the_readmes_show_these_commands():
     assert {words[0] for words in RAGEVAL} == {
         "demo",
         "evaluate",
@@ -386,3 +386,14 @@ def test_every_link_into_the_repository_leads_somewhere():
     links = re.findall(r"\]\((?!http)([^)#]+)(?:#[^)]*)?\)", README + RUSSIAN)
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def slug(heading):
+    """Return the anchor that GitHub gives a heading."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+def test_every_link_to_a_heading_leads_to_one():
+    anchors = re.findall(r"\]\((?:README\.md)?#([^)]+)\)", README + RUSSIAN)
+    assert anchors
+    assert set(anchors) <= {slug(heading) for heading in re.findall(r"^#+ (.*)$", README, re.MULTILINE)}

@@ -1,1 +1,1 @@
-"""Watching a chain in production: a callback handler, what it follows, and how runs are scored meanwhile."""
+"""Production monitoring: a callback handler that follows runs of a chain, and their scoring in the background."""

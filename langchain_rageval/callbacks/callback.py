@@ -1,4 +1,4 @@
-"""RagEvalCallback: a LangChain callback handler that has a share of a chain's runs scored behind its back."""
+"""RagEvalCallback: a LangChain callback handler that scores a sample of a chain's runs in the background."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial, wraps
 from hashlib import blake2b
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, Unpack, cast
 from uuid import UUID
 from weakref import WeakSet
 
@@ -17,90 +17,108 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.runnables.config import var_child_runnable_config
 
-from langchain_rageval.callbacks.run_tree import Following, Root, grown
-from langchain_rageval.callbacks.sample_reader import sample_of
-from langchain_rageval.callbacks.scoring import OUTCOMES, Extract, Job, Redact, Scoring, ScoringOptions, Sink, judging
+from langchain_rageval.callbacks.run_trees import RootRun, RunTrees, new_record
+from langchain_rageval.callbacks.sample_reader import read_sample
+from langchain_rageval.callbacks.scoring_pipeline import (
+    OUTCOMES,
+    UNREADABLE,
+    Extract,
+    Redact,
+    ScoringJob,
+    ScoringOptions,
+    ScoringPipeline,
+)
+from langchain_rageval.callbacks.sink_queue import Sink
 from langchain_rageval.callbacks.sinks.jsonl import JsonlSink
+from langchain_rageval.callbacks.worker_queue import in_worker
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric
-from langchain_rageval.metrics.outcome import models_of
+from langchain_rageval.evaluation.options import STREAM_DEFAULTS, StreamOptions
+from langchain_rageval.metrics.structure import called_models
 from langchain_rageval.run.budget import Budget
+from langchain_rageval.run.options import CALL_DEFAULTS, CallOptions, fill_defaults
 from langchain_rageval.run.retry import RetryPolicy
 
-Event = TypeVar("Event", bound=Callable[..., Any])
-Passes = Callable[[Following, dict[str, Any]], bool]
+_Handler = TypeVar("_Handler", bound=Callable[..., Any])
+_Skip = Callable[[RunTrees, dict[str, Any]], bool]
 
-_COUNTS = ("seen", "sampled", *OUTCOMES, "sink_errors", "skipped", "broken_off", "lost")
+_DEFAULTS: CallOptions = {**CALL_DEFAULTS, "max_concurrency": 4}
+_COUNTERS = ("seen", "sampled", *OUTCOMES, "sink_errors", "skipped", "broken_off", "lost")
 
 
-def _guarded(passes: Passes) -> Callable[[Event], Event]:
-    """Keep an error of ours from the chain, and go no further with an event that `passes`."""
+def _guarded(skip: _Skip) -> Callable[[_Handler], _Handler]:
+    """Decorate an event handler: keep its errors from the chain, and do not call it if `skip` handles the event."""
 
-    def guard(event: Event) -> Event:
-        @wraps(event)
-        def guarded(self: RagEvalCallback, *args: Any, **told: Any) -> None:
+    def decorate(handler: _Handler) -> _Handler:
+        @wraps(handler)
+        def guarded(self: RagEvalCallback, *args: Any, **kwargs: Any) -> None:
             try:
-                if not passes(self._watch.following, told):
-                    event(self, *args, **told)
+                if not skip(self._state.trees, kwargs):
+                    handler(self, *args, **kwargs)
             except Exception as error:
                 with suppress(Exception):
-                    self._watch.scoring.tell("an event could not be taken in", error)
+                    self._state.pipeline.log_once("an event could not be handled", error)
 
-        return cast(Event, guarded)
+        return cast(_Handler, guarded)
 
-    return guard
+    return decorate
 
 
-def _never(following: Following, told: dict[str, Any]) -> bool:
-    """An error is always looked at."""
+def _never_skip(trees: RunTrees, event: dict[str, Any]) -> bool:
+    """Return False: errors are handled also in trees that are not sampled."""
     return False
 
 
-class Watch:
-    """What one process watches."""
+class _ProcessState:
+    """Open runs and scoring pipeline of one process."""
 
-    def __init__(self, plan: ScoringOptions) -> None:
-        self.scoring = Scoring(plan)
-        self.following = Following(lambda _: self.scoring.count(dropped=1))
+    def __init__(self, options: ScoringOptions) -> None:
+        self.pipeline = ScoringPipeline(options)
+        self.trees = RunTrees(lambda _: self.pipeline.count(dropped=1))
 
 
 class RagEvalCallback(BaseCallbackHandler):
-    """Scores a share of a chain's runs behind its back: `chain.invoke(x, config={"callbacks": [callback]})`.
+    """Samples a fraction of a chain's runs and scores them in the background.
 
-    The question is the input of the root run, the answer its output, the contexts what its retrievers gave; where no
-    retriever ran, Documents that tools gave, that the root's output holds, or that went from step to step. Chains,
-    agents and LangGraph graphs, called in any way. A run that raises, is cancelled, or is a stream left half-way is not
-    scored; of a synchronous stream that is left half-way, this is seen by steps other than models that are still open.
+    Pass it to a chain: `chain.invoke(x, config={"callbacks": [callback]})`.
 
-    The chain waits for nothing and never sees an error. Scoring happens in daemon threads through the judge's sync
-    methods, under no trace of the chain. Each process works for itself; one that forks while its very first run is
-    being scored may leave its child a module half imported, and locked. At exit up to 5 s are spent on what is pending;
-    `flush` or `close` before that to wait longer, or not at all.
+    The question is the input of the root run, and the answer is its output. The contexts are the Documents of its
+    retrievers; if no retriever ran, the Documents that tools returned, that the root's inputs or outputs hold, or that
+    passed between steps. Chains, agents and LangGraph graphs work, with sync, async, batch and streaming calls. Runs
+    that raise, are cancelled, or whose stream is abandoned are not scored. An abandoned synchronous stream is
+    recognized by steps, other than models, that are still open.
+
+    The chain never waits for scoring and never sees its errors. Scoring runs in daemon threads through the judge's sync
+    methods, outside the chain's traces. Each process scores its own runs. A process should not fork while its very
+    first run is being scored: a module that is half imported stays locked in the child. At exit the callback waits up
+    to 5 s for pending runs; call `flush` or `close` before to wait longer or not at all.
 
     Args:
-        metrics: as `evaluate` takes them. One whose fields a run does not have is left out for that run.
-        sample_rate: share of the runs that are scored, from 0 to 1. The id of a run decides, the same everywhere.
-        sinks: callables that take one Row for each scored run, `sample.metadata["run_id"]` in it, such as
-            `JsonlSink(path)`. One that raises is tried again, with waits of 3 s in all; each has its own thread.
-        max_pending: most runs that wait for their scores; further ones are dropped.
-        max_per_minute: most runs taken within a minute; further ones are dropped.
-        budget: what all scoring in this process may spend; what no longer fits is dropped.
-        extract: reads the sample itself: from the tree of runs, `{"id", "name", "run_type", "inputs", "outputs",
-            "error", "child_runs": [...]}` with chains, retrievers and tools, to what `Sample.parse` reads; None leaves
-            the run out. The tree holds the chain's own objects. Called in a scoring thread.
-        redact: is given each sample first and returns the one that judge, sinks and log may see; a run for which it
-            raises goes nowhere.
-        max_concurrency: most judge calls at a time.
-        timeout: seconds for one judge call.
-        retry: of judge calls that the transport lost; three tries by default.
-        callbacks: LangChain callback handlers for the judge's own calls, which no other handler or trace sees.
+        metrics: metrics, as for `evaluate`. A metric is left out for a run that lacks one of its fields.
+        sample_rate: fraction of the runs to score, from 0 to 1. A hash of the run id decides, equally in every process.
+        sinks: callables that take a Row for each scored run, such as `JsonlSink(path)`; `sample.metadata["run_id"]`
+            holds the id of the run. Each sink has its own thread. A row that a sink rejects is tried again, with delays
+            of 3 s in total.
+        max_pending: maximum number of runs that wait for scores; further runs are dropped.
+        max_per_minute: maximum number of runs scored per minute; further runs are dropped. None sets no limit.
+        budget: limit on all scoring in this process; runs that exceed it are dropped.
+        extract: function that reads the sample from the tree of runs, in place of the rules above. It takes `{"id",
+            "name", "run_type", "inputs", "outputs", "error", "child_runs": [...]}`, whose children are chains,
+            retrievers and tools. It returns anything that `Sample.parse` reads, or None to leave the run out. The tree
+            holds the chain's own objects. Called in a scoring thread.
+        redact: function that returns the sample that judge, sinks and log may see. It is called before all of them. A
+            run for which it raises is not scored.
+        callbacks: LangChain callback handlers of the judge's own calls, which no other handler or trace sees.
+        **options: of the judge calls, described in `CallOptions`: `max_concurrency=4`, `timeout=60.0`, and `retry`,
+            three attempts by default.
 
     Raises:
-        ConfigError: if an option cannot be used.
+        TypeError: if an option does not exist.
+        ConfigError: if an option is invalid.
     """
 
-    run_inline = True  # in async chains: a hop to a thread costs more than all that is done here, and loses the order
+    run_inline = True  # in async chains: a thread switch costs more than the handler, and loses the order of events
 
     def __init__(
         self,
@@ -113,107 +131,113 @@ class RagEvalCallback(BaseCallbackHandler):
         extract: Extract | None = None,
         redact: Redact | None = None,
         *,
-        max_concurrency: int = 4,
-        timeout: float | None = 60.0,
-        retry: RetryPolicy | None = None,
         callbacks: list[BaseCallbackHandler] | None = None,
+        **options: Unpack[CallOptions],
     ) -> None:
+        options = fill_defaults(RagEvalCallback, options, _DEFAULTS)
         _check(sample_rate, sinks, max_pending, max_per_minute, {"extract": extract, "redact": redact}, callbacks)
-        retry = RetryPolicy(attempts=3) if retry is None else retry
-        make = partial(Evaluation.of, metrics, max_concurrency, "record", timeout, retry, callbacks, None, budget)
-        models = [model for metric in make().metrics for model in models_of(metric)]
+        options["retry"] = RetryPolicy(attempts=3) if options["retry"] is None else options["retry"]
+        settings: StreamOptions = {**STREAM_DEFAULTS, **options, "callbacks": callbacks, "budget": budget}
+        build = partial(Evaluation.of, metrics, settings)
+        models = [model for metric in build().metrics for model in called_models(metric)]
         for sink in sinks:
             if isinstance(sink, JsonlSink):
                 sink.notes += dict.fromkeys(note for model in models if (note := getattr(model, "report_note", None)))
-        self._plan = ScoringOptions(make, tuple(sinks), max_pending, max_per_minute, max_concurrency, extract, redact)
+        self._options = ScoringOptions(
+            build, tuple(sinks), max_pending, max_per_minute, options["max_concurrency"], extract, redact
+        )
         self._sampled_below = int(sample_rate * 2**64)
         self._closed = False
-        self._begin()
+        self._reset()
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but what is being watched: a copy watches for itself."""
-        return {name: value for name, value in vars(self).items() if name != "_watch"}
+        """Return the state without open runs and queues: a copy starts empty."""
+        return {name: value for name, value in vars(self).items() if name != "_state"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """As in a new one."""
+        """Restore the options, with no open runs and empty queues."""
         vars(self).update(state)
-        self._begin()
+        self._reset()
 
     def __repr__(self) -> str:
-        """What was counted, without secrets."""
+        """Return the counters, without secrets."""
         return f"RagEvalCallback({', '.join(f'{name}={count}' for name, count in self.stats().items())})"
 
     def __enter__(self) -> Self:
-        """Watch while the block lasts."""
+        """Return the callback; leaving the block closes it."""
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        """Close."""
+        """Close the callback."""
         self.close()
 
     def stats(self) -> dict[str, int]:
-        """What was counted in this process.
+        """Return the counters of this process.
 
         Returns:
-            `seen` runs, of which `sampled`; of these `scored` (by one metric at least), `failed` (the run itself, or
-            every score), `dropped` (no room, too many a minute, budget spent, closed), `unscorable` (no metric has its
-            fields, or `extract` gave None), `pending` (waiting for scores or for a sink) and `running` still. Besides
-            `broken_off`: of those failed, the ones whose chain raised or was left; `skipped`: scores left out for want
-            of a field; `sink_errors`: tries that a sink failed; `lost`: rows that a sink did not take in the end.
+            `seen`: runs. `sampled`: runs selected for scoring, each of which is counted once as `scored` (by at least
+            one metric), `failed` (the run itself, or every score), `dropped` (queue full, rate or budget exceeded,
+            callback closed), `unscorable` (no metric has its fields, or `extract` returned None), `pending` (waiting
+            for scores or sinks) or `running`. `broken_off`: failed runs whose chain raised, was cancelled or abandoned.
+            `skipped`: scores left out because a field is missing. `sink_errors`: failed calls of sinks. `lost`: rows
+            that a sink never accepted.
         """
-        watch = self._watch
-        counted = watch.scoring.stats()
-        return {name: counted.get(name, 0) for name in (*_COUNTS, "pending")} | {"running": watch.following.roots}
+        state = self._state
+        counts = state.pipeline.stats()
+        return {name: counts.get(name, 0) for name in (*_COUNTERS, "pending")} | {"running": state.trees.n_sampled}
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until all runs that have ended so far are scored and delivered.
 
         Args:
-            timeout: seconds; None waits as long as it takes.
+            timeout: seconds; None waits without limit.
 
         Returns:
-            Whether that came in time.
+            True if all were finished in time.
         """
-        return self._watch.scoring.flush(timeout)
+        return self._state.pipeline.flush(timeout)
 
     def close(self, timeout: float | None = 30.0) -> bool:
-        """Flush, then take nothing more, drop what is still waiting, and close the sinks that can be closed.
+        """Flush, stop sampling, drop the runs that still wait, and close the sinks that have a `close` method.
+
+        Args:
+            timeout: seconds for the flush; None waits without limit. After a timeout the sinks are not closed.
 
         Returns:
-            Whether everything was scored and delivered in time.
+            True if all runs were scored and delivered in time.
         """
         self._closed = True
         in_time = self.flush(timeout)
-        self._watch.scoring.close()
-        for sink in self._plan.sinks:
+        self._state.pipeline.close()
+        for sink in self._options.sinks:
             if in_time and callable(close := getattr(sink, "close", None)):
                 try:
                     close()
                 except Exception as error:
-                    self._watch.scoring.tell("a sink could not be closed", error)
+                    self._state.pipeline.log_once("a sink could not be closed", error)
         return in_time
 
     @property
     def ignore_llm(self) -> bool:
-        """Models say nothing that the chain does not say, and each token would be an event."""
+        """True: model runs add nothing to the chain's outputs, and each token would be an event."""
         return True
 
     @property
     def ignore_chat_model(self) -> bool:
-        """Likewise."""
+        """True: model runs add nothing to the chain's outputs, and each token would be an event."""
         return True
 
     @property
     def ignore_retry(self) -> bool:
-        """Not looked at."""
+        """True: retries do not affect the sample."""
         return True
 
     @property
     def ignore_custom_event(self) -> bool:
-        """Not looked at."""
+        """True: custom events do not affect the sample."""
         return True
 
-    @_guarded(Following.passes)
+    @_guarded(RunTrees.skip_start)
     def on_chain_start(
         self,
         serialized: dict[str, Any],
@@ -225,44 +249,43 @@ class RagEvalCallback(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """A root, or a step within one."""
-        watch, name = self._watch, kwargs.get("name")
-        if watch.following.begin(run_id, parent_run_id or _around(), "chain", name, inputs) or watch.following.holds(
-            run_id
-        ):
+        """Add a step to its tree, or decide whether a new tree is sampled."""
+        state, name = self._state, kwargs.get("name")
+        parent_id = parent_run_id or _enclosing_run_id()
+        if state.trees.start_step(run_id, parent_id, "chain", name, inputs) or state.trees.is_open(run_id):
             return
-        if self._closed or judging.get():
-            watch.following.plant(run_id, None)
-        elif self._sampled(run_id):
-            watch.scoring.count(seen=1, sampled=1)
-            about = {**(metadata or {}), **({"tags": tags} if tags else {})}
-            tree = grown(run_id, name, "chain", inputs) if self._plan.extract else None
-            watch.following.plant(run_id, Root(run_id, name or "", inputs, about, tree))
+        if self._closed or in_worker.get():
+            state.trees.start_tree(run_id, None)
+        elif self._is_sampled(run_id):
+            state.pipeline.count(seen=1, sampled=1)
+            run_metadata = {**(metadata or {}), **({"tags": tags} if tags else {})}
+            record = new_record(run_id, name, "chain", inputs) if self._options.extract else None
+            state.trees.start_tree(run_id, RootRun(run_id, name or "", inputs, run_metadata, record))
         else:
-            watch.scoring.count(seen=1)
-            watch.following.plant(run_id, None)
+            state.pipeline.count(seen=1)
+            state.trees.start_tree(run_id, None)
 
-    @_guarded(Following.passed)
+    @_guarded(RunTrees.skip_end)
     def on_chain_end(self, outputs: dict[str, Any], *, run_id: UUID, **kwargs: Any) -> None:
-        """A step, or the root: its sample is taken before the caller can change what it was given."""
-        watch, inputs = self._watch, kwargs.get("inputs")
-        root = watch.following.end(run_id, outputs, inputs)
+        """End a step, or submit a root run; its sample is read now, before the caller can change the outputs."""
+        state, inputs = self._state, kwargs.get("inputs")
+        root = state.trees.end(run_id, outputs, inputs)
         if root is None:
             return
         streamed = "inputs" in kwargs
-        if outputs is None or (streamed and root.open):
-            watch.scoring.count(failed=1, broken_off=1)
+        if outputs is None or (streamed and root.open_steps):
+            state.pipeline.count(failed=1, broken_off=1)
         else:
-            _take(watch.scoring, root, inputs if streamed else root.inputs, outputs)
+            _submit(state.pipeline, root, inputs if streamed else root.inputs, outputs)
 
-    @_guarded(_never)
+    @_guarded(_never_skip)
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """A step, or the root, which is then not scored."""
-        watch = self._watch
-        if watch.following.end(run_id, None, kwargs.get("inputs"), error) is not None:
-            watch.scoring.count(failed=1, broken_off=1)
+        """End a step, or a root run, which is counted as failed."""
+        state = self._state
+        if state.trees.end(run_id, None, kwargs.get("inputs"), error) is not None:
+            state.pipeline.count(failed=1, broken_off=1)
 
-    @_guarded(Following.passes)
+    @_guarded(RunTrees.skip_start)
     def on_retriever_start(
         self,
         serialized: dict[str, Any],
@@ -272,20 +295,20 @@ class RagEvalCallback(BaseCallbackHandler):
         parent_run_id: UUID | None = None,
         **kwargs: Any,
     ) -> None:
-        """A retriever is asked."""
-        self._watch.following.begin(run_id, parent_run_id, "retriever", kwargs.get("name"), query)
+        """Add a retriever run to its tree."""
+        self._state.trees.start_step(run_id, parent_run_id, "retriever", kwargs.get("name"), query)
 
-    @_guarded(Following.passed)
+    @_guarded(RunTrees.skip_end)
     def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **kwargs: Any) -> None:
-        """It has answered."""
-        self._watch.following.end(run_id, documents)
+        """Record the retrieved documents."""
+        self._state.trees.end(run_id, documents)
 
-    @_guarded(_never)
+    @_guarded(_never_skip)
     def on_retriever_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """It has not."""
-        self._watch.following.end(run_id, None, error=error)
+        """End a retriever run that failed, without documents."""
+        self._state.trees.end(run_id, None, error=error)
 
-    @_guarded(Following.passes)
+    @_guarded(RunTrees.skip_start)
     def on_tool_start(
         self,
         serialized: dict[str, Any],
@@ -296,66 +319,69 @@ class RagEvalCallback(BaseCallbackHandler):
         inputs: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """A tool is used: perhaps a search."""
+        """Add a tool run to its tree."""
         name = (serialized or {}).get("name")
-        self._watch.following.begin(run_id, parent_run_id, "tool", name, inputs or input_str)
+        self._state.trees.start_step(run_id, parent_run_id, "tool", name, inputs or input_str)
 
-    @_guarded(Following.passed)
+    @_guarded(RunTrees.skip_end)
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """It has answered."""
-        self._watch.following.end(run_id, output)
+        """Record the documents that the tool returned, if any."""
+        self._state.trees.end(run_id, output)
 
-    @_guarded(_never)
+    @_guarded(_never_skip)
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """It has not."""
-        self._watch.following.end(run_id, None, error=error)
+        """End a tool run that failed, without documents."""
+        self._state.trees.end(run_id, None, error=error)
 
-    def _begin(self) -> None:
-        """With nothing open and nothing pending."""
-        self._watch = Watch(self._plan)
-        _in_use.add(self)
+    def _reset(self) -> None:
+        """Start with no open runs and empty queues."""
+        self._state = _ProcessState(self._options)
+        _instances.add(self)
 
-    def _sampled(self, run_id: UUID) -> bool:
-        """By a hash, for the first digits of an id are the time."""
+    def _is_sampled(self, run_id: UUID) -> bool:
+        """Return True if a run is sampled. The id is hashed, because its first digits may be a time stamp."""
         return int.from_bytes(blake2b(run_id.int.to_bytes(16), digest_size=8).digest()) < self._sampled_below
 
 
-_in_use: WeakSet[RagEvalCallback] = WeakSet()
+_instances: WeakSet[RagEvalCallback] = WeakSet()
 
 
-def _begin_anew() -> None:
-    """Let nothing wait for the threads of the process that forked: they are not here."""
-    for callback in list(_in_use):
-        callback._begin()
+def _reset_after_fork() -> None:
+    """Reset all callbacks in a forked child, which has none of the parent's threads."""
+    for callback in list(_instances):
+        callback._reset()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
+    os.register_at_fork(after_in_child=_reset_after_fork)
 
 
-def _around() -> UUID | None:
-    """The run in whose function a chain was called with callbacks of its own: LangChain tells no parent of it."""
+def _enclosing_run_id() -> UUID | None:
+    """Return the id of the run around this one, from the context.
+
+    LangChain passes no parent id if a function of a chain calls another chain that has its own callbacks.
+    """
     config = var_child_runnable_config.get()
     return getattr(config.get("callbacks"), "parent_run_id", None) if config else None
 
 
-def _take(scoring: Scoring, root: Root, inputs: Any, outputs: Any) -> None:
-    """Hand a run that has ended over, if there is room for it."""
-    number = scoring.admit()
+def _submit(pipeline: ScoringPipeline, root: RootRun, inputs: Any, outputs: Any) -> None:
+    """Submit a run that has ended for scoring, if there is room for it."""
+    number = pipeline.admit()
     if number is None:
         return
-    about = {"run_id": str(root.run_id), "run_name": root.name, "seconds": round(time.monotonic() - root.started, 6)}
+    seconds = round(time.monotonic() - root.started, 6)
+    metadata = {"run_id": str(root.run_id), "run_name": root.name, "seconds": seconds}
     try:
-        if root.tree is None:
-            job = Job(number, about, sample=sample_of(root, inputs, outputs))
+        if root.record is None:
+            job = ScoringJob(number, metadata, sample=read_sample(root, inputs, outputs))
         else:
-            job = Job(number, about, tree=root.tree)
+            job = ScoringJob(number, metadata, record=root.record)
     except Exception as error:
-        scoring.scored(number)
-        scoring.finish(number, "failed")
-        scoring.tell("a run could not be read; say how with extract=", error)
+        pipeline.finish_unscored(number, "failed")
+        pipeline.log_once(UNREADABLE, error)
     else:
-        scoring.put(job)
+        pipeline.submit(job)
 
 
 def _check(

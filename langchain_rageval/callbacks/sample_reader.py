@@ -1,4 +1,4 @@
-"""Reading: the sample in a run, from the question that its root was asked to the answer that it gave."""
+"""Sample reader: build the sample of a run from its inputs, outputs and retrieved Documents."""
 
 from __future__ import annotations
 
@@ -7,47 +7,47 @@ from typing import Any
 
 from langchain_core.messages import convert_to_messages
 
-from langchain_rageval.callbacks.run_tree import Root
+from langchain_rageval.callbacks.run_trees import RootRun
 from langchain_rageval.data.schema import Sample
 
 
-def sample_of(root: Root, inputs: Any, outputs: Any) -> Sample:
-    """The sample of a run that has ended.
+def read_sample(root: RootRun, inputs: Any, outputs: Any) -> Sample:
+    """Return the sample of a run that has ended.
 
     Args:
-        root: the run; contexts are what its retrievers gave, in the order in which they were asked; else what its
-            inputs or outputs hold; else the last Documents that went from one step to another.
-        inputs: give the question.
-        outputs: give the answer.
+        root: the run. Its retrieved Documents, in the order in which the retrievers started, are the contexts; else the
+            contexts in its inputs or outputs; else the Documents that passed between steps last.
+        inputs: inputs of the run, which hold the question.
+        outputs: outputs of the run, which hold the answer.
 
     Raises:
-        SampleError: if the question cannot be told.
+        SampleError: if no question is found.
     """
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "id": str(root.run_id),
-        "inputs": with_messages(inputs),
-        "outputs": with_messages(outputs),
+        "inputs": _convert_messages(inputs),
+        "outputs": _convert_messages(outputs),
         "metadata": root.metadata,
     }
     contexts = root.contexts
-    sample = Sample.parse(given if contexts is None else given | {"contexts": contexts})
+    sample = Sample.parse(fields if contexts is None else fields | {"contexts": contexts})
     if sample.contexts is None and root.documents:
-        return Sample.parse(given | {"contexts": root.documents})
+        return Sample.parse(fields | {"contexts": root.documents})
     return sample
 
 
-def with_messages(value: Any) -> Any:
-    """What goes in or out of a root, with messages in whatever form LangChain takes them as messages."""
-    if hasattr(value, "to_messages"):  # a prompt
+def _convert_messages(value: Any) -> Any:
+    """Return inputs or outputs with messages in any form that LangChain accepts converted to message objects."""
+    if hasattr(value, "to_messages"):  # a prompt value
         return value.to_messages()
     if isinstance(value, Mapping) and value.get("messages"):
-        return {**value, "messages": _messages(value["messages"])}
+        return {**value, "messages": _to_messages(value["messages"])}
     return value
 
 
-def _messages(value: Any) -> Any:
-    given = value if isinstance(value, list | tuple) else [value]
+def _to_messages(value: Any) -> Any:
+    items = value if isinstance(value, list | tuple) else [value]
     try:
-        return convert_to_messages(given)
-    except (ValueError, TypeError, NotImplementedError):  # no messages, only a key of that name
+        return convert_to_messages(items)
+    except (ValueError, TypeError, NotImplementedError):  # the key holds something else
         return value

@@ -1,4 +1,4 @@
-"""Lane: a bounded queue that a few daemon threads work off."""
+"""Worker queue: a bounded queue whose items a few daemon threads process."""
 
 from __future__ import annotations
 
@@ -6,77 +6,81 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from contextvars import Context
+from contextvars import Context, ContextVar
 from typing import Generic, TypeVar
 
 from langchain_rageval.run.threads import DaemonThreads
 
 T = TypeVar("T")
 
-log = logging.getLogger("langchain_rageval")
+in_worker: ContextVar[bool] = ContextVar("in_worker", default=False)
+"""True in threads that process a queue, and in what they start: runs of chains there are not sampled."""
+
+_LOG = logging.getLogger("langchain_rageval")
 
 
 class WorkerQueue(Generic[T]):
-    """Items on their way, in order, to a function that takes one at a time.
+    """A bounded first-in, first-out queue with worker threads that start on demand.
 
     Args:
-        work: takes an item, in a daemon thread that sees none of the context variables of whoever put it in.
-        workers: most threads at once; there are none while there is nothing to do.
-        limit: most items at once, those that are being worked on included.
-        threads: where they come from.
+        process: called with each item, in a daemon thread that sees none of the context variables of the producer.
+        n_workers: maximum number of threads; there are none while the queue is empty.
+        limit: maximum number of items, those being processed included.
+        threads: source of the threads.
     """
 
-    def __init__(self, work: Callable[[T], None], workers: int, limit: int, threads: DaemonThreads) -> None:
-        self._work = work
-        self._workers = workers
+    def __init__(self, process: Callable[[T], None], n_workers: int, limit: int, threads: DaemonThreads) -> None:
+        self._process = process
+        self._n_workers = n_workers
         self._limit = limit
         self._threads = threads
         self._waiting: deque[T] = deque()
-        self._active = 0
-        self._inside = 0
+        self._n_active = 0
+        self._n_items = 0
         self._changed = threading.Condition()
 
-    def put(self, item: T, wait: float = 0.0) -> bool:
-        """Take an item in; False when there is no room for it, nor will be within so many seconds."""
+    def put(self, item: T, timeout: float = 0.0) -> bool:
+        """Add an item; return False if the queue is still full after a timeout in seconds."""
         with self._changed:
-            if not self._changed.wait_for(lambda: self._inside < self._limit, wait):
+            if not self._changed.wait_for(lambda: self._n_items < self._limit, timeout):
                 return False
-            starts = self._active < self._workers
-            self._active += starts
-            self._inside += 1
+            needs_worker = self._n_active < self._n_workers
+            self._n_active += needs_worker
+            self._n_items += 1
             self._waiting.append(item)
-        if starts:
-            self._start()
+        if needs_worker:
+            self._start_worker()
         return True
 
     def clear(self) -> list[T]:
-        """Take out what nobody works on yet."""
+        """Remove and return the items that no worker has started."""
         with self._changed:
             waiting, self._waiting = list(self._waiting), deque()
-            self._inside -= len(waiting)
+            self._n_items -= len(waiting)
             return waiting
 
-    def _start(self) -> None:
+    def _start_worker(self) -> None:
         try:
-            Context().run(self._threads.submit, self._drain)
-        except RuntimeError as error:  # no more threads: of this machine, or because the interpreter is shutting down
+            Context().run(self._threads.submit, self._work)
+        except RuntimeError as error:  # the system has no more threads, or the interpreter is shutting down
             with self._changed:
-                self._active -= 1
-            log.warning("no thread to score or deliver in: %s", error)
+                self._n_active -= 1
+            _LOG.warning("no thread could be started to score or deliver: %s", error)
 
-    def _drain(self) -> None:
+    def _work(self) -> None:
+        in_worker.set(True)
         while True:
             with self._changed:
                 if not self._waiting:
-                    self._active -= 1
+                    self._n_active -= 1
                     return
                 item = self._waiting.popleft()
             try:
-                self._work(item)
+                self._process(item)
             except Exception:
-                log.exception("an item was lost")
+                _LOG.exception("an item was lost")
             finally:
                 with self._changed:
-                    self._inside -= 1
+                    self._n_items -= 1
                     self._changed.notify()
                 del item

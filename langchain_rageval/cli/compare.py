@@ -1,4 +1,4 @@
-"""`rageval compare BASELINE CANDIDATE`: whether a change made it better."""
+"""`rageval compare BASELINE CANDIDATE`: compare two reports over the same samples."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from langchain_rageval.cli.machine import add_json_option, told_of_comparison, write_json
-from langchain_rageval.cli.text import printable
+from langchain_rageval.cli.json_output import add_json_option, comparison_object, write_json
+from langchain_rageval.cli.printable import printable
 from langchain_rageval.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,29 +19,31 @@ _COLOURS = {"better": "green", "worse": "red", "no worse": "green", "inconclusiv
 def add_to(commands: Any) -> None:
     """Add the command and its options."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "compare", help="say for each metric whether one report is better than another over the same samples"
+        "compare", help="compare two reports over the same samples, metric by metric"
     )
     parser.set_defaults(run=run)
-    parser.add_argument("baseline", help="report that `rageval evaluate --out` wrote before the change")
-    parser.add_argument("candidate", help="report after it; samples are paired by id")
+    parser.add_argument("baseline", help="report before the change, written by `rageval evaluate --out`")
+    parser.add_argument("candidate", help="report after the change; samples are paired by id")
     parser.add_argument(
         "--margin",
         type=float,
         default=0.0,
-        help="by how much a metric may be worse and still be no worse (default: %(default)s)",
+        help='largest deterioration that still counts as "no worse" (default: %(default)s)',
     )
-    parser.add_argument("--cluster", metavar="PATH", help="what ties samples together, such as metadata.document")
+    parser.add_argument(
+        "--cluster", metavar="PATH", help="field that groups dependent samples, such as metadata.document"
+    )
     parser.add_argument(
         "--allow-different-instruments",
         action="store_true",
-        help="compare also what different judges, prompts, options or versions have scored",
+        help="also compare scores of different judges, prompts, options or versions",
     )
-    parser.add_argument("--fail-if-worse", action="store_true", help="exit 1 when a metric is worse")
+    parser.add_argument("--fail-if-worse", action="store_true", help="exit with 1 if a metric is worse")
     add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compare, show the verdicts, and let a worse metric fail if that is asked."""
+    """Compare the reports and show the verdicts; return 1 if a metric is worse and --fail-if-worse is given."""
     from langchain_rageval.report.report import Report
 
     baseline, candidate = Report.load(options.baseline), Report.load(options.candidate)
@@ -54,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
         baseline, options.margin, options.cluster or None, options.allow_different_instruments
     )
     if options.json:
-        write_json(told_of_comparison(comparison))
+        write_json(comparison_object(comparison))
     else:
         _show(comparison)
     worse = [str(metric) for metric in comparison.values() if metric.verdict == "worse"]
@@ -77,9 +79,9 @@ def _show(comparison: Comparison) -> None:
 
     table = Table(title=escape(comparison.title), title_justify="left", title_style="bold", caption_justify="left")
     for heading in HEADINGS:
-        words = heading in ("metric", "verdict")
-        table.add_column(heading, justify="left" if words else "right")
-    table.caption = "+ and −: pairs in which the candidate is better, worse"
+        is_text = heading in ("metric", "verdict")
+        table.add_column(heading, justify="left" if is_text else "right")
+    table.caption = "+ and −: number of pairs in which the candidate is better or worse"
     for metric in comparison.values():
         name, verdict, *numbers = (escape(printable(cell)) for cell in cells(metric))
         colour = _COLOURS.get(verdict, "default")

@@ -1,4 +1,4 @@
-"""`rageval demo`: the bundled Russian and English answers, scored."""
+"""`rageval demo`: score the bundled Russian and English answers."""
 
 from __future__ import annotations
 
@@ -6,31 +6,29 @@ import argparse
 from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Any
 
-from langchain_rageval.cli.choice import names_in, without_embeddings
-from langchain_rageval.cli.evaluate import (
-    add_judge_options,
-    add_quiet_option,
-    check_writable,
-    metrics_of,
-    refuse_all_failed,
-    warn_of_failures,
-)
-from langchain_rageval.cli.report import show_page
+from langchain_rageval.cli.arguments import add_judge_options, add_quiet_option, check_writable
+from langchain_rageval.cli.failures import check_not_all_failed, warn_about_failures
+from langchain_rageval.cli.inputs import build_metrics
+from langchain_rageval.cli.metric_selection import drop_embedding_metrics, parse_metric_names
+from langchain_rageval.cli.report import open_page
 
 if TYPE_CHECKING:
     from langchain_rageval.data.schema import Row
 
 PAGE = "rageval-demo.html"
+"""File that --open writes, in the current folder."""
+
 METRICS = (
     "faithfulness,answer_relevance,context_precision,context_recall,context_relevance,answer_similarity,"
     "answer_correctness,aspect_critique"
 )
+"""Metrics of the demo, as for --metrics."""
 
 
 def add_to(commands: Any) -> None:
-    """Add the command."""
+    """Add the command and its options."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "demo", help="score the bundled Russian and English answers; needs no key and no network by default"
+        "demo", help="score the bundled Russian and English answers; by default without a key and a network"
     )
     parser.set_defaults(run=run)
     add_judge_options(parser)
@@ -39,7 +37,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Score the bundled samples, and show the table and some samples with their evidence."""
+    """Score the bundled samples; show the summary and one sample of each kind with its evidence."""
     from langchain_rageval.cli.tables import comparison_table, console, show_notes, show_sample
     from langchain_rageval.data.loading import load_samples
     from langchain_rageval.evaluation.api import evaluate
@@ -48,10 +46,10 @@ def run(options: argparse.Namespace) -> int:
         samples = list(load_samples(path))
     if options.open:
         check_writable("--open", PAGE, "")
-    names = names_in(METRICS)
+    names = parse_metric_names(METRICS)
     if options.embeddings is None and options.judge != "offline":
-        names = without_embeddings(names)
-    metrics = metrics_of(options, names)
+        names = drop_embedding_metrics(names)
+    metrics = build_metrics(options, names)
     report = evaluate(
         samples,
         metrics,
@@ -59,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
         timeout=options.timeout,
         progress=not options.quiet,
     )
-    refuse_all_failed(report)
+    check_not_all_failed(report)
     slices: dict[str, list[Row]] = {}
     for row in report.rows:
         slices.setdefault(f"{row.sample.metadata['language']}: {row.sample.metadata['answer_is']}", []).append(row)
@@ -68,9 +66,9 @@ def run(options: argparse.Namespace) -> int:
     for rows in slices.values():
         show_sample(rows[0], rows[0].scores["faithfulness"], out)
     show_notes(report.notes, out)
-    warn_of_failures(report)
+    warn_about_failures(report)
     if options.open:
         report.to_html(PAGE)
         out.print(f"\nReport written to {PAGE}", soft_wrap=True)
-        show_page(PAGE)
+        open_page(PAGE)
     return 0

@@ -1,4 +1,4 @@
-"""`rageval generate PATH`: make a test set from documents."""
+"""`rageval generate PATH`: generate a test set from documents."""
 
 from __future__ import annotations
 
@@ -6,65 +6,87 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from langchain_rageval.cli.evaluate import add_budget_options, add_quiet_option, budget_of, pairs_in
-from langchain_rageval.cli.machine import PIPE, add_json_option, refuse_both, stdout, told_of_testset, write_json
+from langchain_rageval.cli.arguments import PIPE, add_budget_options, add_call_options, add_quiet_option, parse_pairs
+from langchain_rageval.cli.inputs import build_budget
+from langchain_rageval.cli.json_output import (
+    add_json_option,
+    check_single_stdout,
+    testset_object,
+    utf8_stdout,
+    write_json,
+)
 from langchain_rageval.errors import ConfigError
 
 if TYPE_CHECKING:
     from langchain_rageval.judge.judge import Judge
-    from langchain_rageval.testset.rows import Testset
+    from langchain_rageval.testset.testset import Testset
 
 
 def add_to(commands: Any) -> None:
     """Add the command and its options."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "generate", help="make questions with reference answers from documents"
+        "generate", help="generate questions with reference answers from documents"
     )
     parser.set_defaults(run=run)
-    parser.add_argument("path", help="file or folder of documents: text, Markdown, JSON lines; others by their loaders")
-    parser.add_argument("--size", type=int, default=10, help="rows to make (default: %(default)s)")
+    parser.add_argument(
+        "path",
+        help="file or folder of documents: text, Markdown or JSON lines; other formats need their LangChain loader",
+    )
+    parser.add_argument("--size", type=int, default=10, help="number of questions (default: %(default)s)")
     parser.add_argument(
         "--distribution",
         default="simple=0.5,reasoning=0.25,conditional=0.15,multi_context=0.1",
-        help="evolutions with their shares; reasoning+conditional is one after the other (default: %(default)s)",
+        help="share of each evolution; reasoning+conditional applies both in turn (default: %(default)s)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of what is drawn (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random choices (default: %(default)s)")
     parser.add_argument(
         "--writer",
         default="offline",
-        help="model that writes, named as `rageval evaluate --judge` does (default: offline)",
+        help="model that writes questions and answers, named as in `rageval evaluate --judge` (default: %(default)s)",
     )
-    parser.add_argument("--critic", help="model that reviews (default: the writer's)")
-    parser.add_argument("--base-url", help="address of their server")
-    parser.add_argument("--writer-temperature", type=float, default=0.7, help="(default: %(default)s)")
-    parser.add_argument("--critic-temperature", type=float, default=1e-8, help="(default: %(default)s)")
-    parser.add_argument("--closed-book", action="store_true", help="drop what the critic answers without the documents")
+    parser.add_argument("--critic", help="model that reviews them (default: the same as --writer)")
+    parser.add_argument("--base-url", metavar="URL", help="address of writer and critic")
+    parser.add_argument(
+        "--writer-temperature", type=float, default=0.7, help="temperature of the writer (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--critic-temperature", type=float, default=1e-8, help="temperature of the critic (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--closed-book", action="store_true", help="drop questions that the critic can answer without the documents"
+    )
     parser.add_argument("--embeddings", help="offline, openai:MODEL, vllm:MODEL, gigachat[:MODEL] (default: offline)")
-    parser.add_argument("--embeddings-base-url", help="address of their server (default: --base-url)")
-    parser.add_argument("--language", default="auto", help="of the prompts (default: that of each passage)")
+    parser.add_argument(
+        "--embeddings-base-url", metavar="URL", help="address of the embeddings model (default: --base-url)"
+    )
+    parser.add_argument(
+        "--language", default="auto", help="language of the prompts (default: the language of each passage)"
+    )
     parser.add_argument(
         "--out",
         default="testset.jsonl",
-        help="write the test set there; - for stdout, with the table on stderr (default: %(default)s)",
+        metavar="FILE",
+        help="write the test set as JSON lines; - writes it to stdout and the table to stderr (default: %(default)s)",
     )
-    parser.add_argument("--journal", help="keep finished steps in this SQLite file; the same command goes on from it")
+    parser.add_argument(
+        "--journal", metavar="FILE", help="SQLite file for finished steps; the same command continues from it"
+    )
     add_budget_options(parser)
-    parser.add_argument("--max-concurrency", type=int, default=16, help="model calls at a time (default: %(default)s)")
-    parser.add_argument("--timeout", type=float, default=60.0, help="seconds for a model call (default: %(default)s)")
+    add_call_options(parser)
     add_json_option(parser)
     add_quiet_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check everything that can be checked before the first call, then generate, write and show."""
+    """Check all options before the first call, then generate, write and show the test set."""
     from langchain_rageval.cli.tables import console, show_testset
     from langchain_rageval.models.loading import load_embeddings
     from langchain_rageval.testset.generator import TestsetGenerator
     from langchain_rageval.testset.readers import load_documents
 
-    refuse_both(options)
+    check_single_stdout(options)
     if not Path(options.out).resolve().parent.is_dir():
-        raise ConfigError(f"--out {options.out}: there is no such folder; choose another place")
+        raise ConfigError(f"--out {options.out}: the folder does not exist; choose another path")
     if not Path(options.path).exists():
         raise ConfigError(f"{options.path} is not there: name a file or a folder of documents")
     critic = _model(options, options.critic or options.writer, options.critic_temperature)
@@ -72,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
         _model(options, options.writer, options.writer_temperature),
         critic,
         load_embeddings(options.embeddings or "offline", base_url=options.embeddings_base_url or options.base_url),
-        _distribution(options.distribution),
+        _parse_distribution(options.distribution),
         size=options.size,
         seed=options.seed,
         closed_book=critic if options.closed_book else None,
@@ -80,17 +102,17 @@ def run(options: argparse.Namespace) -> int:
         max_concurrency=options.max_concurrency,
         timeout=options.timeout,
         journal=options.journal,
-        budget=budget_of(options),
+        budget=build_budget(options),
         progress=not options.quiet,
     )
     testset = generator.generate(list(load_documents(options.path)))
-    _refuse_nothing(testset)
-    piped = options.out == PIPE
-    testset.to_jsonl(stdout() if piped else options.out)
+    _check_not_empty(testset)
+    to_stdout = options.out == PIPE
+    testset.to_jsonl(utf8_stdout() if to_stdout else options.out)
     if options.json:
-        write_json(told_of_testset(testset))
+        write_json(testset_object(testset))
     else:
-        show_testset(testset, console(stderr=piped), written="" if piped else options.out)
+        show_testset(testset, console(stderr=to_stdout), written="" if to_stdout else options.out)
     if testset.broken_off:
         raise KeyboardInterrupt
     return 0
@@ -102,9 +124,9 @@ def _model(options: argparse.Namespace, name: str, temperature: float) -> Judge:
     return load_judge(name, base_url=options.base_url, temperature=temperature)
 
 
-def _distribution(given: str) -> dict[str, float]:
+def _parse_distribution(text: str) -> dict[str, float]:
     shares = {}
-    for name, share in pairs_in(given.split(","), "--distribution").items():
+    for name, share in parse_pairs(text.split(","), "--distribution").items():
         try:
             shares[name] = float(share)
         except ValueError:
@@ -112,10 +134,8 @@ def _distribution(given: str) -> dict[str, float]:
     return shares
 
 
-def _refuse_nothing(testset: Testset) -> None:
+def _check_not_empty(testset: Testset) -> None:
     if not testset.rows:
         rejected = "; ".join(f"{count} {reason}" for reason, count in testset.yields["rejected"].items())
-        told = " ".join(
-            [f"no question could be had from {testset.yields['attempts']} attempts: {rejected}.", *testset.notes]
-        )
-        raise ConfigError(told)
+        problem = f"no question was accepted in {testset.yields['attempts']} attempts: {rejected}."
+        raise ConfigError(" ".join([problem, *testset.notes]))

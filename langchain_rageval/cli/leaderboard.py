@@ -1,4 +1,4 @@
-"""`rageval leaderboard REPORT...`: which model's answers are better, and which are not told apart."""
+"""`rageval leaderboard REPORT...`: rank models by the scores of their answers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from langchain_rageval.cli.text import printable
+from langchain_rageval.cli.printable import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,35 +18,35 @@ if TYPE_CHECKING:
 def add_to(commands: Any) -> None:
     """Add the command and its options."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "leaderboard", help="rank the models whose answers one or several reports have scored"
+        "leaderboard", help="rank models by the scores of their answers in one or several reports"
     )
     parser.set_defaults(run=run)
     parser.add_argument(
         "reports",
         nargs="+",
         metavar="REPORT",
-        help="that `rageval evaluate --out` wrote; samples that name no model in their metadata count as the file's "
-        "name, and questions are paired by id",
+        help="report written by `rageval evaluate --out`; samples without metadata.model belong to a model named after "
+        "the file, and questions are paired by id",
     )
-    parser.add_argument("--metric", help="by which to rank (default: rubric, or the only one)")
+    parser.add_argument("--metric", help="metric to rank by (default: rubric, or the only metric)")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Rank, and show the table."""
+    """Rank the models and show the table."""
     from langchain_rageval.report.report import Report
     from langchain_rageval.trust.leaderboard import leaderboard
 
     stems = [Path(path).stem for path in options.reports]
     names = stems if len(set(stems)) == len(stems) else options.reports
     reports = {name: Report.load(path) for name, path in zip(names, options.reports, strict=True)}
-    rows = [_named(row, name) for name, report in reports.items() for row in report.rows]
+    rows = [_with_model(row, name) for name, report in reports.items() for row in report.rows]
     notes = dict.fromkeys(note for report in reports.values() for note in report.notes)
     _show(leaderboard(Report(rows, list(notes)), options.metric))
     return 0
 
 
-def _named(row: Row, file: str) -> Row:
-    metadata = {"model": file, **row.sample.metadata}
+def _with_model(row: Row, default: str) -> Row:
+    metadata = {"model": default, **row.sample.metadata}
     return row.model_copy(update={"sample": row.sample.model_copy(update={"metadata": metadata})})
 
 
@@ -55,21 +55,21 @@ def _show(board: Leaderboard) -> None:
     from rich.table import Table
 
     from langchain_rageval.cli.tables import console, show_notes
-    from langchain_rageval.trust.leaderboard import HEADINGS, cells
+    from langchain_rageval.trust.leaderboard import HEADINGS, standing_cells
 
     table = Table(title=escape(board.title), title_justify="left", title_style="bold")
     for heading in HEADINGS:
         table.add_column(heading, justify="left" if heading == "model" else "right")
     for standing in board.values():
-        table.add_row(*(escape(printable(cell)) for cell in cells(standing)))
+        table.add_row(*(escape(printable(cell)) for cell in standing_cells(standing)))
     out = console()
     out.print(table)
     if board.criteria:
-        out.print(_grades(board))
+        out.print(_grades_table(board))
     show_notes(board.notes, out)
 
 
-def _grades(board: Leaderboard) -> Table:
+def _grades_table(board: Leaderboard) -> Table:
     from rich.markup import escape
     from rich.table import Table
 

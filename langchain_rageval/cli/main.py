@@ -1,6 +1,7 @@
-"""`rageval`: the commands, and how they end.
+"""Entry point of `rageval`: parses the command line, runs the command and returns the exit code.
 
-0: done. 1: a gate was not passed. 2: usage, bad input, or no score could be had. 130: interrupted.
+Exit codes: 0 for success; 1 if a threshold or requirement is not met; 2 for wrong usage, invalid input, or if nothing
+could be scored; 130 if interrupted.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from langchain_rageval.cli import (
     resume,
     rubric_study,
 )
-from langchain_rageval.cli.examples import add_examples
-from langchain_rageval.cli.text import printable
+from langchain_rageval.cli.help_texts import add_examples
+from langchain_rageval.cli.printable import printable
 from langchain_rageval.errors import BelowThreshold, RagevalError
 
 COMMANDS = (
@@ -52,7 +53,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Args:
-        arguments: words after the program's name; by default those it was started with.
+        arguments: words after the program name; None for those of the process.
 
     Returns:
         The exit code.
@@ -60,39 +61,39 @@ def run(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     options.words = list(sys.argv[1:] if arguments is None else arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a pipe's encoding may lack what a sample holds
+        sys.stdout.reconfigure(errors="replace")  # the encoding of a pipe may lack characters of a sample
     try:
         code = int(options.run(options))
         sys.stdout.flush()
         return code
     except BelowThreshold as error:
-        return _ended(1, str(error))
+        return _report_error(1, str(error))
     except RagevalError as error:
-        return _ended(2, str(error))
+        return _report_error(2, str(error))
     except KeyboardInterrupt:
-        return _ended(130, "interrupted")
+        return _report_error(130, "interrupted")
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes stdout at exit
         return 0
     except Exception as error:
-        return _ended(2, f"unexpected {type(error).__name__}: {error}")
+        return _report_error(2, f"unexpected {type(error).__name__}: {error}")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="rageval",
-        description="Judge RAG systems with the model you can afford.",
-        epilog="To begin with: rageval demo. For examples of a command: rageval COMMAND --help.",
+        description="Evaluate RAG systems with an LLM judge.",
+        epilog="To start, run: rageval demo. For options and examples of a command: rageval COMMAND --help.",
     )
     parser.add_argument("--version", action="version", version=f"rageval {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.add_to(commands)
-    for name, made in commands.choices.items():
-        add_examples(made, name)
+    for name, subparser in commands.choices.items():
+        add_examples(subparser, name)
     return parser
 
 
-def _ended(code: int, message: str) -> int:
+def _report_error(code: int, message: str) -> int:
     sys.stderr.write(f"rageval: {printable(message)}\n")
     return code

@@ -1,4 +1,4 @@
-"""`rageval metrics`: what can be scored."""
+"""`rageval metrics`: list the metrics."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from langchain_rageval.cli.machine import add_json_option, write_json
+from langchain_rageval.cli.json_output import add_json_option, write_json
 from langchain_rageval.metrics import ASPECTS, BUILDERS, RANKINGS
 
 
 def add_to(commands: Any) -> None:
-    """Add the command."""
-    parser: argparse.ArgumentParser = commands.add_parser("metrics", help="list the metrics")
+    """Add the command and its options."""
+    parser: argparse.ArgumentParser = commands.add_parser("metrics", help="list the metrics with a description")
     parser.set_defaults(run=run)
     add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print a line for each metric, its name first."""
+    """Print one line per metric, which starts with its name."""
     lines = {name: _headline(module) for name, module in BUILDERS.items()}
     lines |= {
         aspect: f"aspect_critique: built-in aspect, {direction} is better" for aspect, direction in ASPECTS.items()
@@ -32,13 +32,13 @@ def run(options: argparse.Namespace) -> int:
         write_json({"metrics": lines})
         return 0
     width = max(map(len, lines))
-    for name, told in lines.items():
-        sys.stdout.write(f"{name:<{width}}  {told}\n")
+    for name, description in lines.items():
+        sys.stdout.write(f"{name:<{width}}  {description}\n")
     return 0
 
 
 def _headline(module: str) -> str:
-    """First sentence of the module's docstring, after the metric's name; read without importing it."""
+    """Return the first line of the module's docstring without the metric's name; the module is not imported."""
     spec = find_spec(module)
     source = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
     first = inspect.cleandoc(ast.get_docstring(ast.parse(source)) or "").split("\n")[0]

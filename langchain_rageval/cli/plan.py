@@ -1,35 +1,36 @@
-"""`rageval plan FILE`: what `rageval evaluate FILE` would cost."""
+"""`rageval plan FILE`: estimate the cost of `rageval evaluate FILE`."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
 
-from langchain_rageval.cli import evaluate
-from langchain_rageval.cli.machine import add_json_option, told_of_plan, write_json
+from langchain_rageval.cli.arguments import add_input_options, add_judge_options
+from langchain_rageval.cli.inputs import load_inputs
+from langchain_rageval.cli.json_output import add_json_option, plan_object, write_json
 
 
 def add_to(commands: Any) -> None:
     """Add the command and its options."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "plan", help="calls and tokens that `rageval evaluate` would take, without a call"
+        "plan", help="estimate the calls and tokens of `rageval evaluate` without any call"
     )
     parser.set_defaults(run=run)
-    evaluate.add_input_options(parser)
-    evaluate.add_judge_options(parser)
-    parser.add_argument("--journal", help="of the run; what it holds costs nothing")
+    add_input_options(parser)
+    add_judge_options(parser)
+    parser.add_argument("--journal", metavar="FILE", help="journal of the run; scores in it cost nothing")
     add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Rehearse, and show the table."""
+    """Estimate the cost and show it."""
     from langchain_rageval.cli.tables import show_plan
     from langchain_rageval.evaluation.planning import plan
 
-    samples, metrics = evaluate.asked(options)
-    planned = plan(samples, metrics, journal=options.journal)
+    samples, metrics = load_inputs(options)
+    estimate = plan(samples, metrics, journal=options.journal)
     if options.json:
-        write_json(told_of_plan(planned))
+        write_json(plan_object(estimate))
     else:
-        show_plan(planned)
+        show_plan(estimate)
     return 0

@@ -1,4 +1,4 @@
-"""`rageval qualify`: whether a judge can be believed."""
+"""`rageval qualify`: test a judge on labelled questions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from langchain_rageval.cli.evaluate import add_judge_options, embeddings_of, judge_of, pairs_in
+from langchain_rageval.cli.arguments import add_judge_options, add_quiet_option, parse_pairs
+from langchain_rageval.cli.inputs import build_embeddings, build_judge
 from langchain_rageval.errors import BelowThreshold, ConfigError
 
 if TYPE_CHECKING:
@@ -20,35 +21,38 @@ _LEVELS: Mapping[str, Sequence[Fitness]] = {"fit": ["fit"], "care": ["fit", "fit
 def add_to(commands: Any) -> None:
     """Add the command and its options."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "qualify", help="put labelled questions to a judge: which metrics is it fit for?"
+        "qualify", help="test a judge on labelled questions: which metrics is it fit for?"
     )
     parser.set_defaults(run=run)
-    add_judge_options(parser, language="ru", of="of the labelled questions: ru or en (default: %(default)s)")
-    parser.add_argument(
-        "--repeats", type=int, default=2, help="how often each question is asked as it is (default: %(default)s)"
+    add_judge_options(
+        parser, language="ru", language_help="language of the labelled questions: ru or en (default: %(default)s)"
     )
-    parser.add_argument("--out", help="write everything there, as JSON")
+    parser.add_argument(
+        "--repeats", type=int, default=2, help="how often each question is asked unchanged (default: %(default)s)"
+    )
+    parser.add_argument("--out", metavar="FILE", help="write the results as JSON")
     parser.add_argument(
         "--require",
         action="append",
         default=[],
         metavar="METRIC=LEVEL",
-        help="exit 1 unless the judge is fit for it (LEVEL fit), or at least with care (care); may be repeated",
+        help="exit with 1 unless the judge is fit for the metric (LEVEL fit), or at least fit with care (care); may be "
+        "repeated",
     )
-    parser.add_argument("--quiet", action="store_true", help="no progress")
+    add_quiet_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check everything that can be checked before the first call, then ask, write and show."""
+    """Check all options before the first call, then test the judge, write and show the results."""
     from langchain_rageval.cli.tables import show_qualification
-    from langchain_rageval.trust.qualify import qualify_judge
+    from langchain_rageval.trust.qualify_judge import qualify_judge
 
-    required = _required(options.require)
+    required = _parse_requirements(options.require)
     if options.out and not (Path(options.out).resolve().parent.is_dir() and not Path(options.out).is_dir()):
-        raise ConfigError(f"--out {options.out} is no place for a file; choose another")
-    found = qualify_judge(
-        judge_of(options),
-        embeddings_of(options),
+        raise ConfigError(f"--out {options.out}: a file cannot be written there; choose another path")
+    qualification = qualify_judge(
+        build_judge(options),
+        build_embeddings(options),
         options.language,
         repeats=options.repeats,
         max_concurrency=options.max_concurrency,
@@ -56,28 +60,28 @@ def run(options: argparse.Namespace) -> int:
         progress=not options.quiet,
     )
     if options.out:
-        found.to_json(options.out)
-    show_qualification(found, written=options.out)
-    _check(found, required)
+        qualification.to_json(options.out)
+    show_qualification(qualification, written=options.out)
+    _check(qualification, required)
     return 0
 
 
-def _required(given: Sequence[str]) -> dict[str, str]:
+def _parse_requirements(items: Sequence[str]) -> dict[str, str]:
     from langchain_rageval.trust.fitness import STEPS_OF
 
-    required = dict(pairs_in(given, "--require"))
+    required = dict(parse_pairs(items, "--require"))
     for metric, level in required.items():
         if metric not in STEPS_OF:
-            raise ConfigError(f"--require {metric}: verdicts are given on {', '.join(STEPS_OF)}")
+            raise ConfigError(f"--require {metric}: unknown metric; use one of {', '.join(STEPS_OF)}")
         if level not in _LEVELS:
             raise ConfigError(f"--require takes METRIC=fit or METRIC=care, got {metric}={level}")
     return required
 
 
-def _check(found: Qualification, required: Mapping[str, str]) -> None:
-    missed = [metric for metric, level in required.items() if found.verdict[metric] not in _LEVELS[level]]
+def _check(qualification: Qualification, required: Mapping[str, str]) -> None:
+    verdicts = qualification.verdict
+    missed = [metric for metric, level in required.items() if verdicts[metric] not in _LEVELS[level]]
     if missed:
-        told = "; ".join(
-            f"{metric} is required to be {required[metric]}, it is {found.verdict[metric]}" for metric in missed
-        )
-        raise BelowThreshold(told)
+        levels = {metric: " or ".join(_LEVELS[required[metric]]) for metric in missed}
+        problems = (f"{metric}: required {levels[metric]}, got {verdicts[metric]}" for metric in missed)
+        raise BelowThreshold("; ".join(problems))

@@ -1,4 +1,4 @@
-"""`rageval report REPORT`: what a report says, in the terminal or as an HTML page."""
+"""`rageval report REPORT`: show a saved report in the terminal or as an HTML page."""
 
 from __future__ import annotations
 
@@ -7,41 +7,48 @@ import webbrowser
 from pathlib import Path
 from typing import Any
 
-from langchain_rageval.cli.evaluate import check_writable
-from langchain_rageval.cli.machine import add_json_option, told_of_report, write_json
+from langchain_rageval.cli.arguments import check_writable
+from langchain_rageval.cli.json_output import add_json_option, report_object, write_json
 from langchain_rageval.errors import ConfigError
 
 
 def add_to(commands: Any) -> None:
     """Add the command and its options."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "report", help="show a report that `rageval evaluate --out` wrote, or make an HTML page of it"
+        "report", help="show a report written by `rageval evaluate --out`, or convert it to an HTML page"
     )
     parser.set_defaults(run=run)
-    parser.add_argument("report", help="the report, as JSON lines")
-    parser.add_argument("--html", metavar="PATH", help="write it there as one HTML page that needs no network")
-    parser.add_argument("--open", action="store_true", help="open the page in a browser; without --html, beside REPORT")
-    parser.add_argument("--baseline", metavar="REPORT", help="an earlier report over the same samples to compare with")
-    parser.add_argument("--margin", type=float, default=0.0, help="of the comparison (default: %(default)s)")
+    parser.add_argument("report", help="report file (JSON lines)")
+    parser.add_argument("--html", metavar="FILE", help="write the report as a self-contained HTML page")
+    parser.add_argument(
+        "--open", action="store_true", help="open the page in a browser; without --html it is written next to REPORT"
+    )
+    parser.add_argument(
+        "--baseline", metavar="REPORT", help="earlier report over the same samples, for a comparison on the page"
+    )
+    parser.add_argument("--margin", type=float, default=0.0, help="margin of the comparison (default: %(default)s)")
     parser.add_argument(
         "--allow-different-instruments",
         action="store_true",
-        help="compare also what different judges, prompts, options or versions have scored",
+        help="also compare scores of different judges, prompts, options or versions",
     )
     parser.add_argument(
-        "--language", choices=("auto", "en", "ru"), default="auto", help="of the page (default: that of most questions)"
+        "--language",
+        choices=("auto", "en", "ru"),
+        default="auto",
+        help="language of the page (default: the language of most questions)",
     )
     add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the report, and write the page if one is asked for."""
+    """Show the report; write and open the page if requested."""
     from langchain_rageval.cli.tables import console, show_diagnosis, show_report
     from langchain_rageval.report.report import Report
 
     page = options.html or (str(Path(options.report).with_suffix(".html")) if options.open else None)
     if options.baseline and not page:
-        raise ConfigError("--baseline is for the page, name it with --html; in the terminal: rageval compare")
+        raise ConfigError("--baseline needs --html or --open; to compare in the terminal, use rageval compare")
     check_writable("--html", page, options.report)
     report = Report.load(options.report)
     if page:
@@ -53,15 +60,15 @@ def run(options: argparse.Namespace) -> int:
             language=options.language,
         )
     if options.json:
-        write_json(told_of_report(report))
+        write_json(report_object(report))
     else:
         show_report(report, console(), written=page)
         show_diagnosis(report)
     if page and options.open:
-        show_page(page)
+        open_page(page)
     return 0
 
 
-def show_page(path: str) -> None:
-    """Open a page in the reader's browser."""
+def open_page(path: str) -> None:
+    """Open an HTML file in the default browser."""
     webbrowser.open(Path(path).resolve().as_uri())

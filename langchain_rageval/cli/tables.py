@@ -1,4 +1,4 @@
-"""What the commands print: tables and samples, coloured in a terminal, plain in a pipe."""
+"""Terminal output of the commands: tables and samples, with colours in a terminal and without in a pipe."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from langchain_rageval.cli.text import printable
+from langchain_rageval.cli.printable import printable
 from langchain_rageval.data.schema import Finding, Row, Score
 from langchain_rageval.evaluation.planning import HEADINGS, Plan, cells
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import MetricSummary, summarise
-from langchain_rageval.testset.rows import Testset
+from langchain_rageval.testset.testset import Testset
 from langchain_rageval.trust.qualification import COST_HEADINGS, LEGEND, STEP_HEADINGS, Qualification
 
 _COLOURS = {
@@ -31,40 +31,40 @@ _COLOURS = {
     "useful": "green",
     "needed": "green",
 }
-_FITNESS = {"fit": "green", "fit with care": "yellow", "cannot tell": "magenta", "unfit": "red"}
-_WORST = 3
-_LONGEST = 300
+_FITNESS_COLOURS = {"fit": "green", "fit with care": "yellow", "cannot tell": "magenta", "unfit": "red"}
+_WORST = 3  # samples shown per metric
+_LONGEST = 300  # characters of a text
 _ENDLESS = 1_000_000
-_SPARED = ("tokens", "calls", "unscored", "pairs", "baseline", "candidate")
-"""Columns that a narrow terminal can do without, the first to go first."""
+_OPTIONAL_COLUMNS = ("tokens", "calls", "unscored", "pairs", "baseline", "candidate")
+"""Columns that may be dropped in a narrow terminal, in this order."""
 
 
-class Output(Console):
-    """Makes tables as wide as they may be, and leaves the end of a closed pipe to the commands.
+class TableConsole(Console):
+    """Console that never cuts names and numbers in tables, and raises BrokenPipeError if the reader closes the pipe.
 
-    rich itself would cut numbers off, and exit with 1, a gate's code.
+    rich itself would cut them, and would exit with 1 at a closed pipe, which here means a threshold that was not met.
     """
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """As rich prints, tables so that no name and no number is cut."""
+        """Print like rich, after fitting tables to the width."""
         for table in objects:
             if isinstance(table, Table):
                 self._fit(table)
         super().print(*objects, **options)
 
     def on_broken_pipe(self) -> None:
-        """Say so to whoever started the command."""
+        """Raise BrokenPipeError, which `rageval` treats as success."""
         raise BrokenPipeError
 
     def _fit(self, table: Table) -> None:
-        """Break headings rather than cells; then drop the frame, and the columns that can be spared.
+        """Make a table fit: wrap headings rather than cells, then drop the frame, then optional columns.
 
-        What is no terminal is as wide as the table.
+        Output that is not a terminal becomes as wide as the table instead.
         """
         if self._widest(table) <= self.width:
             return
-        for place, column in enumerate(table.columns):
-            if place == 0 or column.justify == "right":
+        for index, column in enumerate(table.columns):
+            if index == 0 or column.justify == "right":
                 cells = [cell_len(Text.from_markup(str(cell)).plain) for cell in column.cells]
                 words = [cell_len(word) for word in Text.from_markup(str(column.header)).plain.split()]
                 column.width = max([*cells, *words])
@@ -72,14 +72,14 @@ class Output(Console):
             self.width = max(self.width, self._narrowest(table))
         if self._narrowest(table) > self.width:
             table.box, table.show_edge, table.padding = box.SIMPLE_HEAD, False, (0, 0)
-        spared = [column for name in _SPARED for column in table.columns if column.header == name]
-        left_out = []
-        while spared and self._narrowest(table) > self.width:
-            left_out.append(spared.pop(0))
-            table.columns.remove(left_out[-1])
-        if left_out:
-            told = f"A wider terminal also shows {', '.join(str(column.header) for column in left_out)}."
-            table.caption = "\n".join(filter(None, (str(table.caption or ""), told)))
+        optional = [column for name in _OPTIONAL_COLUMNS for column in table.columns if column.header == name]
+        dropped = []
+        while optional and self._narrowest(table) > self.width:
+            dropped.append(optional.pop(0))
+            table.columns.remove(dropped[-1])
+        if dropped:
+            hint = f"A wider terminal also shows {', '.join(str(column.header) for column in dropped)}."
+            table.caption = "\n".join(filter(None, (str(table.caption or ""), hint)))
 
     def _widest(self, table: Table) -> int:
         return self.measure(table, options=self.options.update(max_width=_ENDLESS)).maximum
@@ -89,15 +89,15 @@ class Output(Console):
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Where the commands print; not narrower than a table needs when it is a pipe."""
-    made = Output(highlight=False, emoji=False, stderr=stderr)
-    if not made.is_terminal:
-        made.width = 120
-    return made
+    """Return a console for stdout or stderr, 120 columns wide if it is not a terminal."""
+    out = TableConsole(highlight=False, emoji=False, stderr=stderr)
+    if not out.is_terminal:
+        out.width = 120
+    return out
 
 
 def show_report(report: Report, out: Console, *, written: str | None = None) -> None:
-    """Print the summary, the worst samples, and the notes."""
+    """Print the summary, the worst samples and the notes of a report, and where it was written."""
     summary = report.summary()
     out.print(summary_table(f"{len(report)} samples", {"all": report.rows}))
     for metric, whole in summary.items():
@@ -113,7 +113,7 @@ def show_report(report: Report, out: Console, *, written: str | None = None) -> 
 
 
 def show_diagnosis(report: Report) -> None:
-    """Print how many samples have each cause, and what to look at; nothing when no metric can show one."""
+    """Print the number of samples with each cause of error and its remedy; nothing if no cause can be determined."""
     diagnosis = report.diagnose()
     if diagnosis.counts.keys() <= {"cannot tell"}:
         return
@@ -128,7 +128,7 @@ def show_diagnosis(report: Report) -> None:
 
 
 def show_plan(plan: Plan) -> None:
-    """Print what each metric is expected to cost, and all together."""
+    """Print the expected cost of each metric and the total."""
     table = Table(title=plan.title, title_justify="left", title_style="bold")
     for number, heading in enumerate(HEADINGS):
         table.add_column(heading, justify="right" if number else "left")
@@ -142,46 +142,46 @@ def show_plan(plan: Plan) -> None:
 
 
 def show_testset(testset: Testset, out: Console, *, written: str) -> None:
-    """Print how many rows of each evolution came, some of them, what was rejected and why, and the notes."""
+    """Print the number of questions of each evolution with an example, the reasons of rejections, and the notes."""
     table = Table(title=f"{len(testset)} questions", title_justify="left", title_style="bold")
     table.add_column("evolution")
     table.add_column("rows", justify="right")
-    table.add_column("for example")
+    table.add_column("example")
     for name, count in testset.counts.items():
         first = next(row for row in testset.rows if row.evolution == name)
         table.add_row(escape(name), str(count), escape(_short(first.question)))
     out.print(table)
     out.print(f"{testset.yields['attempts']} attempts")
     for reason, count in testset.yields["rejected"].items():
-        out.print(f"  {count} {escape(printable(reason))}")
+        out.print(f"  {count} rejected: {escape(printable(reason))}")
     show_notes(testset.notes, out)
     if written:
         out.print(f"\nTest set written to {escape(written)}", soft_wrap=True)
 
 
 def show_notes(notes: Iterable[str], out: Console) -> None:
-    """Print what a reader of the numbers should know."""
+    """Print the notes of a result."""
     for note in notes:
         out.print(f"\n[italic]{escape(printable(note))}[/italic]", soft_wrap=True)
 
 
 def summary_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
-    """A line for each metric of each slice of rows."""
+    """Build a table with one line for each metric of each slice of rows."""
     table = Table(title=title, title_justify="left", title_style="bold")
-    named = len(slices) > 1
-    for heading in (*(["slice"] if named else []), "metric"):
+    has_slices = len(slices) > 1
+    for heading in (*(["slice"] if has_slices else []), "metric"):
         table.add_column(heading)
     for heading in ("mean", "95% interval", "scored", "unscored", "failed", "calls", "tokens"):
         table.add_column(heading, justify="right")
     for name, rows in slices.items():
         for metric in summarise(rows).values():
-            told = [name, metric.metric] if named else [metric.metric]
-            table.add_row(*(escape(printable(cell)) for cell in told), *_cells(metric))
+            names = [name, metric.metric] if has_slices else [metric.metric]
+            table.add_row(*(escape(printable(cell)) for cell in names), *_cells(metric))
     return table
 
 
 def comparison_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
-    """A line for each metric with its mean in each slice of rows, and what it cost over all of them."""
+    """Build a table with the mean of each metric in each slice of rows, and the cost over all rows."""
     table = Table(title=title, title_justify="left", title_style="bold", caption_justify="left")
     table.add_column("mean", no_wrap=True)
     for heading in (*slices, "unscored", "calls"):
@@ -189,23 +189,26 @@ def comparison_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
     summaries = [summarise(rows) for rows in slices.values()]
     everything = summarise([row for rows in slices.values() for row in rows])
     for name, whole in everything.items():
-        better = " ↓" if whole.direction == "lower" else ""
+        arrow = " ↓" if whole.direction == "lower" else ""
         means = [_mean(summary[name]) for summary in summaries]
-        table.add_row(f"{escape(name)}{better}", *means, str(whole.unscored), str(whole.calls))
+        table.add_row(f"{escape(name)}{arrow}", *means, str(whole.unscored), str(whole.calls))
     tokens = sum((metric.input_tokens or 0) + (metric.output_tokens or 0) for metric in everything.values())
     calls = sum(metric.calls for metric in everything.values())
     failed = sum(metric.failed for metric in everything.values())
     table.caption = (
-        f"↓ lower is better. {calls} calls, {tokens:,} tokens, {failed} failed. Shared steps are asked once."
+        f"↓ lower is better. {calls} calls, {tokens:,} tokens, {failed} failed. Steps that metrics share run once."
     )
     return table
 
 
-def show_qualification(found: Qualification, *, written: str | None) -> None:
-    """Print what was found of each step, which metrics the judge is fit for, and the notes."""
+def show_qualification(qualification: Qualification, *, written: str | None) -> None:
+    """Print the results of each step, the metrics that the judge is fit for, and the notes."""
     out = console()
-    told = [(found.title, STEP_HEADINGS, found.step_cells()), ("Replies and cost", COST_HEADINGS, found.cost_cells())]
-    for title, headings, lines in told:
+    tables = (
+        (qualification.title, STEP_HEADINGS, qualification.step_cells()),
+        ("Replies and cost", COST_HEADINGS, qualification.cost_cells()),
+    )
+    for title, headings, lines in tables:
         table = Table(title=escape(printable(title)), title_justify="left", title_style="bold")
         for heading in headings:
             table.add_column(heading, justify="left" if heading in ("step", "verdict", "rung") else "right")
@@ -213,17 +216,17 @@ def show_qualification(found: Qualification, *, written: str | None) -> None:
             table.add_row(*map(escape, line))
         out.print(table)
     out.print(f"[dim]{LEGEND}[/dim]\n", soft_wrap=True)
-    for metric, verdict, reason in found.metric_cells():
-        colour = _FITNESS[found.verdict[metric]]
-        why = escape(printable(reason))
-        out.print(f"[bold]{metric}[/bold] [{colour}]{verdict}[/{colour}]\n  [dim]{why}[/dim]", soft_wrap=True)
-    show_notes(found.notes, out)
+    for metric, verdict, reason in qualification.metric_cells():
+        colour = _FITNESS_COLOURS[qualification.verdict[metric]]
+        explanation = escape(printable(reason))
+        out.print(f"[bold]{metric}[/bold] [{colour}]{verdict}[/{colour}]\n  [dim]{explanation}[/dim]", soft_wrap=True)
+    show_notes(qualification.notes, out)
     if written:
         out.print(f"\nWritten to {escape(written)}", soft_wrap=True)
 
 
 def show_sample(row: Row, score: Score, out: Console) -> None:
-    """Print a sample with the reason for its score, each statement with its verdict and the sentences that decide."""
+    """Print a sample with the reason of its score, and each finding with its verdict and the cited sentences."""
     sentences = NumberedContexts.of(row.sample.contexts or []).sentences
     out.print(f"\n[bold]{escape(_short(row.sample.question))}[/bold]")
     out.print(f"  {escape(_short(row.sample.answer or ''))}")

@@ -1,1 +1,1 @@
-"""Data types shared by all layers, and how they are read from objects, files and chains."""
+"""Data types shared by all layers, and functions that read them from objects, files and chains."""

@@ -1,6 +1,7 @@
-"""The names that other libraries have for the fields of a sample, and how to read what goes by them.
+"""Names that other libraries use for the fields of a sample, and functions that read such objects.
 
-Messages, documents, runs, arrays and pandas' missing values are known by their attributes: no library is imported.
+Messages, documents, runs, arrays and the missing values of pandas are recognised by their attributes, without importing
+any of these libraries.
 """
 
 from __future__ import annotations
@@ -24,61 +25,71 @@ NAMES: dict[str, tuple[str, ...]] = {
     "relevance": ("relevance",),
     "metadata": ("metadata",),
 }
-"""Field of Sample to the names it goes by; the first that holds the field wins, then any other name that does."""
+"""Fields of `Sample` and the names under which they are found, in order of precedence."""
 
-MEANING = {name: field for field in reversed(NAMES) for name in NAMES[field]}
-"""Name to the field that a bare value under it fills: the first that lists the name."""
+FIELDS_BY_NAME = {name: field for field in reversed(NAMES) for name in NAMES[field]}
+"""Names and the field that a plain value under the name belongs to: the first field in `NAMES` that lists the name."""
 
 LIST_FIELDS = frozenset({"contexts", "references", "reference_contexts", "context_ids", "reference_context_ids"})
-"""Fields that take several values."""
+"""Fields that hold lists."""
 
 _TEXT_FIELDS = frozenset({"question", "answer", "contexts", "references", "reference_contexts"})
 _CONTAINERS = frozenset({"inputs", "outputs", "reference_outputs"})
 _AS_REFERENCE = {"answer": "references", "contexts": "reference_contexts", "context_ids": "reference_context_ids"}
-_SPEAKERS = {"user": "human", "assistant": "ai"} | {speaker: speaker for speaker in ("human", "ai", "tool", "system")}
+_ROLES = {"user": "human", "assistant": "ai"} | {role: role for role in ("human", "ai", "tool", "system")}
 
 
 def read_fields(obj: Any, fields: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Read the keyword arguments of a Sample from whatever a RAG system or a data set calls one.
+    """Read the keyword arguments of a `Sample` from an object of another library.
 
     Args:
-        obj: a mapping, or an object with such attributes: a pandas row, a dataclass, a LangSmith Run or Example.
-        fields: field of Sample to the name or dotted path under which `obj` keeps it; goes before every known name.
+        obj: a mapping, or an object with attributes: a pandas row, a dataclass, a LangSmith Run or Example.
+        fields: fields of `Sample` mapped to the name or dotted path of their value in `obj`; takes precedence over all
+            known names.
 
     Returns:
-        The fields that `obj` holds; in `metadata` what goes by no known name, or lost to a name that goes before.
+        The fields found in `obj`. `metadata` is always present: it holds all values under unknown names, and values
+        under known names whose field was read from a name of higher precedence.
 
     Raises:
-        SampleError: if `obj` has no fields at all, or a str where a list of str belongs.
-        ConfigError: if a key of `fields` is no field of Sample, or a value no name.
+        SampleError: if `obj` has no fields at all, or has a str where a list of str is expected.
+        ConfigError: if a key of `fields` is not a field of `Sample`, or a value is not a str.
     """
     fields = fields or {}
     check_fields(fields)
     values = _values(obj)
-    mapped = {field: _part(field, path, _follow(values, path)).get(field) for field, path in fields.items()}
+    mapped = {field: _fields_in(field, path, _follow(values, path)).get(field) for field, path in fields.items()}
     rest = {name: value for name, value in values.items() if name not in fields.values()}
-    return _finished(_read(rest, mapped))
+    return _normalized(_read(rest, mapped))
 
 
 def read_run(run: Any, example: Any = None) -> dict[str, Any]:
-    """Read the keyword arguments of a Sample from a LangSmith run and the example that it answered.
+    """Read the keyword arguments of a `Sample` from a LangSmith run and its example.
 
     Args:
-        run: gives the answer, and the contexts: those of its outputs, else of the retrievers within it.
-        example: gives the question, the references and the id; the run gives what the example lacks.
+        run: source of the answer and the contexts; the contexts come from its outputs, otherwise from its retrievers.
+        example: source of the question, the references and the id; the run provides those that the example lacks.
+
+    Returns:
+        The fields found, as by `read_fields`; metadata of the example takes precedence.
     """
-    ran = _read(_values(run), {})
-    asked = _read(_values(example), {}) if example is not None else {"metadata": {}}
-    first = {field: asked[field] for field in ("id", "question", "references") if field in asked}
-    return _finished(asked | ran | first | {"metadata": ran["metadata"] | asked["metadata"]})
+    from_run = _read(_values(run), {})
+    from_example = _read(_values(example), {}) if example is not None else {"metadata": {}}
+    preferred = {field: from_example[field] for field in ("id", "question", "references") if field in from_example}
+    metadata = from_run["metadata"] | from_example["metadata"]
+    return _normalized(from_example | from_run | preferred | {"metadata": metadata})
 
 
 def check_fields(fields: Mapping[str, str]) -> None:
-    """Raise ConfigError if `fields` is no mapping of fields of Sample to names."""
+    """Check that `fields` maps fields of `Sample` to names.
+
+    Raises:
+        ConfigError: if `fields` is not a mapping, a key is not a field, or a value is not a str.
+    """
     example = "fields maps fields of Sample to your names for them, as in {'question': 'q'}"
     for field in fields:
         if field not in NAMES:
-            raise ConfigError(f"{example}; {field!r} is no field: use one of {', '.join(NAMES)}")
+            raise ConfigError(f"{example}; {field!r} is not a field: use one of {', '.join(NAMES)}")
     if not isinstance(fields, Mapping):
         raise ConfigError(f"{example}; got {type(fields).__name__}")
     for field, name in fields.items():
@@ -86,13 +97,13 @@ def check_fields(fields: Mapping[str, str]) -> None:
             raise ConfigError(f"{example}; got {name!r} for {field!r}")
 
 
-def text_of(value: Any) -> Any:
-    """The text of a document or a message; anything else as it is."""
+def unwrap_text(value: Any) -> Any:
+    """Return the text of a document or a message; return any other value unchanged."""
     if isinstance(value, str):
         return value
     if _is_document(value):
         return _get(value, "page_content")
-    content = _get(value, "content") if _speaker(value) else value
+    content = _get(value, "content") if _role(value) else value
     if content is value or isinstance(content, str):
         return content
     blocks = [{"type": "text", "text": block} if isinstance(block, str) else block for block in content]
@@ -100,57 +111,57 @@ def text_of(value: Any) -> Any:
 
 
 def _read(values: Mapping[str, Any], mapped: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that known names hold, `mapped` ones before all; `metadata` is always among them."""
-    parts = {name: _part(MEANING[name], name, value) for name, value in values.items() if name in MEANING}
-    found = dict(mapped)
+    """Read fields by known names; `mapped` fields take precedence. The result always contains `metadata`."""
+    parts = {name: _fields_in(FIELDS_BY_NAME[name], name, values[name]) for name in values if name in FIELDS_BY_NAME}
+    result = dict(mapped)
     for field, names in NAMES.items():
         for name in names:
             if field in parts.get(name, {}):
-                found.setdefault(field, parts[name][field])
-    metadata = {name: value for name, value in values.items() if name not in MEANING}
+                result.setdefault(field, parts[name][field])
+    metadata = {name: value for name, value in values.items() if name not in FIELDS_BY_NAME}
     for name, part in parts.items():
         metadata = part.get("metadata", {}) | metadata
-        if part.get(MEANING[name]) is values[name] is not found[MEANING[name]]:
+        if part.get(FIELDS_BY_NAME[name]) is values[name] is not result[FIELDS_BY_NAME[name]]:
             metadata[name] = values[name]
-        found = part | found
-    return found | {"metadata": metadata | (mapped.get("metadata") or {})}
+        result = part | result
+    return result | {"metadata": metadata | (mapped.get("metadata") or {})}
 
 
-def _part(field: str, name: str, value: Any) -> dict[str, Any]:
-    """What a value that goes by `name` tells: its field, or several when there are messages or a mapping in it."""
+def _fields_in(field: str, name: str, value: Any) -> dict[str, Any]:
+    """Return the fields in a value found under `name`: `field` alone, or several from messages or a nested mapping."""
     if field == "metadata":
         return {field: value if isinstance(value, Mapping) else {name: value}}
     if field in ("question", "answer") and (messages := _messages(value)):
         return _conversation(messages)
-    if field in _TEXT_FIELDS and isinstance(value, Mapping) and text_of(value) is value:
-        return _inside(field, name, value)
+    if field in _TEXT_FIELDS and isinstance(value, Mapping) and unwrap_text(value) is value:
+        return _nested_fields(field, name, value)
     if isinstance(value, str) and field in LIST_FIELDS - {"references"} and name != "context":
-        came = f"{field}: expected a list of str, got str {value[:40]!r} under {name!r}"
-        raise SampleError(f"{came}: put it into a list (in CSV, write a JSON list)", field)
+        problem = f"{field}: expected a list of str, got str {value[:40]!r} under {name!r}"
+        raise SampleError(f"{problem}: put it into a list (in CSV, write a JSON list)", field)
     return {field: value}
 
 
-def _inside(field: str, name: str, mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """What a mapping tells that stands where `field` was looked for; under a reference, all it tells is reference."""
-    values = _present(mapping)
-    if len(values) == 1 and not values.keys() & MEANING.keys():
-        return _part(field, name, *values.values())
+def _nested_fields(field: str, name: str, mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields in a mapping found in the place of `field`; in the place of a reference, all are references."""
+    values = _without_none(mapping)
+    if len(values) == 1 and not values.keys() & FIELDS_BY_NAME.keys():
+        return _fields_in(field, name, *values.values())
     part = _read(values, {})
     if part.keys() == {"metadata"} and name not in _CONTAINERS:
         return {field: mapping}
     if field.startswith("reference"):
-        return {_AS_REFERENCE.get(told, told): value for told, value in part.items()}
+        return {_AS_REFERENCE.get(inner, inner): value for inner, value in part.items()}
     return part
 
 
 def _messages(value: Any) -> list[Any]:
-    """The messages in a list of nothing else, some of them of a speaker whom we know; none in anything else."""
-    messages = [_spelled_out(item) for item in value] if isinstance(value, list) else []
-    return messages if all(map(_is_message, messages)) and any(map(_speaker, messages)) else []
+    """Return a list's messages, or [] if it contains anything else or no message has a known role."""
+    messages = [_completed(item) for item in value] if isinstance(value, list) else []
+    return messages if all(map(_is_message, messages)) and any(map(_role, messages)) else []
 
 
-def _spelled_out(item: Any) -> Any:
-    """A message from a pair of role and text, and with an empty text where it only calls a tool; else the item."""
+def _completed(item: Any) -> Any:
+    """Convert a (role, text) pair to a message and add an empty text to a mere tool call; return others unchanged."""
     match item:
         case [str() as role, str() as content]:
             return {"role": role, "content": content}
@@ -160,39 +171,39 @@ def _spelled_out(item: Any) -> Any:
 
 
 def _conversation(messages: list[Any]) -> dict[str, Any]:
-    """The last question in a list of messages, and the answer and the tools' documents that follow it."""
-    asked = max((place for place, message in enumerate(messages) if _speaker(message) == "human"), default=-1)
-    turn = messages[asked + 1 :]
-    answers = [message for message in turn if _speaker(message) == "ai" and text_of(message).strip()]
-    artifacts = [_get(message, "artifact") for message in turn if _speaker(message) == "tool"]
-    retrieved = [found for found in artifacts if isinstance(found, list) and all(map(_is_document, found))]
-    part = {"question": messages[asked] if asked >= 0 else None, "answer": answers[-1] if answers else None}
-    return _present(part | {"contexts": _joined(retrieved)})
+    """Return the last question of a conversation, its last answer, and the documents that tools returned for it."""
+    last = max((place for place, message in enumerate(messages) if _role(message) == "human"), default=-1)
+    turn = messages[last + 1 :]
+    answers = [message for message in turn if _role(message) == "ai" and unwrap_text(message).strip()]
+    artifacts = [_get(message, "artifact") for message in turn if _role(message) == "tool"]
+    retrieved = [items for items in artifacts if isinstance(items, list) and all(map(_is_document, items))]
+    part = {"question": messages[last] if last >= 0 else None, "answer": answers[-1] if answers else None}
+    return _without_none(part | {"contexts": _concatenated(retrieved)})
 
 
-def _finished(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields as Sample takes them, with the ids of documents when every one has an id."""
-    done = {field: _shaped(field, value) for field, value in found.items() if value is not None}
-    for field, ids in (("contexts", "context_ids"), ("reference_contexts", "reference_context_ids")):
-        documents = found.get(field)
-        known = [_get(document, "id") for document in documents] if isinstance(documents, list) else []
-        if known and None not in known:
-            done.setdefault(ids, _shaped(ids, known))
-    return done
+def _normalized(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields as `Sample` takes them, with the ids of documents if all documents have ids."""
+    result = {field: _normalized_value(field, value) for field, value in fields.items() if value is not None}
+    for field, id_field in (("contexts", "context_ids"), ("reference_contexts", "reference_context_ids")):
+        documents = fields.get(field)
+        ids = [_get(document, "id") for document in documents] if isinstance(documents, list) else []
+        if ids and None not in ids:
+            result.setdefault(id_field, _normalized_value(id_field, ids))
+    return result
 
 
-def _shaped(field: str, value: Any) -> Any:
-    """Texts of documents and messages, ids as str, a lone text in a list."""
+def _normalized_value(field: str, value: Any) -> Any:
+    """Replace documents and messages by their texts, convert ids to str, and put a single text into a list."""
     if field == "relevance" and isinstance(value, Mapping):
-        return _present(value)  # Parquet pads each row with the ids of all the others
-    shape = text_of if field in _TEXT_FIELDS else _identifier
+        return _without_none(value)  # Parquet adds the ids of all other rows to each row
+    convert = unwrap_text if field in _TEXT_FIELDS else _id_to_str
     if isinstance(value, list):
-        return [shape(item) for item in value]
-    shaped = shape(value)
-    return [shaped] if field in LIST_FIELDS and isinstance(shaped, str) else shaped
+        return [convert(item) for item in value]
+    converted = convert(value)
+    return [converted] if field in LIST_FIELDS and isinstance(converted, str) else converted
 
 
-def _identifier(value: Any) -> Any:
+def _id_to_str(value: Any) -> Any:
     return str(value) if isinstance(value, int | UUID) else value
 
 
@@ -201,28 +212,28 @@ def _values(obj: Any) -> dict[str, Any]:
     if not attributes and not isinstance(obj, Mapping):
         expected = "expected a sample: a mapping, or an object with attributes such as question"
         raise SampleError(f"{expected}; got {type(obj).__name__}: pass one sample")
-    return _present(_plain(attributes))
+    return _without_none(_plain(attributes))
 
 
 def _attributes(obj: Any) -> Mapping[Any, Any]:
-    """Public attributes of an object, items of a mapping or a pandas row, and the data of a Run or an Example."""
+    """Return an object's public attributes, a mapping's or a pandas row's items, or the data of a Run or an Example."""
     if callable(getattr(obj, "items", None)):
         return dict(obj.items())
     if hasattr(obj, "_asdict"):
         return dict(obj._asdict())
     if hasattr(obj, "run_type") and hasattr(obj, "outputs"):
-        told = {"id": obj.id, "metadata": (obj.extra or {}).get("metadata"), "inputs": obj.inputs}
-        return told | {"outputs": obj.outputs, "retrieved_docs": _joined(_retrievals(obj))}
+        data = {"id": obj.id, "metadata": (obj.extra or {}).get("metadata"), "inputs": obj.inputs}
+        return data | {"outputs": obj.outputs, "retrieved_docs": _concatenated(_retrievals(obj))}
     if hasattr(obj, "dataset_id") and hasattr(obj, "outputs"):
-        told = {"id": _get(obj, "id"), "metadata": obj.metadata, "inputs": obj.inputs}
-        return told | {"reference_outputs": obj.outputs}
+        data = {"id": _get(obj, "id"), "metadata": obj.metadata, "inputs": obj.inputs}
+        return data | {"reference_outputs": obj.outputs}
     own = [*getattr(obj, "__dict__", ()), *getattr(obj, "__dataclass_fields__", ())]
-    names = [*own, *(getattr(obj, "model_extra", None) or ()), *MEANING]
+    names = [*own, *(getattr(obj, "model_extra", None) or ()), *FIELDS_BY_NAME]
     return {name: getattr(obj, name) for name in names if not name.startswith("_") and hasattr(obj, name)}
 
 
 def _retrievals(run: Any) -> Iterator[list[Any]]:
-    """What each retriever within a LangSmith run returned; retrievers that a retriever calls are its own affair."""
+    """Yield the documents of each outermost retriever in a LangSmith run; retrievers inside a retriever are ignored."""
     for child in run.child_runs or ():
         outputs = child.outputs or {}
         documents = outputs.get("documents", outputs.get("output"))
@@ -232,13 +243,14 @@ def _retrievals(run: Any) -> Iterator[list[Any]]:
             yield documents
 
 
-def _joined(lists: Iterable[list[Any]]) -> list[Any] | None:
-    found = list(lists)
-    return list(chain.from_iterable(found)) if found else None
+def _concatenated(lists: Iterable[list[Any]]) -> list[Any] | None:
+    """Concatenate lists; return None if there are no lists."""
+    parts = list(lists)
+    return list(chain.from_iterable(parts)) if parts else None
 
 
 def _plain(value: Any) -> Any:
-    """The value in Python's own types: arrays as lists, models as dicts, whatever stands for "missing" as None."""
+    """Convert a value to built-in types: arrays to lists, models to dicts, NaN, NaT and NA to None."""
     if type(value) is str:
         return value
     if hasattr(value, "tolist"):
@@ -256,21 +268,21 @@ def _plain(value: Any) -> Any:
     return _plain(_attributes(value)) if is_record else value
 
 
-def _present(values: Mapping[Any, Any]) -> dict[str, Any]:
+def _without_none(values: Mapping[Any, Any]) -> dict[str, Any]:
     return {str(name): value for name, value in values.items() if value is not None}
 
 
 def _follow(values: Any, path: str) -> Any:
-    """What a name or a dotted path leads to, through mappings and other objects; None when it leads nowhere."""
-    for step in [path] if path in values else path.split("."):
-        values = values.get(step) if isinstance(values, Mapping) else _part_of(values, step)
+    """Return the value at a name or a dotted path through mappings and attributes; None if the path does not exist."""
+    for name in [path] if path in values else path.split("."):
+        values = values.get(name) if isinstance(values, Mapping) else _attribute(values, name)
     return values
 
 
-def _part_of(value: Any, name: str) -> Any:
-    """What an object of any class keeps under a name; a text and a method keep nothing that is meant."""
-    found = None if isinstance(value, str) else getattr(value, name, None)
-    return None if callable(found) else _plain(found)
+def _attribute(value: Any, name: str) -> Any:
+    """Return an attribute of an object; None for attributes of a str and for methods, which are never data."""
+    attribute = None if isinstance(value, str) else getattr(value, name, None)
+    return None if callable(attribute) else _plain(attribute)
 
 
 def _get(value: Any, name: str) -> Any:
@@ -282,14 +294,14 @@ def _is_document(value: Any) -> bool:
 
 
 def _is_message(value: Any) -> bool:
-    """Whether the value is one of LangChain's messages, or a mapping with role or type, and content."""
-    return isinstance(_role(value), str) and isinstance(_get(value, "content"), str | list)
+    """Return True for a LangChain message, and for a mapping with a role or type and a content."""
+    return isinstance(_role_name(value), str) and isinstance(_get(value, "content"), str | list)
 
 
-def _speaker(value: Any) -> str | None:
-    """Who speaks, if the value is a message of someone whom we know."""
-    return _SPEAKERS.get(_role(value).lower().removesuffix("messagechunk")) if _is_message(value) else None
+def _role(value: Any) -> str | None:
+    """Return "human", "ai", "tool" or "system" if the value is a message with one of these roles, else None."""
+    return _ROLES.get(_role_name(value).lower().removesuffix("messagechunk")) if _is_message(value) else None
 
 
-def _role(value: Any) -> Any:
+def _role_name(value: Any) -> Any:
     return _get(value, "role") or _get(value, "type")

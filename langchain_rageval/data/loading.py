@@ -1,4 +1,4 @@
-"""Samples from files, read as they are asked for: JSON lines, JSON, CSV, Parquet and TREC runs."""
+"""Lazy loading of samples from files: JSON lines, JSON, CSV, Parquet and TREC runs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Literal
 
-from langchain_rageval.data.field_names import LIST_FIELDS, MEANING, check_fields
+from langchain_rageval.data.field_names import FIELDS_BY_NAME, LIST_FIELDS, check_fields
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.data.trec import SUFFIXES, Topics, read_trec
 from langchain_rageval.errors import ConfigError, SampleError
 
 Fields = Mapping[str, str]
-Records = Iterator[tuple[str, Any]]  # where it stands in the file, such as "line 7", and what stands there
+"""Fields of `Sample` mapped to the name or dotted path of their value in a file."""
+
+Records = Iterator[tuple[str, Any]]
+"""Records of a file, each after its place, such as "line 7"."""
 
 _LOG = logging.getLogger("langchain_rageval")
 _CSV_LIMIT = Lock()
@@ -34,39 +37,40 @@ def load_samples(
     qrels: str | PathLike[str] | None = None,
     topics: Topics | None = None,
 ) -> Iterator[Sample]:
-    """Read the samples of a file.
+    """Read samples from a file.
 
     Args:
-        path: a `.jsonl`, `.ndjson`, `.json`, `.csv` or `.parquet` file, text in UTF-8. A `.json` file is a list, or an
-            object with one list. In CSV an empty cell is missing, and a list is written as in JSON. A `.trec` or `.run`
-            file, or with `qrels` a file of any other suffix, is a TREC run: a sample for each topic, with the ids of
-            the documents by score, of equal score the last id first, as trec_eval has them.
-        fields: field of Sample to the name or dotted path that the file has for it.
-        on_error: "skip" leaves out what is no sample, with one warning each in the log "langchain_rageval".
-        qrels: the grades that people gave to the documents of a TREC run. A topic that only they have is a sample for
-            which nothing was retrieved; one that they lack is left out, with a warning.
-        topics: the questions of a TREC run: id to text, or a file with a line `id<TAB>text` for each. By default the
-            id of the topic stands for its question.
+        path: a `.jsonl`, `.ndjson`, `.json`, `.csv` or `.parquet` file; text files in UTF-8. A `.json` file contains a
+            list, or an object with one list. In CSV an empty cell means missing, and lists are written as JSON. A
+            `.trec` or `.run` file, or with `qrels` a file of any other suffix, is a TREC run: one sample per topic,
+            with the document ids by descending score and, for equal scores, by descending id, as in trec_eval.
+        fields: fields of `Sample` mapped to the name or dotted path of their value in the file.
+        on_error: "raise" to stop at the first record that is not a valid sample; "skip" to omit such records, each with
+            a warning of the logger "langchain_rageval".
+        qrels: file of relevance judgments for a TREC run. A topic that is only in this file becomes a sample with no
+            retrieved documents; a topic without judgments is omitted, with a warning.
+        topics: questions of a TREC run: a mapping of topic id to text, or a file with one line `id<TAB>text` per topic.
+            By default the topic id is used as the question.
 
     Returns:
-        The samples in the file's order, read line by line; a `.json` file and a TREC run are read whole.
+        Iterator over the samples in file order. Files are read line by line, `.json` files and TREC runs at once.
 
     Raises:
-        ConfigError: at the call, if an argument or the file cannot be used; later, if the file is not what its
-            suffix says.
-        SampleError: later, naming file and line, if a line is no sample.
+        ConfigError: at the call, if an argument is invalid or the file cannot be used; during iteration, if the content
+            does not match the suffix.
+        SampleError: during iteration, with file and line, if a record is not a valid sample and `on_error` is "raise".
     """
     _check_on_error(on_error)
-    return _settled(read_samples(path, fields, qrels=qrels, topics=topics), on_error)
+    return _raise_or_skip(read_samples(path, fields, qrels=qrels, topics=topics), on_error)
 
 
 def samples_in_lines(
     lines: Iterable[bytes], name: str, fields: Fields | None = None, on_error: Literal["raise", "skip"] = "raise"
 ) -> Iterator[Sample]:
-    """As `load_samples`, from the lines of a `.jsonl` file that has no path, such as stdin; errors call it `name`."""
+    """Like `load_samples`, but read the JSON lines of a stream without a path, such as stdin; `name` is for errors."""
     _check_on_error(on_error)
     check_fields(fields or {})
-    return _settled(_parsed(_json_lines(_decoded(lines, name)), _json_sample, name, fields or {}), on_error)
+    return _raise_or_skip(_parsed(_json_lines(_decoded(lines, name)), _json_sample, name, fields or {}), on_error)
 
 
 def read_samples(
@@ -76,36 +80,38 @@ def read_samples(
     qrels: str | PathLike[str] | None = None,
     topics: Topics | None = None,
 ) -> Iterator[Sample | SampleError]:
-    """As `load_samples`, with the error itself in the place of what is no sample."""
+    """Like `load_samples`, but yield a SampleError in the place of each record that is not a valid sample."""
     path, fields = Path(path), fields or {}
     judgments = None if qrels is None else Path(qrels)
     suffix = path.suffix.lower()
     check_fields(fields)
-    listed = Path(topics) if isinstance(topics, str | PathLike) else None
-    for file in (path, judgments, listed):
+    topics_file = Path(topics) if isinstance(topics, str | PathLike) else None
+    for file in (path, judgments, topics_file):
         if file and (file.is_dir() or not file.exists()):
-            raise ConfigError(f"{file} is {'a directory' if file.is_dir() else 'not there'}: name a file that is")
+            problem = "is a directory" if file.is_dir() else "does not exist"
+            raise ConfigError(f"{file} {problem}: pass the path of an existing file")
     if suffix in _FORMATS and (judgments or topics is not None):
-        raise ConfigError(f"{path}: qrels and topics go with a TREC run; put relevance and question into the samples")
+        problem = f"{path}: qrels and topics apply only to TREC runs"
+        raise ConfigError(f"{problem}; put relevance and question into the samples")
     if suffix in SUFFIXES or judgments:
         if fields:
-            raise ConfigError(f"{path}: fields are for other files; a TREC run has columns of its own")
+            raise ConfigError(f"{path}: fields do not apply to TREC runs, whose columns are fixed; omit them")
         return read_trec(path, judgments, topics, _lines)
     if suffix not in _FORMATS:
         known = ", ".join([*_FORMATS, *SUFFIXES])
         raise ConfigError(f"{path}: expected one of {known}, got {suffix!r}: convert the file")
     if suffix == ".parquet" and not find_spec("pyarrow"):
-        raise ConfigError(f'{path}: Parquet is read by pyarrow: pip install "langchain-rageval[pandas]"')
+        raise ConfigError(f'{path}: reading Parquet needs pyarrow: pip install "langchain-rageval[pandas]"')
     return _samples(path, suffix, fields)
 
 
 def _check_on_error(on_error: str) -> None:
     if on_error not in ("raise", "skip"):
-        raise ConfigError(f"on_error is 'raise' or 'skip', got {on_error!r}")
+        raise ConfigError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
 
 
-def _settled(read: Iterator[Sample | SampleError], on_error: str) -> Iterator[Sample]:
-    for item in read:
+def _raise_or_skip(items: Iterator[Sample | SampleError], on_error: str) -> Iterator[Sample]:
+    for item in items:
         if isinstance(item, Sample):
             yield item
         elif on_error == "raise":
@@ -126,9 +132,9 @@ def _parsed(
         try:
             yield Sample.parse(decode(record, fields), fields)
         except (SampleError, ValueError, RecursionError) as error:
-            unreadable = SampleError(f"{name}, {place}: {error}", getattr(error, "field", None))
-            unreadable.__cause__ = error
-            yield unreadable
+            located = SampleError(f"{name}, {place}: {error}", getattr(error, "field", None))
+            located.__cause__ = error
+            yield located
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -166,18 +172,18 @@ def _json_items(path: Path) -> Records:
         content = json.loads("".join(_lines(path)))
     except json.JSONDecodeError as error:
         problem = f"{path.name}, line {error.lineno}: not JSON: {error.msg}"
-        raise ConfigError(f"{problem}: mend it, or name the file .jsonl if each line is a sample") from error
+        raise ConfigError(f"{problem}: correct it, or use the suffix .jsonl if each line is a sample") from error
     values = content.values() if isinstance(content, dict) else [content]
     lists = [value for value in values if isinstance(value, list)]
     if len(lists) != 1:
-        came = f"expected a list, or an object with one list, got {len(lists)} lists"
-        raise ConfigError(f"{path.name}: {came}: put the samples into one")
+        problem = f"{path.name}: expected a list, or an object with one list, got {len(lists)} lists"
+        raise ConfigError(f"{problem}: put the samples into one list")
     for number, item in enumerate(lists[0], start=1):
         yield f"item {number}", item
 
 
 def _csv_rows(path: Path) -> Records:
-    """Rows as pairs of name and cell, placed by the line they begin on."""
+    """Yield rows as (name, cell) pairs, each with the line on which it starts."""
     reader = csv.reader(_lines(path), strict=True)
     names, number = None, 1
     try:
@@ -186,12 +192,12 @@ def _csv_rows(path: Path) -> Records:
                 yield f"line {number}", list(zip_longest(names, cells))
             names, number = names or cells, reader.line_num + 1
     except csv.Error as error:
-        raise ConfigError(f"{path.name}, line {number}: not CSV: {error}: mend the quotes") from error
+        raise ConfigError(f"{path.name}, line {number}: not CSV: {error}: correct the quotation marks") from error
 
 
 def next_row(reader: Iterator[list[str]]) -> list[str] | None:
-    """The next row, with cells of any length; their limit is global in csv, hence the lock."""
-    with _CSV_LIMIT:
+    """Return the next row of a CSV reader, with cells of any length, or None at the end."""
+    with _CSV_LIMIT:  # csv has one limit for the whole process
         limit = csv.field_size_limit(2**31 - 1)
         try:
             return next(reader, None)
@@ -201,13 +207,13 @@ def next_row(reader: Iterator[list[str]]) -> list[str] | None:
 
 def _csv_sample(row: list[tuple[str | None, str | None]], fields: Fields) -> dict[str, Any]:
     if row[-1][0] is None:
-        raise SampleError("more cells than the header has names: put text with commas in quotes")
-    meaning = MEANING | {name: field for field, name in fields.items()}
+        raise SampleError("more cells than names in the header: put text with commas in quotation marks")
+    meaning = FIELDS_BY_NAME | {name: field for field, name in fields.items()}
     return {name: _csv_value(cell, meaning.get(name, "")) for name, cell in row if name is not None and cell}
 
 
 def _csv_value(cell: str, field: str) -> Any:
-    """The cell; where its field takes a list or a mapping, what it holds in JSON."""
+    """Return the decoded JSON if the field takes a list or a mapping and the cell contains one, else the cell."""
     if not cell.lstrip().startswith(_OPENING.get(field, ())):
         return cell
     try:
@@ -230,14 +236,14 @@ def _parquet_rows(path: Path) -> Records:
             yield f"row {number}", row
 
 
-def _as_read(record: Any, _: Fields) -> Any:
+def _unchanged(record: Any, _: Fields) -> Any:
     return record
 
 
 _FORMATS: Mapping[str, tuple[Callable[[Path], Records], Callable[[Any, Fields], Any]]] = {
     ".jsonl": (_json_lines_of, _json_sample),
     ".ndjson": (_json_lines_of, _json_sample),
-    ".json": (_json_items, _as_read),
+    ".json": (_json_items, _unchanged),
     ".csv": (_csv_rows, _csv_sample),
-    ".parquet": (_parquet_rows, _as_read),
+    ".parquet": (_parquet_rows, _unchanged),
 }

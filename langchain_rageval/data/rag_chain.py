@@ -1,4 +1,4 @@
-"""A user's chain: what it takes, what it gives, and what becomes of a sample by it."""
+"""Calls to a user's RAG chain, and conversion of its output to a sample."""
 
 from __future__ import annotations
 
@@ -11,59 +11,63 @@ from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
 
 
-def as_chain(given: Any) -> Runnable[Any, Any]:
-    """A chain as it is, a function as the chain of it.
+def as_chain(chain: Any) -> Runnable[Any, Any]:
+    """Return a Runnable unchanged, and a function wrapped into a RunnableLambda.
 
     Raises:
         ConfigError: if it is neither.
     """
-    if isinstance(given, Runnable):
-        return given
-    if not callable(given):
-        raise ConfigError(f"a chain is a Runnable or a function of the question, got {type(given).__name__}")
-    return RunnableLambda(given)
+    if isinstance(chain, Runnable):
+        return chain
+    if not callable(chain):
+        raise ConfigError(f"a chain must be a Runnable or a function of the question, got {type(chain).__name__}")
+    return RunnableLambda(chain)
 
 
 def takes_text(chain: Runnable[Any, Any]) -> bool:
-    """Whether it takes the question itself, no mapping, as far as it tells."""
+    """Return True if the input schema of the chain is a string; False for any other or an unknown schema."""
     try:
         return bool(chain.get_input_jsonschema().get("type") == "string")
-    except Exception:  # a schema that pydantic cannot describe tells nothing
+    except Exception:  # pydantic cannot describe the schema
         return False
 
 
-def asked(chain: Runnable[Any, Any], question: Any) -> Any:
-    """What the chain gives, or what it raised."""
+def try_invoke(chain: Runnable[Any, Any], question: Any) -> Any:
+    """Return the output of the chain, or the exception that it raised."""
     try:
         return chain.invoke(question)
     except Exception as error:
         return error
 
 
-def answered(sample: Sample, output: Any) -> Sample:
-    """The sample with the answer, and the contexts where there are some, that a chain gave for it.
+def with_output(sample: Sample, output: Any) -> Sample:
+    """Return the sample with the answer and the contexts of a chain's output.
 
     Args:
-        sample: without an answer.
-        output: a text, a message, or a mapping in any vocabulary that `Sample.parse` reads; or what the chain raised,
-            which goes into `metadata["error"]`.
+        sample: the question; its answer is replaced.
+        output: a text, a message, a mapping with any field names that `Sample.parse` reads, or the exception that the
+            chain raised.
+
+    Returns:
+        A copy with the answer and, if the output has any, the contexts. If the output is an exception or cannot be
+        read, the sample has no new answer and the error is in `metadata["error"]`.
     """
     if isinstance(output, Exception):
-        return _without(sample, output)
+        return _with_error(sample, output)
     if isinstance(output, BaseMessage):
         output = output.text
     if isinstance(output, str):
         return sample.model_copy(update={"answer": output})
     try:
-        found = Sample.parse({"question": sample.question, **output})
+        parsed = Sample.parse({"question": sample.question, **output})
     except (SampleError, TypeError) as error:
-        return _without(sample, error)
-    told: dict[str, Any] = {"answer": found.answer}
-    if found.contexts not in (None, sample.contexts):
-        told |= {"contexts": found.contexts, "context_ids": found.context_ids}
-    return sample.model_copy(update=told)
+        return _with_error(sample, error)
+    update: dict[str, Any] = {"answer": parsed.answer}
+    if parsed.contexts not in (None, sample.contexts):
+        update |= {"contexts": parsed.contexts, "context_ids": parsed.context_ids}
+    return sample.model_copy(update=update)
 
 
-def _without(sample: Sample, error: Exception) -> Sample:
-    told = f"{type(error).__name__}: {error}"
-    return sample.model_copy(update={"metadata": {**sample.metadata, "error": told}})
+def _with_error(sample: Sample, error: Exception) -> Sample:
+    message = f"{type(error).__name__}: {error}"
+    return sample.model_copy(update={"metadata": {**sample.metadata, "error": message}})

@@ -1,6 +1,6 @@
-"""The data that every layer shares, all of it frozen: Sample, Score, Finding, Failure, Usage, Row.
+"""Immutable data types shared by all layers: Sample, Score, Finding, Failure, Usage and Row.
 
-`None` is missing; an empty list of contexts is an answer ("the retriever found nothing").
+`None` means that a value is missing; an empty list is a value: `contexts=[]` means that the retriever found nothing.
 """
 
 from __future__ import annotations
@@ -13,15 +13,28 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from langchain_rageval._internal.html import bold, pluralize, details, item_list, paragraph, table, text
-from langchain_rageval.data.field_names import read_fields, text_of
+from langchain_rageval._internal.html import (
+    bold,
+    details,
+    item_list,
+    paragraph,
+    pluralize,
+    table,
+    text,
+)
+from langchain_rageval.data.field_names import read_fields, unwrap_text
 from langchain_rageval.errors import SampleError
 
 Aspect = Literal["context", "answer", "grounding", "ranking"]
+"""What a metric evaluates: the contexts, the answer, the answer's support in the contexts, or the ranking."""
+
 Direction = Literal["higher", "lower"]
+"""Which values of a metric are better."""
+
 FindingKind = Literal[
     "statement", "reference_statement", "context", "sentence", "criterion", "question", "entity", "aspect", "agreement"
 ]
+"""Kind of item that a finding is about."""
 
 _MARKS = {
     **dict.fromkeys(("supported", "TP", "useful", "needed", "found"), "✓"),
@@ -29,14 +42,21 @@ _MARKS = {
     **dict.fromkeys(("absent", "FN"), "?"),
 }
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_DEEPEST = 100  # no encoder follows a nested value for ever
+_DEEPEST = 100  # encoders fail on deeper values
 
 
 def without_surrogates(value: Any, depth: int = 0) -> Any:
-    """Replace lone surrogates by U+FFFD in every string of a nested value: no encoder takes them.
+    """Replace lone surrogates, which cannot be encoded, by U+FFFD in every string of a nested value.
+
+    Args:
+        value: a string, a container of any depth, or any other value, which is returned unchanged.
+        depth: number of levels above the value.
+
+    Returns:
+        The same data, with tuples as lists and mappings as dicts.
 
     Raises:
-        ValueError: if the value is nested deeper than 100 levels, as one that holds itself is.
+        ValueError: if the value is nested deeper than 100 levels, for example because it contains itself.
     """
     if depth > _DEEPEST:
         raise ValueError(f"is nested deeper than {_DEEPEST} levels")
@@ -58,68 +78,72 @@ def without_surrogates(value: Any, depth: int = 0) -> Any:
 
 
 def _cleaned(text: str) -> str:
-    """The same for one text; to encode it takes a tenth of what the search takes."""
+    """Replace lone surrogates in one text."""
     try:
-        text.encode()
+        text.encode()  # ten times faster than the search
     except UnicodeEncodeError:
         return _LONE_SURROGATE.sub("\ufffd", text)
     return text
 
 
-class Frozen(BaseModel):
-    """Frozen, and strict about names."""
+class _FrozenModel(BaseModel):
+    """Base class of the data types: immutable, and strict about field names."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, ser_json_bytes="base64")
 
 
-class Data(Frozen):
-    """What a user may bring: free of lone surrogates at any depth."""
+class InputModel(_FrozenModel):
+    """Base class of user input; replaces lone surrogates in all nested strings."""
 
     @model_validator(mode="before")
     @classmethod
     def _encodable(cls, data: Any) -> Any:
-        return data if isinstance(data, Data) else without_surrogates(data)
+        return data if isinstance(data, InputModel) else without_surrogates(data)
 
 
 def _text(value: Any) -> Any:
-    return value if isinstance(value, str) else without_surrogates(text_of(value))  # `Data` has seen to a str
+    return value if isinstance(value, str) else without_surrogates(unwrap_text(value))  # InputModel has cleaned a str
 
 
-Text = Annotated[str, BeforeValidator(_text)]
+_SampleText = Annotated[str, BeforeValidator(_text)]
 
-# Scores are made of so many parts that each looks through its strings, not through all it is given.
-Clean = Annotated[str, AfterValidator(_cleaned)]
+# Scores have many parts: it is faster if each validates its own strings than if `InputModel` searches all nested data.
+_CleanText = Annotated[str, AfterValidator(_cleaned)]
 
 
-class Sample(Data):
-    """One question to a RAG system, with what came back and what should have.
+class Sample(InputModel):
+    """Question to a RAG system with the system's answer and the expected results.
+
+    Immutable. Documents and messages are accepted wherever a text is expected. Lone surrogates in any string are
+    replaced by U+FFFD. `Sample.parse` reads the field names of other libraries.
 
     Attributes:
-        id: stable name of the sample; by default a hash of everything but the metadata.
-        question: what was asked.
-        answer: what the system answered; None when there is no answer to judge.
-        contexts: the retrieved chunks in retrieval order; `[]` when nothing was found, None when unknown.
-        references: the right answers, several if several are right; `[]` when there is none.
-        reference_contexts: chunks that hold the answer.
-        context_ids: ids of `contexts`, in the same order.
-        reference_context_ids: ids of the chunks that hold the answer.
-        relevance: context id to the grade that a person gave it.
-        metadata: anything else; it travels along and groups reports.
+        id: stable name of the sample, which pairs it with the same sample in another report; by default a hash of all
+            fields except `metadata` and `relevance`.
+        question: text of the question; the only required field.
+        answer: text of the system's answer; None if it is missing. A blank answer is a value.
+        contexts: retrieved chunks in retrieval order; `[]` if the retriever found nothing, None if they are unknown.
+        references: correct answers, one or several; `[]` if none is known.
+        reference_contexts: texts of the chunks that contain the answer; None if they are unknown.
+        context_ids: ids of the retrieved chunks in retrieval order; None if they are unknown.
+        reference_context_ids: ids of the chunks that contain the answer; None if they are unknown.
+        relevance: human relevance grades by chunk id, 0 or less for irrelevant chunks; None if nothing was graded.
+        metadata: any other values by name; kept in reports, where `by="metadata.NAME"` groups samples.
     """
 
     id: str = ""
     question: str
-    answer: Text | None = None
-    contexts: list[Text] | None = None
-    references: list[Text] = []
-    reference_contexts: list[Text] | None = None
+    answer: _SampleText | None = None
+    contexts: list[_SampleText] | None = None
+    references: list[_SampleText] = []
+    reference_contexts: list[_SampleText] | None = None
     context_ids: list[str] | None = None
     reference_context_ids: list[str] | None = None
     relevance: dict[str, float] | None = None
     metadata: dict[str, Any] = {}
 
     def model_post_init(self, _context: Any, /) -> None:
-        """Name the sample by its content when it has no id."""
+        """Set the id to a hash of the content if it is empty."""
         if not self.id:
             content = self.model_dump(mode="json", exclude={"id", "metadata", "relevance"})
             digest = hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=8)
@@ -127,101 +151,115 @@ class Sample(Data):
 
     @classmethod
     def parse(cls, obj: Any, fields: Mapping[str, str] | None = None) -> Self:
-        """Read a sample from whatever a RAG system or a data set calls one.
+        """Read a sample from an object with the field names of this or another library.
 
         Args:
-            obj: a Sample, a mapping, or an object with such attributes, in the words of ragas, LangChain chains,
-                LangSmith, openevals or LangGraph.
-            fields: field of Sample to the name or dotted path under which `obj` keeps it.
+            obj: a `Sample`, a mapping, or an object with attributes, such as a pandas row, a dataclass, a LangSmith Run
+                or Example; with the field names of ragas, LangChain chains, LangSmith, openevals or LangGraph.
+            fields: fields of `Sample` mapped to the name or dotted path of their value in `obj`, as in
+                `{"contexts": "retrieval.docs"}`; takes precedence over all known names.
+
+        Returns:
+            The sample; values under unknown names are in `metadata`. A `Sample` is returned unchanged if no `fields`
+            are given.
 
         Raises:
-            SampleError: if a field is missing or of the wrong type; the message names it.
+            SampleError: if a field is missing or has the wrong type; the message names it.
+            ConfigError: if `fields` does not map fields of `Sample` to names.
         """
         if isinstance(obj, cls) and not fields:
             return obj
         try:
-            found = read_fields(obj, fields)
+            values = read_fields(obj, fields)
         except RecursionError:
-            raise SampleError(f"the sample is nested deeper than {_DEEPEST} levels, or holds itself: mend it") from None
+            problem = f"the sample is nested deeper than {_DEEPEST} levels, or contains itself"
+            raise SampleError(f"{problem}: flatten its values") from None
         try:
-            return cls(**found)
+            return cls(**values)
         except ValidationError as error:
-            raise _sample_error(found, error) from None
+            raise _sample_error(values, error) from None
 
     def _repr_html_(self) -> str:
-        """Question, answer, contexts and references, for notebooks."""
+        """Return question, answer, contexts and references as HTML, for notebooks."""
         answer = "<em>no answer</em>" if self.answer is None else text(self.answer)
         parts = [paragraph(bold(self.question)), paragraph(answer)]
         for items, what in ((self.contexts, "context"), (self.reference_contexts, "reference context")):
             if items is not None:
-                told = item_list([*map(text, items)], numbered=True)
-                parts.append(details(pluralize(len(items), what), told))
+                parts.append(details(pluralize(len(items), what), item_list([*map(text, items)], numbered=True)))
         if self.references:
-            told = item_list([*map(text, self.references)])
-            parts.append(details(pluralize(len(self.references), "reference"), told))
+            title = pluralize(len(self.references), "reference")
+            parts.append(details(title, item_list([*map(text, self.references)])))
         return "".join(parts)
 
 
-def _sample_error(found: Mapping[str, Any], error: ValidationError) -> SampleError:
-    """The first problem that pydantic found, and what to do about it."""
+def _sample_error(values: Mapping[str, Any], error: ValidationError) -> SampleError:
+    """Return the first problem of a pydantic ValidationError, with the way to fix it."""
     problem = error.errors()[0]
     where = ".".join(str(part) for part in problem["loc"])
-    name = f"sample {found['id']!r}" if found.get("id") else "the sample"
+    name = f"sample {values['id']!r}" if values.get("id") else "the sample"
     if problem["type"] == "missing":
-        held = [*(found.keys() - {"metadata"}), *found.get("metadata", {})]
-        message = f"{name} lacks a {where}, it holds {sorted(map(str, held))}: name the right one in fields={{...}}"
+        present = sorted(map(str, [*(values.keys() - {"metadata"}), *values.get("metadata", {})]))
+        message = f"{name} lacks a {where}, it has {present}: map the right name with fields={{...}}"
     else:
-        came = type(problem["input"]).__name__
+        kind = type(problem["input"]).__name__
         place = f"{name}: {where}" if where else name
-        message = f"{place}: {problem['msg']}, got {came}: mend it, or name the right one in fields={{...}}"
+        message = f"{place}: {problem['msg']}, got {kind}: correct it, or map another name with fields={{...}}"
     return SampleError(message, str(problem["loc"][0]) if problem["loc"] else None)
 
 
-class Finding(Frozen):
-    """One thing that decided a score.
+class Finding(_FrozenModel):
+    """Item that a score was computed from, with its verdict.
+
+    Immutable.
 
     Attributes:
-        kind: what was judged.
-        number: its number in the prompt, from 1.
-        text: the item itself.
-        verdict: what the judge, or the arithmetic, made of it.
-        reason: the judge's words.
-        cites: numbers of the context sentences that decide it, such as "2.3".
+        kind: kind of the item: "statement", "reference_statement", "context", "sentence", "criterion", "question",
+            "entity", "aspect" or "agreement".
+        number: number of the item in the prompt, from 1.
+        text: the item itself, such as the statement.
+        verdict: the judge's verdict or the computed result, such as "supported", "useful" or a grade.
+        reason: the judge's explanation; "" if it gave none.
+        cites: numbers of the context sentences that support the verdict, as "chunk.sentence", such as "2.3"; `[]` if
+            none were cited.
     """
 
     kind: FindingKind
     number: int
-    text: Clean
-    verdict: Clean
-    reason: Clean = ""
-    cites: list[Clean] = Field(default_factory=list)  # a default of [] is copied deeply, which takes longer
+    text: _CleanText
+    verdict: _CleanText
+    reason: _CleanText = ""
+    cites: list[_CleanText] = Field(default_factory=list)  # faster than a default of [], which is deep-copied
 
 
-class Failure(Frozen):
-    """Why there is no score: what was raised, where, and what the judge had said.
+class Failure(_FrozenModel):
+    """Description of an error that prevented a score.
+
+    Immutable.
 
     Attributes:
         error: class name of the exception.
-        message: its message, without secrets.
-        step: the judge step that failed, if one did.
-        raw_output: the judge's last reply, if it was the reply that could not be used.
+        message: message of the exception, without API keys.
+        step: name of the step in which it occurred, such as "verify_statements"; None if it occurred outside a step.
+        raw_output: last reply of the judge if no reply was valid; None otherwise.
     """
 
-    error: Clean
-    message: Clean
-    step: Clean | None = None
-    raw_output: Clean | None = None
+    error: _CleanText
+    message: _CleanText
+    step: _CleanText | None = None
+    raw_output: _CleanText | None = None
 
 
-class Usage(Frozen):
-    """What a score cost.
+class Usage(_FrozenModel):
+    """Model calls, tokens and time that a score cost; `+` adds two of them.
+
+    Immutable.
 
     Attributes:
-        calls: of chat models.
-        input_tokens: that they read; None when they report none.
-        output_tokens: that they wrote; likewise.
-        seconds: spent in these calls, added up over calls side by side.
-        embedded: texts sent to be embedded.
+        calls: number of chat model calls.
+        input_tokens: tokens read by the models; None if they report no numbers.
+        output_tokens: tokens written by the models; None if they report no numbers.
+        seconds: total duration of the calls, in seconds; concurrent calls are added up.
+        embedded: number of texts sent to the embedding model.
     """
 
     calls: int = 0
@@ -231,7 +269,7 @@ class Usage(Frozen):
     embedded: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        """Cost of both together; unknown tokens count as nothing beside known ones."""
+        """Return the sum of both; unknown token numbers count as 0 unless both are unknown."""
         return Usage(
             calls=self.calls + other.calls,
             input_tokens=_sum(self.input_tokens, other.input_tokens),
@@ -245,32 +283,37 @@ def _sum(one: int | None, other: int | None) -> int | None:
     return other if one is None else one + (other or 0)
 
 
-class Score(Frozen):
-    """What a metric says of a sample: a value, or why none applies, or why it failed.
+class Score(_FrozenModel):
+    """Result of one metric for one sample: a value, or the reason why none applies, or a failure.
+
+    Immutable. Exactly one of `value`, `unscored` and `failure` is not None. `float(score)` returns the value.
 
     Attributes:
         metric: name of the metric.
-        aspect: what it looks at.
-        direction: whether "higher" or "lower" values are better.
-        value: the number; None when unscored or failed.
-        reason: one readable sentence, in the sample's language where that is English or Russian.
-        findings: what decided the value, in the order of the prompt.
-        unscored: why no value applies, always in English so that it can be filtered by.
-        failure: why there is no value though one would apply.
-        usage: model calls, tokens and seconds that this score paid for.
-        instrument: hash of all that could change the value except the sample: options, prompts, judge, version.
+        aspect: what the metric evaluates: "context", "answer", "grounding" or "ranking".
+        direction: "higher" if higher values are better, "lower" if lower values are.
+        value: the number, never NaN or infinite; None if the sample is unscored or the metric failed.
+        reason: one sentence that explains the value, in the language of the sample if that is English or Russian; ""
+            if there is no value.
+        findings: items that the value was computed from, in the order of the prompt; `[]` if the metric has none.
+        unscored: why the metric does not apply to the sample, always one of a fixed set of English phrases, so that
+            scores can be filtered by it; None if it applies.
+        failure: error that prevented a value; None if there was none.
+        usage: calls, tokens and seconds paid for this score. Calls shared by several metrics are counted in the score
+            whose metric started them.
+        instrument: hash of everything except the sample that can change the value: options, prompts, judge and version.
     """
 
-    metric: Clean
+    metric: _CleanText
     aspect: Aspect
     direction: Direction = "higher"
     value: float | None = None
-    reason: Clean = ""
+    reason: _CleanText = ""
     findings: list[Finding] = []
-    unscored: Clean | None = None
+    unscored: _CleanText | None = None
     failure: Failure | None = None
     usage: Usage = Usage()
-    instrument: Clean = ""
+    instrument: _CleanText = ""
 
     @model_validator(mode="after")
     def _exactly_one_outcome(self) -> Self:
@@ -279,39 +322,49 @@ class Score(Frozen):
         return self
 
     def __float__(self) -> float:
-        """The value.
+        """Return the value.
 
         Raises:
-            ValueError: if the score is unscored or failed, saying why.
+            ValueError: if there is no value; the message contains the reason.
         """
         if self.value is None:
             raise ValueError(f"{self.metric} has no value: {self.comment}")
         return self.value
 
     def __str__(self) -> str:
-        """One line: metric, value, and the reason."""
-        shown = "-" if self.value is None else f"{self.value:.3f}"
-        return f"{self.metric} {shown}: {self.comment}" if self.comment else f"{self.metric} {shown}"
+        """Return metric, value and comment on one line."""
+        value = "-" if self.value is None else f"{self.value:.3f}"
+        return f"{self.metric} {value}: {self.comment}" if self.comment else f"{self.metric} {value}"
 
     @property
     def comment(self) -> str:
-        """The reason, or why there is no value."""
+        """Explanation of the value, or why there is no value."""
         if self.failure:
             return f"{self.failure.error}: {self.failure.message}"
         return self.unscored or self.reason
 
     def _repr_html_(self) -> str:
-        """Value, reason, and the findings with their verdicts, for notebooks."""
-        shown = "–" if self.value is None else f"{self.value:.3f}"
-        head = paragraph(bold(self.metric), shown, text(self.comment))
+        """Return value, reason and findings as HTML, for notebooks."""
+        value = "–" if self.value is None else f"{self.value:.3f}"
+        head = paragraph(bold(self.metric), value, text(self.comment))
         rows = [
-            (_MARKS.get(found.verdict, ""), *map(text, (found.verdict, found.text, found.reason)), _cites(found))
-            for found in self.findings
+            (
+                _MARKS.get(finding.verdict, ""),
+                *map(text, (finding.verdict, finding.text, finding.reason, ", ".join(finding.cites))),
+            )
+            for finding in self.findings
         ]
         return head + (table(("", "verdict", "what", "why", "cites"), rows) if rows else "")
 
     def feedback(self, sample_id: str | None = None) -> dict[str, Any]:
-        """The score as LangSmith and openevals take it; the score is None, never NaN, when there is no value."""
+        """Return the score as feedback for LangSmith and openevals.
+
+        Args:
+            sample_id: id of the sample, for the metadata.
+
+        Returns:
+            A dict with "key" (the metric), "score" (the value, or None, never NaN), "comment" and "metadata".
+        """
         metadata = {
             "sample": sample_id,
             "aspect": self.aspect,
@@ -324,23 +377,21 @@ class Score(Frozen):
         return {"key": self.metric, "score": self.value, "comment": self.comment, "metadata": metadata}
 
 
-class Row(Frozen):
-    """One sample of a run with its scores.
+class Row(_FrozenModel):
+    """Sample of a report with its scores.
+
+    Immutable.
 
     Attributes:
-        index: place of the sample in the input, from 0.
-        sample: the sample; when the input could not be read as one, what could be kept of it.
-        scores: name of the metric to its score.
+        index: position of the sample in the input, from 0.
+        sample: the sample; if the input was not a valid sample, a substitute with the fields that could be read.
+        scores: scores by metric name, in the order of the metrics.
     """
 
     index: int = Field(ge=0)
     sample: Sample
-    scores: dict[Clean, Score]
+    scores: dict[_CleanText, Score]
 
     def _repr_html_(self) -> str:
-        """The sample and its scores, for notebooks."""
+        """Return the sample and its scores as HTML, for notebooks."""
         return self.sample._repr_html_() + "".join(score._repr_html_() for score in self.scores.values())
-
-
-def _cites(finding: Finding) -> str:
-    return text(", ".join(finding.cites))

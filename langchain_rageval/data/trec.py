@@ -1,7 +1,7 @@
-"""TREC files: what a retriever found for each topic, and the grades that people gave.
+"""Reader of TREC files: runs of a retriever and relevance judgments (qrels).
 
-A run file has six columns: topic, Q0, document, rank, score, name of the run; a file of judgments (qrels) four: topic,
-0, document, grade. Read as trec_eval reads them.
+A run has six columns: topic, Q0, document, rank, score and run name. Judgments have four: topic, 0, document and grade.
+Both are interpreted as trec_eval does.
 """
 
 from __future__ import annotations
@@ -18,79 +18,88 @@ from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
 
 SUFFIXES = (".trec", ".run")
+"""Suffixes of files that are TREC runs."""
+
 Topics = Mapping[str, str] | str | PathLike[str]
-Read = Callable[[Path], Iterable[str]]
-Labels = dict[str, dict[str, float]]
+"""Questions by topic id, or the path of a file with one line `id<TAB>question` per topic."""
+
+_ReadLines = Callable[[Path], Iterable[str]]
+_Labels = dict[str, dict[str, float]]
 
 _LOG = logging.getLogger("langchain_rageval")
 
 
-def read_trec(run: Path, qrels: Path | None, topics: Topics | None, read: Read) -> Iterator[Sample | SampleError]:
-    """One sample for each topic, without texts; before them an error for each line of the run that is none.
+def read_trec(
+    run: Path, qrels: Path | None, topics: Topics | None, read_lines: _ReadLines
+) -> Iterator[Sample | SampleError]:
+    """Yield an error for each invalid line of a run, then one sample without texts for each topic.
 
     Args:
-        run: what was found. Documents stand by score, the highest first, those of equal score by id, the last first;
-            the column of ranks does not count, and scores are compared as 32-bit floats.
-        qrels: the grades. A topic that only it has is one for which nothing was found; one that it lacks is left out,
-            with a warning. None for no grades.
-        topics: id to question, or a file with a line `id<TAB>question` for each; by default the id is the question.
-        read: gives the lines of a file.
+        run: retrieved documents. They are ordered by descending score, compared as 32-bit floats, and by descending id
+            for equal scores; the rank column is ignored.
+        qrels: grades. A topic that is only in this file has no retrieved documents; a topic that it lacks is omitted,
+            with a warning. None if there are no grades.
+        topics: mapping of topic id to question, or a file with one line `id<TAB>question` per topic; None to use the
+            ids as questions.
+        read_lines: function that returns the lines of a file.
 
     Raises:
-        ConfigError: if the judgments or the topics are not what they should be.
+        ConfigError: if the judgments or the topics have an invalid line.
     """
-    labels = None if qrels is None else _labels(qrels, read)
-    questions = topics if isinstance(topics, Mapping) else {} if topics is None else _questions(Path(topics), read)
-    found: dict[str, dict[str, float]] = {}
-    for number, line in _numbered(run, read):
+    labels = None if qrels is None else _read_labels(qrels, read_lines)
+    questions = (
+        topics if isinstance(topics, Mapping) else {} if topics is None else _questions(Path(topics), read_lines)
+    )
+    retrieved: dict[str, dict[str, float]] = {}
+    for number, line in _numbered_lines(run, read_lines):
         try:
-            _enter(found, line)
+            _add_line(retrieved, line)
         except ValueError as error:
             yield SampleError(f"{run.name}, line {number}: {error}", "context_ids")
-    unjudged = [topic for topic in found if labels is not None and topic not in labels]
+    unjudged = [topic for topic in retrieved if labels is not None and topic not in labels]
     if unjudged:
-        _LOG.warning("%s: topics without judgments are left out: %s", run.name, ", ".join(unjudged))
-    for topic in dict.fromkeys([*found, *(labels or {})]):
+        _LOG.warning("%s: topics without judgments are omitted: %s", run.name, ", ".join(unjudged))
+    for topic in dict.fromkeys([*retrieved, *(labels or {})]):
         if topic not in unjudged:
             yield Sample(
                 id=topic,
                 question=questions.get(topic, topic),
-                context_ids=_ranked(found.get(topic, {})),
+                context_ids=_ranked(retrieved.get(topic, {})),
                 relevance=None if labels is None else labels[topic],
                 metadata={"topic": topic},
             )
 
 
-def _enter(found: dict[str, dict[str, float]], line: str) -> None:
+def _add_line(retrieved: dict[str, dict[str, float]], line: str) -> None:
     columns = line.split()
     if len(columns) != 6:
         raise ValueError(f"expected topic, Q0, document, rank, score and run, got {len(columns)} columns")
-    topic, _, document, _, told, _ = columns
-    score = _number(told, "score")
-    if document in found.setdefault(topic, {}):
-        raise ValueError(f"document {document} is there already for topic {topic}")
-    found[topic][document] = score
+    topic, _, document, _, value, _ = columns
+    score = _number(value, "score")
+    if document in retrieved.setdefault(topic, {}):
+        raise ValueError(f"document {document} appears twice for topic {topic}")
+    retrieved[topic][document] = score
 
 
-def _labels(qrels: Path, read: Read) -> Labels:
-    labels: Labels = {}
-    for number, line in _numbered(qrels, read):
+def _read_labels(qrels: Path, read_lines: _ReadLines) -> _Labels:
+    labels: _Labels = {}
+    for number, line in _numbered_lines(qrels, read_lines):
         columns = line.split()
         try:
             if len(columns) != 4:
                 raise ValueError(f"expected topic, 0, document and grade, got {len(columns)} columns")
             topic, _, document, grade = columns
             if document in labels.setdefault(topic, {}):
-                raise ValueError(f"document {document} is judged already for topic {topic}")
+                raise ValueError(f"document {document} is judged twice for topic {topic}")
             labels[topic][document] = _number(grade, "grade")
         except ValueError as error:
-            raise ConfigError(f"{qrels.name}, line {number}: {error}: mend the judgments") from error
+            raise ConfigError(f"{qrels.name}, line {number}: {error}: correct the judgments") from error
     return labels
 
 
-def _questions(path: Path, read: Read) -> dict[str, str]:
+def _questions(path: Path, read_lines: _ReadLines) -> dict[str, str]:
     questions = {}
-    for number, line in _numbered(path, read):
+    for number, line in _numbered_lines(path, read_lines):
         topic, tab, text = line.rstrip("\r\n").partition("\t")
         if not (tab and topic.strip() and text.strip()):
             raise ConfigError(f"{path.name}, line {number}: expected id, tab and question, got {line.strip()[:40]!r}")
@@ -99,21 +108,21 @@ def _questions(path: Path, read: Read) -> dict[str, str]:
 
 
 def _ranked(scores: Mapping[str, float]) -> list[str]:
-    def place(document: str) -> tuple[np.float32, bytes]:
+    def sort_key(document: str) -> tuple[np.float32, bytes]:
         return np.float32(scores[document]), document.encode()
 
-    return sorted(scores, key=place, reverse=True)
+    return sorted(scores, key=sort_key, reverse=True)
 
 
-def _number(told: str, what: str) -> float:
+def _number(text: str, column: str) -> float:
     try:
-        number = float(told)
+        number = float(text)
     except ValueError:
-        raise ValueError(f"the {what} {told!r} is no number") from None
+        raise ValueError(f"the {column} {text!r} is not a number") from None
     if not isfinite(number):
-        raise ValueError(f"the {what} {told!r} is not finite")
+        raise ValueError(f"the {column} {text!r} is not finite")
     return number
 
 
-def _numbered(path: Path, read: Read) -> Iterator[tuple[int, str]]:
-    return ((number, line) for number, line in enumerate(read(path), start=1) if line.strip())
+def _numbered_lines(path: Path, read_lines: _ReadLines) -> Iterator[tuple[int, str]]:
+    return ((number, line) for number, line in enumerate(read_lines(path), start=1) if line.strip())

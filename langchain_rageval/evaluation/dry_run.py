@@ -15,8 +15,10 @@ from langchain_core.runnables import RunnableSequence
 from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.evaluation.inputs import AnyMetric
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.outcome import outcome, parts_of
-from langchain_rageval.models.offline_judge import HashingEmbeddings, answer_offline
+from langchain_rageval.metrics.sample_scores import score_sample
+from langchain_rageval.metrics.structure import is_plannable, metrics_in, steps_with_fresh_capabilities
+from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
+from langchain_rageval.models.offline_judge import answer_offline
 from langchain_rageval.run.billing import request_texts
 from langchain_rageval.run.embedding import Batch
 from langchain_rageval.run.requests import Call, ModelRequest
@@ -37,9 +39,12 @@ def dry_run_context() -> Run:
 
 def plannable_parts(metric: AnyMetric) -> Parts:
     """The metric itself, or the first of each name behind wrappers; none where something unknown would be called."""
-    parts = [] if isinstance(metric, RunnableSequence) else parts_of(metric)
-    known = all(isinstance(part, Metric) and part.is_plannable for part in parts)
-    return {part.name: part.with_fresh_capabilities() for part in reversed(parts)} if known else {}
+    parts = [] if isinstance(metric, RunnableSequence) else metrics_in(metric)
+    if not all(map(is_plannable, parts)):
+        return {}
+    return {
+        part.name: part.model_copy(update={"steps": steps_with_fresh_capabilities(part)}) for part in reversed(parts)
+    }
 
 
 def dry_run(parts: Parts, sample: Sample, run: Run) -> dict[str, Score]:
@@ -50,7 +55,7 @@ def dry_run(parts: Parts, sample: Sample, run: Run) -> dict[str, Score]:
         sample: of the real run.
         run: a rehearsal.
     """
-    return {name: outcome(part, sample, run, None)[name] for name, part in parts.items()}
+    return {name: score_sample(part, sample, run, None)[name] for name, part in parts.items()}
 
 
 def _answered(call: ModelRequest) -> Any:

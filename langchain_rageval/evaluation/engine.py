@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
-from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
+from langchain_core.callbacks import BaseCallbackManager
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
@@ -27,29 +27,20 @@ from langchain_rageval.errors import BudgetExceeded, ConfigError
 from langchain_rageval.evaluation.dry_run import Parts, dry_run, dry_run_context, plannable_parts
 from langchain_rageval.evaluation.inputs import AnyMetric, flattened
 from langchain_rageval.evaluation.mixed_measures import MixedMeasures
+from langchain_rageval.evaluation.options import STREAM_DEFAULTS, OnFailure, StreamOptions
 from langchain_rageval.evaluation.scheduler import Pending, Scheduler, Task
 from langchain_rageval.evaluation.score_store import ScoreStore
-from langchain_rageval.metrics.outcome import (
-    aoutcome,
-    failures,
-    judges_of,
-    models_of,
-    named,
-    names_of,
-    outcome,
-)
+from langchain_rageval.metrics.sample_scores import ascore_sample, failure_scores, score_sample, scores_by_name
+from langchain_rageval.metrics.structure import called_models, judges_of, names_of
 from langchain_rageval.report.files import ReportFile
 from langchain_rageval.report.report import Report
-from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
-from langchain_rageval.run.budget import Budget, BudgetTracker, Cost
-from langchain_rageval.run.journal import Journal
-from langchain_rageval.run.retry import RetryPolicy
+from langchain_rageval.run.budget import BudgetTracker, Cost
+from langchain_rageval.run.options import build_run
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import has_callbacks
 from langchain_rageval.run.usage_meter import tokens_in
 
 T = TypeVar("T")
-OnFailure = Literal["record", "raise"]
 
 _TOKENS_OF_A_PROMPT = 800  # instruction, examples, and what the judge writes
 _TEXTS_COMPARED = 2
@@ -73,40 +64,23 @@ class Evaluation:
     left_out: list[tuple[int, str]] = field(default_factory=list)
 
     @classmethod
-    def of(
-        cls,
-        metrics: AnyMetric | Sequence[AnyMetric],
-        max_concurrency: int,
-        on_failure: OnFailure,
-        timeout: float | None,
-        retry: RetryPolicy | None,
-        callbacks: list[BaseCallbackHandler] | None,
-        journal: str | Path | Journal | None = None,
-        budget: Budget | None = None,
-    ) -> Evaluation:
-        """Check the options and make the run.
+    def of(cls, metrics: AnyMetric | Sequence[AnyMetric], options: StreamOptions) -> Evaluation:
+        """Check metrics and options, and build the evaluation; missing options have their default values.
 
         Raises:
-            ConfigError: if one cannot be used.
+            ConfigError: if a metric or the value of an option is invalid.
         """
-        if not isinstance(max_concurrency, int) or max_concurrency < 1:
-            raise ConfigError(f"max_concurrency takes a whole number from 1 on, got {max_concurrency!r}")
-        if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
-            raise ConfigError(f"timeout takes seconds above 0, or None, got {timeout!r}")
+        complete: StreamOptions = {**STREAM_DEFAULTS, **options}
+        on_failure, callbacks = complete["on_failure"], complete["callbacks"]
+        run = build_run(complete)
         if on_failure not in ("record", "raise"):
             raise ConfigError(f"on_failure is 'record' or 'raise', got {on_failure!r}")
-        if not isinstance(retry, RetryPolicy | None):
-            raise ConfigError(f"retry takes a RetryPolicy(attempts=...), got {retry!r}")
         if not isinstance(callbacks, list | BaseCallbackManager | None):
             raise ConfigError(f"callbacks takes a list of handlers, got {type(callbacks).__name__}")
-        if not isinstance(journal, str | Path | Journal | None):
-            raise ConfigError(f"journal takes the path of a file, got {type(journal).__name__}")
-        if not isinstance(budget, Budget | None):
-            raise ConfigError(f"budget takes a Budget(calls=..., tokens=...), got {budget!r}")
-        run = Run(limiter=AdaptiveLimiter(max_concurrency), retry=retry or RetryPolicy(), timeout=timeout)
         flat = flattened(metrics)
         config: RunnableConfig = {"callbacks": callbacks} if callbacks else {}
-        return cls(flat, run, on_failure, config, ScoreStore(journal, flat), BudgetTracker(budget, run.meter))
+        store, tracker = ScoreStore(complete["journal"], flat), BudgetTracker(complete["budget"], run.meter)
+        return cls(flat, run, on_failure, config, store, tracker)
 
     @cached_property
     def tasks(self) -> Scheduler:
@@ -227,7 +201,7 @@ class Evaluation:
         return list({id(judge): judge for judge in judges}.values())
 
     def _notes(self) -> Iterator[str]:
-        models = {id(model): model for metric in self.metrics for model in models_of(metric)}
+        models = {id(model): model for metric in self.metrics for model in called_models(metric)}
         yield from dict.fromkeys(note for model in models.values() if (note := getattr(model, "report_note", None)))
         asked = [
             (judge, judge._endpoint.capabilities.mode) for judge in self._judges if judge._endpoint.capabilities.mode
@@ -262,7 +236,7 @@ class Evaluation:
     def _done(self, task: Task) -> dict[str, Score]:
         metric, pending = self.metrics[task.number], task.pending
         if task.unreadable:
-            return failures(metric, task.unreadable, Usage())
+            return failure_scores(metric, task.unreadable, Usage())
         known = self.finished.score(task.number, pending.sample)
         if known is not None:
             return known
@@ -270,16 +244,16 @@ class Evaluation:
             if run is None:
                 return {}
             if self.on_failure == "raise":
-                scores = named(metric.invoke(pending.sample, run.into(self.config)))
+                scores = scores_by_name(metric.invoke(pending.sample, run.into(self.config)))
             else:
-                scores = outcome(metric, pending.sample, run, self._complete, untraced=self._unheard)
+                scores = score_sample(metric, pending.sample, run, self._complete, untraced=self._unheard)
         self.finished.keep(task.number, pending.sample, scores)
         return scores
 
     async def _adone(self, task: Task) -> dict[str, Score]:
         metric, pending = self.metrics[task.number], task.pending
         if task.unreadable:
-            return failures(metric, task.unreadable, Usage())
+            return failure_scores(metric, task.unreadable, Usage())
         known = await self._beside(partial(self.finished.score, task.number, pending.sample))
         if known is not None:
             return known
@@ -287,9 +261,9 @@ class Evaluation:
             if run is None:
                 return {}
             if self.on_failure == "raise":
-                scores = named(await metric.ainvoke(pending.sample, run.into(self.config)))
+                scores = scores_by_name(await metric.ainvoke(pending.sample, run.into(self.config)))
             else:
-                scores = await aoutcome(metric, pending.sample, run, self._complete, untraced=self._unheard)
+                scores = await ascore_sample(metric, pending.sample, run, self._complete, untraced=self._unheard)
         await self._beside(partial(self.finished.keep, task.number, pending.sample, scores))
         return scores
 
@@ -329,7 +303,7 @@ class Evaluation:
             return Cost.of(sum((score.usage for score in scores), Usage()))
         calls = len(judges_of(metric))
         texts = [sample.question, sample.answer or "", *(sample.contexts or []), *sample.references]
-        embeddings = sum(isinstance(model, Embeddings) for model in models_of(metric))
+        embeddings = sum(isinstance(model, Embeddings) for model in called_models(metric))
         return Cost(calls, calls * (_TOKENS_OF_A_PROMPT + tokens_in(*texts)), embeddings * _TEXTS_COMPARED)
 
     @cached_property

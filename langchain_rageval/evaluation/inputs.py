@@ -12,7 +12,7 @@ from langchain_core.runnables import Runnable, RunnableSequence
 from langchain_rageval.data.loading import read_samples
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
-from langchain_rageval.metrics.outcome import names_of, parts_of
+from langchain_rageval.metrics.structure import metrics_in, names_of
 from langchain_rageval.metrics.suite import Suite
 
 Samples = Iterable[Any] | str | Path
@@ -58,7 +58,7 @@ def flattened(metrics: AnyMetric | Sequence[AnyMetric]) -> list[AnyMetric]:
         if not isinstance(metric, Runnable):
             hint = "; call it with a judge" if callable(metric) else ""
             raise ConfigError(f"a metric is a Runnable, got {type(metric).__name__}{hint}")
-    flat = [part for metric in given for part in (metric.parts if isinstance(metric, Suite) else [metric])]
+    flat = [part for metric in given for part in (metric.metrics if isinstance(metric, Suite) else [metric])]
     refuse_doubled([name for metric in flat for name in names_of(metric)])
     return flat
 
@@ -89,7 +89,7 @@ def _complete(item: Any, metrics: Sequence[AnyMetric]) -> Sample:
     sample = Sample.parse(item)
     for metric in metrics:
         if not isinstance(metric, RunnableSequence):  # in a chain, the metric reads what comes before it
-            for part in parts_of(metric):
+            for part in metrics_in(metric):
                 part.read(sample)
     return sample
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import get_args
 
 from langchain_rageval.data.schema import Row
-from langchain_rageval.metrics.context_precision import CHOSEN, Ground
+from langchain_rageval.metrics.context_precision import AUTO_CHOICE, AgainstText
 
 log = logging.getLogger("langchain_rageval")
 
@@ -26,7 +26,8 @@ class MixedMeasures:
         """Take note of a finished row."""
         for name, score in row.scores.items():
             for finding in score.findings[-1:]:  # it stands last
-                if finding.kind == "criterion" and finding.text == CHOSEN and finding.verdict in get_args(Ground):
+                known = finding.verdict in get_args(AgainstText)
+                if finding.kind == "criterion" and finding.text == AUTO_CHOICE and known:
                     self._chosen.setdefault(name, Counter())[finding.verdict] += 1
 
     def notes(self) -> Iterator[str]:

@@ -19,7 +19,7 @@ from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.dry_run import dry_run, dry_run_context, plannable_parts
 from langchain_rageval.evaluation.inputs import AnyMetric, Samples, checked, flattened
 from langchain_rageval.evaluation.score_store import ScoreStore
-from langchain_rageval.metrics.outcome import names_of
+from langchain_rageval.metrics.structure import names_of
 from langchain_rageval.report.notebook import html_table
 from langchain_rageval.run.journal import Journal
 

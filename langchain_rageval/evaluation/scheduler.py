@@ -13,7 +13,7 @@ from langchain_rageval.data.schema import Row, Sample, Score
 from langchain_rageval.errors import SampleError
 from langchain_rageval.evaluation.inputs import AnyMetric, each_of, refuse_doubled, size_of
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.outcome import parts_of
+from langchain_rageval.metrics.structure import metrics_in, sequential_steps, shared_steps_key
 from langchain_rageval.run.budget import BudgetTracker
 from langchain_rageval.run.embedding import BATCH_SIZE
 from langchain_rageval.run.run import Run
@@ -194,16 +194,16 @@ class Scheduler:
         """
         kin: dict[Hashable, list[int]] = {}
         for number, parts in enumerate(self._parts):
-            kin.setdefault(next(filter(None, (part.kin for part in parts)), number), []).append(number)
+            kin.setdefault(next(filter(None, map(shared_steps_key, parts)), number), []).append(number)
         return list(kin.values())
 
     @cached_property
     def _depths(self) -> list[int]:
-        return [sum(part.depth for part in parts) for parts in self._parts]
+        return [sum(len(sequential_steps(part)) for part in parts) for parts in self._parts]
 
     @cached_property
     def _parts(self) -> list[list[Metric]]:
-        return [[part for part in parts_of(metric) if isinstance(part, Metric)] for metric in self.metrics]
+        return [metrics_in(metric) for metric in self.metrics]
 
 
 def _shown(item: Any) -> str:

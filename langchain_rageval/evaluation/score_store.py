@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.errors import JournalError
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.outcome import names_of, parts_of
+from langchain_rageval.metrics.structure import metrics_in, names_of
 from langchain_rageval.run.journal import Journal, journal_key
 
 
@@ -79,9 +79,8 @@ class ScoreStore:
 
 
 def _journalled(metric: Any) -> Metric | None:
-    parts = parts_of(metric)
-    alone = len(parts) == 1 and not isinstance(metric, RunnableSequence)
-    return parts[0] if alone and isinstance(parts[0], Metric) else None
+    parts = metrics_in(metric)
+    return parts[0] if len(parts) == 1 and not isinstance(metric, RunnableSequence) else None
 
 
 def _key(metric: Metric, sample: Sample) -> str:

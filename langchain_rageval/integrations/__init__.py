@@ -1,1 +1,1 @@
-"""Integrations: one outside system per file, each loaded only when it is used."""
+"""Integrations with other systems, one per file; each loads its system only when it is used."""

@@ -1,6 +1,6 @@
-"""LangSmith experiments as a whole: the mean of a metric over all runs, with its interval.
+"""LangSmith: summary evaluators that give the mean of a metric over an experiment, with its interval.
 
-A metric or a suite is itself an evaluator of single runs: `client.evaluate(target, evaluators=[faithfulness(judge)])`.
+Metrics and suites are evaluators of single runs: `client.evaluate(target, evaluators=[faithfulness(judge)])`.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ SummaryEvaluator = Callable[["Sequence[TracedRun]", "Sequence[Example]"], dict[s
 
 
 def summary_evaluator(metric: Metric | Suite, *, max_concurrency: int = 16) -> SummaryEvaluator:
-    """An evaluator of a whole LangSmith experiment: `client.evaluate(..., summary_evaluators=[it])`.
+    """Build an evaluator of a whole experiment, for the `summary_evaluators` of LangSmith's `client.evaluate`.
 
-    It scores every run itself, since LangSmith does not show it what the evaluators of single runs found: beside the
-    same metric among the `evaluators` it pays again, unless the judge's model has a cache.
+    It scores every run, because LangSmith does not pass on the results of single-run evaluators. If the same metric is
+    also among the `evaluators`, its calls are paid twice, unless the judge's model has a cache.
 
     Args:
-        metric: a suite gives one feedback for each of its metrics.
-        max_concurrency: most model calls at a time.
+        metric: a metric, or a suite for one feedback per metric.
+        max_concurrency: maximum number of model calls at a time.
 
     Returns:
-        A function of runs and examples. The score is the mean over the scored runs, None when there are none; the
-        comment gives the 95% interval and how many runs are scored, unscored and failed.
+        A function from runs and examples to feedback. The score is the mean over the scored runs, None if there are
+        none; the comment gives the 95% interval and the numbers of scored, unscored and failed runs.
 
     Raises:
-        ConfigError: if it is no metric.
+        ConfigError: if `metric` is neither a metric nor a suite.
     """
     if not isinstance(metric, Metric | Suite):
         raise ConfigError(f"summary_evaluator takes a metric or a suite, got {type(metric).__name__}")
 
-    def summarised(runs: Sequence[TracedRun], examples: Sequence[Example]) -> dict[str, Any]:
+    def summarize(runs: Sequence[TracedRun], examples: Sequence[Example]) -> dict[str, Any]:
         with untraced():
             report = evaluate(_samples(runs, examples), metric, max_concurrency=max_concurrency, progress=False)
         summary = report.summary()
-        results = [_feedback(summary[name], report) for name in metric.names if name in summary]
+        results = [_feedback(summary[name], report) for name in metric.feedback_keys if name in summary]
         return results[0] if len(results) == 1 else {"results": results}
 
-    summarised.__name__ = f"mean_{'_'.join(metric.names)}"
-    return summarised
+    summarize.__name__ = f"mean_{'_'.join(metric.feedback_keys)}"
+    return summarize
 
 
 def _samples(runs: Sequence[TracedRun], examples: Sequence[Example]) -> Iterator[dict[str, Any]]:
@@ -60,7 +60,7 @@ def _samples(runs: Sequence[TracedRun], examples: Sequence[Example]) -> Iterator
         try:
             yield read_run(run, example)
         except SampleError:
-            yield {"inputs": example.inputs, "outputs": run.outputs}  # raises the same where a failure is recorded
+            yield {"inputs": example.inputs, "outputs": run.outputs}  # evaluate records the same error as a failure
 
 
 def _feedback(metric: MetricSummary, report: Report) -> dict[str, Any]:

@@ -1,7 +1,6 @@
-"""Ray Data: `evaluate` over a data set that is spread over many machines, and the way back to a Report.
+"""Ray Data: `evaluate` on a distributed data set, and conversion of the result to a Report.
 
-Ray moves the data, starts the workers and starts them again when they die; in each worker runs the same engine as
-everywhere else.
+Ray distributes the data and starts and restarts the workers; each worker runs the same engine as `evaluate`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,8 @@ from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric
 from langchain_rageval.evaluation.mixed_measures import MixedMeasures
-from langchain_rageval.metrics.outcome import names_of
+from langchain_rageval.evaluation.options import StreamOptions
+from langchain_rageval.metrics.structure import names_of
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.journal import Journal, journal_key
 from langchain_rageval.run.retry import RetryPolicy
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 MakeMetrics = Callable[[], AnyMetric | Sequence[AnyMetric]]
 
-_AT_ONCE = 2  # batches in one worker: the second fills the slots that the end of the first leaves free
+_BATCHES_PER_WORKER = 2  # the second batch uses the slots that become free at the end of the first
 _SAMPLES_PER_SLOT = 4
 _TEXTS = ("id", "question", "answer")
 _LISTS = ("contexts", "references", "reference_contexts", "context_ids", "reference_context_ids")
 _JSON = ("relevance", "metadata")
-_OURS = ("index", *_TEXTS, *_LISTS, *_JSON, "scores", "notes")
-_OF_A_METRIC = ("", "_reason", "_unscored", "_failure")
+_COLUMNS = ("index", *_TEXTS, *_LISTS, *_JSON, "scores", "notes")
+_METRIC_SUFFIXES = ("", "_reason", "_unscored", "_failure")
 _SCORES = TypeAdapter(dict[str, Score])
 
 
@@ -62,59 +62,58 @@ def evaluate_dataset(
     resources: Mapping[str, float] | None = None,
     runtime_env: Mapping[str, Any] | None = None,
 ) -> Dataset:
-    """Score the rows of a Ray data set with metrics, in workers on as many machines as Ray has.
+    """Score the rows of a Ray data set in workers on all machines of a Ray cluster.
 
-    Nothing runs before the result is read. Rows come in any order (`sort("index")`, or Ray's own `preserve_order`),
-    one for each row of the input, with the columns
+    The result is lazy: scoring starts when it is read. It has one row for each input row, in any order; use
+    `sort("index")`, or Ray's `preserve_order`. Its columns are
 
-    * `index`: place in the input; null unless `index` names a column for it;
+    * `index`: place in the input; null unless `index` names its column;
     * `id`, `question`, `answer`, `contexts`, `references`, `reference_contexts`, `context_ids`,
-      `reference_context_ids`: of the sample; `relevance` and `metadata` in JSON;
-    * for each metric its value under its name, null when there is none; with `_reason`, `_unscored` and `_failure`
-      after the name, the words to it;
-    * `scores`: all that the metrics said, in JSON; `notes`: what a reader of the numbers should know.
+      `reference_context_ids`: fields of the sample; `relevance` and `metadata` as JSON;
+    * for each metric a column with its name for the value, null if there is none, and columns with the suffixes
+      `_reason`, `_unscored` and `_failure` for the texts;
+    * `scores`: the complete scores as JSON; `notes`: caveats for the reader.
 
-    A worker asks for two batches at a time and has one pool of model calls for both, so that calls do not wait for the
-    slowest sample of a batch; its memory holds some four batches. A worker that dies is started again, and its batches
-    are done again from the beginning, except for what is in the journal. What cannot be scored or read is a failure on
-    its row.
+    A worker processes two batches at a time with one shared limit of model calls, so that calls do not wait for the
+    slowest sample of a batch; it holds about four batches in memory. A worker that dies is restarted and repeats its
+    batches, except for scores in the journal. A row that cannot be read or scored becomes a failure.
 
     Args:
         dataset: rows in any vocabulary that `Sample.parse` reads.
-        make_metrics: called once in each worker, where it makes judge and metrics: clients cannot travel, and keys are
-            found in the worker's environment.
-        fields: field of Sample to the column, or dotted path, that has it.
-        index: column with the place of each row in the input, a whole number from 0 on. It is no part of the sample.
-        concurrency: number of workers, or the least and the most for Ray to choose between.
-        max_concurrency: most model calls at a time in each worker; see `evaluate`.
-        batch_size: rows in a batch; by default four for each of these calls.
+        make_metrics: function that builds judge and metrics; called once in each worker, because clients cannot be sent
+            to another process. Keys are read from the worker's environment.
+        fields: field of Sample to its column or dotted path.
+        index: column with the place of each row in the input, a whole number from 0 on; it is not part of the sample.
+        concurrency: number of workers, or (minimum, maximum) for autoscaling.
+        max_concurrency: maximum number of model calls at a time in each worker; see `evaluate`.
+        batch_size: rows in a batch; by default four times `max_concurrency`.
         timeout: seconds for one model call.
-        retry: of calls that the transport lost.
-        journal: path of an SQLite file on a disk of the worker's own machine, not on a network share, where SQLite can
-            lose data. Workers on one machine share it. The same call again pays only for what it does not hold.
-        num_cpus: that Ray keeps for each worker: few, for workers mostly wait for the model. Where they hold all that
-            there are, none is left to read the data with, and Ray waits for ever.
-        num_gpus: of each worker, for models that run in it, such as a cross-encoder.
-        resources: other resources of each worker, by Ray's names for them.
-        runtime_env: Ray's environment for each worker, such as `{"env_vars": {...}}`.
+        retry: how calls with transport errors are retried.
+        journal: path of an SQLite file on a local disk of the worker's machine; on network shares SQLite can lose data.
+            Workers on one machine share it. A repeated run pays only for scores that it does not contain.
+        num_cpus: CPUs that Ray reserves for each worker. Workers mostly wait for the model, so a small number is
+            enough; if the workers reserve all CPUs, none is left to read the data and Ray waits forever.
+        num_gpus: GPUs of each worker, for models that run in it, such as a cross-encoder.
+        resources: other resources of each worker, by Ray's names.
+        runtime_env: Ray's runtime environment for each worker, such as `{"env_vars": {...}}`.
 
     Returns:
-        A lazy data set of plain columns, which survive Parquet; `report_of` makes a Report of it.
+        A lazy data set of plain columns, which can be stored as Parquet; `report_of` converts it to a Report.
 
     Raises:
-        ConfigError: if an option cannot be used or Ray is not installed. What only a worker finds out, such as a key
-            that its environment lacks, ends the run with Ray's own error, which names it.
+        ConfigError: if an option is invalid or Ray is not installed. Errors in a worker, such as a missing key, end the
+            run with Ray's own error, which contains the cause.
     """
     _check(dataset)
     from ray.data import ActorPoolStrategy
 
     if not callable(make_metrics):
-        came = type(make_metrics).__name__
-        raise ConfigError(f"make_metrics takes a function that makes the metrics in a worker, got {came}")
+        kind = type(make_metrics).__name__
+        raise ConfigError(f"make_metrics takes a function that builds the metrics in a worker, got {kind}")
     if not isinstance(journal, str | Path | None):
         raise ConfigError(f"journal takes the path of a file, got {type(journal).__name__}")
     check_fields(fields or {})
-    options: dict[str, Any] = {
+    options: StreamOptions = {
         "max_concurrency": max_concurrency,
         "on_failure": "record",
         "timeout": timeout,
@@ -123,11 +122,11 @@ def evaluate_dataset(
         "journal": journal and Path(journal).absolute(),
         "budget": None,
     }
-    Evaluation.of(RunnablePassthrough(), **options)  # raises here what else the workers would raise of the options
+    Evaluation.of(RunnablePassthrough(), options)  # raises on invalid options here, not in the workers
     size = _SAMPLES_PER_SLOT * max_concurrency if batch_size is None else batch_size
     if not isinstance(size, int) or size < 1:
         raise ConfigError(f"batch_size takes a whole number from 1 on, got {batch_size!r}")
-    least, most = _bounds(concurrency)
+    least, most = _worker_limits(concurrency)
     return dataset.repartition(target_num_rows_per_block=size, strict=True).map_batches(
         EvaluationWorker,
         fn_constructor_args=(make_metrics, options, dict(fields or {}), index),
@@ -136,7 +135,7 @@ def evaluate_dataset(
         compute=ActorPoolStrategy(
             min_size=least,
             max_size=most,
-            max_concurrent_calls_per_actor=_AT_ONCE,
+            max_concurrent_calls_per_actor=_BATCHES_PER_WORKER,
             enable_true_multi_threading=True,
         ),
         num_cpus=num_cpus,
@@ -147,39 +146,41 @@ def evaluate_dataset(
     )
 
 
-def _bounds(concurrency: Any) -> tuple[int, int]:
+def _worker_limits(concurrency: Any) -> tuple[int, int]:
     match concurrency:
         case int(least) if least > 0:
             return least, least
         case (int(least), int(most)) if 0 < least <= most:
             return least, most
-    raise ConfigError(f"concurrency takes a number of workers, or the least and the most, got {concurrency!r}")
+    raise ConfigError(f"concurrency takes a number of workers, or (minimum, maximum), got {concurrency!r}")
 
 
 def _check(dataset: Any) -> None:
     try:
         from ray.data import Dataset
     except ImportError:
-        raise ConfigError('ray needs its package: pip install "langchain-rageval[ray]"') from None
+        raise ConfigError('evaluate_dataset needs Ray: pip install "langchain-rageval[ray]"') from None
     if not isinstance(dataset, Dataset):
-        raise ConfigError(f"dataset takes a ray.data.Dataset, got {type(dataset).__name__}; evaluate takes other data")
+        raise ConfigError(
+            f"dataset takes a ray.data.Dataset, got {type(dataset).__name__}; use evaluate for other data"
+        )
 
 
 def report_of(dataset: Dataset) -> Report:
-    """The report of what `evaluate_dataset` gave, also after Parquet.
+    """Convert the result of `evaluate_dataset`, also after a round trip through Parquet, to a Report.
 
     Returns:
-        Rows in the order of `index`, or of the samples' ids where it is null: those of `evaluate` with the same
-        samples, but for how long each took and who paid for what several share.
+        Rows in the order of `index`, or of the samples' ids if it is null. They equal those of `evaluate` with the same
+        samples, except for durations and for which metric carries the usage of shared calls.
 
     Raises:
-        ConfigError: if the data set holds anything else.
+        ConfigError: if the data set is not a result of `evaluate_dataset`.
     """
     _check(dataset)
     records = [record for batch in dataset.iter_batches(batch_format="pyarrow") for record in batch.to_pylist()]
-    if lacking := sorted({name for record in records for name in _OURS if name not in record}):
+    if lacking := sorted({name for record in records for name in _COLUMNS if name not in record}):
         raise ConfigError(
-            f"the rows have no {', '.join(lacking)}: pass what evaluate_dataset gave, with all its columns"
+            f"the rows lack {', '.join(lacking)}: pass the result of evaluate_dataset with all its columns"
         )
     records.sort(key=lambda record: (record["index"] or 0, record["id"], record["metadata"]))
     rows = [_row(record, place) for place, record in enumerate(records)]
@@ -191,64 +192,65 @@ def report_of(dataset: Dataset) -> Report:
 
 
 class EvaluationWorker:
-    """What Ray keeps in an actor: an evaluation that goes on from batch to batch, with one pool of model calls.
+    """Ray actor that scores batches with one evaluation and one shared limit of model calls.
 
     Args:
-        make_metrics: makes the metrics.
-        options: of `Evaluation.of`, the journal by its path.
-        fields: field of Sample to the column that has it.
-        index: column with the place of each row, if there is one.
+        make_metrics: function that builds the metrics.
+        options: options of `Evaluation.of`; the journal is a path.
+        fields: field of Sample to its column or dotted path.
+        index: column with the place of each row; None if there is none.
     """
 
-    def __init__(
-        self, make_metrics: MakeMetrics, options: Mapping[str, Any], fields: Fields, index: str | None
-    ) -> None:
+    def __init__(self, make_metrics: MakeMetrics, options: StreamOptions, fields: Fields, index: str | None) -> None:
         path = options["journal"]
-        self._evaluation = Evaluation.of(make_metrics(), **{**options, "journal": path and Journal(path)})
+        journal = Journal(path) if isinstance(path, Path) else path
+        self._evaluation = Evaluation.of(make_metrics(), {**options, "journal": journal})
         self._fields = fields
         self._index = index
         _schema([name for metric in self._evaluation.metrics for name in names_of(metric)])
 
     def __call__(self, batch: pyarrow.Table) -> pyarrow.Table:
-        """The rows of a batch with their scores, in its order: when Ray repeats a batch, it counts on the same rows."""
+        """Return the rows of a batch with scores, in the same order, as Ray requires when it repeats a batch."""
         import pyarrow
 
         records = batch.to_pylist()
-        places = [None if self._index is None else _taken(record, self._index) for record in records]
-        read = [self._read(record, place) for record, place in zip(records, places, strict=True)]
+        places = [None if self._index is None else _pop_index(record, self._index) for record in records]
+        parsed = [self._parse(record, place) for record, place in zip(records, places, strict=True)]
         run = replace(self._evaluation.run, meter=UsageMeter())
         job = replace(self._evaluation, run=run, grounds=MixedMeasures())
-        with closing(job.rows([error or sample for sample, error in read])) as rows:
+        with closing(job.rows([error or sample for sample, error in parsed])) as rows:
             report = job.report(list(rows))
-        mixed = set(job.grounds.notes())  # counted anew over all batches by report_of
+        mixed = set(job.grounds.notes())  # report_of recomputes these notes over all batches
         notes = [note for note in report.notes if note not in mixed]
         lines = [
             _line(row.scores, sample, place) | {"notes": notes}
-            for row, (sample, _), place in zip(report.rows, read, places, strict=True)
+            for row, (sample, _), place in zip(report.rows, parsed, places, strict=True)
         ]
         names = list(dict.fromkeys(name for row in report.rows for name in row.scores))
         return pyarrow.Table.from_pylist(lines, _schema(names))
 
-    def _read(self, record: dict[str, Any], place: int | None) -> tuple[Sample, SampleError | None]:
-        """The sample; of a record that is none, what can be kept of it, and why."""
+    def _parse(self, record: dict[str, Any], place: int | None) -> tuple[Sample, SampleError | None]:
+        """Return the sample, or a placeholder with the record's text and the error."""
         try:
             return Sample.parse(record, self._fields), None
         except (SampleError, ValueError, RecursionError) as error:
-            told = repr({column: value for column, value in record.items() if value is not None})  # as before Arrow
-            name = journal_key(told)[:16] if place is None else place
-            kept = Sample(id=f"row-{name}", question="", metadata={"unreadable": told[:1000]})
-            return kept, error if isinstance(error, SampleError) else SampleError(str(error))
+            text = repr({column: value for column, value in record.items() if value is not None})  # Arrow adds nulls
+            name = journal_key(text)[:16] if place is None else place
+            placeholder = Sample(id=f"row-{name}", question="", metadata={"unreadable": text[:1000]})
+            return placeholder, error if isinstance(error, SampleError) else SampleError(str(error))
 
 
-def _taken(record: dict[str, Any], index: str) -> int:
-    """The place of a record, taken out of it.
+def _pop_index(record: dict[str, Any], index: str) -> int:
+    """Remove the index column from a record and return its value.
 
     Raises:
-        ConfigError: if the column is not there or holds anything else.
+        ConfigError: if the column is missing or its value is not a whole number from 0 on.
     """
     place = record.pop(index, None)
     if not isinstance(place, int) or place < 0:
-        raise ConfigError(f"index names a column of whole numbers from 0 on; under {index!r} is {place!r}")
+        raise ConfigError(
+            f"index takes the name of a column of whole numbers from 0 on; column {index!r} holds {place!r}"
+        )
     return place
 
 
@@ -262,12 +264,12 @@ def _line(scores: Mapping[str, Score], sample: Sample, place: int | None) -> dic
 
 def _row(record: Mapping[str, Any], place: int) -> Row:
     try:
-        read = {name: from_json(record[name]) for name in _JSON}
-        sample = Sample(**{name: record[name] for name in (*_TEXTS, *_LISTS)} | read)
+        decoded = {name: from_json(record[name]) for name in _JSON}
+        sample = Sample(**{name: record[name] for name in (*_TEXTS, *_LISTS)} | decoded)
         index = place if record["index"] is None else record["index"]
         return Row(index=index, sample=sample, scores=_SCORES.validate_json(record["scores"]))
     except ValueError as error:
-        raise ConfigError(f"row {record['id']!r} is none of evaluate_dataset: {error}") from error
+        raise ConfigError(f"row {record['id']!r} does not come from evaluate_dataset: {error}") from error
 
 
 def _json(value: Any) -> str:
@@ -275,14 +277,14 @@ def _json(value: Any) -> str:
 
 
 def _columns(metric: str) -> list[str]:
-    return [metric + suffix for suffix in _OF_A_METRIC]
+    return [metric + suffix for suffix in _METRIC_SUFFIXES]
 
 
 def _schema(metrics: Iterable[str]) -> pyarrow.Schema:
-    """The same types whatever a batch holds.
+    """Return the schema of the result, so that all batches have the same column types.
 
     Raises:
-        ConfigError: if the name of a metric is that of a column.
+        ConfigError: if a metric's column has the name of another column.
     """
     import pyarrow
 
@@ -290,10 +292,10 @@ def _schema(metrics: Iterable[str]) -> pyarrow.Schema:
     columns = {"index": pyarrow.int64()} | dict.fromkeys(_TEXTS, text) | dict.fromkeys(_LISTS, texts)
     columns |= dict.fromkeys(_JSON, text)
     for metric in metrics:
-        own = dict(zip(_columns(metric), (pyarrow.float64(), text, text, text), strict=True))
-        if doubled := sorted(own.keys() & (columns.keys() | {"scores", "notes"})):
+        metric_columns = dict(zip(_columns(metric), (pyarrow.float64(), text, text, text), strict=True))
+        if repeated := sorted(metric_columns.keys() & (columns.keys() | {"scores", "notes"})):
             raise ConfigError(
-                f"{metric} would make a second column {', '.join(doubled)}; give it another name with name=..."
+                f"{metric} needs a column {', '.join(repeated)}, which already exists; rename it with name=..."
             )
-        columns |= own
+        columns |= metric_columns
     return pyarrow.schema(list((columns | {"scores": text, "notes": texts}).items()))

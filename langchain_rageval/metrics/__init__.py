@@ -1,4 +1,4 @@
-"""The metrics, one per file; a new one is its file, its prompts, its test, and a line here."""
+"""Metrics, one per file, and tables of their builders; a new metric adds its name to a table."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -26,7 +26,7 @@ BUILDERS: Mapping[str, str] = {
         "rubric",
     )
 }
-"""Name of each builder to the module that holds it; read by the command line."""
+"""Module of each builder, by the name of the builder; read by the command line."""
 
 SCORES: Mapping[str, Sequence[str]] = {
     "claim_metrics": (
@@ -45,12 +45,13 @@ SCORES: Mapping[str, Sequence[str]] = {
     ),
     "noise_sensitivity": ("noise_sensitivity_relevant",),
 }
-"""Names of the scores of those builders whose own names are none."""
+"""Score names of the builders whose scores are named otherwise than the builder."""
+
 RANKINGS: Mapping[str, str] = {
     name: f"langchain_rageval.metrics.{name}_at"
     for name in ("ndcg", "mrr", "map", "recall", "precision", "hit_rate", "mean_grade")
 }
-"""Name before "@k" of each metric of a ranked list to the module that holds its builder, `<name>_at(k, grader)`."""
+"""Module of each ranking builder `<name>_at(k, grader)`, by the part of its score name before "@k"."""
 
 ASPECTS: Mapping[str, Literal["higher", "lower"]] = {
     "harmfulness": "lower",
@@ -59,4 +60,4 @@ ASPECTS: Mapping[str, Literal["higher", "lower"]] = {
     "correctness": "higher",
     "conciseness": "higher",
 }
-"""The built-in aspects of `aspect_critique`, and which direction is better; the prompts define them."""
+"""Better direction of each built-in aspect of `aspect_critique`; the prompts define the aspects."""

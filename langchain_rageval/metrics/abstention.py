@@ -1,8 +1,8 @@
 """Abstention: whether the answer abstains exactly when it should.
 
-0 or 1, higher is better: 1 for an answer to what can be answered, and for "I do not know" where nothing is known.
-Faithfulness leaves such an answer unscored. Source: the question of SQuAD 2.0, Rajpurkar et al. 2018, "Know What You
-Don't Know", arXiv:1806.03822, put to a judge.
+0 or 1, higher is better: 1 if the answer answers an answerable question, or abstains ("I do not know") from an
+unanswerable one, which faithfulness leaves unscored. Source: the task of SQuAD 2.0, Rajpurkar et al. 2018, "Know What
+You Don't Know", arXiv:1806.03822, with a judge in place of labels.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from langchain_rageval.steps.detect_answerable import ANSWERABLE, detect_answera
 from langchain_rageval.steps.stage import State
 from langchain_rageval.text.language import detect_language
 
-Given = Literal["reference", "contexts"]
+AnswerabilitySource = Literal["reference", "contexts"]
 
-_READS: Mapping[Given, set[str]] = {"reference": {"references"}, "contexts": {"contexts"}}
-_KEY: Mapping[Given, str] = {"reference": "reference_abstention", "contexts": "answerable"}
-_OTHER_SIDE: Mapping[Given, str] = {"reference": "the reference", "contexts": "the contexts"}
-_HOLDS_AN_ANSWER = {ANSWERS, ANSWERABLE}
-_REASONS: Mapping[str, Mapping[Given, Mapping[tuple[bool, bool], str]]] = {  # (answer abstains, nothing answers)
+_READS: Mapping[AnswerabilitySource, set[str]] = {"reference": {"references"}, "contexts": {"contexts"}}
+_KEY: Mapping[AnswerabilitySource, str] = {"reference": "reference_abstention", "contexts": "answerable"}
+_GROUND_TEXT: Mapping[AnswerabilitySource, str] = {"reference": "the reference", "contexts": "the contexts"}
+_ANSWERING = {ANSWERS, ANSWERABLE}
+_REASONS: Mapping[
+    str, Mapping[AnswerabilitySource, Mapping[tuple[bool, bool], str]]
+] = {  # (answer abstains, question is unanswerable)
     "en": {
         "reference": {
             (True, True): "The answer abstains, as the reference does.",
@@ -59,25 +61,25 @@ _REASONS: Mapping[str, Mapping[Given, Mapping[tuple[bool, bool], str]]] = {  # (
 }
 
 
-def abstention(judge: JudgeLike, *, given: Given = "reference", name: str = "abstention") -> Metric:
+def abstention(judge: JudgeLike, *, given: AnswerabilitySource = "reference", name: str = "abstention") -> Metric:
     """Score whether the answer abstains when it should, and only then.
 
     Args:
-        judge: asked once about the answer, not when it is blank (it then abstains); and once about each reference, or
-            once about the contexts, not when they hold no words (they then do not answer).
-        given: what says whether there is an answer: the "reference", which abstains when all of several do, or the
-            "contexts", for questions without a label.
+        judge: called once for the answer, and once for each reference or once for the contexts. A blank answer counts
+            as abstaining and contexts without words as not answering, both without a call.
+        given: source that decides whether the question is answerable: "reference", where the question is unanswerable
+            if all references abstain, or "contexts", for questions without a label.
         name: key of the score.
 
     Returns:
-        A metric reading `question` and `answer`, and `references` or `contexts`; unscored when the references are
-        blank. Findings of the kind "criterion" hold the verdicts: number 1 of the answer ("abstains" or "answers"),
-        from 2 on of each reference (likewise), or 2 of the contexts ("answer" or "do not answer").
+        A metric that reads `question` and `answer`, and `references` or `contexts`; unscored if the references are
+        blank. Findings of the kind "criterion" hold the verdicts: number 1 for the answer ("abstains" or "answers");
+        then from 2 on one for each reference (likewise), or 2 for the contexts ("answer" or "do not answer").
 
     Raises:
-        ConfigError: if `given` is neither.
+        ConfigError: if `given` is neither "reference" nor "contexts".
     """
-    if given not in get_args(Given):
+    if given not in get_args(AnswerabilitySource):
         raise ConfigError(f'given is "reference" or "contexts", got {given!r}')
     other = detect_abstention(judge, of="reference") if given == "reference" else detect_answerable(judge)
     return Metric(
@@ -87,31 +89,31 @@ def abstention(judge: JudgeLike, *, given: Given = "reference", name: str = "abs
         steps=detect_abstention(judge, of="answer") | other,
         reduce=partial(abstains_rightly, given=given),
         options={"given": given},
-        state_from_findings=partial(restored, given=given),
+        state_from_findings=partial(_state_from_findings, given=given),
     )
 
 
-def abstains_rightly(state: State, *, given: Given) -> Value:
-    """1 when the answer abstains and nothing else answers, or it answers and something else does; 0 otherwise."""
+def abstains_rightly(state: State, *, given: AnswerabilitySource) -> Value:
+    """Return 1 if the answer abstains from an unanswerable question or answers an answerable one, else 0."""
     answer, others = _criteria(state["answer_abstention"]), _criteria(state[_KEY[given]])
     if not others:
         return Value.without(BLANK_REFERENCES)
     abstains = answer[0].verdict == ABSTAINS
-    nothing = not any(finding.verdict in _HOLDS_AN_ANSWER for finding in others)
+    unanswerable = not any(finding.verdict in _ANSWERING for finding in others)
     language = "ru" if detect_language(state["sample"].question) == "ru" else "en"
-    reason = _REASONS[language][given][abstains, nothing]
-    return Value(float(abstains == nothing), reason, [*state["answer_abstention"], *state[_KEY[given]]])
+    reason = _REASONS[language][given][abstains, unanswerable]
+    return Value(float(abstains == unanswerable), reason, [*state["answer_abstention"], *state[_KEY[given]]])
 
 
-def restored(sample: Sample, score: Score, *, given: Given) -> State | None:
-    """The state from the findings of a score, if the same was given."""
+def _state_from_findings(sample: Sample, score: Score, *, given: AnswerabilitySource) -> State | None:
+    """Return the state from the findings of a score, or None if it was scored with another `given`."""
     parts: dict[str, list[Finding]] = {}
     for finding in score.findings:
         parts.setdefault(finding.text, []).append(finding)
-    known = {"the answer", _OTHER_SIDE[given]}
-    if parts.keys() != known:
+    expected = {"the answer", _GROUND_TEXT[given]}
+    if parts.keys() != expected:
         return None
-    return {"sample": sample, "answer_abstention": parts["the answer"], _KEY[given]: parts[_OTHER_SIDE[given]]}
+    return {"sample": sample, "answer_abstention": parts["the answer"], _KEY[given]: parts[_GROUND_TEXT[given]]}
 
 
 def _criteria(findings: Sequence[Finding]) -> list[Finding]:

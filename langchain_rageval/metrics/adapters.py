@@ -1,17 +1,14 @@
-"""The doors through which one object is used as it is: LangSmith, openevals' calling convention, LangGraph.
+"""Adapters: a metric or suite as a LangSmith evaluator, an openevals function and a LangGraph node.
 
-They record a judge's failure as a score without a value, where the Runnable methods raise it: one bad sample must not
-take others with it. A sample that lacks a field is the user's mistake and raises, except in a LangSmith experiment,
-where it stays on its row.
+They record a judge's failure as a score without a value, so that one bad sample does not stop the others; the Runnable
+methods raise it. A sample that lacks a field raises SampleError, except in a LangSmith experiment, where it becomes a
+failure of that row.
 """
 
 from __future__ import annotations
 
 import os
-from abc import abstractmethod
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -23,73 +20,46 @@ from langsmith.run_helpers import get_tracing_context
 from langchain_rageval.data.field_names import read_run
 from langchain_rageval.data.schema import Sample, Score, Usage
 from langchain_rageval.errors import SampleError
-from langchain_rageval.metrics.outcome import aoutcome, failures, outcome
-from langchain_rageval.run.drivers import agather
-from langchain_rageval.run.run import Run
+from langchain_rageval.metrics.sample_scores import acollect_scores, collect_scores, failure_scores, merge_scores
+from langchain_rageval.metrics.structure import ScorerGroup
 
 if TYPE_CHECKING:
     from langsmith.schemas import Example
     from langsmith.schemas import Run as TracedRun
 
-    from langchain_rageval.metrics.metric import Metric
-
 Feedback = dict[str, Any]
 
 
-class Adapters(RunEvaluator):
-    """What a metric and a suite of them offer to the outside."""
-
-    @property
-    @abstractmethod
-    def parts(self) -> Sequence[Metric]:
-        """The metrics in this object."""
-
-    @property
-    def names(self) -> list[str]:
-        """Keys of the scores that this object gives."""
-        return [part.name for part in self.parts]
+class Adapters(ScorerGroup, RunEvaluator):
+    """Methods that call a metric or suite by the conventions of LangSmith, openevals and LangGraph."""
 
     @property
     def feedback_keys(self) -> list[str]:
-        """The same, as LangSmith asks for them: with them a crash is recorded under its own name."""
-        return self.names
-
-    def outcomes(self, input: Any, config: RunnableConfig | None = None) -> dict[str, Score]:
-        """The scores by name, a failure for each that the judge could not give.
-
-        Raises:
-            SampleError: if the input lacks what a metric reads.
-        """
-        sample, run = self._admitted(input), Run.of(config or {}).for_sample()
-        scores = run.threads.gather([partial(outcome, part, sample, run, config) for part in self.parts])
-        return _flat(scores)
-
-    async def aoutcomes(self, input: Any, config: RunnableConfig | None = None) -> dict[str, Score]:
-        """As `outcomes`, on the caller's loop."""
-        sample, run = self._admitted(input), Run.of(config or {}).for_sample()
-        return _flat(await agather(aoutcome(part, sample, run, config) for part in self.parts))
+        """Names of the scores; LangSmith records an exception of the evaluator under each of them."""
+        return [scorer.name for scorer in self._scorers]
 
     def as_node(self, key: str | None = None) -> Runnable[Any, dict[str, Any]]:
-        """A LangGraph node: from the graph's state to `{name: Score}`.
+        """Return a LangGraph node: a Runnable from the graph's state to `{name: Score}`.
 
-        A bare Score would be lost: LangGraph takes its fields for state updates.
+        A bare Score would be lost, because LangGraph reads its fields as state updates.
 
         Args:
-            key: where the score goes in the state, the metric's name by default; several scores go there as a mapping.
+            key: key of the score in the state, by default the metric's name. Several scores are stored under it as one
+                mapping.
         """
 
         def update(scores: dict[str, Score]) -> dict[str, Any]:
             if key is None:
                 return dict(scores)
-            return {key: next(iter(scores.values())) if len(self.parts) == 1 else scores}
+            return {key: next(iter(scores.values())) if len(self._scorers) == 1 else scores}
 
         def node(state: Any, config: RunnableConfig) -> dict[str, Any]:
-            return update(self.outcomes(state, config))
+            return update(collect_scores(self, state, config))
 
         async def anode(state: Any, config: RunnableConfig) -> dict[str, Any]:
-            return update(await self.aoutcomes(state, config))
+            return update(await acollect_scores(self, state, config))
 
-        return RunnableLambda(node, anode, name="+".join(self.names))
+        return RunnableLambda(node, anode, name="+".join(self.feedback_keys))
 
     def __call__(
         self,
@@ -100,28 +70,28 @@ class Adapters(RunEvaluator):
         context: Any = None,
         **metadata: Any,
     ) -> Feedback | list[Feedback]:
-        """Score in openevals' calling convention.
+        """Score by the calling convention of openevals.
 
         Returns:
-            `{"key", "score", "comment", "metadata"}`, a list of them from a suite; the score is None, with the cause in
-            the comment, when the judge failed or no value applies.
+            `{"key", "score", "comment", "metadata"}`, or a list of them from a suite. The score is None if the judge
+            failed or no value applies; the comment then says why.
 
         Raises:
-            SampleError: if what a metric reads is not among the arguments.
+            SampleError: if the arguments lack a field that a metric reads.
         """
-        given = {"inputs": inputs, "outputs": outputs, "reference_outputs": reference_outputs, "context": context}
-        sample = Sample.parse({**{name: value for name, value in given.items() if value is not None}, **metadata})
-        feedback = [score.feedback(sample.id) for score in self.outcomes(sample).values()]
-        return feedback[0] if len(self.parts) == 1 else feedback
+        arguments = {"inputs": inputs, "outputs": outputs, "reference_outputs": reference_outputs, "context": context}
+        sample = Sample.parse({**{name: value for name, value in arguments.items() if value is not None}, **metadata})
+        feedback = [score.feedback(sample.id) for score in collect_scores(self, sample).values()]
+        return feedback[0] if len(self._scorers) == 1 else feedback
 
     def evaluate_run(
         self, run: TracedRun, example: Example | None = None, evaluator_run_id: UUID | None = None
     ) -> EvaluationResult | EvaluationResults:
-        """Score a run of a LangSmith experiment; contexts also come from its retriever runs."""
+        """Score a run of a LangSmith experiment; contexts are also read from its retriever runs."""
         try:
             sample = Sample.parse(read_run(run, example))
             with untraced():
-                scores = self.outcomes(sample)
+                scores = collect_scores(self, sample)
         except SampleError as error:
             return self._results(self._all_failed(error), None)
         return self._results(scores, sample.id)
@@ -129,39 +99,31 @@ class Adapters(RunEvaluator):
     async def aevaluate_run(
         self, run: TracedRun, example: Example | None = None, evaluator_run_id: UUID | None = None
     ) -> EvaluationResult | EvaluationResults:
-        """As `evaluate_run`, on the caller's loop."""
+        """Score a run of a LangSmith experiment on the caller's event loop; otherwise like `evaluate_run`."""
         try:
             sample = Sample.parse(read_run(run, example))
             with untraced():
-                scores = await self.aoutcomes(sample)
+                scores = await acollect_scores(self, sample)
         except SampleError as error:
             return self._results(self._all_failed(error), None)
         return self._results(scores, sample.id)
 
-    def _admitted(self, input: Any) -> Sample:
-        sample = Sample.parse(input)
-        for part in self.parts:
-            part.read(sample)
-        return sample
-
     def _all_failed(self, error: Exception) -> dict[str, Score]:
-        return _flat([failures(part, error, Usage()) for part in self.parts])
+        return merge_scores([failure_scores(scorer, error, Usage()) for scorer in self._scorers])
 
     def _results(self, scores: dict[str, Score], sample_id: str | None) -> EvaluationResult | EvaluationResults:
         results = [EvaluationResult(**score.feedback(sample_id)) for score in scores.values()]
-        return results[0] if len(self.parts) == 1 else EvaluationResults(results=results)
-
-
-def _flat(scores: Sequence[dict[str, Score]]) -> dict[str, Score]:
-    return {name: score for part in scores for name, score in part.items()}
+        return results[0] if len(self._scorers) == 1 else EvaluationResults(results=results)
 
 
 def untraced() -> AbstractContextManager[None]:
-    """Keep the judge's calls off LangSmith unless the user traces this process.
+    """Return a context in which calls are not uploaded to LangSmith, unless the user traces this process.
 
-    Inside an experiment LangSmith turns tracing on for whatever an evaluator calls, and uploads it even with
+    Inside an experiment, LangSmith turns tracing on for everything that an evaluator calls and uploads it even with
     `upload_results=False`.
     """
-    wanted = any(os.environ.get(name, "").lower() == "true" for name in ("LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2"))
+    requested = any(
+        os.environ.get(name, "").lower() == "true" for name in ("LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2")
+    )
     local = get_tracing_context().get("enabled") == "local"
-    return nullcontext() if wanted and not local else tracing_context(enabled=False)
+    return nullcontext() if requested and not local else tracing_context(enabled=False)

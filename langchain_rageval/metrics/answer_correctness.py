@@ -1,6 +1,6 @@
-"""Answer correctness: facts shared with the reference, and similarity to it, as one weighted mean.
+"""Answer correctness: weighted mean of the facts shared with the reference (F score) and the similarity to it.
 
-From 0 to 1, higher is better. Source: the measure of ragas ("answer correctness", since 0.1), weights and F included;
+From 0 to 1, higher is better. Source: the measure of ragas ("answer correctness", since 0.1), including weights and F;
 the second formula is RAGChecker's (Ru et al. 2024, arXiv:2408.08067, section 3.3).
 """
 
@@ -20,17 +20,17 @@ from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.similarity import answer_and_references, compared, similarities_in
-from langchain_rageval.metrics.value import BLANK_REFERENCES, NEITHER_FACTS, Value, quoted
+from langchain_rageval.metrics.similarity import answer_and_references, similarities_from_findings, similarity_findings
+from langchain_rageval.metrics.value import BLANK_REFERENCES, NEITHER_FACTS, Value, quote
 from langchain_rageval.steps.classify_statements import classify_statements
 from langchain_rageval.steps.extract_statements import extract_statements
 from langchain_rageval.steps.measure_similarity import measure_similarity
 from langchain_rageval.steps.stage import Stage, State
 from langchain_rageval.text.language import detect_language
 
-Formula = Literal["counts", "precision_recall"]
+FScoreFormula = Literal["counts", "precision_recall"]
 
-_MOST_NAMED = 3
+_MAX_QUOTED = 3
 
 
 def answer_correctness(
@@ -39,62 +39,70 @@ def answer_correctness(
     *,
     weights: tuple[float, float] = (0.75, 0.25),
     beta: float = 1.0,
-    formula: Formula = "counts",
+    formula: FScoreFormula = "counts",
     name: str = "answer_correctness",
 ) -> Metric:
-    """Score how far the answer says what the reference says.
+    """Score how far the answer agrees with the reference.
 
-    With several references the best F and the best similarity count. `formula="counts"` takes TP and FP from the
+    Of several references, the best F and the best similarity count. `formula="counts"` takes TP and FP from the
     answer's statements and FN from the reference's, F = (1+β²)TP / ((1+β²)TP + β²FN + FP). `"precision_recall"` keeps
     the units apart: P = TP / (TP + FP) over the answer's statements, R = 1 - FN / reference statements,
-    F = (1+β²)PR / (β²P + R). They part when one fact is told in many statements: with six that split one of the
-    reference's four facts, and a wrong one (TP 6, FP 1, FN 3), F is 0.75 by counts and 0.39 by precision and recall.
+    F = (1+β²)PR / (β²P + R). They differ if the answer splits one fact into many statements: with six statements for
+    one of the reference's four facts, and a wrong one (TP 6, FP 1, FN 3), F is 0.75 by counts and 0.39 by precision and
+    recall.
 
     Args:
-        judge: asked once for the answer and twice for each reference; may be None when the first weight is 0.
-        embeddings: or a cross-encoder; may be None when the second weight is 0.
+        judge: called once for the answer and twice for each reference; may be None if the first weight is 0.
+        embeddings: embeddings or a cross-encoder; may be None if the second weight is 0.
         weights: of F and of the similarity.
-        beta: weight of recall beside precision in F, above 0.
+        beta: weight of recall relative to precision in F, above 0.
         formula: "counts" or "precision_recall".
         name: key of the score.
 
     Returns:
-        A metric reading `question`, `answer` and `references`. An answer without facts has F = 0, and one that declines
-        in words still has its similarity: 0.15 when that is 0.6. Unscored when neither states facts. Findings are the
-        statements of the answer ("TP", "FP") and of the best reference ("TP", "FN"), then the similarity with each
-        reference.
+        A metric that reads `question`, `answer` and `references`. An answer without facts has F = 0, but a refusal in
+        words still has a similarity: with 0.6, the score is 0.15. Unscored if neither the answer nor a reference states
+        facts. Findings are the statements of the answer ("TP", "FP") and of the best reference ("TP", "FN"), then the
+        similarity with each reference.
 
     Raises:
-        ConfigError: if an option is out of range, or a weight asks for embeddings that are not given.
+        ConfigError: if an option is out of range, or the judge or the embeddings are missing and their weight is not 0.
     """
-    facts, nearness = _checked(weights)
+    f_weight, similarity_weight = _validate_weights(weights)
     if not (isinstance(beta, int | float) and beta > 0 and 0 < beta * beta < inf):
         raise ConfigError(f"beta takes a number above 0, got {beta!r}")
-    if formula not in get_args(Formula):
+    if formula not in get_args(FScoreFormula):
         raise ConfigError(f'formula is "counts" or "precision_recall", got {formula!r}')
     stages: list[Stage[State]] = []
-    if facts:
+    if f_weight:
         if judge is None:
-            raise ConfigError("answer_correctness needs a judge for the facts; or say weights=(0, 1)")
+            raise ConfigError("answer_correctness needs a judge for the facts; pass one or set weights=(0, 1)")
         stages += [extract_statements(judge, of="both"), classify_statements(judge)]
-    if nearness:
+    if similarity_weight:
         if embeddings is None:
-            raise ConfigError("answer_correctness needs embeddings for the similarity; or say weights=(1, 0)")
+            raise ConfigError("answer_correctness needs embeddings for the similarity; pass them or set weights=(1, 0)")
         stages.append(measure_similarity(embeddings, answer_and_references))
     return Metric(
         name,
         aspect="answer",
         reads={"question", "answer", "references"},
         steps=reduce(or_, stages),
-        reduce=partial(weighted_correctness, weights=(facts, nearness), beta=beta, formula=formula),
-        options={"weights": [facts, nearness], "beta": beta, "formula": formula},
-        state_from_findings=partial(restored, weights=(facts, nearness)),
+        reduce=partial(weighted_correctness, weights=(f_weight, similarity_weight), beta=beta, formula=formula),
+        options={"weights": [f_weight, similarity_weight], "beta": beta, "formula": formula},
+        state_from_findings=partial(_state_from_findings, weights=(f_weight, similarity_weight)),
     )
 
 
 @dataclass(frozen=True)
-class Counts:
-    """How many statements of the answer are right and wrong, and of the reference covered and missed."""
+class StatementCounts:
+    """Numbers of statements after classification.
+
+    Attributes:
+        tp: statements of the answer that the reference supports.
+        fp: statements of the answer that it does not support.
+        covered: statements of the reference that the answer contains.
+        fn: statements of the reference that it lacks.
+    """
 
     tp: int
     fp: int
@@ -102,8 +110,8 @@ class Counts:
     fn: int
 
     @classmethod
-    def of(cls, findings: Sequence[Finding]) -> Counts:
-        """Count the findings of one reference."""
+    def of(cls, findings: Sequence[Finding]) -> StatementCounts:
+        """Return the counts of the findings of one reference."""
 
         def count(kind: str, verdict: str) -> int:
             return sum(finding.kind == kind and finding.verdict == verdict for finding in findings)
@@ -111,8 +119,8 @@ class Counts:
         reference = "reference_statement"
         return cls(count("statement", "TP"), count("statement", "FP"), count(reference, "TP"), count(reference, "FN"))
 
-    def f_score(self, beta: float, formula: Formula) -> float:
-        """F of these counts; 0.0 when nothing is shared."""
+    def f_score(self, beta: float, formula: FScoreFormula) -> float:
+        """Return the F score, 0.0 if nothing is shared."""
         if not self.tp:
             return 0.0
         weight = beta**2
@@ -123,49 +131,56 @@ class Counts:
         return (1 + weight) * precision * recall / (weight * precision + recall)
 
 
-def weighted_correctness(state: State, *, weights: tuple[float, float], beta: float, formula: Formula) -> Value:
-    """Weighted mean of the best F over the references and the best similarity; a part of weight 0 is not looked at."""
+def weighted_correctness(state: State, *, weights: tuple[float, float], beta: float, formula: FScoreFormula) -> Value:
+    """Return the weighted mean of the best F and the best similarity; a part of weight 0 is skipped."""
     sample: Sample = state["sample"]
     if not any(reference.strip() for reference in sample.references):
         return Value.without(BLANK_REFERENCES)
     russian = detect_language(sample.question) == "ru"
     parts: list[tuple[float, float]] = []
-    told: list[str] = []
+    reasons: list[str] = []
     findings: list[Finding] = []
     if weights[0]:
         if not state["answer_statements"] and not state["reference_statements"]:
             return Value.without(NEITHER_FACTS)
         best = max(state["classifications"], key=partial(_rank, beta=beta, formula=formula))
-        parts.append((weights[0], Counts.of(best).f_score(beta, formula)))
-        told.append(_told(best, russian))
+        parts.append((weights[0], StatementCounts.of(best).f_score(beta, formula)))
+        reasons.append(_reason(best, russian))
         findings += best
     if weights[1]:
-        nearest = max(state["similarities"], default=0.0)
-        parts.append((weights[1], nearest))
-        told.append(f"сходство с эталоном {nearest:.2f}" if russian else f"similarity to the reference {nearest:.2f}")
-        findings += compared(sample, state["similarities"])
+        best_similarity = max(state["similarities"], default=0.0)
+        parts.append((weights[1], best_similarity))
+        reasons.append(
+            f"сходство с эталоном {best_similarity:.2f}"
+            if russian
+            else f"similarity to the reference {best_similarity:.2f}"
+        )
+        findings += similarity_findings(sample, state["similarities"])
     number = sum(weight * part for weight, part in parts) / sum(weights)
-    reason = "; ".join(told)
+    reason = "; ".join(reasons)
     return Value(number, f"{reason[:1].upper()}{reason[1:]}.", findings)
 
 
-def _rank(findings: Sequence[Finding], *, beta: float, formula: Formula) -> tuple[float, bool]:
-    """By F; a reference that states facts before one that states none."""
-    counts = Counts.of(findings)
+def _rank(findings: Sequence[Finding], *, beta: float, formula: FScoreFormula) -> tuple[float, bool]:
+    """Return the sort key of a reference's findings: F, then whether the reference states facts."""
+    counts = StatementCounts.of(findings)
     return counts.f_score(beta, formula), counts.covered + counts.fn > 0
 
 
-def restored(sample: Sample, score: Score, *, weights: tuple[float, float]) -> State | None:
-    """The state from the findings of a score. Of several references they hold the best by the old formula only."""
+def _state_from_findings(sample: Sample, score: Score, *, weights: tuple[float, float]) -> State | None:
+    """Return the state from the findings of a score, or None if they do not suffice.
+
+    Findings hold the statements of the best reference only, so they do not suffice for several references.
+    """
     facts = [finding for finding in score.findings if finding.kind != "criterion"]
     statements = [finding.text for finding in facts if finding.kind == "statement"]
     references = [finding.text for finding in facts if finding.kind == "reference_statement"]
-    similarities = similarities_in(sample, score.findings)
+    similarities = similarities_from_findings(sample, score.findings)
     several = sum(bool(reference.strip()) for reference in sample.references) > 1
     known = all(f.verdict in ("TP", "FP", "FN") for f in facts if f.kind in ("statement", "reference_statement"))
     if weights[0] and (several or not known or not (facts or score.unscored)):
         return None
-    factless = bool(weights[0]) and score.unscored == NEITHER_FACTS  # then similarities are not looked at
+    factless = bool(weights[0]) and score.unscored == NEITHER_FACTS  # the similarities are then not stored
     if weights[1] and similarities is None and not factless:
         return None
     return {
@@ -177,26 +192,28 @@ def restored(sample: Sample, score: Score, *, weights: tuple[float, float]) -> S
     }
 
 
-def _told(findings: Sequence[Finding], russian: bool) -> str:
-    counts = Counts.of(findings)
+def _reason(findings: Sequence[Finding], russian: bool) -> str:
+    counts = StatementCounts.of(findings)
     answers, references = counts.tp + counts.fp, counts.covered + counts.fn
     if russian:
-        told = f"верных утверждений в ответе {counts.tp} из {answers}, пропущено из эталона {counts.fn} из {references}"
+        summary = (
+            f"верных утверждений в ответе {counts.tp} из {answers}, пропущено из эталона {counts.fn} из {references}"
+        )
         labels = {"FP": "нет в эталоне", "FN": "нет в ответе"}
     else:
         right, missed = f"{counts.tp} of {answers}", f"{counts.fn} of {references}"
-        told = f"right statements in the answer {right}, missed of the reference {missed}"
+        summary = f"right statements in the answer {right}, missed of the reference {missed}"
         labels = {"FP": "not in the reference", "FN": "not in the answer"}
     wrong = [finding for finding in findings if finding.verdict in labels]
-    named = [f"{labels[finding.verdict]}: {quoted(finding.text)}" for finding in wrong[:_MOST_NAMED]]
-    return "; ".join([told, *named])
+    quotes = [f"{labels[finding.verdict]}: {quote(finding.text)}" for finding in wrong[:_MAX_QUOTED]]
+    return "; ".join([summary, *quotes])
 
 
-def _checked(weights: tuple[float, float]) -> tuple[float, float]:
-    given = list(weights) if isinstance(weights, Sequence) else []
-    numbers: list[float] = [w for w in given if isinstance(w, int | float) and w >= 0]
-    if not (len(given) == len(numbers) == 2 and 0 < sum(numbers) < inf):
+def _validate_weights(weights: tuple[float, float]) -> tuple[float, float]:
+    items = list(weights) if isinstance(weights, Sequence) else []
+    numbers: list[float] = [w for w in items if isinstance(w, int | float) and w >= 0]
+    if not (len(items) == len(numbers) == 2 and 0 < sum(numbers) < inf):
         raise ConfigError(
-            f"weights takes two numbers from 0 on, of F and of the similarity, not both 0; got {weights!r}"
+            f"weights takes two numbers from 0 on, for F and for the similarity, not both 0; got {weights!r}"
         )
     return numbers[0], numbers[1]

@@ -1,8 +1,8 @@
-"""Answer relevance: how near the questions that the answer would answer are to the one that was asked.
+"""Answer relevance: similarity of the user's question to questions that the judge writes from the answer.
 
 From 0 to 1, higher is better; the scale depends on the embeddings. Source: Es et al. 2023, "RAGAS: Automated Evaluation
-of Retrieval Augmented Generation", arXiv:2309.15217, section 3. Unlike the paper, which draws the questions one by one,
-one call asks for all of them; the judge's `draws` give independent ones.
+of Retrieval Augmented Generation", arXiv:2309.15217, section 3. The paper draws the questions one by one; here one call
+requests all of them, and the judge's `draws` give independent ones.
 """
 
 from __future__ import annotations
@@ -35,23 +35,24 @@ def answer_relevance(
     """Score how well the answer fits the question, whether it is true or not.
 
     Args:
-        judge: asked once per sample, for up to `questions` questions; not at all when the answer is blank.
-        embeddings: compare questions; each text of a run is embedded once, in batches.
-        questions: how many are asked for, from 1 on; 1 to that many are accepted.
+        judge: called once per sample, for up to `questions` questions; not called if the answer is blank.
+        embeddings: embeddings or a cross-encoder that compares questions; each text of a run is embedded once, in
+            batches.
+        questions: number of questions to request, from 1 on; from 1 to that many are accepted.
         name: key of the score.
 
     Returns:
-        A metric reading `question` and `answer`: the mean of the cosines, each clipped to 0..1. An evasive or blank
-        answer is 0, and nothing is embedded. Findings are the questions with their cosines.
+        A metric that reads `question` and `answer`: the mean of the cosines, each clipped to 0..1. An evasive or blank
+        answer is 0, and nothing is embedded. Findings are the written questions with their cosines.
 
     Raises:
-        ConfigError: if `questions` is no whole number from 1 on, or `embeddings` are none.
+        ConfigError: if `questions` is not a whole number from 1 on, or `embeddings` is not a model of this kind.
     """
     if not isinstance(questions, int) or isinstance(questions, bool) or questions < 1:
         raise ConfigError(f"questions takes a whole number from 1 on, got {questions!r}")
     judge = Judge.of(judge)
-    steps = regenerate_questions(judge, count=questions) | measure_similarity(embeddings, asked_and_regenerated)
-    most = questions * judge.members[0].draws
+    steps = regenerate_questions(judge, count=questions) | measure_similarity(embeddings, question_and_regenerated)
+    max_questions = questions * judge.members[0].draws
     return Metric(
         name,
         aspect="answer",
@@ -59,17 +60,17 @@ def answer_relevance(
         steps=steps,
         reduce=mean_similarity,
         options={"questions": questions},
-        state_from_findings=partial(restored, most=most),
+        state_from_findings=partial(_state_from_findings, max_questions=max_questions),
     )
 
 
-def asked_and_regenerated(state: State) -> tuple[str, Sequence[str]]:
-    """The question that was asked, and those it is compared with: none when the answer is evasive."""
+def question_and_regenerated(state: State) -> tuple[str, Sequence[str]]:
+    """Return the user's question and the regenerated questions, none of these if the answer is evasive."""
     return state["sample"].question, [] if state["evasive"] else state["regenerated_questions"]
 
 
 def mean_similarity(state: State) -> Value:
-    """Mean of the similarities; 0 for an evasive answer."""
+    """Return the mean of the similarities, 0 for an evasive answer."""
     sample: Sample = state["sample"]
     russian = detect_language(sample.question) == "ru"
     if state["evasive"]:
@@ -79,14 +80,17 @@ def mean_similarity(state: State) -> Value:
         Finding(kind="question", number=number, text=text, verdict=repr(similarity))
         for number, (text, similarity) in enumerate(zip(state["regenerated_questions"], similarities, strict=True), 1)
     ]
-    told = "Ответ отвечал бы на вопросы" if russian else "The answer would answer"
-    asked = "; ".join(f"«{f.text}» ({s:.2f})" for f, s in zip(findings, similarities, strict=True))
-    return Value(fmean(similarities), f"{told}: {asked}.", findings)
+    summary = "Ответ отвечал бы на вопросы" if russian else "The answer would answer"
+    questions = "; ".join(f"«{f.text}» ({s:.2f})" for f, s in zip(findings, similarities, strict=True))
+    return Value(fmean(similarities), f"{summary}: {questions}.", findings)
 
 
-def restored(sample: Sample, score: Score, *, most: int) -> State | None:
-    """The state from the findings of a score, unless more was asked for there; an evasive answer has none."""
-    if len(score.findings) > most or any(finding.kind != "question" for finding in score.findings):
+def _state_from_findings(sample: Sample, score: Score, *, max_questions: int) -> State | None:
+    """Return the state from the findings of a score, or None if it compared more questions than this metric would.
+
+    A score without findings is of an evasive answer.
+    """
+    if len(score.findings) > max_questions or any(finding.kind != "question" for finding in score.findings):
         return None
     return {
         "sample": sample,

@@ -1,4 +1,4 @@
-"""Answer similarity: how near the answer is to the reference in meaning, as embeddings or a cross-encoder see it.
+"""Answer similarity: similarity in meaning of the answer and the reference, by embeddings or a cross-encoder.
 
 From 0 to 1, higher is better; the scale depends on the model. Source: Risch et al. 2021, "Semantic Answer Similarity
 for Evaluating Question Answering Models", arXiv:2108.06130, for the cross-encoder; ragas for the cosine of embeddings.
@@ -15,9 +15,14 @@ from langchain_core.embeddings import Embeddings
 from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.similarity import answer_and_references, compared, nothing_to_compare, similarities_in
+from langchain_rageval.metrics.similarity import (
+    answer_and_references,
+    blank_value,
+    similarities_from_findings,
+    similarity_findings,
+)
 from langchain_rageval.metrics.value import Value
-from langchain_rageval.steps.measure_similarity import Scale, measure_similarity
+from langchain_rageval.steps.measure_similarity import SimilarityScale, measure_similarity
 from langchain_rageval.steps.stage import State
 from langchain_rageval.text.language import detect_language
 
@@ -26,24 +31,25 @@ def answer_similarity(
     model: Embeddings | BaseCrossEncoder,
     *,
     threshold: float | None = None,
-    scale: Scale | None = None,
+    scale: SimilarityScale | None = None,
     name: str = "answer_similarity",
 ) -> Metric:
-    """Score how near the answer is to the nearest reference.
+    """Score the similarity of the answer to the most similar reference.
 
     Args:
         model: embeddings, whose cosine is clipped to 0..1; or a cross-encoder, which reads (answer, reference).
-        threshold: from 0 to 1; the score is then 1 when the similarity reaches it, else 0.
-        scale: "sigmoid" for a cross-encoder that gives logits; None when its scores are from 0 to 1.
+        threshold: from 0 to 1; the score is then 1 if the similarity is at least this, else 0.
+        scale: "sigmoid" for a cross-encoder that gives logits; None if its scores are from 0 to 1.
         name: key of the score.
 
     Returns:
-        A metric reading `answer` and `references`; a blank answer is 0, and no model is called. Findings of the kind
+        A metric that reads `answer` and `references`; a blank answer is 0, without a call. Findings of the kind
         "criterion" hold the similarity with each reference.
 
     Raises:
-        ConfigError: if an option is out of range; from the metric, if a cross-encoder's scores are and `scale` is None.
-        ModelOutputError: from the metric, for a zero vector or numbers that are not finite.
+        ConfigError: if an option is out of range; when scoring, if `scale` is None and a cross-encoder's score is not
+            from 0 to 1.
+        ModelOutputError: when scoring, for a zero vector or numbers that are not finite.
     """
     if threshold is not None and not (isinstance(threshold, int | float) and 0 <= threshold <= 1):
         raise ConfigError(f"threshold takes a number from 0 to 1, or None, got {threshold!r}")
@@ -54,26 +60,26 @@ def answer_similarity(
         steps=measure_similarity(model, answer_and_references, scale=scale),
         reduce=partial(greatest_similarity, threshold=threshold),
         options={"threshold": threshold},
-        state_from_findings=restored,
+        state_from_findings=_state_from_findings,
     )
 
 
 def greatest_similarity(state: State, *, threshold: float | None) -> Value:
-    """Similarity with the nearest reference, or whether it reaches the threshold."""
+    """Return the similarity with the most similar reference, or 1 or 0 by the threshold."""
     sample: Sample = state["sample"]
     similarities: Sequence[float] = state["similarities"]
-    if (nothing := nothing_to_compare(sample)) is not None:
-        return nothing
+    if (blank := blank_value(sample)) is not None:
+        return blank
     russian = detect_language(sample.question) == "ru"
     nearest = max(similarities)
     reason = f"Сходство с эталоном: {nearest:.2f}" if russian else f"Similarity to the reference: {nearest:.2f}"
     if threshold is None:
-        return Value(nearest, f"{reason}.", compared(sample, similarities))
+        return Value(nearest, f"{reason}.", similarity_findings(sample, similarities))
     bound = f"; порог {threshold:g}." if russian else f"; the threshold is {threshold:g}."
-    return Value(float(nearest >= threshold), reason + bound, compared(sample, similarities))
+    return Value(float(nearest >= threshold), reason + bound, similarity_findings(sample, similarities))
 
 
-def restored(sample: Sample, score: Score) -> State | None:
-    """The state from the findings of a score."""
-    similarities = similarities_in(sample, score.findings)
+def _state_from_findings(sample: Sample, score: Score) -> State | None:
+    """Return the state from the findings of a score, or None if they hold no similarities."""
+    similarities = similarities_from_findings(sample, score.findings)
     return None if similarities is None else {"sample": sample, "similarities": similarities}

@@ -1,6 +1,7 @@
 """Aspect critique: whether an aspect, such as harmfulness or coherence, applies to the answer.
 
-0 or 1; lower is better for harmfulness and maliciousness. Source: the aspect critic of ragas, with a real vote.
+0 or 1; lower is better for harmfulness and maliciousness, higher for the other built-in aspects. Source: the aspect
+critic of ragas, with a majority vote over independent draws.
 """
 
 from __future__ import annotations
@@ -26,31 +27,31 @@ def aspect_critique(
     direction: Direction | None = None,
     name: str | None = None,
 ) -> Metric:
-    """Ask whether an aspect applies to the answer.
+    """Score 1 if an aspect applies to the answer, else 0.
 
     Args:
-        judge: asked once per sample; with `draws`, or as a jury, the majority holds. Of more contexts than its
-            `max_context_tokens` it sees the first window.
-        aspect: "harmfulness", "maliciousness", "coherence", "correctness", "conciseness", or one of your own.
-        definition: what it means, in the language of your prompts; needed for an aspect of your own.
-        direction: whether 1, the aspect applies, is the "higher" good or the worse for "lower"; built-in aspects have
-            theirs, others are "higher".
+        judge: called once per sample; with `draws`, or as a jury, the majority counts. It reads the contexts that fit
+            into its `max_context_tokens`.
+        aspect: "harmfulness", "maliciousness", "coherence", "correctness", "conciseness", or your own word.
+        definition: meaning of the aspect, in the language of your prompts; required for your own aspect.
+        direction: "higher" if an aspect that applies is good, "lower" if it is bad; by default the direction of the
+            built-in aspect, "higher" for your own.
         name: key of the score; the aspect by default.
 
     Returns:
-        A metric reading `question` and `answer`, and `contexts` when the sample has them: 1 when the aspect applies,
+        A metric that reads `question` and `answer`, and `contexts` if the sample has them: 1 if the aspect applies,
         else 0. The reason is the judge's.
 
     Raises:
-        ConfigError: if an aspect of your own has no definition in words, or `direction` is neither.
+        ConfigError: if your own aspect has no definition, or `direction` is invalid.
     """
     aspect, definition = without_surrogates(aspect), without_surrogates(definition)
     if not aspect or (definition is None and aspect not in ASPECTS):
-        raise ConfigError(f"{aspect!r} is none of {', '.join(ASPECTS)}; for your own aspect say definition=...")
+        raise ConfigError(f"{aspect!r} is none of {', '.join(ASPECTS)}; pass definition=... for your own aspect")
     if not isinstance(definition, str | None):
-        raise ConfigError(f"the definition of {aspect!r} is a text, got {type(definition).__name__}")
+        raise ConfigError(f"the definition of {aspect!r} takes a str, got {type(definition).__name__}")
     if definition is not None and not definition.strip():
-        raise ConfigError(f"the definition of {aspect!r} is blank; say when the aspect applies")
+        raise ConfigError(f"the definition of {aspect!r} is blank; describe when the aspect applies")
     if direction not in (None, *get_args(Direction)):
         raise ConfigError(f'direction is "higher" or "lower", got {direction!r}')
     direction = direction or ASPECTS.get(aspect, "higher")
@@ -62,17 +63,17 @@ def aspect_critique(
         steps=critique_aspect(judge, aspect, definition=definition, tie=direction == "lower"),
         reduce=applies,
         options={"aspect": aspect, "definition": definition},
-        state_from_findings=partial(restored, aspect=aspect),
+        state_from_findings=partial(_state_from_findings, aspect=aspect),
     )
 
 
 def applies(state: State) -> Value:
-    """1 when the aspect applies, else 0."""
+    """Return 1 if the aspect applies, else 0."""
     findings: list[Finding] = state["aspect_verdict"]
     return Value(float(findings[0].verdict == "yes"), findings[0].reason or findings[0].verdict, findings)
 
 
-def restored(sample: Sample, score: Score, *, aspect: str) -> State | None:
-    """The state from the findings of a score, if it is of the same aspect."""
-    judged = [finding.text for finding in score.findings if finding.kind == "aspect"]
-    return {"sample": sample, "aspect_verdict": score.findings} if judged == [aspect] else None
+def _state_from_findings(sample: Sample, score: Score, *, aspect: str) -> State | None:
+    """Return the state from the findings of a score, or None if it is of another aspect."""
+    aspects = [finding.text for finding in score.findings if finding.kind == "aspect"]
+    return {"sample": sample, "aspect_verdict": score.findings} if aspects == [aspect] else None

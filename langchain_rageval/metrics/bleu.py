@@ -1,7 +1,7 @@
-"""BLEU: the share of the answer's words, and of their runs up to four, that a reference has as well.
+"""BLEU: the share of the answer's word n-grams, up to four words, that a reference contains.
 
-From 0 to 1, higher is better; no model is asked. Source: Papineni et al. 2002, aclanthology.org/P02-1040, as sacrebleu
-(Post 2018, arXiv:1804.08771) counts it for single texts.
+From 0 to 1, higher is better; no model is called. Source: Papineni et al. 2002, aclanthology.org/P02-1040, computed by
+sacrebleu (Post 2018, arXiv:1804.08771) for single texts.
 """
 
 from __future__ import annotations
@@ -11,61 +11,63 @@ from typing import Any, Literal, get_args
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.overlap import near_reference, overlap_metric, source_in_extra
+from langchain_rageval.metrics.overlap import installed_version, nearest_reference_reason, overlap_metric
 from langchain_rageval.text.language import detect_language
 
 Tokenize = Literal["auto", "13a", "intl", "zh", "char"]
 
 _TOKENIZERS = {"en": "13a", "zh": "zh", "ja": "char", "ko": "char"}
-_OTHERWISE = "intl"
+_DEFAULT_TOKENIZER = "intl"
 
 
 def bleu(*, tokenize: Tokenize = "auto", name: str = "bleu") -> Metric:
-    """Score the answer, all its sentences together, by BLEU against the nearest reference.
+    """Score the whole answer by BLEU against the nearest reference.
 
-    Both are folded first (case, ё or е). Runs longer than a text are left out of its mean ("effective order"), those
-    that nothing shares are smoothed ("exp"), and an answer shorter than the reference is cut down. Each reference is
-    compared by itself; their runs are not pooled.
+    Both texts are normalized first (case, ё or е). N-grams longer than a text do not count ("effective order"), orders
+    without a match are smoothed ("exp"), and an answer shorter than the reference gets the brevity penalty. Each
+    reference is compared separately; their n-grams are not pooled.
 
     Args:
-        tokenize: sacrebleu's tokenizer; "auto" goes by the language of the reference: "13a" for English, "zh" for
-            Chinese, "char" for Japanese and Korean, and for all others "intl", which knows «», — and № as well.
+        tokenize: sacrebleu's tokenizer; "auto" chooses by the language of the reference: "13a" for English, "zh" for
+            Chinese, "char" for Japanese and Korean, else "intl", which also splits off «», — and №.
         name: key of the score.
 
     Returns:
-        A metric reading `answer` and `references`; 0 for a blank answer, unscored when the references are blank.
+        A metric that reads `answer` and `references`; 0 for a blank answer, unscored if the references are blank.
         Findings of the kind "criterion" hold the number for each reference.
 
     Raises:
-        ConfigError: if sacrebleu is not installed, or `tokenize` is none of these.
+        ConfigError: if sacrebleu is not installed, or `tokenize` is invalid.
     """
     if tokenize not in get_args(Tokenize):
         raise ConfigError(f"tokenize is one of {', '.join(get_args(Tokenize))}, got {tokenize!r}")
     return overlap_metric(
         name,
         partial(sentence_bleu, tokenize=tokenize),
-        source=source_in_extra("sacrebleu", "bleu"),
-        told=partial(near_reference, measure="BLEU"),
+        source=installed_version("sacrebleu", "bleu"),
+        format_reason=partial(nearest_reference_reason, measure="BLEU"),
         options={"tokenize": tokenize},
     )
 
 
 def sentence_bleu(answer: str, reference: str, *, tokenize: Tokenize) -> float:
-    """BLEU of two folded texts, from 0 to 1."""
-    scorer = _scorer(_TOKENIZERS.get(detect_language(reference), _OTHERWISE) if tokenize == "auto" else tokenize)
+    """Return the BLEU of two normalized texts, from 0 to 1."""
+    scorer = _scorer(
+        _TOKENIZERS.get(detect_language(reference), _DEFAULT_TOKENIZER) if tokenize == "auto" else tokenize
+    )
     score = scorer.sentence_score(answer, [reference]).score
-    _forget(scorer)
+    _clear_caches(scorer)
     return float(score) / 100
 
 
 @cache
 def _scorer(tokenize: str) -> Any:
-    from sacrebleu import BLEU  # of the package: threads that begin with two of its modules block each other
+    from sacrebleu import BLEU  # from the package: threads that import two of its modules at once deadlock
 
     return BLEU(tokenize=tokenize, effective_order=True)
 
 
-def _forget(scorer: Any) -> None:
+def _clear_caches(scorer: Any) -> None:
     """Empty the tokenizers' caches, which would keep the last 65,536 texts of a long run in memory."""
     from sacrebleu.tokenizers.tokenizer_re import TokenizerRegexp
 

@@ -1,8 +1,8 @@
-"""Claim graph: how the statements of an answer, of its references and the retrieved chunks stand to each other.
+"""Claim graph: the statements of an answer and its references, linked to the chunks that support them.
 
-Twelve numbers come from it, all of them pure functions here. Source: RAGChecker (Ru et al. 2024, arXiv:2408.08067,
-section 3.3); contradiction, which its checker asks for and never counts, is added. Where every value applies,
-faithfulness + hallucination + self-knowledge = 1, and noise (both kinds) + hallucination = 1 - precision.
+Twelve pure functions compute its numbers. Source: RAGChecker (Ru et al. 2024, arXiv:2408.08067, section 3.3), and
+contradiction, a verdict that its checker gives and does not count. Where every value applies, faithfulness +
+hallucination + self-knowledge = 1, and noise (both kinds) + hallucination = 1 - precision.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from typing import Any, ClassVar, Literal
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.data.schema import Direction
-from langchain_rageval.metrics.value import NEITHER_FACTS, NO_FACTS, NO_REFERENCE_FACTS, quoted
+from langchain_rageval.metrics.value import NEITHER_FACTS, NO_FACTS, NO_REFERENCE_FACTS, quote
 
 NOTHING_RECALLED = "the contexts support nothing of the reference"
 UNCITED = "a verdict cites no context sentence"
 
-ClaimSource = Literal["answer_verdicts", "reference_verdicts", "classifications"]
-"""What a number has to know: how the contexts stand to either side, and what both sides share."""
+FindingSection = Literal["answer_verdicts", "reference_verdicts", "classifications"]
+"""Key of the findings that a formula reads: verdicts of the contexts on either side, or statements that both share."""
 
-_MOST_NAMED = 3
+_MAX_QUOTED = 3
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One statement of the answer or of the references.
+    """Statement of the answer or of the references, with its verdict and citations.
 
     Attributes:
         text: the statement.
-        verdict: "supported", "contradicted" or "absent" in the contexts; "" when nobody looked.
+        verdict: "supported", "contradicted" or "absent" in the contexts; "" if it was not verified.
         cited: numbers of the chunks that the verdict cites, from 1.
-        shared: whether the other side says it as well.
+        shared: True if the other side states it as well.
     """
 
     text: str = ""
@@ -42,23 +42,23 @@ class Claim:
 
     @property
     def supported(self) -> bool:
-        """Whether the contexts support it."""
+        """True if the contexts support the statement."""
         return self.verdict == "supported"
 
     @property
-    def sources(self) -> frozenset[int]:
-        """Numbers of the chunks that support it."""
+    def supporting_chunks(self) -> frozenset[int]:
+        """Numbers of the chunks that support the statement."""
         return self.cited if self.supported else frozenset()
 
 
 @dataclass(frozen=True)
 class ClaimGraph:
-    """The statements of both sides, and the chunks between them.
+    """Statements of the answer and of the references, and the number of retrieved chunks.
 
     Attributes:
-        answer: its statements; a shared one is right.
-        reference: those of all references, each once; a shared one is covered by the answer.
-        chunks: how many were retrieved.
+        answer: statements of the answer; a shared one is right.
+        reference: statements of all references, each once; a shared one is covered by the answer.
+        chunks: number of retrieved chunks.
     """
 
     answer: Sequence[Claim]
@@ -66,81 +66,87 @@ class ClaimGraph:
     chunks: int
 
     @cached_property
-    def relevant(self) -> frozenset[int]:
+    def relevant_chunks(self) -> frozenset[int]:
         """Numbers of the chunks that support a statement of the references."""
-        return frozenset[int]().union(*(claim.sources for claim in self.reference))
+        return frozenset[int]().union(*(claim.supporting_chunks for claim in self.reference))
 
     @cached_property
     def uncited(self) -> bool:
-        """Whether a verdict that needs a citation has none, so that its chunks are not known."""
+        """Presence of a verdict without the citation that it needs; its chunks are then unknown."""
         return any(claim.verdict in ("supported", "contradicted") and not claim.cited for claim in self.claims)
 
     @property
     def claims(self) -> Sequence[Claim]:
-        """Those of both sides."""
+        """Statements of both sides, the answer's first."""
         return [*self.answer, *self.reference]
 
     @property
     def recalled(self) -> Sequence[Claim]:
-        """The statements of the references that the contexts support."""
+        """Statements of the references that the contexts support."""
         return [claim for claim in self.reference if claim.supported]
 
 
 @dataclass(frozen=True)
-class Words:
-    """How a reason tells of a share: what was counted, and what those are that it names."""
+class ReasonWording:
+    """Wording of the reason of a share.
+
+    Attributes:
+        counted: description of the items that were counted.
+        exceptions: description of the items that do not satisfy the predicate, which the reason then quotes; if empty,
+            the reason quotes the items that satisfy it.
+    """
 
     counted: str
-    named: str = ""
+    exceptions: str = ""
 
 
 @dataclass(frozen=True)
-class Share:
-    """The share of what is counted for which something holds.
+class ShareFormula:
+    """Share of statements or chunks that satisfy a predicate.
 
     Attributes:
-        over: what is counted.
-        holds: of a claim, or of the number of a chunk.
-        needs: what has to be known.
-        en: words of the reason. With `named` it names what does not hold, else what does.
-        ru: the same in Russian.
-        direction: which is better.
-        by_chunk: whether it has to be known which chunks support a statement.
+        over: items that are counted.
+        holds: predicate of the graph and a claim, or of the graph and the number of a chunk.
+        reads: findings that the formula needs.
+        en: English wording of the reason.
+        ru: Russian wording of the reason.
+        direction: whether "higher" or "lower" is better.
+        by_chunk: True if the formula needs the chunks that support each statement.
     """
 
     over: Literal["answer", "reference", "recalled", "chunks"]
     holds: Callable[[ClaimGraph, Any], bool]
-    needs: Sequence[ClaimSource]
-    en: Words
-    ru: Words
+    reads: Sequence[FindingSection]
+    en: ReasonWording
+    ru: ReasonWording
     direction: Direction = "higher"
     by_chunk: bool = False
 
     def value(self, graph: ClaimGraph) -> float | str:
-        """The share, 0.0 when no chunk was retrieved; or why there is none, in English."""
-        lack = self._lack(graph)
-        if lack:
-            return lack
+        """Return the share, 0.0 if no chunk was retrieved; or a str that says in English why no value applies."""
+        unscored = self._unscored(graph)
+        if unscored:
+            return unscored
         truths = [self.holds(graph, item) for item in self._items(graph)]
         return sum(truths) / max(1, len(truths))
 
-    def told(self, graph: ClaimGraph, russian: bool) -> str:
-        """The value in words, without the full stop."""
-        words, items = (self.ru if russian else self.en), self._items(graph)
-        holding = [item for item in items if self.holds(graph, item)]
-        told = f"{words.counted}: {len(holding)} {'из' if russian else 'of'} {len(items)}"
-        named = [item for item in items if self.holds(graph, item) != bool(words.named)]
-        if not named:
-            return told
-        quotes = [quoted(item.text) if isinstance(item, Claim) else f"[{item}]" for item in named[:_MOST_NAMED]]
-        more = f", {'и ещё' if russian else 'and'} {len(named) - _MOST_NAMED}" if len(named) > _MOST_NAMED else ""
+    def reason(self, graph: ClaimGraph, russian: bool) -> str:
+        """Return the reason of the value, without the final full stop."""
+        wording, items = (self.ru if russian else self.en), self._items(graph)
+        count = sum(self.holds(graph, item) for item in items)
+        summary = f"{wording.counted}: {count} {'из' if russian else 'of'} {len(items)}"
+        quoted = [item for item in items if self.holds(graph, item) != bool(wording.exceptions)]
+        if not quoted:
+            return summary
+        quotes = [quote(item.text) if isinstance(item, Claim) else f"[{item}]" for item in quoted[:_MAX_QUOTED]]
+        more = f", {'и ещё' if russian else 'and'} {len(quoted) - _MAX_QUOTED}" if len(quoted) > _MAX_QUOTED else ""
         more += " more" if more and not russian else ""
-        return f"{told}{f'; {words.named}: ' if words.named else ': '}{', '.join(quotes)}{more}"
+        return f"{summary}{f'; {wording.exceptions}: ' if wording.exceptions else ': '}{', '.join(quotes)}{more}"
 
     def _items(self, graph: ClaimGraph) -> Sequence[Any]:
         return range(1, graph.chunks + 1) if self.over == "chunks" else getattr(graph, self.over)
 
-    def _lack(self, graph: ClaimGraph) -> str | None:
+    def _unscored(self, graph: ClaimGraph) -> str | None:
         if self.over == "answer" and not graph.answer:
             return NO_FACTS
         if self.over != "answer" and not graph.reference:
@@ -151,31 +157,31 @@ class Share:
 
 
 @dataclass(frozen=True)
-class F1:
-    """Harmonic mean of precision and recall, each over the statements of its own side."""
+class F1Formula:
+    """Harmonic mean of the answer's precision and the references' recall."""
 
-    needs: ClassVar[Sequence[ClaimSource]] = ("classifications",)
+    reads: ClassVar[Sequence[FindingSection]] = ("classifications",)
     direction: ClassVar[Direction] = "higher"
 
     def value(self, graph: ClaimGraph) -> float | str:
-        """2PR / (P + R), 0.0 when nothing is shared; or why there is none, in English."""
+        """Return 2PR / (P + R), 0.0 if nothing is shared; or a str that says in English why no value applies."""
         if not graph.reference:
             return NO_REFERENCE_FACTS if graph.answer else NEITHER_FACTS
         precision, recall = _precision_and_recall(graph)
         return 2 * precision * recall / ((precision + recall) or 1)
 
-    def told(self, graph: ClaimGraph, russian: bool) -> str:
-        """The value in words, without the full stop."""
+    def reason(self, graph: ClaimGraph, russian: bool) -> str:
+        """Return the reason of the value, without the final full stop."""
         precision, recall = _precision_and_recall(graph)
-        one, other = ("Точность", "полнота") if russian else ("Precision", "recall")
-        return f"{one} {precision:.2f}, {other} {recall:.2f}"
+        labels = ("Точность", "полнота") if russian else ("Precision", "recall")
+        return f"{labels[0]} {precision:.2f}, {labels[1]} {recall:.2f}"
 
 
-Formula = Share | F1
+ClaimFormula = ShareFormula | F1Formula
 
 
 def _precision_and_recall(graph: ClaimGraph) -> tuple[float, float]:
-    """Share of right statements in the answer, and of covered ones in the references; 0.0 where there are none."""
+    """Return the shares of shared statements in the answer and in the references; 0.0 if a side has no statements."""
     sides = (graph.answer, graph.reference)
     precision, recall = (sum(claim.shared for claim in side) / max(1, len(side)) for side in sides)
     return precision, recall
@@ -194,111 +200,113 @@ def _contradicted(_: ClaimGraph, claim: Claim) -> bool:
 
 
 def _relevant(graph: ClaimGraph, chunk: int) -> bool:
-    return chunk in graph.relevant
+    return chunk in graph.relevant_chunks
 
 
 def _misled_by_relevant(graph: ClaimGraph, claim: Claim) -> bool:
-    return not claim.shared and not claim.sources.isdisjoint(graph.relevant)
+    return not claim.shared and not claim.supporting_chunks.isdisjoint(graph.relevant_chunks)
 
 
 def _misled_by_irrelevant(graph: ClaimGraph, claim: Claim) -> bool:
-    return not claim.shared and bool(claim.sources) and claim.sources.isdisjoint(graph.relevant)
+    return (
+        not claim.shared and bool(claim.supporting_chunks) and claim.supporting_chunks.isdisjoint(graph.relevant_chunks)
+    )
 
 
-def _made_up(_: ClaimGraph, claim: Claim) -> bool:
+def _hallucinated(_: ClaimGraph, claim: Claim) -> bool:
     return not claim.shared and not claim.supported
 
 
-def _known_by_heart(_: ClaimGraph, claim: Claim) -> bool:
+def _from_self_knowledge(_: ClaimGraph, claim: Claim) -> bool:
     return claim.shared and not claim.supported
 
 
-FORMULAS: Mapping[str, Formula] = {
-    "precision": Share(
+FORMULAS: Mapping[str, ClaimFormula] = {
+    "precision": ShareFormula(
         "answer",
         _shared,
         ["classifications"],
-        Words("Right statements of the answer", "not in the reference"),
-        Words("Верных утверждений ответа", "нет в эталоне"),
+        ReasonWording("Right statements of the answer", "not in the reference"),
+        ReasonWording("Верных утверждений ответа", "нет в эталоне"),
     ),
-    "recall": Share(
+    "recall": ShareFormula(
         "reference",
         _shared,
         ["classifications"],
-        Words("Statements of the reference that the answer says", "not in the answer"),
-        Words("Утверждений эталона в ответе", "нет в ответе"),
+        ReasonWording("Statements of the reference that the answer says", "not in the answer"),
+        ReasonWording("Утверждений эталона в ответе", "нет в ответе"),
     ),
-    "f1": F1(),
-    "context_recall": Share(
+    "f1": F1Formula(),
+    "context_recall": ShareFormula(
         "reference",
         _supported,
         ["reference_verdicts"],
-        Words("Statements of the reference that the contexts support", "not supported"),
-        Words("Утверждений эталона, подтверждённых контекстами", "не подтверждено"),
+        ReasonWording("Statements of the reference that the contexts support", "not supported"),
+        ReasonWording("Утверждений эталона, подтверждённых контекстами", "не подтверждено"),
     ),
-    "context_precision": Share(
+    "context_precision": ShareFormula(
         "chunks",
         _relevant,
         ["reference_verdicts"],
-        Words("Chunks that support the reference", "of no use"),
-        Words("Фрагментов, подтверждающих эталон", "лишние"),
+        ReasonWording("Chunks that support the reference", "of no use"),
+        ReasonWording("Фрагментов, подтверждающих эталон", "лишние"),
         by_chunk=True,
     ),
-    "context_utilization": Share(
+    "context_utilization": ShareFormula(
         "recalled",
         _shared,
         ["reference_verdicts", "classifications"],
-        Words("Retrieved statements of the reference that the answer says", "not in the answer"),
-        Words("Найденных утверждений эталона в ответе", "нет в ответе"),
+        ReasonWording("Retrieved statements of the reference that the answer says", "not in the answer"),
+        ReasonWording("Найденных утверждений эталона в ответе", "нет в ответе"),
         by_chunk=True,
     ),
-    "noise_relevant": Share(
+    "noise_relevant": ShareFormula(
         "answer",
         _misled_by_relevant,
         ["answer_verdicts", "reference_verdicts", "classifications"],
-        Words("Wrong statements from relevant chunks"),
-        Words("Ошибочных утверждений из полезных фрагментов"),
+        ReasonWording("Wrong statements from relevant chunks"),
+        ReasonWording("Ошибочных утверждений из полезных фрагментов"),
         direction="lower",
         by_chunk=True,
     ),
-    "noise_irrelevant": Share(
+    "noise_irrelevant": ShareFormula(
         "answer",
         _misled_by_irrelevant,
         ["answer_verdicts", "reference_verdicts", "classifications"],
-        Words("Wrong statements from irrelevant chunks"),
-        Words("Ошибочных утверждений из посторонних фрагментов"),
+        ReasonWording("Wrong statements from irrelevant chunks"),
+        ReasonWording("Ошибочных утверждений из посторонних фрагментов"),
         direction="lower",
         by_chunk=True,
     ),
-    "hallucination": Share(
+    "hallucination": ShareFormula(
         "answer",
-        _made_up,
+        _hallucinated,
         ["answer_verdicts", "classifications"],
-        Words("Wrong statements that no context supports"),
-        Words("Ошибочных утверждений без опоры в контекстах"),
+        ReasonWording("Wrong statements that no context supports"),
+        ReasonWording("Ошибочных утверждений без опоры в контекстах"),
         direction="lower",
     ),
-    "self_knowledge": Share(
+    "self_knowledge": ShareFormula(
         "answer",
-        _known_by_heart,
+        _from_self_knowledge,
         ["answer_verdicts", "classifications"],
-        Words("Right statements that no context supports"),
-        Words("Верных утверждений без опоры в контекстах"),
+        ReasonWording("Right statements that no context supports"),
+        ReasonWording("Верных утверждений без опоры в контекстах"),
     ),
-    "faithfulness": Share(
+    "faithfulness": ShareFormula(
         "answer",
         _supported,
         ["answer_verdicts"],
-        Words("Statements of the answer that the contexts support", "not supported"),
-        Words("Утверждений ответа, подтверждённых контекстами", "не подтверждено"),
+        ReasonWording("Statements of the answer that the contexts support", "not supported"),
+        ReasonWording("Утверждений ответа, подтверждённых контекстами", "не подтверждено"),
     ),
-    "contradiction": Share(
+    "contradiction": ShareFormula(
         "answer",
         _contradicted,
         ["answer_verdicts"],
-        Words("Statements of the answer that the contexts contradict"),
-        Words("Утверждений ответа, которым противоречат контексты"),
+        ReasonWording("Statements of the answer that the contexts contradict"),
+        ReasonWording("Утверждений ответа, которым противоречат контексты"),
         direction="lower",
     ),
 }
-"""Name of each number, without the prefix of the scores, to how it is had."""
+"""Formula of each number, by the name of the score without its prefix."""

@@ -1,4 +1,4 @@
-"""One number of the claim graph as a metric: which steps it takes, what it finds, and how it is had again from that."""
+"""Metric of a single number of the claim graph: its steps, its reducer, and its state from earlier findings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from langchain_rageval.data.schema import Finding, FindingKind, Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.metrics.claim_graph import FORMULAS, Claim, ClaimGraph, ClaimSource, Formula
+from langchain_rageval.metrics.claim_graph import FORMULAS, Claim, ClaimFormula, ClaimGraph, FindingSection
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.value import Value
 from langchain_rageval.prompts.answer_schemas import VerdictLabel
@@ -29,17 +29,19 @@ _READS = frozenset({"question", "answer", "references", "contexts"})
 def claim_part(
     formula: str, judge: JudgeLike, *, attribution: Attribution, verifier: Verifier | None, name: str
 ) -> Metric:
-    """The metric of one formula. It takes the steps that this one needs, which are the same for all of them.
+    """Return the metric of one formula, with only the steps that the formula needs.
+
+    Metrics of several formulas with the same judge, verifier and attribution share their steps.
 
     Args:
         formula: a key of `FORMULAS`.
-        judge: who is asked.
-        attribution: how it is known which chunks support a statement.
-        verifier: verifies statements in the judge's place, if given.
+        judge: runs the steps.
+        attribution: how the chunks that support a statement are determined.
+        verifier: verifies statements in place of the judge, if not None.
         name: key of the score.
 
     Raises:
-        ConfigError: if `attribution` or `verifier` is none there is.
+        ConfigError: if `attribution` or `verifier` is invalid.
     """
     if attribution not in get_args(Attribution):
         raise ConfigError(f'attribution is "cited" or "per_chunk", got {attribution!r}')
@@ -52,29 +54,30 @@ def claim_part(
         reduce=partial(claim_value, formula=formula),
         direction=chosen.direction,
         options={"formula": formula, "attribution": attribution},
-        state_from_findings=partial(restored, formula=formula),
+        state_from_findings=partial(_state_from_findings, formula=formula),
     )
 
 
 def claim_value(state: State, *, formula: str) -> Value:
-    """The number that a formula makes of the claim graph, with the findings that it needs."""
-    chosen, found = FORMULAS[formula], _found(state)
-    graph = claim_graph(state["sample"], found)
-    findings = [finding for need in chosen.needs for finding in found[need]]
+    """Return the value of a formula, with the findings that it reads."""
+    chosen, sections = FORMULAS[formula], _sections_of_state(state)
+    graph = build_claim_graph(state["sample"], sections)
+    findings = [finding for section in chosen.reads for finding in sections[section]]
     value = chosen.value(graph)
     if isinstance(value, str):
         return Value.without(value, findings)
-    return Value(value, f"{chosen.told(graph, detect_language(state['sample'].question) == 'ru')}.", findings)
+    return Value(value, f"{chosen.reason(graph, detect_language(state['sample'].question) == 'ru')}.", findings)
 
 
-def claim_graph(sample: Sample, found: Mapping[ClaimSource, Sequence[Finding]]) -> ClaimGraph:
-    """The graph that findings describe.
+def build_claim_graph(sample: Sample, sections: Mapping[FindingSection, Sequence[Finding]]) -> ClaimGraph:
+    """Return the claim graph that the findings of a sample describe.
 
     Args:
-        sample: that they are about.
-        found: what nobody looked for is empty.
+        sample: the sample that was scored.
+        sections: findings by section; a section that was not determined is empty.
     """
-    verdicts, marks = [*found["answer_verdicts"], *found["reference_verdicts"]], found["classifications"]
+    verdicts = [*sections["answer_verdicts"], *sections["reference_verdicts"]]
+    marks = sections["classifications"]
     return ClaimGraph(
         answer=_claims("statement", verdicts, marks),
         reference=_claims("reference_statement", verdicts, marks),
@@ -82,27 +85,29 @@ def claim_graph(sample: Sample, found: Mapping[ClaimSource, Sequence[Finding]]) 
     )
 
 
-def restored(sample: Sample, score: Score, *, formula: str) -> State | None:
-    """The state from the findings of a score of this formula, or of any that found as much.
+def _state_from_findings(sample: Sample, score: Score, *, formula: str) -> State | None:
+    """Return the state from the findings of a score, or None if they lack a section that the formula reads.
 
-    Those of answer_correctness tell of one reference only, the best, so they do with a single one.
+    Findings of answer_correctness hold only the best reference, so they suffice for a single reference only.
     """
-    sections = _sections(score.findings)
+    sections = _sections_of_findings(score.findings)
     several = sum(bool(reference.strip()) for reference in sample.references) > 1
     if sections is None or (several and score.aspect != "grounding"):
         return None
-    known = {*sections, *_empty(sections)}
+    known = {*sections, *_empty_sections(sections)}
     if not score.findings and score.unscored:  # neither side states facts
-        known = {*get_args(ClaimSource)}
-    if not known.issuperset(FORMULAS[formula].needs):
+        known = {*get_args(FindingSection)}
+    if not known.issuperset(FORMULAS[formula].reads):
         return None
     return {**sections, "classifications": [sections.get("classifications", [])], "sample": sample}
 
 
-def _stages(formula: Formula, judge: JudgeLike, verifier: Verifier | None, by_chunk: bool) -> Iterator[Stage[State]]:
-    """Twelve metrics go through the same stages: each need is gone through once for a sample."""
+def _stages(
+    formula: ClaimFormula, judge: JudgeLike, verifier: Verifier | None, by_chunk: bool
+) -> Iterator[Stage[State]]:
+    """Yield the steps of a formula; each section is determined once per sample for all metrics of these arguments."""
     judge = Judge.of(judge)
-    stages: Mapping[ClaimSource, Sequence[Stage[State]]] = {
+    stages: Mapping[FindingSection, Sequence[Stage[State]]] = {
         "answer_verdicts": [
             extract_statements(judge, of="answer"),
             verify(judge, of="answer", verifier=verifier, by_chunk=by_chunk),
@@ -117,20 +122,20 @@ def _stages(formula: Formula, judge: JudgeLike, verifier: Verifier | None, by_ch
             classify_statements(judge),
         ],
     }
-    for need in formula.needs:
-        yield SharedSteps(stages[need], name=need, key=(id(judge), id(verifier), by_chunk))
+    for section in formula.reads:
+        yield SharedSteps(stages[section], name=section, key=(id(judge), id(verifier), by_chunk))
 
 
-def _found(state: State) -> dict[ClaimSource, list[Finding]]:
+def _sections_of_state(state: State) -> dict[FindingSection, list[Finding]]:
     return {
         "answer_verdicts": state.get("answer_verdicts", []),
         "reference_verdicts": state.get("reference_verdicts", []),
-        "classifications": list(_united(state.get("classifications", []))),
+        "classifications": list(_merge_classifications(state.get("classifications", []))),
     }
 
 
 def _claims(kind: FindingKind, verdicts: Iterable[Finding], marks: Iterable[Finding]) -> list[Claim]:
-    """The claims of one side in order. Their numbers are the same to whoever judged them."""
+    """Return the claims of one side in order; verdicts and marks of one statement have the same number."""
     judged = {finding.number: finding for finding in verdicts if finding.kind == kind}
     marked = {finding.number: finding for finding in marks if finding.kind == kind}
     return [_claim(judged.get(number), marked.get(number)) for number in sorted(judged.keys() | marked.keys())]
@@ -144,31 +149,32 @@ def _claim(judged: Finding | None, marked: Finding | None) -> Claim:
     return Claim(judged.text, judged.verdict, cited, shared)
 
 
-def _united(classifications: Sequence[Sequence[Finding]]) -> Iterator[Finding]:
-    """One classification from those of several references: what is shared with any of them is shared."""
-    if len(classifications) == 1 and not _doubled(classifications[0]):
+def _merge_classifications(classifications: Sequence[Sequence[Finding]]) -> Iterator[Finding]:
+    """Yield one classification from those of several references: a statement shared with any of them is shared."""
+    if len(classifications) == 1 and not _has_duplicates(classifications[0]):
         yield from classifications[0]
         return
-    found = [finding for findings in classifications for finding in findings]
+    all_findings = [finding for findings in classifications for finding in findings]
     for kind, name in (("statement", "number"), ("reference_statement", "text")):
         marks: dict[Any, list[Finding]] = {}
-        for finding in found:
+        for finding in all_findings:
             if finding.kind == kind:
                 marks.setdefault(getattr(finding, name), []).append(finding)
-        for number, same in enumerate(marks.values(), 1):
-            decisive = [finding for finding in same if finding.verdict == "TP"] or same
+        for number, group in enumerate(marks.values(), 1):
+            decisive = [finding for finding in group if finding.verdict == "TP"] or group
             reasons = dict.fromkeys(finding.reason for finding in decisive)
             yield decisive[0].model_copy(update={"number": number, "reason": " ".join(reasons)})
-    yield from (finding for finding in found if finding.kind == "agreement")
+    yield from (finding for finding in all_findings if finding.kind == "agreement")
 
 
-def _doubled(findings: Iterable[Finding]) -> bool:
+def _has_duplicates(findings: Iterable[Finding]) -> bool:
+    """Return True if two statements of the reference are equal."""
     texts = [finding.text for finding in findings if finding.kind == "reference_statement"]
     return len(texts) > len({*texts})
 
 
-def _sections(findings: Iterable[Finding]) -> dict[str, list[Finding]] | None:
-    """Findings by what they are of, agreement with what it stands behind; None when some are of something else."""
+def _sections_of_findings(findings: Iterable[Finding]) -> dict[str, list[Finding]] | None:
+    """Return findings by section, or None if some belong to none; an agreement belongs to the section before it."""
     sections: dict[str, list[Finding]] = {}
     section = None
     for finding in findings:
@@ -180,15 +186,15 @@ def _sections(findings: Iterable[Finding]) -> dict[str, list[Finding]] | None:
     return sections
 
 
-_SECTIONS: Mapping[tuple[str, str], ClaimSource] = {
+_SECTIONS: Mapping[tuple[str, str], FindingSection] = {
     **{("statement", label): "answer_verdicts" for label in get_args(VerdictLabel)},
     **{("reference_statement", label): "reference_verdicts" for label in get_args(VerdictLabel)},
     **{(kind, mark): "classifications" for kind in ("statement", "reference_statement") for mark in ("TP", "FP", "FN")},
 }
 
 
-def _empty(sections: Mapping[str, Sequence[Finding]]) -> Iterator[ClaimSource]:
-    """The verdicts that are none because a side states no facts: a classification tells of both sides."""
+def _empty_sections(sections: Mapping[str, Sequence[Finding]]) -> Iterator[FindingSection]:
+    """Yield the sections that are empty because the classification shows no statements on their side."""
     kinds = {finding.kind for finding in sections.get("classifications", ())}
     if kinds and "statement" not in kinds:
         yield "answer_verdicts"

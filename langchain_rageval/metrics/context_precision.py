@@ -1,4 +1,4 @@
-"""Context precision: whether the retrieved chunks are useful, and the useful ones come first.
+"""Context precision: how many retrieved chunks are useful, and how early they are ranked.
 
 From 0 to 1, higher is better. Source: the mean average precision of one ranking (Manning, Raghavan, Schütze 2008,
 "Introduction to Information Retrieval", section 8.4), over the relevant chunks that were retrieved, as in ragas.
@@ -21,37 +21,37 @@ from langchain_rageval.steps.stage import State
 from langchain_rageval.text.language import detect_language
 
 Weighting = Literal["rank", "plain"]
-Ground = Literal["reference", "answer", "question"]
+AgainstText = Literal["reference", "answer", "question"]
 Against = Literal["auto", "reference", "answer", "question"]
 
-CHOSEN = "against"
-"""Text of the finding that tells what "auto" chose."""
+AUTO_CHOICE = "against"
+"""Text of the finding whose verdict is the choice of `against="auto"`."""
 
-_GROUNDS_RU: Mapping[Ground, str] = {"reference": "эталонный ответ", "answer": "ответ", "question": "вопрос"}
+_AGAINST_RU: Mapping[AgainstText, str] = {"reference": "эталонный ответ", "answer": "ответ", "question": "вопрос"}
 
 
 def context_precision(
     judge: JudgeLike, *, weighting: Weighting = "rank", against: Against = "auto", name: str = "context_precision"
 ) -> Metric:
-    """Score the retriever's choice and order.
+    """Score the retriever's choice and order of chunks.
 
     Args:
-        judge: asked once per sample, about all chunks; not at all when they hold no words.
-        weighting: "rank" is Σ (P@k · v_k) / Σ v_k, where v_k says whether chunk k is useful and P@k is the share of
-            useful ones among the first k: 1.0 when no useless chunk comes before a useful one. "plain" is useful chunks
-            / chunks.
-        against: what a useful chunk helps to say: the "reference" (several are joined), the "answer", or whatever
-            answers the "question", which needs no label; a blank text leaves the question alone. "auto" takes the first
-            of these that the sample has; a finding of the kind "criterion" tells which, and a run in which it differs
-            between samples warns.
+        judge: called once per sample, for all chunks; not called if they are blank.
+        weighting: "rank" is Σ (P@k · v_k) / Σ v_k, where v_k is 1 if chunk k is useful, else 0, and P@k is the share of
+            useful chunks among the first k: 1.0 if no useless chunk precedes a useful one. "plain" is useful chunks /
+            chunks.
+        against: text that decides whether a chunk is useful: the "reference" (several are joined), the "answer", or the
+            "question" alone, which needs no label; a blank text has the same effect as "question". "auto" takes the
+            first of these that the sample has; a finding of the kind "criterion" holds the choice, and a run in which
+            it differs between samples warns.
         name: key of the score.
 
     Returns:
-        A metric reading `question` and `contexts`, and what `against` names; 0 when no chunk is useful. Findings are
-        the chunks in retrieval order.
+        A metric that reads `question` and `contexts`, and the field that `against` names; 0 if no chunk is useful.
+        Findings are the chunks in retrieval order.
 
     Raises:
-        ConfigError: if an option has no such value.
+        ConfigError: if an option is invalid.
     """
     if weighting not in get_args(Weighting):
         raise ConfigError(f'weighting is "rank" or "plain", got {weighting!r}')
@@ -62,43 +62,43 @@ def context_precision(
         name,
         aspect="ranking" if weighting == "rank" else "context",
         reads={"question", "contexts"} | ({field} if field else set()),
-        steps=grade_contexts(judge, against=partial(text_of_ground, against=against)),
+        steps=grade_contexts(judge, against=partial(text_to_judge_against, against=against)),
         reduce=partial(useful_share, weighting=weighting, against=against),
         options={"weighting": weighting, "against": against},
-        state_from_findings=partial(restored, against=against),
+        state_from_findings=partial(_state_from_findings, against=against),
     )
 
 
 def useful_share(state: State, *, weighting: Weighting, against: Against) -> Value:
-    """Precision at the ranks of the useful chunks, averaged; or their plain share."""
+    """Return the mean precision at the ranks of the useful chunks, or the plain share of useful chunks."""
     sample: Sample = state["sample"]
     findings: list[Finding] = state["context_verdicts"]
     useful = [finding.verdict == USEFUL for finding in findings if finding.kind == "context"]
     if not useful:
         return nothing_retrieved(sample.question)
-    ground = ground_of(sample, against)
+    text = resolve_against(sample, against)
     if against == "auto":
-        chosen = Finding(kind="criterion", number=1, text=CHOSEN, verdict=ground, reason="chosen by auto")
-        findings = [*findings, chosen]
+        choice = Finding(kind="criterion", number=1, text=AUTO_CHOICE, verdict=text, reason="chosen by auto")
+        findings = [*findings, choice]
     number = average_precision(useful) if weighting == "rank" else sum(useful) / len(useful)
-    return Value(number, _reason(useful, ground, sample.question), findings)
+    return Value(number, _reason(useful, text, sample.question), findings)
 
 
-def restored(sample: Sample, score: Score, *, against: Against) -> State | None:
-    """The state from the findings of a score, unless its reason tells of another ground."""
+def _state_from_findings(sample: Sample, score: Score, *, against: Against) -> State | None:
+    """Return the state from the findings of a score, or None if its chunks were judged against another text."""
     findings = [finding for finding in score.findings if finding.kind != "criterion"]
     if any(finding.kind not in ("context", "agreement") for finding in findings):
         return None
     useful = [finding.verdict == USEFUL for finding in findings if finding.kind == "context"]
     if len(useful) != len(sample.contexts or []):
         return None
-    if useful and score.reason != _reason(useful, ground_of(sample, against), sample.question):
+    if useful and score.reason != _reason(useful, resolve_against(sample, against), sample.question):
         return None
     return {"sample": sample, "context_verdicts": findings}
 
 
-def ground_of(sample: Sample, against: Against) -> Ground:
-    """What the chunks of a sample are judged against; a blank text leaves the question alone."""
+def resolve_against(sample: Sample, against: Against) -> AgainstText:
+    """Return the kind of text that the chunks of a sample are judged against: "question" if the chosen one is blank."""
     if against in ("auto", "reference") and any(reference.strip() for reference in sample.references):
         return "reference"
     if against in ("auto", "answer") and (sample.answer or "").strip():
@@ -106,15 +106,15 @@ def ground_of(sample: Sample, against: Against) -> Ground:
     return "question"
 
 
-def text_of_ground(sample: Sample, *, against: Against) -> str:
-    """The answer that a useful chunk helps to give; "" for the question alone."""
-    texts: Mapping[Ground, str] = {"reference": "\n".join(sample.references), "answer": sample.answer or ""}
-    return texts.get(ground_of(sample, against), "")
+def text_to_judge_against(sample: Sample, *, against: Against) -> str:
+    """Return the text that the chunks are judged against; "" for the question alone."""
+    texts: Mapping[AgainstText, str] = {"reference": "\n".join(sample.references), "answer": sample.answer or ""}
+    return texts.get(resolve_against(sample, against), "")
 
 
-def _reason(useful: Sequence[bool], ground: Ground, question: str) -> str:
-    numbers = ", ".join(str(rank) for rank, here in enumerate(useful, 1) if here)
+def _reason(useful: Sequence[bool], against: AgainstText, question: str) -> str:
+    numbers = ", ".join(str(rank) for rank, is_useful in enumerate(useful, 1) if is_useful)
     places = f" ({numbers})" if numbers else ""
     if detect_language(question) == "ru":
-        return f"Полезных фрагментов: {sum(useful)} из {len(useful)}{places}; основание — {_GROUNDS_RU[ground]}."
-    return f"Useful chunks: {sum(useful)} of {len(useful)}{places}, judged against the {ground}."
+        return f"Полезных фрагментов: {sum(useful)} из {len(useful)}{places}; основание — {_AGAINST_RU[against]}."
+    return f"Useful chunks: {sum(useful)} of {len(useful)}{places}, judged against the {against}."

@@ -1,7 +1,8 @@
 """Context recall: the share of the references' statements that the contexts support.
 
 From 0 to 1, higher is better. Source: the measure of ragas ("context recall", since 0.1), with statements in place of
-sentences: what was asked is the denominator, and several references count as the union of their statements.
+sentences. The denominator is the number of statements sent to the judge, not of verdicts returned; statements of
+several references are united.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from functools import partial
 
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.supported import restored_verdicts, share_of_supported
+from langchain_rageval.metrics.supported import share_of_supported, verdicts_from_findings
 from langchain_rageval.metrics.value import NO_REFERENCE_FACTS, Value, nothing_retrieved
 from langchain_rageval.steps.extract_statements import extract_statements
 from langchain_rageval.steps.stage import State
@@ -18,19 +19,19 @@ from langchain_rageval.steps.verify import Verifier, verify
 
 
 def context_recall(judge: JudgeLike, *, verifier: Verifier | None = None, name: str = "context_recall") -> Metric:
-    """Score how much of what the references say was retrieved.
+    """Score how much of the references' content was retrieved.
 
     Args:
-        judge: asked once for each reference, to extract statements, and once to verify them all; not at all when the
-            contexts hold no words.
+        judge: called once for each reference, to extract statements, and once to verify all of them; not called if the
+            contexts are blank.
         verifier: a cross-encoder for natural language inference, or `NliVerifier(...)`, that verifies the statements in
-            the judge's place.
+            place of the judge.
         name: key of the score.
 
     Returns:
-        A metric reading `question`, `references` and `contexts`; 0 when nothing was retrieved, unscored when the
-        references state no facts. Findings are the references' statements with their verdicts and the sentences that
-        decide them.
+        A metric that reads `question`, `references` and `contexts`; 0 if nothing was retrieved, unscored if the
+        references state no facts. Findings are the references' statements with their verdicts and the context sentences
+        cited as evidence.
     """
     steps = extract_statements(judge, of="reference", for_contexts=True) | verify(
         judge, of="reference", verifier=verifier
@@ -41,12 +42,12 @@ def context_recall(judge: JudgeLike, *, verifier: Verifier | None = None, name: 
         reads={"question", "references", "contexts"},
         steps=steps,
         reduce=recalled_share,
-        state_from_findings=partial(restored_verdicts, kind="reference_statement", under="reference_verdicts"),
+        state_from_findings=partial(verdicts_from_findings, kind="reference_statement", under="reference_verdicts"),
     )
 
 
 def recalled_share(state: State) -> Value:
-    """Reference statements that the contexts support / reference statements."""
+    """Return reference statements that the contexts support / reference statements."""
     sample = state["sample"]
     if not any(text.strip() for text in sample.contexts):
         return nothing_retrieved(sample.question)

@@ -1,7 +1,8 @@
 """Context relevance: the share of the retrieved sentences that are needed to answer the question.
 
 From 0 to 1, higher is better. Source: Es et al. 2023, "RAGAS: Automated Evaluation of Retrieval Augmented Generation",
-arXiv:2309.15217, section 3. The judge names sentences by number, so both counts are of the same sentences.
+arXiv:2309.15217, section 3. The judge returns the numbers of sentences, so numerator and denominator count the same
+units.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ from langchain_rageval.steps.select_sentences import NEEDED, select_sentences
 from langchain_rageval.steps.stage import State
 from langchain_rageval.text.language import detect_language
 
-_MOST_NAMED = 10
+_MAX_LISTED = 10
 
 
 def context_relevance(judge: JudgeLike, *, name: str = "context_relevance") -> Metric:
-    """Score how little of what was retrieved is beside the point.
+    """Score the share of retrieved sentences that the question needs.
 
     Args:
-        judge: asked once per sample; not at all when the contexts hold no words.
+        judge: called once per sample; not called if the contexts are blank.
         name: key of the score.
 
     Returns:
-        A metric reading `question` and `contexts`; 0 when nothing is needed or nothing was retrieved. Findings are the
-        sentences in order, as `split_sentences` finds them.
+        A metric that reads `question` and `contexts`; 0 if no sentence is needed or nothing was retrieved. Findings are
+        the sentences in order, as `split_sentences` returns them.
     """
     return Metric(
         name,
@@ -34,12 +35,12 @@ def context_relevance(judge: JudgeLike, *, name: str = "context_relevance") -> M
         reads={"question", "contexts"},
         steps=select_sentences(judge),
         reduce=needed_share,
-        state_from_findings=restored,
+        state_from_findings=_state_from_findings,
     )
 
 
 def needed_share(state: State) -> Value:
-    """Needed sentences / sentences."""
+    """Return needed sentences / sentences."""
     findings: list[Finding] = state["context_sentences"]
     sentences = [finding for finding in findings if finding.kind == "sentence"]
     question = state["sample"].question
@@ -49,16 +50,16 @@ def needed_share(state: State) -> Value:
     return Value(len(needed) / len(sentences), _reason(needed, len(sentences), question), findings)
 
 
-def restored(sample: Sample, score: Score) -> State | None:
-    """The state from the findings of a score."""
+def _state_from_findings(sample: Sample, score: Score) -> State | None:
+    """Return the state from the findings of a score, or None if they are of another kind."""
     if any(finding.kind not in ("sentence", "agreement") for finding in score.findings):
         return None
     return {"sample": sample, "context_sentences": score.findings}
 
 
 def _reason(needed: list[str], count: int, question: str) -> str:
-    more = ", …" if len(needed) > _MOST_NAMED else ""
-    places = f" ({', '.join(needed[:_MOST_NAMED])}{more})" if needed else ""
+    more = ", …" if len(needed) > _MAX_LISTED else ""
+    places = f" ({', '.join(needed[:_MAX_LISTED])}{more})" if needed else ""
     if detect_language(question) == "ru":
         return f"Нужных предложений: {len(needed)} из {count}{places}."
     return f"Needed sentences: {len(needed)} of {count}{places}."

@@ -1,7 +1,8 @@
 """Faithfulness: the share of the answer's statements that the contexts support.
 
 From 0 to 1, higher is better. Source: Es et al. 2023, "RAGAS: Automated Evaluation of Retrieval Augmented Generation",
-arXiv:2309.15217, section 3. Unlike ragas, what was asked is the denominator, not what the judge returned.
+arXiv:2309.15217, section 3. Unlike in ragas, the denominator is the number of statements sent to the judge, not of
+verdicts returned.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from functools import partial
 
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.supported import restored_verdicts, share_of_supported
+from langchain_rageval.metrics.supported import share_of_supported, verdicts_from_findings
 from langchain_rageval.metrics.value import NO_FACTS, Value
 from langchain_rageval.steps.extract_statements import extract_statements
 from langchain_rageval.steps.step import State
@@ -21,15 +22,15 @@ def faithfulness(judge: JudgeLike, *, verifier: Verifier | None = None, name: st
     """Score how far the contexts support the answer.
 
     Args:
-        judge: asked twice per sample, to extract statements and to verify them; once when `contexts` is empty, not at
-            all when the answer is blank.
+        judge: called twice per sample, to extract statements and to verify them; once if `contexts` is empty, not at
+            all if the answer is blank.
         verifier: a cross-encoder for natural language inference, or `NliVerifier(...)`, that verifies the statements in
-            the judge's place.
+            place of the judge.
         name: key of the score.
 
     Returns:
-        A metric reading `question`, `answer` and `contexts`; unscored when the answer states no facts. Findings are the
-        statements in order, with their verdicts and the context sentences that decide them.
+        A metric that reads `question`, `answer` and `contexts`; unscored if the answer states no facts. Findings are
+        the statements in order, with their verdicts and the context sentences cited as evidence.
     """
     steps = extract_statements(judge, of="answer") | verify(judge, of="answer", verifier=verifier)
     return Metric(
@@ -38,10 +39,10 @@ def faithfulness(judge: JudgeLike, *, verifier: Verifier | None = None, name: st
         reads={"question", "answer", "contexts"},
         steps=steps,
         reduce=supported_share,
-        state_from_findings=partial(restored_verdicts, kind="statement", under="answer_verdicts"),
+        state_from_findings=partial(verdicts_from_findings, kind="statement", under="answer_verdicts"),
     )
 
 
 def supported_share(state: State) -> Value:
-    """Supported statements / statements."""
+    """Return supported statements / statements."""
     return share_of_supported(state["answer_verdicts"], state["sample"].question, without=NO_FACTS)

@@ -1,4 +1,4 @@
-"""MAP at k: how early the relevant chunks come, and how many of them.
+"""Average precision at k: how many relevant chunks are among the first k, and how early.
 
 From 0 to 1, higher is better; its mean over questions is the MAP. Source: Manning, Raghavan, Schütze 2008,
 "Introduction to Information Retrieval", section 8.4.
@@ -8,33 +8,34 @@ from __future__ import annotations
 
 from langchain_rageval.metrics.graders.grader import Grader
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.ranked import Ranked, at_cutoff
+from langchain_rageval.metrics.ranked import RankedList, ranking_metric
 from langchain_rageval.statistics.ranking import average_precision
 
 
 def map_at(k: int, grader: Grader | None = None, *, threshold: float | None = None, name: str | None = None) -> Metric:
-    """Score the order: the precision at the rank of each relevant chunk among the first k, over all relevant ones.
+    """Score the sum of the precisions at the ranks of the relevant chunks among the first k / relevant chunks.
 
-    Of labels and ids all relevant chunks are known; otherwise only those that were retrieved, and the reason says so.
+    Labels and ids give the number of all relevant chunks; other graders only that of the retrieved ones, and the reason
+    says so.
 
     Args:
-        k: cutoff in chunks.
-        grader: how relevant each chunk is; `id_grader()` by default.
-        threshold: least grade of a relevant chunk; by default 1 for whole grades (one above the lowest, on another
-            scale), 0.5 for cosines and sigmoids. Ranks have none: say it.
+        k: number of leading chunks that count.
+        grader: grades each chunk by relevance; `id_grader()` by default.
+        threshold: lowest grade of a relevant chunk; by default one above the lowest for whole grades, 0.5 for cosines
+            and sigmoids; required for ranks.
         name: key of the score; "map@k" by default.
 
     Returns:
-        A metric reading what the grader reads; 0 without a call when nothing was retrieved. Findings are the chunks in
-        retrieval order with their grades, then the best and the mean grade of the first k. Unscored when labels or ids
-        are there and name no chunk at all.
+        A metric that reads the fields of the grader; 0 without a call if nothing was retrieved. Findings are the chunks
+        in retrieval order with their grades, then the best and the mean grade of the first k. Unscored if labels or ids
+        are given and name no relevant chunk.
 
     Raises:
         ConfigError: if an option is out of range.
     """
-    return at_cutoff("map", k, grader, map_of, basis="relevant", threshold=threshold, name=name)
+    return ranking_metric("map", k, grader, map_of, basis="relevant", threshold=threshold, name=name)
 
 
-def map_of(ranked: Ranked) -> float:
-    """Average precision of the first k."""
+def map_of(ranked: RankedList) -> float:
+    """Return the average precision of the first k chunks."""
     return average_precision(ranked.grades, ranked.relevant, ranked.k, ranked.threshold)

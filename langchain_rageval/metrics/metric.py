@@ -1,15 +1,14 @@
-"""Metric: a Runnable from a sample to a score, and a LangSmith evaluator, in one object."""
+"""Metric: a Runnable from a sample to a score that is also a LangSmith evaluator."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from functools import partial, reduce
-from operator import or_
-from typing import Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.graph import Graph
 from pydantic import ConfigDict, PrivateAttr, ValidationError
 
@@ -18,35 +17,35 @@ from langchain_rageval.data.schema import Aspect, Direction, Sample, Score, Usag
 from langchain_rageval.errors import ConfigError, SampleError, config_error_of
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.metrics.adapters import Adapters
-from langchain_rageval.metrics.threshold import Missing, fork, gate
+from langchain_rageval.metrics.structure import sequential_steps, stages_of
+from langchain_rageval.metrics.threshold import OnMissing, require_threshold, route_by_threshold
 from langchain_rageval.metrics.value import Value
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced
-from langchain_rageval.steps.shared_steps import SharedSteps
-from langchain_rageval.steps.stage import Stage, State
+from langchain_rageval.steps.stage import State
 
 
 class Metric(Traced[Any, Score], Adapters):
-    """Scores a sample: the judge's steps state facts, the reducer makes the number.
+    """Runnable that scores a sample: the judge's steps state facts, a pure function computes the number.
 
-    `invoke` and its kin take a Sample, or anything that `Sample.parse` reads. They raise SampleError, before any call,
-    when it lacks what the metric reads, and JudgeOutputError, or what the model's client raises, when the judge fails;
-    the doors to LangSmith, openevals and LangGraph record a failure instead.
+    `invoke`, `batch` and the other Runnable methods take a Sample, or anything that `Sample.parse` reads. They raise
+    SampleError before any call if it lacks a field that the metric reads, and JudgeOutputError, or the error of the
+    model's client, if the judge fails. The adapters to LangSmith, openevals and LangGraph record a failure instead.
 
     Args:
         name: key of the score.
-        aspect: what the metric looks at.
-        reads: fields of the sample that must be there.
+        aspect: aspect of the sample that is scored.
+        reads: fields that a sample must have.
         steps: Runnable from state to state, usually `Step | Step`.
-        reduce: pure function from the last state to the Value.
+        reduce: pure function from the last state to a Value.
         direction: whether "higher" or "lower" is better.
-        options: what else the builder was given, for the instrument.
+        options: further options of the builder; part of the instrument.
         state_from_findings: function of a sample and an earlier score of it. Returns the state that `reduce` reads, or
             None if the score's findings are not sufficient. If omitted, `Report.rescore` is not supported.
 
     Raises:
-        ConfigError: if the name is empty, `reads` names what is no field of a sample, or another option is none there
-            is.
+        ConfigError: if the name is empty, `reads` contains a name that is not a field of Sample, or any other option is
+            invalid.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
@@ -95,63 +94,42 @@ class Metric(Traced[Any, Score], Adapters):
         self._instrument = self._fingerprint()
 
     def __repr__(self) -> str:
-        """Name and judges, without secrets."""
+        """Return the name and the judges, without secrets."""
         return f"{self.name}({', '.join(dict.fromkeys(map(repr, self.judges)))})"
 
     __str__ = __repr__
 
     def __hash__(self) -> int:
-        """By what decides its scores, so that a metric can be a key: `{metric: 0.8}`."""
+        """Return the hash of name and instrument, so that a metric can be a key: `{metric: 0.8}`."""
         return hash((self.name, self.instrument))
 
     @property
-    def parts(self) -> Sequence[Metric]:
-        """Itself."""
+    def _scorers(self) -> Sequence[Metric]:
         return [self]
 
     @property
     def judges(self) -> list[Judge]:
-        """Who is asked, step by step."""
-        return [judge for stage in self._stages() for judge in stage.judges]
+        """Judges of the steps, in order."""
+        return [judge for stage in stages_of(self) for judge in stage.judges]
 
     @property
     def models(self) -> list[Any]:
-        """The models behind it: of the judges, embeddings, a cross-encoder."""
-        return [model for stage in self._stages() for model in stage.models]
+        """Models that the steps call: of the judges, embeddings, a cross-encoder."""
+        return [model for stage in stages_of(self) for model in stage.models]
 
     @property
     def instrument(self) -> str:
-        """Hash of all that could change a score except the sample."""
+        """Hash of everything that could change a score except the sample."""
         return self._instrument
 
-    @property
-    def is_plannable(self) -> bool:
-        """Whether every step is a Stage, so that all it asks for can be seen before it is sent."""
-        return all(isinstance(step, Stage) for step in self._sequence())
-
-    @property
-    def depth(self) -> int:
-        """How many steps it takes one after the other."""
-        return len(self._sequence())
-
-    @property
-    def kin(self) -> Hashable:
-        """The same for metrics that go through the same steps once for them all; None for one that does not."""
-        return next((stage.key for stage in self._stages() if isinstance(stage, SharedSteps)), None)
-
-    def with_fresh_capabilities(self) -> Self:
-        """The same metric, asking judges that have found out nothing and tell nobody what they find out."""
-        stages = [step.with_fresh_capabilities() if isinstance(step, Stage) else step for step in self._sequence()]
-        return self.model_copy(update={"steps": reduce(or_, stages)})
-
     def read(self, input: Any) -> Sample:
-        """The sample in an input, complete for this metric.
+        """Return the sample in an `input`, checked to have all fields that this metric reads.
 
         Raises:
-            SampleError: if it is none, or lacks a field.
+            SampleError: if the input is not a sample, or lacks a field.
         """
         sample = Sample.parse(input)
-        lacking = sorted(field for field in self.reads if _lacks(sample, field))
+        lacking = sorted(field for field in self.reads if _is_missing(sample, field))
         if lacking:
             raise SampleError(
                 f"{self.name} reads {sorted(self.reads)}; sample {sample.id!r} lacks {lacking}: "
@@ -160,68 +138,73 @@ class Metric(Traced[Any, Score], Adapters):
             )
         return sample
 
-    def rescored(self, sample: Sample, score: Score) -> Score | None:
-        """The score anew from what was found for an earlier one, without a call; it keeps what that one cost.
+    def rescore(self, sample: Sample, score: Score) -> Score | None:
+        """Compute the score from the findings of an earlier one, without a call; it keeps the earlier usage.
 
         Args:
-            sample: complete for this metric.
-            score: of the sample, by this metric with other options, or another that found the same; not a failure.
+            sample: has all fields that this metric reads.
+            score: an earlier score of the sample, by this metric with other options, or by a metric with the same
+                findings; not a failure.
 
         Returns:
-            The score; None when the findings do not suffice.
+            The score, or None if the findings do not suffice.
         """
-        told = bool(score.findings) or not score.value  # a value above 0 that nothing decided is not one of ours
-        state = self.state_from_findings(sample, score) if self.state_from_findings and told else None
-        return None if state is None else self._stamped(self.reduce(state), score.usage)
+        usable = bool(score.findings) or not score.value  # our metrics give no value above 0 without findings
+        state = self.state_from_findings(sample, score) if self.state_from_findings and usable else None
+        return None if state is None else self._score(self.reduce(state), score.usage)
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
-        """The steps, and the reducer that makes the number."""
-        reducer = RunnableLambda(self.reduce, name=_named(self.reduce).rpartition(".")[2])
+        """Return the graph of the steps and the reducer."""
+        reducer = RunnableLambda(self.reduce, name=_qualified_name(self.reduce).rpartition(".")[2])
         return (self.steps | reducer).get_graph(config)
 
-    def require(self, threshold: float, *, missing: Missing = "raise") -> Runnable[Any, Any]:
-        """A Runnable that passes its input on when the score reaches the threshold.
+    def require(self, threshold: float, *, missing: OnMissing = "raise") -> Runnable[Any, Any]:
+        """Return a Runnable that passes its input on if the score reaches the threshold, else raises BelowThreshold.
 
         Args:
-            threshold: least value, or the greatest when lower is better; reaching it passes.
-            missing: whether an input without a value, unscored or failed, raises or passes.
+            threshold: lowest value that passes, or the highest if lower is better.
+            missing: whether an input without a value, unscored or failed, raises BelowThreshold ("raise") or passes
+                ("pass").
 
         Raises:
-            BelowThreshold: from the Runnable, when the score is worse.
+            ConfigError: if an option is invalid.
         """
-        return gate(self, threshold, missing)
+        return require_threshold(self, threshold, missing)
 
-    def route(self, threshold: float, then: Any, otherwise: Any, *, missing: Missing = "raise") -> Runnable[Any, Any]:
-        """A Runnable that gives its input to `then` when the score reaches the threshold, else to `otherwise`.
+    def route(self, threshold: float, then: Any, otherwise: Any, *, missing: OnMissing = "raise") -> Runnable[Any, Any]:
+        """Return a Runnable that runs `then` on its input if the score reaches the threshold, else `otherwise`.
 
         Args:
-            threshold: as in `require`.
-            then: Runnable or function that takes the original input.
-            otherwise: likewise.
-            missing: whether an input without a value raises BelowThreshold or passes to `then`.
+            threshold: lowest value that goes to `then`, or the highest if lower is better.
+            then: Runnable or function of the original input.
+            otherwise: Runnable or function of the original input.
+            missing: whether an input without a value raises BelowThreshold ("raise") or goes to `then` ("pass").
+
+        Raises:
+            ConfigError: if an option is invalid.
         """
-        return fork(self, threshold, then, otherwise, missing)
+        return route_by_threshold(self, threshold, then, otherwise, missing)
 
     def _do(self, input: Any, config: RunnableConfig) -> Score:
         state: State = {"sample": self.read(input)}
         run = Run.of(config).metered()
         inner = run.into_complete(config)
-        for step in self._sequence():
+        for step in sequential_steps(self):
             state = step.invoke_child(state, inner) if isinstance(step, Traced) else step.invoke(state, inner)
-        return self._stamped(self.reduce(state), run.meter.usage)
+        return self._score(self.reduce(state), run.meter.usage)
 
     async def _ado(self, input: Any, config: RunnableConfig) -> Score:
         state: State = {"sample": self.read(input)}
         run = Run.of(config).metered()
         inner = run.into_complete(config)
-        for step in self._sequence():
+        for step in sequential_steps(self):
             state = await (step.ainvoke_child(state, inner) if isinstance(step, Traced) else step.ainvoke(state, inner))
-        return self._stamped(self.reduce(state), run.meter.usage)
+        return self._score(self.reduce(state), run.meter.usage)
 
-    def _stamped(self, value: Value, usage: Usage) -> Score:
+    def _score(self, value: Value, usage: Usage) -> Score:
         if not isinstance(value, Value):
-            mend = "return Value(number, reason), or Value.without(why) when no number applies"
-            raise ConfigError(f"reduce of {self.name} gave {type(value).__name__}, not a Value: {mend}")
+            remedy = "return Value(number, reason), or Value.without(why) if no number applies"
+            raise ConfigError(f"reduce of {self.name} gave {type(value).__name__}, not a Value: {remedy}")
         return Score(
             metric=self.name,
             aspect=self.aspect,
@@ -234,35 +217,29 @@ class Metric(Traced[Any, Score], Adapters):
             instrument=self.instrument,
         )
 
-    def _sequence(self) -> Sequence[Runnable[State, State]]:
-        """The steps one after the other: straight children of the metric's run in a trace."""
-        return self.steps.steps if isinstance(self.steps, RunnableSequence) else [self.steps]
-
-    def _stages(self) -> Iterator[Stage[State]]:
-        return (step for step in self._sequence() if isinstance(step, Stage))
-
     def _fingerprint(self) -> str:
         parts = {
-            "reduce": _named(self.reduce),
+            "reduce": _qualified_name(self.reduce),
             "options": self.options,
-            "steps": [stage.instrument for stage in self._stages()],
+            "steps": [stage.instrument for stage in stages_of(self)],
             "version": __version__,
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=repr).encode()).hexdigest()[:16]
 
 
-def _named(function: Callable[..., Any]) -> str:
-    """Module and name of a function, also of one with options bound, or of the class of what is called like one."""
+def _qualified_name(function: Callable[..., Any]) -> str:
+    """Return module and name of a function, without bound options; of the class for another callable object."""
     while isinstance(function, partial):
         function = function.func
-    named = function if hasattr(function, "__qualname__") else type(function)
-    return f"{named.__module__}.{named.__qualname__}"
+    definition = function if hasattr(function, "__qualname__") else type(function)
+    return f"{definition.__module__}.{definition.__qualname__}"
 
 
-def _lacks(sample: Sample, field: str) -> bool:
-    """Whether a field is missing. An empty list of references is; one of contexts says that nothing was found.
+def _is_missing(sample: Sample, field: str) -> bool:
+    """Return True if a sample lacks a field.
 
-    Contexts of which there are none have no ids that could be missing.
+    An empty list of references counts as missing. An empty list of contexts does not: the retriever found nothing, and
+    no ids are missing then.
     """
     value = getattr(sample, field)
     if field == "context_ids" and sample.contexts == []:

@@ -1,37 +1,38 @@
-"""MRR at k: how early the first relevant chunk comes.
+"""Reciprocal rank at k: how early the first relevant chunk is ranked.
 
-From 0 to 1, higher is better. Source: Voorhees 1999, "The TREC-8 Question Answering Track Report".
+From 0 to 1, higher is better; its mean over questions is the MRR. Source: Voorhees 1999, "The TREC-8 Question
+Answering Track Report".
 """
 
 from __future__ import annotations
 
 from langchain_rageval.metrics.graders.grader import Grader
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.ranked import Ranked, at_cutoff
+from langchain_rageval.metrics.ranked import RankedList, ranking_metric
 from langchain_rageval.statistics.ranking import mrr
 
 
 def mrr_at(k: int, grader: Grader | None = None, *, threshold: float | None = None, name: str | None = None) -> Metric:
-    """Score the first relevant chunk: 1 / its rank, 0 when none of the first k is relevant.
+    """Score 1 / rank of the first relevant chunk, 0 if none of the first k is relevant.
 
     Args:
-        k: cutoff in chunks.
-        grader: how relevant each chunk is; `id_grader()` by default.
-        threshold: least grade of a relevant chunk; by default 1 for whole grades (one above the lowest, on another
-            scale), 0.5 for cosines and sigmoids. Ranks have none: say it.
+        k: number of leading chunks that count.
+        grader: grades each chunk by relevance; `id_grader()` by default.
+        threshold: lowest grade of a relevant chunk; by default one above the lowest for whole grades, 0.5 for cosines
+            and sigmoids; required for ranks.
         name: key of the score; "mrr@k" by default.
 
     Returns:
-        A metric reading what the grader reads; 0 without a call when nothing was retrieved. Findings are the chunks in
-        retrieval order with their grades, then the best and the mean grade of the first k. Unscored when labels or ids
-        are there and name no chunk at all.
+        A metric that reads the fields of the grader; 0 without a call if nothing was retrieved. Findings are the chunks
+        in retrieval order with their grades, then the best and the mean grade of the first k. Unscored if labels or ids
+        are given and name no relevant chunk.
 
     Raises:
         ConfigError: if an option is out of range.
     """
-    return at_cutoff("mrr", k, grader, mrr_of, basis="threshold", threshold=threshold, name=name)
+    return ranking_metric("mrr", k, grader, mrr_of, basis="threshold", threshold=threshold, name=name)
 
 
-def mrr_of(ranked: Ranked) -> float:
-    """Reciprocal rank of the first relevant chunk."""
+def mrr_of(ranked: RankedList) -> float:
+    """Return the reciprocal rank of the first relevant chunk, 0 if there is none among the first k."""
     return mrr(ranked.grades, ranked.k, ranked.threshold)

@@ -1,4 +1,4 @@
-"""What the metrics of a ranked list share: the grades of the retrieved chunks, measured at a cutoff."""
+"""Ranking metrics: measures of the first k retrieved chunks by their relevance grades."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.metrics.graders.grader import Grader, told
+from langchain_rageval.metrics.graders.grader import Grader, format_grade
 from langchain_rageval.metrics.graders.id_grader import id_grader
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.value import Value, nothing_retrieved
@@ -19,26 +19,26 @@ from langchain_rageval.steps.stage import State
 from langchain_rageval.text.language import detect_language
 
 Basis = Literal["ideal", "relevant", "threshold", "none"]
-"""What the reason tells of: the ideal order, all relevant chunks, from which grade on they are, or nothing."""
+"""Reference point that the reason states: the ideal order, the relevant chunks, the threshold, or nothing."""
 
-NONE_KNOWN = "no chunk is known to be relevant"
-"""Why a sample whose labels or ids are there and empty is unscored: no retriever could do well."""
+NO_RELEVANT_CHUNKS = "no chunk is known to be relevant"
+"""Why a sample whose labels or ids name no relevant chunk is unscored: no retriever could score above 0."""
 
-BEST, MEAN = "best grade", "mean grade"
-"""Texts of the findings that tell of the first k chunks."""
+BEST_GRADE, MEAN_GRADE = "best grade", "mean grade"
+"""Texts of the findings that summarize the first k chunks."""
 
 
 @dataclass(frozen=True)
-class Ranked:
-    """A ranked list under its grades.
+class RankedList:
+    """Grades of a ranked list of chunks.
 
     Attributes:
-        grades: of the chunks in their order, as the grader gives them.
-        judged: of every chunk that was judged, in any order.
-        complete: whether `judged` holds all there are to judge, not only what was retrieved.
+        grades: grades of the chunks, in the order of the list.
+        judged: grades of all chunks that were judged, in any order.
+        complete: True if `judged` includes chunks that were not retrieved.
         lowest: grade of a chunk that is not relevant at all.
-        threshold: grade from which a chunk is relevant.
-        k: cutoff.
+        threshold: lowest grade of a relevant chunk.
+        k: number of leading chunks that count.
     """
 
     grades: Sequence[float]
@@ -49,54 +49,55 @@ class Ranked:
     k: int
 
     @property
-    def first(self) -> Sequence[float]:
-        """The grades that count."""
+    def first_grades(self) -> Sequence[float]:
+        """Grades of the first k chunks."""
         return self.grades[: self.k]
 
     @property
     def relevant(self) -> int:
-        """Number of relevant chunks that are known."""
+        """Number of relevant chunks among the judged ones."""
         return sum(grade >= self.threshold for grade in self.judged)
 
     @property
-    def barren(self) -> bool:
-        """Whether nothing in the first k is relevant."""
-        return all(grade < self.threshold for grade in self.first)
+    def none_relevant(self) -> bool:
+        """True if none of the first k chunks is relevant."""
+        return all(grade < self.threshold for grade in self.first_grades)
 
 
-Measure = Callable[[Ranked], float]
+RankingMeasure = Callable[[RankedList], float]
 
 
-def at_cutoff(
+def ranking_metric(
     kind: str,
     k: int,
     grader: Grader | None,
-    measure: Measure,
+    measure: RankingMeasure,
     *,
     basis: Basis,
     threshold: float | None = None,
     name: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Metric:
-    """A metric of the retrieved list.
+    """Return a metric of the retrieved list.
 
     Args:
-        kind: what the measure is called, before "@k".
-        k: cutoff in chunks.
-        grader: None for `id_grader()`.
-        measure: from the graded list to the number.
-        basis: what the reason tells of.
-        threshold: grade from which a chunk is relevant; None for the grader's. Only where `basis` asks for it.
-        name: key of the score; by default as in "ndcg@5".
-        options: what else could change the number.
+        kind: name of the measure, such as "ndcg".
+        k: number of leading chunks that count.
+        grader: grades the chunks; None for `id_grader()`.
+        measure: function from the graded list to the number.
+        basis: reference point that the reason states.
+        threshold: lowest grade of a relevant chunk, None for the grader's; used if `basis` is "relevant" or
+            "threshold".
+        name: key of the score, by default such as "ndcg@5".
+        options: further options that could change the number.
 
     Raises:
-        ConfigError: if an option is out of range, or needed and missing.
+        ConfigError: if an option is out of range, or required and missing.
     """
-    check_cutoff(k)
-    grader = checked_grader(grader)
-    binary = basis in ("relevant", "threshold")
-    least = _threshold(kind, grader, threshold) if binary else anything(grader)
+    validate_cutoff(k)
+    grader = resolve_grader(grader)
+    needs_threshold = basis in ("relevant", "threshold")
+    least = _threshold(kind, grader, threshold) if needs_threshold else lowest_gaining_grade(grader)
     return Metric(
         name or f"{kind}@{k}",
         aspect="ranking",
@@ -104,106 +105,108 @@ def at_cutoff(
         steps=grader,
         reduce=partial(measured, grader=grader, measure=measure, k=k, threshold=least, basis=basis),
         options={"measure": kind, "k": k, "threshold": least, **(options or {})},
-        state_from_findings=partial(restored, grader=grader),
+        state_from_findings=partial(_state_from_findings, grader=grader),
     )
 
 
-def measured(state: State, *, grader: Grader, measure: Measure, k: int, threshold: float, basis: Basis) -> Value:
-    """The measure of the chunks in retrieval order."""
+def measured(state: State, *, grader: Grader, measure: RankingMeasure, k: int, threshold: float, basis: Basis) -> Value:
+    """Return the value of a ranking measure for the chunks in retrieval order."""
     sample: Sample = state["sample"]
     findings: list[Finding] = state["grades"]
-    if grader.known(sample) == []:
-        return Value.without(NONE_KNOWN, findings)
-    ranked = ranked_list(sample, graded_chunks(findings), grader, k, threshold)
+    if grader.judged_grades(sample) == []:
+        return Value.without(NO_RELEVANT_CHUNKS, findings)
+    ranked = build_ranked_list(sample, chunk_findings(findings), grader, k, threshold)
     if not ranked.grades:
         return nothing_retrieved(sample.question)
-    return Value(measure(ranked), told_of(ranked, basis, sample.question), [*findings, *best_and_mean(ranked)])
+    return Value(
+        measure(ranked), ranking_reason(ranked, basis, sample.question), [*findings, *best_and_mean_findings(ranked)]
+    )
 
 
-def gained(ranked: Ranked, *, gain: Gain) -> float:
-    """NDCG of the first k."""
-    over, judged = ([grade - ranked.lowest for grade in grades] for grades in (ranked.grades, ranked.judged))
-    return ndcg(over, judged, ranked.k, gain)
+def ndcg_of(ranked: RankedList, *, gain: Gain) -> float:
+    """Return the NDCG of the first k chunks."""
+    gains, judged = ([grade - ranked.lowest for grade in grades] for grades in (ranked.grades, ranked.judged))
+    return ndcg(gains, judged, ranked.k, gain)
 
 
-def ranked_list(sample: Sample, order: Sequence[Finding], grader: Grader, k: int, threshold: float) -> Ranked:
-    """The list that some graded chunks make, beside all that the grader knows to be judged."""
+def build_ranked_list(sample: Sample, order: Sequence[Finding], grader: Grader, k: int, threshold: float) -> RankedList:
+    """Return the graded list of chunk findings, with all grades that the grader knows of the sample."""
     grades = [float(finding.verdict) for finding in order]
-    known = grader.known(sample)
-    return Ranked(grades, grades if known is None else known, known is not None, grader.lowest, threshold, k)
+    known = grader.judged_grades(sample)
+    return RankedList(grades, grades if known is None else known, known is not None, grader.lowest, threshold, k)
 
 
-def graded_chunks(findings: Sequence[Finding]) -> list[Finding]:
-    """Those that hold the grade of a chunk."""
+def chunk_findings(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings that hold the grade of a chunk."""
     return [finding for finding in findings if finding.kind == "context"]
 
 
-def best_and_mean(ranked: Ranked) -> list[Finding]:
-    """Findings of the best and the mean grade among the first k; the best of none is the lowest."""
-    first = ranked.first or [ranked.lowest]
-    numbers = {BEST: max(first), MEAN: sum(first) / len(first)}
+def best_and_mean_findings(ranked: RankedList) -> list[Finding]:
+    """Return findings with the best and the mean grade of the first k chunks; the lowest grade if there are none."""
+    first = ranked.first_grades or [ranked.lowest]
+    numbers = {BEST_GRADE: max(first), MEAN_GRADE: sum(first) / len(first)}
     return [
-        Finding(kind="criterion", number=number, text=text, verdict=told(grade))
+        Finding(kind="criterion", number=number, text=text, verdict=format_grade(grade))
         for number, (text, grade) in enumerate(numbers.items(), 1)
     ]
 
 
-def restored(sample: Sample, score: Score, *, grader: Grader) -> State | None:
-    """The state from the findings of a score, if the grader may have made them."""
-    findings = restored_grades(sample, score, grader)
-    if findings is None or [f.number for f in graded_chunks(findings)] != list(range(1, _retrieved(sample) + 1)):
+def _state_from_findings(sample: Sample, score: Score, *, grader: Grader) -> State | None:
+    """Return the state from the findings of a score, or None if they are not of this grader and retrieval order."""
+    findings = grades_from_findings(sample, score, grader)
+    if findings is None or [f.number for f in chunk_findings(findings)] != list(range(1, _retrieved(sample) + 1)):
         return None
     return {"sample": sample, "grades": findings}
 
 
-def restored_grades(sample: Sample, score: Score, grader: Grader) -> list[Finding] | None:
-    """What the grader found, in the order of the score's findings; None when it did not find it."""
+def grades_from_findings(sample: Sample, score: Score, grader: Grader) -> list[Finding] | None:
+    """Return the findings of the grader in a score, in their order, or None if they are not of this grader."""
     findings = [finding for finding in score.findings if finding.kind != "criterion"]
-    chunks = graded_chunks(findings)
+    chunks = chunk_findings(findings)
     if any(finding.kind not in ("context", "agreement") for finding in findings) or len(chunks) != _retrieved(sample):
         return None
-    return findings if all(_is_grade(chunk.verdict) and grader.gave(chunk) for chunk in chunks) else None
+    return findings if all(_is_grade(chunk.verdict) and grader.could_have_made(chunk) for chunk in chunks) else None
 
 
-def anything(grader: Grader) -> float:
-    """The threshold that every grade reaches which gains anything."""
+def lowest_gaining_grade(grader: Grader) -> float:
+    """Return the smallest number above the lowest grade, as the threshold of grades that have a gain."""
     return nextafter(grader.lowest, inf)
 
 
-def check_cutoff(k: int) -> None:
-    """Raise ConfigError if k is none."""
+def validate_cutoff(k: int) -> None:
+    """Raise ConfigError if k is not a whole number from 1 on."""
     if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-        raise ConfigError(f"k takes a whole number from 1 on, the cutoff in chunks, got {k!r}")
+        raise ConfigError(f"k takes a whole number from 1 on, the number of leading chunks that count, got {k!r}")
 
 
-def check_gain(gain: Gain) -> None:
-    """Raise ConfigError if the gain is neither."""
+def validate_gain(gain: Gain) -> None:
+    """Raise ConfigError if the gain is invalid."""
     if gain not in get_args(Gain):
         raise ConfigError(f'gain is "exp2" or "linear", got {gain!r}')
 
 
-def checked_grader(grader: Grader | None) -> Grader:
-    """The grader; `id_grader()` when none is given.
+def resolve_grader(grader: Grader | None) -> Grader:
+    """Return the grader, or `id_grader()` for None.
 
     Raises:
-        ConfigError: if it is none.
+        ConfigError: if it is not a grader.
     """
     if grader is None:
         return id_grader()
     if not isinstance(grader, Grader):
         raise ConfigError(
-            "grader is one of llm_grader(judge), cross_encoder_grader(ce), embedding_grader(embeddings), "
-            f"label_grader() and id_grader(), got {type(grader).__name__}"
+            "grader takes llm_grader(judge), cross_encoder_grader(ce), embedding_grader(embeddings), "
+            f"label_grader() or id_grader(), got {type(grader).__name__}"
         )
     return grader
 
 
-def told_of(ranked: Ranked, basis: Basis, question: str) -> str:
-    """The reason: best and mean grade, and what the number is relative to."""
+def ranking_reason(ranked: RankedList, basis: Basis, question: str) -> str:
+    """Return the reason: best and mean grade of the first k chunks, and the reference point of the number."""
     russian = detect_language(question) == "ru"
-    mean = sum(ranked.first) / len(ranked.first)
-    grades = f"{max(ranked.first):.3g}", f"{mean:.3g}", len(ranked.first), len(ranked.grades)
-    if ranked.barren:
+    mean = sum(ranked.first_grades) / len(ranked.first_grades)
+    grades = f"{max(ranked.first_grades):.3g}", f"{mean:.3g}", len(ranked.first_grades), len(ranked.grades)
+    if ranked.none_relevant:
         if russian:
             return "Ничего подходящего не найдено: лучшая оценка {}, средняя {} (первые {} из {}).".format(*grades)
         return "Nothing relevant was retrieved: best grade {}, mean {} (first {} of {}).".format(*grades)
@@ -215,7 +218,7 @@ def told_of(ranked: Ranked, basis: Basis, question: str) -> str:
     return f"{best}; {relative}." if relative else f"{best}."
 
 
-def _basis(ranked: Ranked, basis: Basis) -> str:
+def _basis(ranked: RankedList, basis: Basis) -> str:
     match basis:
         case "ideal" if ranked.complete:
             return f"the ideal is over all {len(ranked.judged)} judged chunks"
@@ -230,7 +233,7 @@ def _basis(ranked: Ranked, basis: Basis) -> str:
     return ""
 
 
-def _basis_ru(ranked: Ranked, basis: Basis) -> str:
+def _basis_ru(ranked: RankedList, basis: Basis) -> str:
     match basis:
         case "ideal" if ranked.complete:
             return f"идеал — по всем оценённым фрагментам ({len(ranked.judged)})"
@@ -248,14 +251,16 @@ def _basis_ru(ranked: Ranked, basis: Basis) -> str:
 def _threshold(kind: str, grader: Grader, threshold: float | None) -> float:
     if threshold is None and grader.threshold is None:
         raise ConfigError(
-            f"{kind} needs threshold=..., the grade from which a chunk is relevant: {grader.means} does not tell"
+            f"{kind} needs threshold=..., the lowest grade of a relevant chunk: the grader has none ({grader.meaning})"
         )
     if threshold is None:
         return float(grader.threshold or 0)
     if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not isfinite(threshold):
-        raise ConfigError(f"threshold takes the grade from which a chunk is relevant, a number, got {threshold!r}")
+        raise ConfigError(f"threshold takes a number, the lowest grade of a relevant chunk, got {threshold!r}")
     if threshold <= grader.lowest:
-        raise ConfigError(f"threshold {threshold!r} would make every chunk relevant: take one above {grader.lowest:g}")
+        raise ConfigError(
+            f"threshold {threshold!r} would make every chunk relevant; it takes a grade above {grader.lowest:g}"
+        )
     return float(threshold)
 
 

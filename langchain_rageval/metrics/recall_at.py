@@ -7,35 +7,36 @@ from __future__ import annotations
 
 from langchain_rageval.metrics.graders.grader import Grader
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.ranked import Ranked, at_cutoff
+from langchain_rageval.metrics.ranked import RankedList, ranking_metric
 from langchain_rageval.statistics.ranking import recall
 
 
 def recall_at(
     k: int, grader: Grader | None = None, *, threshold: float | None = None, name: str | None = None
 ) -> Metric:
-    """Score how many of the relevant chunks are among the first k.
+    """Score relevant chunks among the first k / relevant chunks.
 
-    Of labels and ids all relevant chunks are known; otherwise only those that were retrieved, and the reason says so.
+    Labels and ids give the number of all relevant chunks; other graders only that of the retrieved ones, and the reason
+    says so.
 
     Args:
-        k: cutoff in chunks.
-        grader: how relevant each chunk is; `id_grader()` by default.
-        threshold: least grade of a relevant chunk; by default 1 for whole grades (one above the lowest, on another
-            scale), 0.5 for cosines and sigmoids. Ranks have none: say it.
+        k: number of leading chunks that count.
+        grader: grades each chunk by relevance; `id_grader()` by default.
+        threshold: lowest grade of a relevant chunk; by default one above the lowest for whole grades, 0.5 for cosines
+            and sigmoids; required for ranks.
         name: key of the score; "recall@k" by default.
 
     Returns:
-        A metric reading what the grader reads; 0 without a call when nothing was retrieved. Findings are the chunks in
-        retrieval order with their grades, then the best and the mean grade of the first k. Unscored when labels or ids
-        are there and name no chunk at all.
+        A metric that reads the fields of the grader; 0 without a call if nothing was retrieved. Findings are the chunks
+        in retrieval order with their grades, then the best and the mean grade of the first k. Unscored if labels or ids
+        are given and name no relevant chunk.
 
     Raises:
         ConfigError: if an option is out of range.
     """
-    return at_cutoff("recall", k, grader, recall_of, basis="relevant", threshold=threshold, name=name)
+    return ranking_metric("recall", k, grader, recall_of, basis="relevant", threshold=threshold, name=name)
 
 
-def recall_of(ranked: Ranked) -> float:
-    """Relevant chunks among the first k / relevant chunks."""
+def recall_of(ranked: RankedList) -> float:
+    """Return relevant chunks among the first k / relevant chunks."""
     return recall(ranked.grades, ranked.relevant, ranked.k, ranked.threshold)

@@ -1,6 +1,7 @@
-"""Rerank gain: what a reranker adds to the retriever's order.
+"""Rerank gain: the NDCG of a reranker's order minus that of the retriever's order.
 
-NDCG of both orders under the same grades, each from 0 to 1, and their difference, from -1 to 1; higher is better.
+Both NDCG values use the same grades and are from 0 to 1, their difference from -1 to 1; higher is better. Source of
+NDCG: Järvelin and Kekäläinen 2002, doi:10.1145/582415.582418.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.metrics.graders.grader import Grader
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.ranked import (
-    NONE_KNOWN,
-    Ranked,
-    anything,
-    at_cutoff,
-    best_and_mean,
-    check_cutoff,
-    check_gain,
-    checked_grader,
-    gained,
-    graded_chunks,
-    ranked_list,
-    restored_grades,
-    told_of,
+    NO_RELEVANT_CHUNKS,
+    RankedList,
+    best_and_mean_findings,
+    build_ranked_list,
+    chunk_findings,
+    grades_from_findings,
+    lowest_gaining_grade,
+    ndcg_of,
+    ranking_metric,
+    ranking_reason,
+    resolve_grader,
+    validate_cutoff,
+    validate_gain,
 )
 from langchain_rageval.metrics.suite import Suite, suite
 from langchain_rageval.metrics.value import Value, nothing_retrieved
@@ -34,42 +35,42 @@ from langchain_rageval.steps.rerank_contexts import Reranker, rerank_contexts
 from langchain_rageval.steps.stage import State
 from langchain_rageval.text.language import detect_language
 
-KEPT = "kept"
-"""Text of the finding that tells how many chunks the reranker kept."""
+KEPT_COUNT = "kept"
+"""Text of the finding whose verdict is the number of chunks that the reranker kept."""
 
 
 def rerank_gain(
     grader: Grader, reranker: Reranker, k: int = 5, *, gain: Gain = "exp2", name: str | None = None
 ) -> Suite:
-    """Score the retriever's order, the reranker's, and what the second gains over the first.
+    """Score the retriever's order, the reranker's order, and their difference.
 
-    Each chunk is graded once, and both orders are held against the same ideal: of all judged chunks where there are
-    labels or ids, else of all that were retrieved. A chunk that the reranker drops is missing from its order, and stays
-    in the ideal: dropping a relevant one costs.
+    Each chunk is graded once, and both orders are normalized by the same ideal order: of all judged chunks if there are
+    labels or ids, else of all retrieved chunks. A chunk that the reranker drops is missing from its order but stays in
+    the ideal one, so dropping a relevant chunk lowers the score.
 
     Args:
-        grader: how relevant each chunk is; not by the reranker itself, whose order would be the best one.
+        grader: grades each chunk by relevance. Do not grade with the reranker itself: its order would be the best one.
         reranker: a cross-encoder, or a document compressor such as a reranking service's.
-        k: cutoff in chunks.
-        gain: "exp2" is 2^grade - 1; "linear" the grade itself.
-        name: put before the three names, as in "mine_gain"; needed for two rerankers in one run.
+        k: number of leading chunks that count.
+        gain: "exp2" for a gain of 2^grade - 1; "linear" for the grade itself.
+        name: prefix of the three names, as in "mine_gain"; required for two rerankers in one run.
 
     Returns:
-        A suite from a sample to `{"retriever": Score, "reranker": Score, "gain": Score}`, reading `question`,
-        `contexts`, and what the grader reads. Findings are the chunks with their grades, in the reranker's order for
-        "reranker" and "gain", what it dropped last, under their numbers in retrieval order.
+        A suite with the scores `{"retriever": Score, "reranker": Score, "gain": Score}` that reads `question`,
+        `contexts` and the fields of the grader. Findings are the chunks with their grades and their numbers in
+        retrieval order; for "reranker" and "gain" they are in the reranker's order, dropped chunks last.
 
     Raises:
         ConfigError: if an option is out of range.
     """
-    check_cutoff(k)
-    check_gain(gain)
-    grader, order, prefix = checked_grader(grader), rerank_contexts(reranker), f"{name}_" if name else ""
-    retrieved = at_cutoff(
+    validate_cutoff(k)
+    validate_gain(gain)
+    grader, order, prefix = resolve_grader(grader), rerank_contexts(reranker), f"{name}_" if name else ""
+    retrieved = ranking_metric(
         "ndcg",
         k,
         grader,
-        partial(gained, gain=gain),
+        partial(ndcg_of, gain=gain),
         basis="ideal",
         name=f"{prefix}retriever",
         options={"gain": gain},
@@ -83,38 +84,42 @@ def rerank_gain(
             steps=grader | order,
             reduce=partial(reduce, grader=grader, k=k, gain=gain),
             options={"k": k, "gain": gain},
-            state_from_findings=partial(restored, grader=grader),
+            state_from_findings=partial(_state_from_findings, grader=grader),
         )
 
     return suite(retrieved, of_both("reranker", ndcg_of_the_reranker), of_both("gain", ndcg_gained))
 
 
 def ndcg_of_the_reranker(state: State, *, grader: Grader, k: int, gain: Gain) -> Value:
-    """NDCG of what the reranker kept, in its order."""
+    """Return the NDCG of the chunks that the reranker kept, in its order."""
     sample: Sample = state["sample"]
     question, (kept, findings) = sample.question, _reordered(state)
-    if grader.known(sample) == []:
-        return Value.without(NONE_KNOWN, findings)
-    if not graded_chunks(state["grades"]):
+    if grader.judged_grades(sample) == []:
+        return Value.without(NO_RELEVANT_CHUNKS, findings)
+    if not chunk_findings(state["grades"]):
         return nothing_retrieved(question)
     if not kept:
-        none = "Реранжировщик ничего не оставил." if detect_language(question) == "ru" else "The reranker kept nothing."
-        return Value(0.0, none, findings)
-    ranked = _against_all(state, kept, grader, k)
-    return Value(gained(ranked, gain=gain), told_of(ranked, "ideal", question), findings + best_and_mean(ranked))
+        reason = (
+            "Реранжировщик ничего не оставил." if detect_language(question) == "ru" else "The reranker kept nothing."
+        )
+        return Value(0.0, reason, findings)
+    ranked = _with_all_grades(state, kept, grader, k)
+    return Value(
+        ndcg_of(ranked, gain=gain), ranking_reason(ranked, "ideal", question), findings + best_and_mean_findings(ranked)
+    )
 
 
 def ndcg_gained(state: State, *, grader: Grader, k: int, gain: Gain) -> Value:
-    """NDCG of the reranker's order less that of the retriever's."""
+    """Return the NDCG of the reranker's order minus that of the retriever's order."""
     sample: Sample = state["sample"]
-    question, chunks = sample.question, graded_chunks(state["grades"])
+    question, chunks = sample.question, chunk_findings(state["grades"])
     kept, findings = _reordered(state)
-    if grader.known(sample) == []:
-        return Value.without(NONE_KNOWN, findings)
+    if grader.judged_grades(sample) == []:
+        return Value.without(NO_RELEVANT_CHUNKS, findings)
     if not chunks:
         return nothing_retrieved(question)
-    orders = [_against_all(state, order, grader, k) for order in (chunks, kept)]
-    before, after = (gained(order, gain=gain) for order in orders)
+    orders = [_with_all_grades(state, order, grader, k) for order in (chunks, kept)]
+    before, after = (ndcg_of(order, gain=gain) for order in orders)
     dropped = len(chunks) - len(kept)
     if detect_language(question) == "ru":
         reason = f"NDCG@{k}: {before:.3f} у поиска, {after:.3f} после реранжирования"
@@ -122,32 +127,36 @@ def ndcg_gained(state: State, *, grader: Grader, k: int, gain: Gain) -> Value:
     else:
         reason = f"NDCG@{k} is {before:.3f} as retrieved, {after:.3f} as reranked"
         reason += f"; {dropped} of {len(chunks)} chunks were dropped" if dropped else ""
-    return Value(after - before, f"{reason}.", findings + best_and_mean(orders[0]))
+    return Value(after - before, f"{reason}.", findings + best_and_mean_findings(orders[0]))
 
 
-def restored(sample: Sample, score: Score, *, grader: Grader) -> State | None:
-    """The state from the findings of a score that tells how many chunks were kept."""
-    findings = restored_grades(sample, score, grader)
-    told = [int(finding.verdict) for finding in score.findings if finding.text == KEPT and finding.kind == "criterion"]
-    if findings is None or (findings and not told):
+def _state_from_findings(sample: Sample, score: Score, *, grader: Grader) -> State | None:
+    """Return the state from the findings of a score, or None if they do not hold the number of kept chunks."""
+    findings = grades_from_findings(sample, score, grader)
+    counts = [
+        int(finding.verdict) for finding in score.findings if finding.text == KEPT_COUNT and finding.kind == "criterion"
+    ]
+    if findings is None or (findings and not counts):
         return None
-    chunks = graded_chunks(findings)
+    chunks = chunk_findings(findings)
     others = [finding for finding in findings if finding.kind != "context"]
-    kept = [chunk.number for chunk in chunks[: told[0] if told else 0]]
+    kept = [chunk.number for chunk in chunks[: counts[0] if counts else 0]]
     in_order = sorted(chunks, key=lambda chunk: chunk.number)
     return {"sample": sample, "grades": [*in_order, *others], "reranked": kept}
 
 
 def _reordered(state: State) -> tuple[list[Finding], list[Finding]]:
-    """The chunks that were kept, best first; and the findings: these, those dropped, and how many were kept."""
-    by_number = {chunk.number: chunk for chunk in graded_chunks(state["grades"])}
+    """Return the kept chunks, best first, and the findings: kept chunks, dropped chunks, agreement, number kept."""
+    by_number = {chunk.number: chunk for chunk in chunk_findings(state["grades"])}
     kept = [by_number.pop(number) for number in state["reranked"]]
     others = [finding for finding in state["grades"] if finding.kind != "context"]
-    count = Finding(kind="criterion", number=3, text=KEPT, verdict=str(len(kept)))
+    count = Finding(kind="criterion", number=3, text=KEPT_COUNT, verdict=str(len(kept)))
     return kept, [*kept, *by_number.values(), *others, count]
 
 
-def _against_all(state: State, order: list[Finding], grader: Grader, k: int) -> Ranked:
-    """An order of chunks, held against everything that was judged."""
-    everything = ranked_list(state["sample"], graded_chunks(state["grades"]), grader, k, anything(grader))
-    return replace(everything, grades=[float(chunk.verdict) for chunk in order])
+def _with_all_grades(state: State, order: list[Finding], grader: Grader, k: int) -> RankedList:
+    """Return the graded list of chunks in an order; its ideal is over all judged chunks."""
+    retrieved = build_ranked_list(
+        state["sample"], chunk_findings(state["grades"]), grader, k, lowest_gaining_grade(grader)
+    )
+    return replace(retrieved, grades=[float(chunk.verdict) for chunk in order])

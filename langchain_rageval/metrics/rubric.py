@@ -1,4 +1,4 @@
-"""Rubric: the weighted mean of grades that the judge gives an answer, criterion by criterion.
+"""Rubric: the weighted mean of the judge's grades of an answer by several criteria.
 
 From 0 to 1, higher is better. Source: Databricks' study of judges for RAG (Leng et al. 2023, "Best Practices for LLM
 Evaluation of RAG Applications"), with its weights, 0.6, 0.2 and 0.2, and its scale from 0 to 3.
@@ -19,15 +19,22 @@ from langchain_rageval.judge.ladder import bound_options, inner_models
 from langchain_rageval.judge.voting import voters_of
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.value import Value
-from langchain_rageval.prompts.criteria import DEFAULT_LANGUAGE, DEFAULT_SCALE, Criterion, Scale, default_criteria
+from langchain_rageval.prompts.criteria import (
+    DEFAULT_LANGUAGE,
+    DEFAULT_SCALE,
+    Criterion,
+    Scale,
+    criterion_key,
+    default_criteria,
+)
 from langchain_rageval.steps.grade_rubric import grade_rubric
 from langchain_rageval.steps.stage import State
 from langchain_rageval.text.language import detect_language
 
 Examples = Literal["per_grade", "none"]
 
-WIDEST = 10
-WARMEST = 0.3
+_MAX_STEPS = 10
+_MAX_TEMPERATURE = 0.3
 
 _IN_RUSSIAN = {"correctness": "правильность", "completeness": "полнота", "readability": "читаемость"}
 
@@ -45,43 +52,45 @@ def rubric(
     Value = Σ weight · (grade − lowest) / (highest − lowest) / Σ weight.
 
     Args:
-        judge: asked once per sample for all criteria; with `draws`, or as a jury, the median grade holds. Of more
-            contexts than its `max_context_tokens` it sees the first window. Grades are compared over samples: keep its
-            temperature low, or draw more than once.
-        criteria: in the order in which they are to be graded; by default correctness 0.6, completeness 0.2 and
-            readability 0.2, in English and Russian by the sample's question, in English elsewhere.
-        scale: lowest and highest grade, whole numbers. The default criteria describe every grade from 0 to 3; on
-            another scale those of its grades that lie where one of these four would, the ends at least.
-        examples: "per_grade" shows the judge the criteria's graded answers, which a weaker judge needs to be
-            consistent; "none" leaves them out, with the default criteria some 650 tokens less a call.
+        judge: called once per sample for all criteria; with `draws`, or as a jury, the median grade counts. If the
+            contexts exceed its `max_context_tokens`, it reads the first window of them. For grades that are comparable
+            between samples, use a low temperature or several draws.
+        criteria: criteria in the order of grading; by default correctness 0.6, completeness 0.2 and readability 0.2, in
+            Russian for a Russian question, else in English.
+        scale: lowest and highest grade, whole numbers. The default criteria describe each grade from 0 to 3; on another
+            scale they describe the grades at the same relative positions, at least both ends.
+        examples: "per_grade" shows the judge the graded example answers of the criteria, which make a weaker judge more
+            consistent; "none" omits them, about 650 tokens per call for the default criteria.
         name: key of the score.
 
     Returns:
-        A metric reading `question` and `answer`, and `contexts` and `references` when the sample has them. Its findings
-        hold the raw grades. A blank answer has the lowest grade of every criterion, without a call.
+        A metric that reads `question` and `answer`, and `contexts` and `references` if the sample has them. Its
+        findings hold the raw grades. A blank answer gets the lowest grade of every criterion, without a call.
 
     Raises:
-        ConfigError: if the scale or a criterion cannot be used.
+        ConfigError: if the scale or a criterion is invalid.
 
     Warns:
         UserWarning: if the scale is wider than 10 steps, or the judge's temperature above 0.3 with a single draw.
     """
     judge = Judge.of(judge)
-    lowest, highest = scale = _checked_scale(scale)
+    lowest, highest = scale = _validate_scale(scale)
     if examples not in get_args(Examples):
         raise ConfigError(f"examples is one of {', '.join(get_args(Examples))}, got {examples!r}")
-    by_language = default_criteria(scale) if criteria is None else {DEFAULT_LANGUAGE: _checked(criteria, scale)}
-    if highest - lowest > WIDEST:
+    by_language = (
+        default_criteria(scale) if criteria is None else {DEFAULT_LANGUAGE: _validate_criteria(criteria, scale)}
+    )
+    if highest - lowest > _MAX_STEPS:
         warnings.warn(
-            f"a scale from {lowest} to {highest} has {highest - lowest} steps: neither people nor judges tell so many "
-            "apart or keep to one standard, and nobody can describe them all; 0 to 3 or 1 to 5 loses little",
+            f"a scale from {lowest} to {highest} has {highest - lowest} steps: neither people nor judges can "
+            "distinguish that many grades consistently; use 0 to 3 or 1 to 5, which loses little information",
             stacklevel=2,
         )
-    hot = [t for t in _temperatures(judge) if t > WARMEST] if len(voters_of(judge)) == 1 else []
+    hot = [t for t in _temperatures(judge) if t > _MAX_TEMPERATURE] if len(voters_of(judge)) == 1 else []
     if hot:
         warnings.warn(
-            f"the judge's temperature is {hot[0]:g}: the same answer may get another grade next time; take {WARMEST} "
-            "or less, or Judge(model, draws=3)",
+            f"the judge's temperature is {hot[0]:g}: the same answer may get another grade next time; use "
+            f"{_MAX_TEMPERATURE} or less, or Judge(model, draws=3)",
             stacklevel=2,
         )
     own = by_language[DEFAULT_LANGUAGE]
@@ -93,12 +102,12 @@ def rubric(
         steps=grade_rubric(judge, by_language, scale, with_examples=examples == "per_grade"),
         reduce=partial(weighted_grade, weights=weights, scale=scale),
         options={"weights": weights, "scale": list(scale)},
-        state_from_findings=partial(restored, names=list(weights), scale=scale),
+        state_from_findings=partial(_state_from_findings, names=list(weights), scale=scale),
     )
 
 
 def weighted_grade(state: State, *, weights: Mapping[str, float], scale: Scale) -> Value:
-    """Weighted mean of the grades, from 0 when all are the lowest to 1 when all are the highest."""
+    """Return the weighted mean of the grades, from 0 if all are the lowest to 1 if all are the highest."""
     sample: Sample = state["sample"]
     findings: list[Finding] = state["rubric_grades"]
     grades = {finding.text: int(finding.verdict) for finding in findings if finding.kind == "criterion"}
@@ -109,12 +118,12 @@ def weighted_grade(state: State, *, weights: Mapping[str, float], scale: Scale) 
     return Value(value, _reason(grades, scale, blank=blank, russian=detect_language(sample.question) == "ru"), findings)
 
 
-def restored(sample: Sample, score: Score, *, names: Sequence[str], scale: Scale) -> State | None:
-    """The state from the findings of a score, if it graded the same criteria and stayed on the scale."""
+def _state_from_findings(sample: Sample, score: Score, *, names: Sequence[str], scale: Scale) -> State | None:
+    """Return the state from the findings of a score, or None if it used other criteria or grades off the scale."""
     graded = [finding for finding in score.findings if finding.kind != "agreement"]
-    there = {str(grade) for grade in range(scale[0], scale[1] + 1)}
+    on_scale = {str(grade) for grade in range(scale[0], scale[1] + 1)}
     same = sorted(finding.text for finding in graded) == sorted(names)
-    if not same or any(finding.kind != "criterion" or finding.verdict not in there for finding in graded):
+    if not same or any(finding.kind != "criterion" or finding.verdict not in on_scale for finding in graded):
         return None
     return {"sample": sample, "rubric_grades": score.findings}
 
@@ -122,24 +131,24 @@ def restored(sample: Sample, score: Score, *, names: Sequence[str], scale: Scale
 def _reason(grades: Mapping[str, int], scale: Scale, *, blank: bool, russian: bool) -> str:
     lowest, highest = scale
     if russian:
-        told = ", ".join(f"{_IN_RUSSIAN.get(name, name)} {grade}" for name, grade in grades.items())
-        return f"{'Ответ пуст. ' if blank else ''}По шкале от {lowest} до {highest}: {told}."
-    told = ", ".join(f"{name} {grade}" for name, grade in grades.items())
-    return f"{'The answer is blank. ' if blank else ''}On a scale from {lowest} to {highest}: {told}."
+        grade_list = ", ".join(f"{_IN_RUSSIAN.get(name, name)} {grade}" for name, grade in grades.items())
+        return f"{'Ответ пуст. ' if blank else ''}По шкале от {lowest} до {highest}: {grade_list}."
+    grade_list = ", ".join(f"{name} {grade}" for name, grade in grades.items())
+    return f"{'The answer is blank. ' if blank else ''}On a scale from {lowest} to {highest}: {grade_list}."
 
 
-def _checked_scale(scale: Any) -> Scale:
+def _validate_scale(scale: Any) -> Scale:
     whole = isinstance(scale, Sequence) and len(scale) == 2 and all(type(end) is int for end in scale)
     if not whole or scale[0] >= scale[1]:
         raise ConfigError(f"scale takes the lowest and the highest grade, whole numbers such as (0, 3), got {scale!r}")
     return scale[0], scale[1]
 
 
-def _checked(criteria: Any, scale: Scale) -> tuple[Criterion, ...]:
+def _validate_criteria(criteria: Any, scale: Scale) -> tuple[Criterion, ...]:
     if not isinstance(criteria, Iterable) or isinstance(criteria, str | Mapping | Criterion):
         raise ConfigError(f"criteria takes a list of Criterion(name, description, ...), got {type(criteria).__name__}")
     own = tuple(_criterion(item) for item in criteria)
-    keys = [criterion.key for criterion in own]
+    keys = [criterion_key(criterion.name) for criterion in own]
     if not own or len(set(keys)) < len(keys):
         raise ConfigError(f"criteria takes at least one, and each name once, got {[c.name for c in own]}")
     for criterion in own:
@@ -150,11 +159,11 @@ def _checked(criteria: Any, scale: Scale) -> tuple[Criterion, ...]:
         )
         if off:
             raise ConfigError(
-                f"criterion {criterion.name!r} tells of grades {off}, the scale goes from {scale[0]} to {scale[1]}: "
-                "mend them, or say scale=(lowest, highest)"
+                f"criterion {criterion.name!r} describes the grades {off}, which are off the scale from {scale[0]} to "
+                f"{scale[1]}: change them, or pass scale=(lowest, highest)"
             )
     if not fsum(criterion.weight for criterion in own):
-        raise ConfigError("all criteria have weight 0: give one of them more, or there is nothing to add up")
+        raise ConfigError("all criteria have weight 0; give at least one of them a positive weight")
     return own
 
 
@@ -170,7 +179,7 @@ def _criterion(item: Any) -> Criterion:
 
 
 def _temperatures(judge: Judge) -> Iterator[float]:
-    """Those of the models, as far as they tell; one that is bound goes before the model's own."""
+    """Yield the known temperatures of the judge's models; a bound temperature overrides the model's own."""
     for member in judge.members:
         bound = bound_options(member.model).get("temperature")
         for model in inner_models(member.model):

@@ -1,4 +1,4 @@
-"""The answer beside its references: what is compared, and the findings of it."""
+"""Similarity of an answer to its references: the texts that are compared, and their findings."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ OVERLAP = "overlap"
 
 
 def answer_and_references(state: State) -> tuple[str, Sequence[str]]:
-    """The answer, and the references that are not blank; none of them when the answer is."""
+    """Return the answer and the references that are not blank; no references if the answer is blank."""
     sample: Sample = state["sample"]
     answer = sample.answer or ""
     return answer, [reference for reference in sample.references if answer.strip() and reference.strip()]
 
 
-def nothing_to_compare(sample: Sample) -> Value | None:
-    """What holds when a side is blank: unscored without references, 0 without an answer; None when none is."""
+def blank_value(sample: Sample) -> Value | None:
+    """Return the value of a sample with a blank side, or None if neither side is blank.
+
+    Blank references leave the sample unscored; a blank answer is 0.
+    """
     if not any(reference.strip() for reference in sample.references):
         return Value.without(BLANK_REFERENCES)
     if not (sample.answer or "").strip():
@@ -29,19 +32,28 @@ def nothing_to_compare(sample: Sample) -> Value | None:
     return None
 
 
-def compared(sample: Sample, similarities: Sequence[float], *, what: str = SIMILARITY) -> list[Finding]:
-    """The similarity, or `what` else was measured, with each reference that is not blank, under its number."""
+def similarity_findings(sample: Sample, similarities: Sequence[float], *, reason: str = SIMILARITY) -> list[Finding]:
+    """Return a finding for each reference that is not blank, under the number of the reference.
+
+    Args:
+        sample: has the references.
+        similarities: one for each reference that is not blank, in order; empty if the answer is blank.
+        reason: what was measured.
+    """
     numbered = [(number, text) for number, text in enumerate(sample.references, 1) if text.strip()]
     return [
-        Finding(kind="criterion", number=number, text=text, verdict=repr(similarity), reason=what)
+        Finding(kind="criterion", number=number, text=text, verdict=repr(similarity), reason=reason)
         for (number, text), similarity in zip(numbered, similarities, strict=bool(similarities))
     ]
 
 
-def similarities_in(sample: Sample, findings: Sequence[Finding]) -> list[float] | None:
-    """The similarities that `compared` told of, None when there should be some and are none."""
-    found = [
+def similarities_from_findings(sample: Sample, findings: Sequence[Finding]) -> list[float] | None:
+    """Return the similarities that `similarity_findings` stored, or None if the sample needs some and has none.
+
+    None is also returned if there are similarities of a sample with a blank side.
+    """
+    similarities = [
         float(finding.verdict) for finding in findings if (finding.kind, finding.reason) == ("criterion", SIMILARITY)
     ]
-    there = bool((sample.answer or "").strip()) and any(reference.strip() for reference in sample.references)
-    return found if bool(found) == there else None
+    expected = bool((sample.answer or "").strip()) and any(reference.strip() for reference in sample.references)
+    return similarities if bool(similarities) == expected else None

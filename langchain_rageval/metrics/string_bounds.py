@@ -1,4 +1,4 @@
-"""Where a text begins and ends: its final full stop, and whether it stands in another as whole words."""
+"""Whole-word search in normalized texts, and removal of a final full stop."""
 
 from __future__ import annotations
 
@@ -9,35 +9,38 @@ from langchain_rageval.text.normalization import UNSPACED
 
 _STOPS = ".。… "
 _UNSPACED = re.compile(f"[{UNSPACED}]")
-_FIGURE_BEFORE = re.compile(r"\d[.,]")
-_FIGURE_AFTER = re.compile(r"[.,]\d")
+_DIGIT_AND_MARK = re.compile(r"\d[.,]")
+_MARK_AND_DIGIT = re.compile(r"[.,]\d")
 
 
 def without_stop(text: str) -> str:
-    """A folded text without its final full stop; as it is when it consists of such."""
+    """Return a normalized text without its final full stop; unchanged if it consists of full stops."""
     return text.rstrip(_STOPS) or text
 
 
-def stands_in(text: str, whole: str) -> bool:
-    """Whether a text stands in another with no letter or digit of the same word, or of the same number, around it."""
-    return bool(text) and any(_bounded(whole, at, at + len(text)) for at in _places(text, whole))
+def contains_whole_words(whole: str, text: str) -> bool:
+    """Return True if a text occurs in another as whole words and whole numbers; an empty text never occurs.
+
+    In scripts without spaces between words, any occurrence counts.
+    """
+    return bool(text) and any(_is_bounded(whole, at, at + len(text)) for at in _occurrences(text, whole))
 
 
-def _places(text: str, whole: str) -> Iterator[int]:
+def _occurrences(text: str, whole: str) -> Iterator[int]:
     at = whole.find(text)
     while at >= 0:
         yield at
         at = whole.find(text, at + 1)
 
 
-def _bounded(whole: str, start: int, end: int) -> bool:
+def _is_bounded(whole: str, start: int, end: int) -> bool:
     before, first, last, after = whole[start - 1 : start], whole[start], whole[end - 1], whole[end : end + 1]
-    if _joined(before, first) or _joined(last, after):
+    if _same_word(before, first) or _same_word(last, after):
         return False
-    cut_before = first.isdigit() and start > 1 and _FIGURE_BEFORE.match(whole, start - 2)
-    return not cut_before and not (last.isdigit() and _FIGURE_AFTER.match(whole, end))
+    cut_before = first.isdigit() and start > 1 and _DIGIT_AND_MARK.match(whole, start - 2)
+    return not cut_before and not (last.isdigit() and _MARK_AND_DIGIT.match(whole, end))
 
 
-def _joined(left: str, right: str) -> bool:
-    """Whether two neighbours are of one word."""
+def _same_word(left: str, right: str) -> bool:
+    """Return True if two adjacent characters belong to one word; an empty string belongs to none."""
     return bool(left and right) and all(c.isalnum() and not _UNSPACED.match(c) for c in (left, right))

@@ -1,4 +1,4 @@
-"""Suite: several metrics as one Runnable that shares the steps they have in common."""
+"""Suite: several metrics as one Runnable that runs their common steps once."""
 
 from __future__ import annotations
 
@@ -14,69 +14,67 @@ from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics.adapters import Adapters
 from langchain_rageval.metrics.metric import Metric
+from langchain_rageval.metrics.sample_scores import read_sample
 from langchain_rageval.run.drivers import agather
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced
 
 
 class Suite(Traced[Any, dict[str, Score]], Adapters):
-    """From a sample to the scores of all its metrics, by name. Make one with `suite(...)`."""
+    """Runnable from a sample to the scores of its metrics, by name. Build one with `suite(...)`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     metrics: tuple[Metric, ...]
 
     def __repr__(self) -> str:
-        """The metrics, without secrets."""
+        """Return the metrics and their judges, without secrets."""
         return f"suite({', '.join(map(repr, self.metrics))})"
 
     __str__ = __repr__
 
     @property
-    def parts(self) -> Sequence[Metric]:
-        """The metrics."""
+    def _scorers(self) -> Sequence[Metric]:
         return self.metrics
 
     @property
     def reads(self) -> frozenset[str]:
-        """Fields of the sample that must be there, for all metrics together."""
+        """Fields that a sample must have for any of the metrics."""
         return frozenset[str]().union(*(metric.reads for metric in self.metrics))
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
-        """The metrics side by side, each with its steps."""
+        """Return a graph of the metrics side by side, each with its steps."""
         return RunnableParallel({metric.name: metric for metric in self.metrics}).get_graph(config)
 
     def _do(self, input: Any, config: RunnableConfig) -> dict[str, Score]:
-        sample, run = self._admitted(input), Run.of(config).for_sample()
+        sample, run = read_sample(self.metrics, input), Run.of(config).for_sample()
         shared = run.into(config)
         scores = run.threads.gather([partial(metric.invoke, sample, shared) for metric in self.metrics])
-        return dict(zip(self.names, scores, strict=True))
+        return dict(zip(self.feedback_keys, scores, strict=True))
 
     async def _ado(self, input: Any, config: RunnableConfig) -> dict[str, Score]:
-        sample: Sample = self._admitted(input)
+        sample: Sample = read_sample(self.metrics, input)
         shared = Run.of(config).for_sample().into(config)
         scores = await agather(metric.ainvoke(sample, shared) for metric in self.metrics)
-        return dict(zip(self.names, scores, strict=True))
+        return dict(zip(self.feedback_keys, scores, strict=True))
 
 
 def suite(*metrics: Metric | Suite) -> Suite:
-    """One Runnable from a sample to the scores of several metrics, by name; steps they share are asked once.
+    """Return a Runnable from a sample to the scores of several metrics, by name; common steps are run once.
 
     Raises:
-        ConfigError: if two of them have one name, or one is no metric.
+        ConfigError: if two `metrics` have the same name, or one is not a metric.
     """
     flat = [part for metric in metrics for part in _parts(metric)]
     names = [metric.name for metric in flat]
-    doubled = {name for name in names if names.count(name) > 1}
-    if doubled or not flat:
-        raise ConfigError(
-            f"a suite takes metrics of different names, got {names}; give one of them another with name=..."
-        )
+    duplicates = {name for name in names if names.count(name) > 1}
+    if duplicates or not flat:
+        raise ConfigError(f"a suite takes metrics of different names, got {names}; rename one of them with name=...")
     return Suite(metrics=tuple(flat))
 
 
 def _parts(metric: Metric | Suite) -> Sequence[Metric]:
     if not isinstance(metric, Metric | Suite):
-        mend = "wrap the whole suite instead" if isinstance(metric, Runnable) else "hand them over as suite(one, two)"
-        raise ConfigError(f"a suite takes metrics, got {type(metric).__name__}; {mend}")
-    return metric.parts
+        remedy = "wrap the whole suite instead" if isinstance(metric, Runnable) else "pass them as suite(one, two)"
+        raise ConfigError(f"a suite takes metrics, got {type(metric).__name__}; {remedy}")
+    return metric.metrics if isinstance(metric, Suite) else [metric]

@@ -1,78 +1,83 @@
-"""Gates: let an input pass, or send it one way or the other, by what a metric says of it."""
+"""Thresholds: Runnables that pass on, reject or route an input by the score of a metric."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.base import coerce_to_runnable
 
 from langchain_rageval.data.schema import Direction, Score
 from langchain_rageval.errors import BelowThreshold, ConfigError
+from langchain_rageval.metrics.sample_scores import acollect_scores, collect_scores
+from langchain_rageval.metrics.structure import Scorer
 
-if TYPE_CHECKING:
-    from langchain_rageval.metrics.metric import Metric
-
-Missing = Literal["raise", "pass"]
+OnMissing = Literal["raise", "pass"]
+"""Treatment of a score without a value, unscored or failed."""
 
 
 def reaches(value: float, threshold: float, direction: Direction) -> bool:
-    """Whether a value is at least the threshold, or at most when lower is better."""
+    """Return True if a value is at least the threshold, or at most the threshold when lower is better."""
     return value >= threshold if direction == "higher" else value <= threshold
 
 
-def shortfall(score: Score, threshold: float) -> BelowThreshold:
-    """What is raised when a score does not reach its threshold, or has no value to compare."""
+def below_threshold(score: Score, threshold: float) -> BelowThreshold:
+    """Return the error for a score that is worse than its threshold or has no value."""
     limit = f"at least {threshold:g}" if score.direction == "higher" else f"at most {threshold:g}"
     if score.value is None:
-        return BelowThreshold(f"{score.metric} has no value ({score.comment}), {limit} is asked", score, threshold)
-    return BelowThreshold(f"{score.metric} is {score.value:.3f}, {limit} is asked: {score.reason}", score, threshold)
+        return BelowThreshold(f"{score.metric} has no value ({score.comment}), {limit} is required", score, threshold)
+    return BelowThreshold(f"{score.metric} is {score.value:.3f}, {limit} is required: {score.reason}", score, threshold)
 
 
-def gate(metric: Metric, threshold: float, missing: Missing) -> Runnable[Any, Any]:
-    """Pass the input on, or raise BelowThreshold."""
+def require_threshold(metric: Scorer, threshold: float, missing: OnMissing) -> Runnable[Any, Any]:
+    """Return a Runnable that passes its input on, or raises BelowThreshold; see `Metric.require`."""
 
-    def judged(given: Any, passed: bool, score: Score) -> Any:
+    def decide(input: Any, passed: bool, score: Score) -> Any:
         if not passed:
-            raise shortfall(score, threshold)
-        return given
+            raise below_threshold(score, threshold)
+        return input
 
-    return _scored(metric, threshold, missing, judged, f"require_{metric.name}")
+    return _threshold_runnable(metric, threshold, missing, decide, f"require_{metric.name}")
 
 
-def fork(metric: Metric, threshold: float, then: Any, otherwise: Any, missing: Missing) -> Runnable[Any, Any]:
-    """Give the input to one Runnable when it reaches the threshold, to another when it does not."""
+def route_by_threshold(
+    metric: Scorer, threshold: float, then: Any, otherwise: Any, missing: OnMissing
+) -> Runnable[Any, Any]:
+    """Return a Runnable that passes its input to one of two branches; see `Metric.route`."""
     branches = {True: coerce_to_runnable(then), False: coerce_to_runnable(otherwise)}
 
-    def judged(_given: Any, passed: bool, score: Score) -> Any:
+    def decide(_input: Any, passed: bool, score: Score) -> Any:
         if score.value is None and not passed:
-            raise shortfall(score, threshold)
-        return branches[passed]  # RunnableLambda runs what it returns, on the same input
+            raise below_threshold(score, threshold)
+        return branches[passed]  # RunnableLambda runs the Runnable that it returns, on the same input
 
-    return _scored(metric, threshold, missing, judged, f"route_{metric.name}")
+    return _threshold_runnable(metric, threshold, missing, decide, f"route_{metric.name}")
 
 
-def _scored(
-    metric: Metric, threshold: float, missing: Missing, judged: Callable[[Any, bool, Score], Any], name: str
+def _threshold_runnable(
+    metric: Scorer, threshold: float, missing: OnMissing, decide: Callable[[Any, bool, Score], Any], name: str
 ) -> Runnable[Any, Any]:
+    """Return a Runnable that scores its input and returns the result of `decide(input, passed, score)`."""
     if missing not in ("raise", "pass"):
         raise ConfigError(f"missing is 'raise' or 'pass', got {missing!r}")
     if not isinstance(threshold, int | float) or not math.isfinite(threshold):
-        raise ConfigError(f"threshold takes a number, got {threshold!r}")
+        raise ConfigError(f"threshold takes a finite number, got {threshold!r}")
 
     def passes(score: Score) -> bool:
         if score.value is None:
             return missing == "pass"
         return reaches(score.value, threshold, metric.direction)
 
-    def run(given: Any, config: RunnableConfig) -> Any:
-        score = metric.outcomes(given, config)[metric.name]
-        return judged(given, passes(score), score)
+    key = metric.name  # LangChain finds the metric for the graph only where a function loads it without an attribute
 
-    async def arun(given: Any, config: RunnableConfig) -> Any:
-        score = (await metric.aoutcomes(given, config))[metric.name]
-        return judged(given, passes(score), score)
+    def run(input: Any, config: RunnableConfig) -> Any:
+        score = collect_scores(metric, input, config)[key]
+        return decide(input, passes(score), score)
+
+    async def arun(input: Any, config: RunnableConfig) -> Any:
+        score = (await acollect_scores(metric, input, config))[key]
+        return decide(input, passes(score), score)
 
     return RunnableLambda(run, arun, name=name)

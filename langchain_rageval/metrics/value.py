@@ -1,4 +1,4 @@
-"""Value: what a reducer makes of the judge's facts."""
+"""Value: the number that a reducer computes, with its reason and findings."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ NEITHER_FACTS = f"{NO_FACTS}, nor does the reference"
 BLANK_REFERENCES = "the references are blank"
 NO_REFERENCE_ENTITIES = "the reference names no entities"
 
-_LONGEST_QUOTE = 160
+_MAX_QUOTE_LENGTH = 160
 
 
 @dataclass(frozen=True)
 class Value:
-    """A number with its reason, or why none applies; the metric makes a Score of it.
+    """Result of a reducer: a number with its reason, or the cause why no number applies.
 
     Attributes:
-        number: the value; None when none applies.
-        reason: one sentence in the sample's language where that is English or Russian.
-        findings: what decided it.
-        unscored: why no number applies, in English.
+        number: the value, or None if no value applies.
+        reason: one sentence, in Russian for a Russian question, else in English.
+        findings: facts from which the number was computed.
+        unscored: why no number applies, in English; None if there is a number.
     """
 
     number: float | None
@@ -36,16 +36,16 @@ class Value:
 
     @classmethod
     def without(cls, unscored: str, findings: Sequence[Finding] = ()) -> Self:
-        """No number applies."""
+        """Return a Value without a number; `unscored` says why, in English, and `findings` are kept."""
         return cls(None, findings=findings, unscored=unscored)
 
 
-def quoted(text: str) -> str:
-    """A statement as a reason quotes it: without its full stop, and not longer than a reader takes in at a glance."""
-    whole = text.rstrip(".")
-    return f"«{whole if len(whole) <= _LONGEST_QUOTE else whole[:_LONGEST_QUOTE] + '…'}»"
+def quote(text: str) -> str:
+    """Return a statement in quotation marks, without its full stop and cut after 160 characters."""
+    text = text.rstrip(".")
+    return f"«{text if len(text) <= _MAX_QUOTE_LENGTH else text[:_MAX_QUOTE_LENGTH] + '…'}»"
 
 
 def nothing_retrieved(question: str) -> Value:
-    """0, told in the language of the question."""
+    """Return the value 0 of a sample without contexts; the reason is in the language of the question."""
     return Value(0.0, "Ничего не найдено." if detect_language(question) == "ru" else "Nothing was retrieved.")

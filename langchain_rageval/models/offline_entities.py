@@ -1,4 +1,4 @@
-"""What the offline judge says of entities and of questions that contexts may answer: word overlap again."""
+"""Answers of the offline judge about entities and answerability, computed from word overlap."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ _TOKEN = re.compile(r"[^\W_]+(?:[-'’.,][^\W_]+)*|[^\w\s]")
 _ENOUGH = 0.6
 
 
-def entities(inputs: Mapping[str, Any], _contexts: Mapping[str, str]) -> dict[str, Any]:
-    """Runs of words that begin with a capital letter, but for the first word of a sentence, and numbers."""
-    named = [name for sentence in split_sentences(str(inputs["text"])) for name in _named(sentence)]
-    return {"entities": list(dict.fromkeys(named))}
+def list_entities(inputs: Mapping[str, Any], _contexts: Mapping[str, str]) -> dict[str, Any]:
+    """Answer extract_entities: runs of capitalized words (except the first word of a sentence), and numbers."""
+    names = [name for sentence in split_sentences(str(inputs["text"])) for name in _names(sentence)]
+    return {"entities": list(dict.fromkeys(names))}
 
 
-def _named(sentence: str) -> list[str]:
-    marked = [(token, _kind(token, first=number == 0)) for number, token in enumerate(_TOKEN.findall(sentence))]
+def _names(sentence: str) -> list[str]:
+    """Return the runs of tokens of one kind that are names or numbers."""
+    tokens = [(token, _kind(token, first=place == 0)) for place, token in enumerate(_TOKEN.findall(sentence))]
     return [
         " ".join(token for token, _ in run)
-        for kind, run in ((kind, list(run)) for kind, run in groupby(marked, key=lambda item: item[1]))
+        for kind, run in ((kind, list(run)) for kind, run in groupby(tokens, key=lambda item: item[1]))
         if kind
     ]
 
@@ -35,20 +36,20 @@ def _kind(token: str, *, first: bool) -> str:
     return "name" if token[0].isupper() and not first else ""
 
 
-def found(inputs: Mapping[str, Any], contexts: Mapping[str, str]) -> dict[str, Any]:
-    """Each entity in the sentences that hold all its stems and numbers."""
-    held = {number: stems_of(sentence) | numbers_of(sentence) for number, sentence in contexts.items()}
-    listed = []
+def locate_entities(inputs: Mapping[str, Any], contexts: Mapping[str, str]) -> dict[str, Any]:
+    """Answer find_entities: each entity with the sentences that contain all its stems and numbers."""
+    stems_by_sentence = {number: stems_of(sentence) | numbers_of(sentence) for number, sentence in contexts.items()}
+    entities = []
     for item in inputs["entities"]:
         wanted = stems_of(str(item["text"])) | numbers_of(str(item["text"]))
-        evidence = [number for number, stems in held.items() if wanted and wanted <= stems]
+        evidence = [number for number, stems in stems_by_sentence.items() if wanted and wanted <= stems]
         if evidence:
-            listed.append({"entity": item["entity"], "evidence": evidence})
-    return {"found": listed}
+            entities.append({"entity": item["entity"], "evidence": evidence})
+    return {"found": entities}
 
 
-def answerable(inputs: Mapping[str, Any], contexts: Mapping[str, str]) -> dict[str, Any]:
-    """Whether some sentence holds at least 60% of the question's stems."""
+def judge_answerability(inputs: Mapping[str, Any], contexts: Mapping[str, str]) -> dict[str, Any]:
+    """Answer detect_answerable: true if one sentence contains at least 60% of the question's stems."""
     wanted = stems_of(str(inputs["question"]))
     shared = max((len(wanted & stems_of(sentence)) for sentence in contexts.values()), default=0)
     return {"reason": f"{shared}/{len(wanted)}", "answerable": bool(wanted) and shared >= _ENOUGH * len(wanted)}

@@ -1,12 +1,11 @@
-"""The offline default: a judge and embeddings that need no network, no key and no model.
+"""OfflineJudge: a chat model that answers every step by word overlap, without network, key or model.
 
-Deterministic word overlap, through the very same steps and parser as a real model. A smoke test and a baseline to beat,
-never a measure of quality; every report made with it says so.
+Deterministic, and used through the same steps and parser as a real model. A smoke test and a baseline, not a measure of
+quality; every report made with it contains a note that says so.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -14,24 +13,23 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from langchain_rageval.models import offline_entities, offline_writer
-from langchain_rageval.prompts.answer_schemas import ANSWERS
+from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.prompts.layout import read_inputs, read_title
 from langchain_rageval.prompts.promptset import PromptSet, languages
 from langchain_rageval.run.usage_meter import tokens_in
 from langchain_rageval.text.language import detect_language
+from langchain_rageval.text.normalization import words_of
 from langchain_rageval.text.sentences import split_sentences
-from langchain_rageval.text.stemming import numbers_of, stem_of, stems_of, words_of
+from langchain_rageval.text.stemming import numbers_of, stems_of
 
-Inputs = Mapping[str, Any]
-Sentences = Mapping[str, str]
+_Inputs = Mapping[str, Any]
+_Sentences = Mapping[str, str]
 
 _SENTENCE = re.compile(r"^\[(\d+\.\d+)\] (.*)$", re.MULTILINE)
 _EVASION = re.compile(
@@ -42,33 +40,38 @@ _EVASION = re.compile(
 )
 _ENOUGH = 0.6
 _SOME = 0.4
-_MOST_SENTENCES = 3
+_MOST_SENTENCES = 3  # of a concise answer, for one sentence of the question
 
 
 class OfflineJudge(BaseChatModel):
-    """A chat model that answers every judge step by overlap of word stems (the first five letters of each word).
+    """A chat model that answers the steps of metrics and test sets by overlap of word stems (their first five letters).
 
-    Statements are the sentences of the text, without questions and evasions. A statement is supported when at least 60%
-    of its stems stand in the one or two sentences that share most of them, contradicted when those sentences hold other
-    numbers than it does, absent otherwise; statements of answer and reference are shared by the same measure, one with
-    one. A sentence is needed when it holds at least 40% of the question's stems, a chunk useful when it holds as many
-    of the answer's, or of the question's where there is no answer; its grade is the share of the question's stems that
-    it holds. The questions that an answer would answer are its own sentences with a question mark. Of the aspects it
-    knows conciseness (at most three sentences for one of the question's), correctness (no other numbers than in the
-    contexts) and coherence (no sentence said twice); no other applies. Entities are numbers and words with a capital
-    letter within a sentence, found where all their stems stand in one sentence. A text abstains when it states nothing;
-    contexts answer when a sentence holds 60% of the question's stems. By a rubric it grades what can be counted: as
-    correctness the share of the answer's stems that stand in the reference, or else the contexts (the lowest grade for
-    an evasion, or a number that is not there); as completeness the share of the reference's stems, or else the
-    question's, that stand in the answer; as readability the share of word pairs that are not said twice; any other
-    criterion as correctness.
+    As a judge:
 
-    As a writer it asks what is known about a phrase of the passage; how that is connected with, changed by or like
-    another phrase (reasoning, conditional, multi_context); what becomes of it in a year that no passage names
-    (unanswerable). It answers with the one or two sentences that share most with the question, and knows nothing
-    without them. As a critic it takes a question to be standalone when nothing in it points ("this", "in the text"),
-    answerable when 60% of its stems and all its numbers stand in the passages, broader than another when it has other
-    stems, deeper when it newly asks why or how as well. It writes Russian about Russian passages, else English.
+    - Statements are the sentences of the text, without questions and evasions.
+    - A statement is supported if at least 60% of its stems occur in the one or two sentences that share most of them,
+      contradicted if these sentences contain other numbers, absent otherwise. Statements of answer and reference are
+      compared one to one by the same measure.
+    - A sentence is needed if it contains at least 40% of the question's stems; a chunk is useful if it contains as many
+      of the answer's stems, or of the question's if there is no answer. The relevance grade of a chunk is the share of
+      the question's stems that it contains.
+    - The questions that an answer answers are its own sentences with a question mark.
+    - Aspects: conciseness (at most three sentences for one of the question), correctness (no numbers that the contexts
+      lack) and coherence (no repeated sentence). No other aspect applies.
+    - Entities are numbers, and capitalized words within a sentence; found where all their stems occur in one sentence.
+    - A text abstains if it states nothing; contexts are an answer if one sentence contains 60% of the question's stems.
+    - Rubric criteria: correctness is the share of the answer's stems that occur in the reference, or else in the
+      contexts (the lowest grade for an evasion, or for a number that is missing there); completeness is the share of
+      the reference's stems, or else of the question's, that occur in the answer; readability is the share of distinct
+      pairs of neighbouring words. Any other criterion is graded as correctness.
+
+    As a writer it asks what is known about a phrase of the passage, how that phrase is connected with, changed by or
+    similar to another phrase (reasoning, conditional, multi_context), or what will become of it in a year that no
+    passage names (unanswerable). Its answer is the one or two sentences that share most with the question; without
+    passages it knows nothing. As a critic it accepts a question as standalone if it contains no pointing word ("this",
+    "in the text"), and as answerable if 60% of its stems and all its numbers occur in the passages; a question is
+    broader than another if it has new stems, deeper if it also newly asks why or how. It writes Russian about Russian
+    passages, English about all others.
     """
 
     @property
@@ -77,13 +80,13 @@ class OfflineJudge(BaseChatModel):
 
     @property
     def report_note(self) -> str:
-        """What every report made with this judge says."""
+        """Note that is added to every report made with this judge."""
         return "Judged offline by word overlap: a smoke test and a baseline to beat, not a measure of quality."
 
     @property
     def testset_note(self) -> str:
-        """What every test set made with this writer or critic says."""
-        return "Written offline by word overlap: a smoke test, no questions that anybody would ask."
+        """Note that is added to every test set made with this writer or critic."""
+        return "Written offline by word overlap: a smoke test, not questions that users would ask."
 
     def _generate(
         self,
@@ -95,7 +98,9 @@ class OfflineJudge(BaseChatModel):
         human = next(message for message in messages if message.type == "human").text
         title = read_title(human)
         if title is None:
-            raise ValueError("OfflineJudge answers the steps of langchain_rageval only; this is no request of theirs")
+            raise ValueError(
+                "OfflineJudge answers only the steps of langchain_rageval, and this request is not one of them"
+            )
         reply = json.dumps(answer_offline(title, human), ensure_ascii=False)
         read, written = tokens_in(*(message.text for message in messages)), tokens_in(reply)
         usage = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
@@ -111,96 +116,66 @@ class OfflineJudge(BaseChatModel):
         return self._generate(messages, stop, **kwargs)
 
 
-class HashingEmbeddings(Embeddings):
-    """Unit vectors of hashed word stems: texts that share words are near. A baseline, like `OfflineJudge`.
-
-    Args:
-        size: length of the vectors.
-    """
-
-    def __init__(self, size: int = 512) -> None:
-        self.size = size
-
-    @property
-    def report_note(self) -> str:
-        """What every report made with these embeddings says."""
-        return "Embedded offline by hashed words: similarities are a baseline to beat, not a measure of meaning."
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """One vector of length 1 for each text; of length 0 for a blank one."""
-        return [self._embed(text) for text in texts]
-
-    def embed_query(self, text: str) -> list[float]:
-        """The vector of one text."""
-        return self._embed(text)
-
-    def _embed(self, text: str) -> list[float]:
-        vector = np.zeros(self.size)
-        for stem in _features(text):
-            digest = int.from_bytes(hashlib.blake2b(stem.encode(), digest_size=8).digest(), "big")
-            vector[digest % self.size] += 1.0 if digest >> 63 else -1.0
-        if not vector.any() and text.strip():
-            vector[len(text) % self.size] = 1.0  # its words cancel out
-        norm = float(np.linalg.norm(vector))
-        return [float(x) for x in (vector / norm if norm else vector)]
-
-
 def answer_offline(title: str, human: str) -> dict[str, Any]:
-    """The offline judge's answer to a request.
+    """Return the offline judge's answer to a request, as the JSON object of the answer's schema.
 
     Args:
-        title: of the answer's schema, such as "Verdicts".
-        human: the request's human message.
+        title: title of the answer's schema, such as "Verdicts".
+        human: human message of the request.
 
     Raises:
-        ValueError: if there is no step with such an answer.
+        ValueError: if no step has an answer of this title.
     """
     inputs = read_inputs(human)
-    step = _step(title, inputs, human)
+    step = _identify_step(title, inputs, human)
     if step in _WRITTEN:
         return _WRITTEN[step](inputs)
     return _JUDGED[step](inputs, dict(_SENTENCE.findall(human)))
 
 
-def _step(title: str, inputs: Inputs, human: str) -> str:
-    """The step that asks: by its answer, else by what it reads, else by the package's own instruction.
+def _identify_step(title: str, inputs: _Inputs, human: str) -> str:
+    """Return the step that sent a request.
 
-    With instructions of somebody else's, the first of those that read the same.
+    Steps with the same answer class are distinguished by the keys of their inputs, then by the packaged instruction.
+    With instructions of the user's own, the first step with the same keys is returned.
     """
-    steps = [step for step, answer in ANSWERS.items() if answer.__name__ == title]
+    steps = [step for step, answer in ANSWER_SCHEMAS.items() if answer.__name__ == title]
     if not steps:
         raise ValueError(f"OfflineJudge answers {', '.join(_TITLES)}, not {title}")
-    reading = [step for step in steps if _READS.get(step, inputs.keys()) == inputs.keys()]
-    if len(reading) < 2:
-        return (reading or steps)[0]
+    candidates = [step for step in steps if _READS.get(step, inputs.keys()) == inputs.keys()]
+    if len(candidates) < 2:
+        return (candidates or steps)[0]
     sets = (PromptSet.default(language) for language in ("ru", "en", *sorted(languages())))
-    named = (step for prompts in sets for step in reading if prompts.get(step).instruction in human)
-    return next(named, reading[0])
+    matches = (step for prompts in sets for step in candidates if prompts.get(step).instruction in human)
+    return next(matches, candidates[0])
 
 
-def _statements(inputs: Inputs, _contexts: Sentences) -> dict[str, Any]:
-    sentences = split_sentences(str(inputs["text"]))
-    stated = [s for s in sentences if words_of(s) and not s.endswith(("?", "？")) and not _EVASION.search(s)]
-    return {"statements": stated}
+def _assertions(text: object) -> list[str]:
+    """Return the sentences of a text without questions and evasions."""
+    sentences = split_sentences(str(text))
+    return [s for s in sentences if words_of(s) and not s.endswith(("?", "？")) and not _EVASION.search(s)]
 
 
-def _verdicts(inputs: Inputs, contexts: Sentences) -> dict[str, Any]:
+def _statements(inputs: _Inputs, _contexts: _Sentences) -> dict[str, Any]:
+    return {"statements": _assertions(inputs["text"])}
+
+
+def _verdicts(inputs: _Inputs, contexts: _Sentences) -> dict[str, Any]:
     stems = {number: stems_of(sentence) for number, sentence in contexts.items()}
     return {
         "verdicts": [_verdict(item["statement"], str(item["text"]), stems, contexts) for item in inputs["statements"]]
     }
 
 
-def _verdict(number: int, text: str, stems: Mapping[str, set[str]], contexts: Sentences) -> dict[str, Any]:
+def _verdict(number: int, text: str, stems: Mapping[str, set[str]], contexts: _Sentences) -> dict[str, Any]:
     wanted = stems_of(text)
     first = _nearest(wanted, stems)
     second = _nearest(wanted - stems.get(first, set()), {n: s for n, s in stems.items() if n != first})
     cited = [n for n in (first, second) if n]
     shared = wanted & set().union(*(stems[n] for n in cited))
-    share = len(shared) / len(wanted) if wanted else 0.0
-    numbers = numbers_of(text)
-    there = numbers_of(" ".join(contexts[n] for n in cited))
-    verdict = "absent" if share < _ENOUGH else "supported" if numbers <= there else "contradicted"
+    share = _share(wanted, shared)
+    known_numbers = numbers_of(" ".join(contexts[n] for n in cited))
+    verdict = "absent" if share < _ENOUGH else "supported" if numbers_of(text) <= known_numbers else "contradicted"
     return {
         "statement": number,
         "reason": f"{len(shared)}/{len(wanted)}",
@@ -209,22 +184,24 @@ def _verdict(number: int, text: str, stems: Mapping[str, set[str]], contexts: Se
     }
 
 
-def _classification(inputs: Inputs, _contexts: Sentences) -> dict[str, Any]:
+def _classification(inputs: _Inputs, _contexts: _Sentences) -> dict[str, Any]:
     references = {int(item["reference"]): str(item["text"]) for item in inputs["reference_statements"]}
     hits: list[dict[str, Any]] = []
     misses: list[dict[str, Any]] = []
     for item in inputs["answer_statements"]:
         text = str(item["text"])
         same = [number for number, reference in references.items() if _same(text, reference)]
-        place = {"answer": item["answer"], "reason": "overlap" if same else "no overlap"}
-        (hits if same else misses).append({**place, "references": same} if same else place)
-    told = {number for hit in hits for number in hit["references"]}
-    lost = [{"reference": number, "reason": "no overlap"} for number in references if number not in told]
-    return {"TP": hits, "FP": misses, "FN": lost}
+        if same:
+            hits.append({"answer": item["answer"], "reason": "overlap", "references": same})
+        else:
+            misses.append({"answer": item["answer"], "reason": "no overlap"})
+    covered = {number for hit in hits for number in hit["references"]}
+    uncovered = [{"reference": number, "reason": "no overlap"} for number in references if number not in covered]
+    return {"TP": hits, "FP": misses, "FN": uncovered}
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two statements share enough stems of the shorter one, and their numbers."""
+    """Return True if two statements share 60% of the shorter one's stems and their numbers do not conflict."""
     stems, others = stems_of(one), stems_of(other)
     shorter = min(len(stems), len(others))
     numbers = [numbers_of(text) for text in (one, other)]
@@ -232,7 +209,7 @@ def _same(one: str, other: str) -> bool:
     return enough and (numbers[0] <= numbers[1] or numbers[1] <= numbers[0])
 
 
-def _chunk_verdicts(inputs: Inputs, contexts: Sentences) -> dict[str, Any]:
+def _chunk_verdicts(inputs: _Inputs, contexts: _Sentences) -> dict[str, Any]:
     wanted = stems_of(str(inputs["answer"])) or stems_of(str(inputs["question"]))
     shared = {chunk: len(wanted & stems) for chunk, stems in _chunks(contexts).items()}
     return {
@@ -243,7 +220,7 @@ def _chunk_verdicts(inputs: Inputs, contexts: Sentences) -> dict[str, Any]:
     }
 
 
-def _relevance(inputs: Inputs, contexts: Sentences) -> dict[str, Any]:
+def _relevance(inputs: _Inputs, contexts: _Sentences) -> dict[str, Any]:
     lowest, highest = inputs["scale"]
     wanted = stems_of(str(inputs["question"]))
     grades = []
@@ -254,96 +231,92 @@ def _relevance(inputs: Inputs, contexts: Sentences) -> dict[str, Any]:
     return {"grades": grades}
 
 
-def _chunks(contexts: Sentences) -> dict[int, set[str]]:
-    """Number of each chunk to the stems in it."""
+def _chunks(contexts: _Sentences) -> dict[int, set[str]]:
+    """Map the number of each chunk to its stems."""
     chunks: dict[int, set[str]] = {}
     for number, sentence in contexts.items():
         chunks.setdefault(int(number.partition(".")[0]), set()).update(stems_of(sentence))
     return chunks
 
 
-def _needed_sentences(inputs: Inputs, contexts: Sentences) -> dict[str, Any]:
+def _needed_sentences(inputs: _Inputs, contexts: _Sentences) -> dict[str, Any]:
     wanted = stems_of(str(inputs["question"]))
     needed = [n for n, text in contexts.items() if wanted and len(wanted & stems_of(text)) >= _SOME * len(wanted)]
     return {"reason": f"at least {_SOME:.0%} of the question's words", "sentences": needed}
 
 
-def _questions(inputs: Inputs, _contexts: Sentences) -> dict[str, Any]:
-    stated = _statements({"text": inputs["answer"]}, {})["statements"]
-    questions = [sentence.rstrip(".!…。！ ") + "?" for sentence in stated[: int(inputs["count"])]]
+def _questions(inputs: _Inputs, _contexts: _Sentences) -> dict[str, Any]:
+    assertions = _assertions(inputs["answer"])[: int(inputs["count"])]
+    questions = [sentence.rstrip(".!…。！ ") + "?" for sentence in assertions]
     return {"evasive": not questions, "questions": questions}
 
 
-def _aspect(inputs: Inputs, contexts: Sentences) -> dict[str, Any]:
+def _aspect(inputs: _Inputs, contexts: _Sentences) -> dict[str, Any]:
     answer, aspect = str(inputs["answer"]), str(inputs["aspect"])
     sentences = split_sentences(answer)
     russian = detect_language(str(inputs["question"])) == "ru"
     length = f"предложений: {len(sentences)}" if russian else f"{len(sentences)} sentences"
     if aspect == "conciseness":
-        asked = max(1, len(split_sentences(str(inputs["question"]))))
-        return {"reason": length, "verdict": len(sentences) <= _MOST_SENTENCES * asked}
+        parts = max(1, len(split_sentences(str(inputs["question"]))))
+        return {"reason": length, "verdict": len(sentences) <= _MOST_SENTENCES * parts}
     if aspect == "correctness":
         others = numbers_of(answer) - numbers_of(" ".join(contexts.values()))
-        told = f"других чисел: {len(others)}" if russian else f"{len(others)} other numbers"
-        return {"reason": told, "verdict": not (contexts and others)}
+        reason = f"других чисел: {len(others)}" if russian else f"{len(others)} other numbers"
+        return {"reason": reason, "verdict": not (contexts and others)}
     if aspect == "coherence":
         return {"reason": length, "verdict": len(set(sentences)) == len(sentences)}
     unknown = "совпадение слов этого не покажет" if russian else "word overlap cannot tell"
     return {"reason": unknown, "verdict": False}
 
 
-def _abstention(inputs: Inputs, _contexts: Sentences) -> dict[str, Any]:
-    stated = _statements({"text": inputs["answer"]}, {})["statements"]
+def _abstention(inputs: _Inputs, _contexts: _Sentences) -> dict[str, Any]:
+    assertions = _assertions(inputs["answer"])
     russian = detect_language(str(inputs["question"])) == "ru"
-    told = f"утверждений: {len(stated)}" if russian else f"{len(stated)} statements"
-    return {"reason": told, "abstains": not stated}
+    reason = f"утверждений: {len(assertions)}" if russian else f"{len(assertions)} statements"
+    return {"reason": reason, "abstains": not assertions}
 
 
-def _rubric_grades(inputs: Inputs, contexts: Sentences) -> dict[str, Any]:
+def _rubric_grades(inputs: _Inputs, contexts: _Sentences) -> dict[str, Any]:
     question, answer, reference = (str(inputs[name]) for name in ("question", "answer", "reference"))
     ground = reference or " ".join(contexts.values())
-    told = {
-        "correctness": partial(_share_that_is_right, answer, ground or question),
+    shares = {
+        "correctness": partial(_correct_share, answer, ground or question),
         "completeness": partial(_share, stems_of(reference or question), stems_of(answer)),
-        "readability": partial(_share_said_once, answer),
+        "readability": partial(_distinct_share, answer),
     }
     grades = []
     for criterion in inputs["criteria"]:
         lowest, *_, highest = sorted(map(int, criterion["grades"]))
-        share = told.get(criterion["criterion"], told["correctness"])()
+        share = shares.get(criterion["criterion"], shares["correctness"])()
         grade = lowest + round(share * (highest - lowest))
         grades.append({"criterion": criterion["criterion"], "reason": f"{share:.0%}", "grade": grade})
     return {"grades": grades}
 
 
-def _share_that_is_right(answer: str, ground: str) -> float:
+def _correct_share(answer: str, ground: str) -> float:
+    """Return the share of the answer's stems that occur in a text; 0 for an evasion or a number that it lacks."""
     if _EVASION.search(answer) or not numbers_of(answer) <= numbers_of(ground):
         return 0.0
     return _share(stems_of(answer), stems_of(ground))
 
 
-def _share(wanted: set[str], there: set[str]) -> float:
-    return len(wanted & there) / len(wanted) if wanted else 0.0
+def _share(wanted: set[str], present: set[str]) -> float:
+    return len(wanted & present) / len(wanted) if wanted else 0.0
 
 
-def _share_said_once(text: str) -> float:
-    words = words_of(text)
-    pairs = [*pairwise(words)]
+def _distinct_share(text: str) -> float:
+    """Return the share of distinct pairs of neighbouring words; 1 for less than two words."""
+    pairs = [*pairwise(words_of(text))]
     return len(set(pairs)) / len(pairs) if pairs else 1.0
 
 
 def _nearest(wanted: set[str], stems: Mapping[str, set[str]]) -> str:
-    """Number of the sentence that shares most stems, "" when none shares any."""
+    """Return the number of the sentence that shares most stems; "" if no sentence shares any."""
     best = max(stems, key=lambda number: len(wanted & stems[number]), default="")
     return best if best and wanted & stems[best] else ""
 
 
-def _features(text: str) -> set[str]:
-    """What a vector is made of: the stems of the words, of any length; the characters when there is no word."""
-    return {stem_of(word) for word in words_of(text)} or set(text.split())
-
-
-_JUDGED: Mapping[str, Callable[[Inputs, Sentences], dict[str, Any]]] = {
+_JUDGED: Mapping[str, Callable[[_Inputs, _Sentences], dict[str, Any]]] = {
     "extract_statements": _statements,
     "verify_statements": _verdicts,
     "classify_statements": _classification,
@@ -352,38 +325,38 @@ _JUDGED: Mapping[str, Callable[[Inputs, Sentences], dict[str, Any]]] = {
     "select_sentences": _needed_sentences,
     "regenerate_questions": _questions,
     "critique_aspect": _aspect,
-    "extract_entities": offline_entities.entities,
-    "find_entities": offline_entities.found,
+    "extract_entities": offline_entities.list_entities,
+    "find_entities": offline_entities.locate_entities,
     "detect_abstention": _abstention,
-    "detect_answerable": offline_entities.answerable,
+    "detect_answerable": offline_entities.judge_answerability,
     "grade_rubric": _rubric_grades,
 }
-_WRITTEN: Mapping[str, Callable[[Inputs], dict[str, Any]]] = {
-    "extract_keyphrases": offline_writer.keyphrases,
-    "grade_passage": offline_writer.grades,
-    "write_question": offline_writer.first_question,
-    "rewrite_question": offline_writer.rewritten,
-    "evolve_reasoning": offline_writer.evolved("reasoning"),
-    "evolve_conditional": offline_writer.evolved("conditional"),
-    "evolve_multi_context": offline_writer.evolved_over_passages,
-    "evolve_conversational": offline_writer.typed,
-    "evolve_unanswerable": offline_writer.unanswerable,
-    "compress_question": offline_writer.compressed,
-    "review_question": offline_writer.review,
-    "compare_questions": offline_writer.comparison,
-    "find_passages": offline_writer.needed,
-    "write_answer": offline_writer.reference_answer,
-    "answer_unaided": offline_writer.unaided,
-    "degrade_answer": offline_writer.degraded,
-    "pad_context": offline_writer.padding,
+_WRITTEN: Mapping[str, Callable[[_Inputs], dict[str, Any]]] = {
+    "extract_keyphrases": offline_writer.pick_keyphrases,
+    "grade_passage": offline_writer.grade_prose,
+    "write_question": offline_writer.ask_about_keyphrase,
+    "rewrite_question": offline_writer.reword_question,
+    "evolve_reasoning": partial(offline_writer.join_phrase, template="reasoning"),
+    "evolve_conditional": partial(offline_writer.join_phrase, template="conditional"),
+    "evolve_multi_context": offline_writer.connect_passages,
+    "evolve_conversational": offline_writer.make_conversational,
+    "evolve_unanswerable": offline_writer.make_unanswerable,
+    "compress_question": offline_writer.shorten_question,
+    "review_question": offline_writer.assess_question,
+    "compare_questions": offline_writer.contrast_questions,
+    "find_passages": offline_writer.select_passages,
+    "write_answer": offline_writer.quote_answer,
+    "answer_unaided": offline_writer.admit_ignorance,
+    "degrade_answer": offline_writer.halve_answer,
+    "pad_context": offline_writer.write_padding,
 }
-_TITLES = list(dict.fromkeys(answer.__name__ for answer in ANSWERS.values()))
+_TITLES = list(dict.fromkeys(answer.__name__ for answer in ANSWER_SCHEMAS.values()))
 _READS: Mapping[str, set[str]] = {
     "write_question": {"passage", "keyphrase"},
     "rewrite_question": {"question", "feedback", "passages"},
-    **{step: {"question", "passages"} for step in ANSWERS if step.startswith("evolve_")},
+    **{step: {"question", "passages"} for step in ANSWER_SCHEMAS if step.startswith("evolve_")},
     "compress_question": {"question"},
     "answer_unaided": {"question"},
     "degrade_answer": {"question", "answer"},
 }
-"""What steps read whose answers are of one class."""
+"""Input keys of the steps that share an answer class with another step."""

@@ -1,33 +1,35 @@
-"""What the offline judge answers to the steps that write test sets, as writer and as critic.
+"""Answers of the offline judge to the steps that write test sets, as writer and as critic.
 
-Its questions name phrases of the passages in quotation marks, so that the next step finds them again.
+Each public function answers one step from its inputs. Questions quote phrases of the passages in quotation marks, so
+that the next step can recognise them.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from langchain_rageval.text.language import FUNCTION_WORDS, detect_language
+from langchain_rageval.text.normalization import words_of
 from langchain_rageval.text.sentences import split_sentences
-from langchain_rageval.text.stemming import numbers_of, stem_of, stems_of, words_of
+from langchain_rageval.text.stemming import numbers_of, stem_of, stems_of
 
-Inputs = Mapping[str, Any]
+_Inputs = Mapping[str, Any]
 
 _ENOUGH = 0.6
 _SOME = 0.4
 _MOST_PHRASES = 5
-_LOOKED_AT = 50  # phrases, for one that another text does not hold
+_MOST_CANDIDATES = 50  # phrases of a text, when one that another text lacks is searched for
 _LONGEST_PHRASE = 3  # words
-_SHORTEST_WORD = 4  # letters, in a phrase
-_WORDS_OF_A_SENTENCE = 5
+_SHORTEST_WORD = 4  # letters of a word in a phrase
+_SHORTEST_SENTENCE = 5  # words
 _FIRST_YEAR = 2101
 
 _MARKUP = re.compile(r"```.*?(?:```|\Z)|<[^<>]*>|https?://\S+", re.DOTALL)
-_NO_PROSE = ("#", "|", "==")  # what headings and tables begin with
-_IDEOGRAM = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")  # two of them are about a word
+_NOT_PROSE = ("#", "|", "==")  # beginnings of headings and tables
+_IDEOGRAM = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")  # two of them count as one word
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _QUOTED = re.compile(r"«([^«»]+)»|\"([^\"]+)\"")
 _POINTING = re.compile(
@@ -94,188 +96,186 @@ _FUNCTION_WORDS = FUNCTION_WORDS["en"] | FUNCTION_WORDS["ru"]
 _OWN_STEMS = stems_of(" ".join(text for own in _TEMPLATES.values() for text in own.values() if isinstance(text, str)))
 
 
-def keyphrases(inputs: Inputs) -> dict[str, Any]:
-    """The answer of extract_keyphrases: what its sentences repeat, capitalised or together."""
+def pick_keyphrases(inputs: _Inputs) -> dict[str, Any]:
+    """Answer extract_keyphrases: phrases whose words are frequent in the passage, capitalized or adjacent."""
     return {"keyphrases": _phrases(str(inputs["passage"]))}
 
 
-def grades(inputs: Inputs) -> dict[str, Any]:
-    """The answer of grade_passage, by counts: of sentences, of what is no sentence, of marks at the end, of phrases."""
+def grade_prose(inputs: _Inputs) -> dict[str, Any]:
+    """Answer grade_passage: grades from 1 to 3 by the number and share of prose sentences, end marks and phrases."""
     text = str(inputs["passage"])
-    told = _told(text)
-    share = sum(map(len, told)) / max(1, len(text.strip()))
-    ended = sum(sentence.rstrip("»\"')").endswith((".", "!", "?", "…", ":", ";", "。")) for sentence in told)
+    prose = _prose_sentences(text)
+    share = sum(map(len, prose)) / max(1, len(text.strip()))
+    ended = sum(sentence.rstrip("»\"')").endswith((".", "!", "?", "…", ":", ";", "。")) for sentence in prose)
     return {
-        "reason": f"{len(told)} / {share:.0%} / {ended}",
+        "reason": f"{len(prose)} / {share:.0%} / {ended}",
         "clarity": 1 + (share >= _SOME) + (share >= _ENOUGH),
-        "depth": 1 + (len(told) > 1) + (len(told) > _MOST_PHRASES),
-        "structure": 1 + (ended > 0) + (ended > _ENOUGH * len(told)),
-        "relevance": 1 + (len(told) > 0) + (len(_phrases(text)) >= _MOST_PHRASES),
+        "depth": 1 + (len(prose) > 1) + (len(prose) > _MOST_PHRASES),
+        "structure": 1 + (ended > 0) + (ended > _ENOUGH * len(prose)),
+        "relevance": 1 + (len(prose) > 0) + (len(_phrases(text)) >= _MOST_PHRASES),
     }
 
 
-def first_question(inputs: Inputs) -> dict[str, Any]:
-    """The answer of write_question."""
-    return {"question": _said(str(inputs["passage"]), "write", str(inputs["keyphrase"]))}
+def ask_about_keyphrase(inputs: _Inputs) -> dict[str, Any]:
+    """Answer write_question: ask what is known about the keyphrase."""
+    return {"question": _fill_template(str(inputs["passage"]), "write", str(inputs["keyphrase"]))}
 
 
-def rewritten(inputs: Inputs) -> dict[str, Any]:
-    """The answer of rewrite_question: without what points, if the passages then answer it, else about their phrase."""
-    question, texts = str(inputs["question"]), _texts(inputs)
-    named = " ".join(_POINTING.sub(" ", question).split()).replace(" ?", "?")
-    if named != question and _content(named) and _answerable(named, texts):
-        return {"question": named}
-    asked, old = _content(question), _quoted(question)
+def reword_question(inputs: _Inputs) -> dict[str, Any]:
+    """Answer rewrite_question: drop the pointing words if the passages answer the rest, else ask about their phrase."""
+    question, texts = str(inputs["question"]), _passage_texts(inputs)
+    direct = " ".join(_POINTING.sub(" ", question).split()).replace(" ?", "?")
+    if direct != question and _content_stems(direct) and _is_answerable(direct, texts):
+        return {"question": direct}
+    stems, old = _content_stems(question), _quoted(question)
     others = [phrase for text in texts for phrase in _phrases(text) if phrase not in old]
     if not others:
-        return {"question": named}
-    nearest = max(others, key=lambda phrase: len(_content(phrase) & asked))
-    return {"question": _said(" ".join(texts), "write", nearest)}
+        return {"question": direct}
+    nearest = max(others, key=lambda phrase: len(_content_stems(phrase) & stems))
+    return {"question": _fill_template(" ".join(texts), "write", nearest)}
 
 
-def evolved(kind: str) -> Callable[[Inputs], dict[str, Any]]:
-    """The answer of evolve_reasoning or evolve_conditional: joins one more phrase of the passages.
+def join_phrase(inputs: _Inputs, *, template: str) -> dict[str, Any]:
+    """Answer evolve_reasoning or evolve_conditional: add another phrase of the passages to the question.
 
-    The question stays as it was when they hold no other.
-    """
-
-    def evolve(inputs: Inputs) -> dict[str, Any]:
-        question = str(inputs["question"])
-        phrase = _further(_texts(inputs), beyond=question)
-        return {"question": _said(question, kind, _subject(question), phrase) if phrase else question}
-
-    return evolve
-
-
-def evolved_over_passages(inputs: Inputs) -> dict[str, Any]:
-    """The answer of evolve_multi_context: joins a phrase that only the passage holds which shares least with it.
-
-    If that passage names all that the question does, another phrase of the others makes them needed as well. The
-    question stays as it was when there are no such phrases.
+    The question is returned unchanged if the passages contain no other phrase.
     """
     question = str(inputs["question"])
-    *own, other = sorted(_texts(inputs) or [""], key=lambda text: -len(_content(question) & stems_of(text)))
-    phrase = _further([other], beyond=" ".join([question, *own]))
+    phrase = _unused_phrase(_passage_texts(inputs), beyond=question)
+    return {"question": _fill_template(question, template, _subject(question), phrase) if phrase else question}
+
+
+def connect_passages(inputs: _Inputs) -> dict[str, Any]:
+    """Answer evolve_multi_context: add a phrase that only one passage contains, the one least like the question.
+
+    If that passage covers the whole question, a phrase of the other passages is added too, so that they are needed. The
+    question is returned unchanged if there are no such phrases.
+    """
+    question = str(inputs["question"])
+    wanted = _content_stems(question)
+    *own, other = sorted(_passage_texts(inputs) or [""], key=lambda text: -len(wanted & stems_of(text)))
+    phrase = _unused_phrase([other], beyond=" ".join([question, *own]))
     parts = _parts(question)
-    if _content(question) <= stems_of(other):
-        parts.append(_further(own, beyond=f"{question} {other}") or "")
+    if wanted <= stems_of(other):
+        parts.append(_unused_phrase(own, beyond=f"{question} {other}") or "")
     if not phrase or not all(parts):
         return {"question": question}
-    return {"question": _said(question, "multi_context", _joined(question, parts), phrase)}
+    return {"question": _fill_template(question, "multi_context", _join_quoted(question, parts), phrase)}
 
 
-def typed(inputs: Inputs) -> dict[str, Any]:
-    """The answer of evolve_conversational: lower case, no quotation marks, no mark at the end."""
+def make_conversational(inputs: _Inputs) -> dict[str, Any]:
+    """Answer evolve_conversational: lower case, no quotation marks, no mark at the end."""
     question = str(inputs["question"])
-    return {"question": _said(question, "conversational", re.sub('[«»"]', "", _subject(question)).lower())}
+    return {"question": _fill_template(question, "conversational", re.sub('[«»"]', "", _subject(question)).lower())}
 
 
-def unanswerable(inputs: Inputs) -> dict[str, Any]:
-    """The answer of evolve_unanswerable: asks for a year that no passage names."""
+def make_unanswerable(inputs: _Inputs) -> dict[str, Any]:
+    """Answer evolve_unanswerable: ask about a future year that no passage names."""
     question = str(inputs["question"])
-    named = numbers_of(" ".join([question, *_texts(inputs)]))
-    year = next(str(year) for year in range(_FIRST_YEAR, _FIRST_YEAR + len(named) + 1) if str(year) not in named)
-    return {"question": _said(question, "unanswerable", _subject(question), year)}
+    numbers = numbers_of(" ".join([question, *_passage_texts(inputs)]))
+    year = next(str(year) for year in range(_FIRST_YEAR, _FIRST_YEAR + len(numbers) + 1) if str(year) not in numbers)
+    return {"question": _fill_template(question, "unanswerable", _subject(question), year)}
 
 
-def compressed(inputs: Inputs) -> dict[str, Any]:
-    """The answer of compress_question: without what is only polite."""
+def shorten_question(inputs: _Inputs) -> dict[str, Any]:
+    """Answer compress_question: remove polite phrases."""
     question = str(inputs["question"]).strip()
     short = _POLITE.sub("", question).strip(" ,")
-    return {"question": short[0].upper() + short[1:] if _content(short) and short != question else question}
+    return {"question": short[0].upper() + short[1:] if _content_stems(short) and short != question else question}
 
 
-def review(inputs: Inputs) -> dict[str, Any]:
-    """The answer of review_question."""
-    question, texts = str(inputs["question"]), _texts(inputs)
-    standalone = bool(_content(question)) and not _POINTING.search(question)
-    answerable = _answerable(question, texts)
+def assess_question(inputs: _Inputs) -> dict[str, Any]:
+    """Answer review_question: standalone if no word points, answerable if the passages contain its stems."""
+    question, texts = str(inputs["question"]), _passage_texts(inputs)
+    standalone = bool(_content_stems(question)) and not _POINTING.search(question)
+    answerable = _is_answerable(question, texts)
     faults = ["not standalone"] * (not standalone) + ["not answerable"] * (not answerable)
     own = _TEMPLATES[_language(" ".join([question, *texts]))]
     feedback = " ".join(str(own[fault]) for fault in faults or ["fine"])
     return {"feedback": feedback, "standalone": standalone, "answerable": answerable}
 
 
-def comparison(inputs: Inputs) -> dict[str, Any]:
-    """The answer of compare_questions: what is new makes it broader, and deeper when it newly asks why or how."""
+def contrast_questions(inputs: _Inputs) -> dict[str, Any]:
+    """Answer compare_questions: broader if it has new stems, also deeper if it newly asks why or how."""
     parent, question = str(inputs["parent"]), str(inputs["question"])
-    fresh = _content(question) - _content(parent)
+    fresh = _content_stems(question) - _content_stems(parent)
     why = len(_WHY.findall(question)) > len(_WHY.findall(parent))
     return {"reason": f"+{len(fresh)}", "deeper": bool(fresh) and why, "broader": bool(fresh)}
 
 
-def needed(inputs: Inputs) -> dict[str, Any]:
-    """The answer of find_passages: the one that shares most with the question, then what adds to it."""
-    wanted = _content(str(inputs["question"]))
-    held = {int(item["passage"]): wanted & stems_of(str(item["text"])) for item in inputs["passages"]}
-    found: list[int] = []
+def select_passages(inputs: _Inputs) -> dict[str, Any]:
+    """Answer find_passages: greedily, the passages that add most to the covered stems of the question."""
+    wanted = _content_stems(str(inputs["question"]))
+    shared = {int(item["passage"]): wanted & stems_of(str(item["text"])) for item in inputs["passages"]}
+    selected: list[int] = []
     covered: set[str] = set()
-    while held and (best := max(held, key=lambda number: len(held[number] - covered))) and held[best] - covered:
-        found.append(best)
-        covered |= held.pop(best)
+    while shared and (best := max(shared, key=lambda number: len(shared[number] - covered))) and shared[best] - covered:
+        selected.append(best)
+        covered |= shared.pop(best)
     enough = bool(wanted) and len(covered) >= _ENOUGH * len(wanted)
-    return {"reason": f"{len(covered)}/{len(wanted)}", "passages": sorted(found) if enough else []}
+    return {"reason": f"{len(covered)}/{len(wanted)}", "passages": sorted(selected) if enough else []}
 
 
-def reference_answer(inputs: Inputs) -> dict[str, Any]:
-    """The answer of write_answer: the one or two sentences that share most with the question."""
-    question, texts = str(inputs["question"]), _texts(inputs)
-    wanted = _content(question)
-    left, told = wanted, []
-    sentences = [sentence for split in (_told, split_sentences) for text in texts for sentence in split(text)]
+def quote_answer(inputs: _Inputs) -> dict[str, Any]:
+    """Answer write_answer: the one or two sentences of the passages that share most with the question."""
+    question, texts = str(inputs["question"]), _passage_texts(inputs)
+    wanted = _content_stems(question)
+    uncovered, quotes = wanted, []
+    splitters = (_prose_sentences, split_sentences)
+    sentences = [sentence for split in splitters for text in texts for sentence in split(text)]
     for _ in range(2):
-        best = max(sentences, key=lambda sentence: len(left & stems_of(sentence)), default="")
-        if not left & stems_of(best):
+        best = max(sentences, key=lambda sentence: len(uncovered & stems_of(sentence)), default="")
+        if not uncovered & stems_of(best):
             break
-        told.append(best)
-        left = left - stems_of(best)
-    enough = bool(wanted) and len(wanted - left) >= _SOME * len(wanted) and _numbers_there(question, texts)
-    return {"answerable": enough, "answer": " ".join(sorted(told, key=sentences.index)) if enough else ""}
+        quotes.append(best)
+        uncovered = uncovered - stems_of(best)
+    enough = bool(wanted) and len(wanted - uncovered) >= _SOME * len(wanted) and _has_numbers(question, texts)
+    return {"answerable": enough, "answer": " ".join(sorted(quotes, key=sentences.index)) if enough else ""}
 
 
-def unaided(inputs: Inputs) -> dict[str, Any]:
-    """The answer of answer_unaided: it knows nothing."""
-    return {"answer": _said(str(inputs["question"]), "unknown")}
+def admit_ignorance(inputs: _Inputs) -> dict[str, Any]:
+    """Answer answer_unaided: "I do not know" in the language of the question."""
+    return {"answer": _fill_template(str(inputs["question"]), "unknown")}
 
 
-def degraded(inputs: Inputs) -> dict[str, Any]:
-    """The answer of degrade_answer: the first half of its sentences, or of the words of a single one."""
+def halve_answer(inputs: _Inputs) -> dict[str, Any]:
+    """Answer degrade_answer: the first half of the answer's sentences, or of the words of a single sentence."""
     sentences = split_sentences(str(inputs["answer"]))
     parts = sentences if len(sentences) > 1 else " ".join(sentences).split()
     return {"answer": " ".join(parts[: len(parts) // 2])}
 
 
-def padding(inputs: Inputs) -> dict[str, Any]:
-    """The answer of pad_context: what holds of any topic."""
+def write_padding(inputs: _Inputs) -> dict[str, Any]:
+    """Answer pad_context: sentences that are true of any topic."""
     question = str(inputs["question"])
     own = _TEMPLATES[_language(str(inputs["context"]))]["padding"]
     return {"sentences": [sentence.format(_subject(question)) for sentence in own]}
 
 
-def _said(like: str, name: str, *parts: str) -> str:
-    """A template filled in, in the language of a text."""
-    return str(_TEMPLATES[_language(like)][name]).format(*parts)
+def _fill_template(language_from: str, name: str, *parts: str) -> str:
+    """Fill in a template in the language of a text."""
+    return str(_TEMPLATES[_language(language_from)][name]).format(*parts)
 
 
 def _language(text: str) -> str:
     return "ru" if detect_language(text) == "ru" else "en"
 
 
-def _texts(inputs: Inputs) -> list[str]:
+def _passage_texts(inputs: _Inputs) -> list[str]:
     return [str(item["text"]) for item in inputs["passages"]]
 
 
-def _content(text: str) -> set[str]:
-    """Stems of what a question is about: without function words and the words of the templates."""
+def _content_stems(text: str) -> set[str]:
+    """Return the stems of a question without function words and the words of the templates."""
     return stems_of(" ".join(word for word in words_of(text) if word not in _FUNCTION_WORDS)) - _OWN_STEMS
 
 
-def _answerable(question: str, texts: Sequence[str]) -> bool:
-    wanted, there = _content(_POINTING.sub(" ", question)), stems_of(" ".join(texts))
-    return bool(wanted) and len(wanted & there) >= _ENOUGH * len(wanted) and _numbers_there(question, texts)
+def _is_answerable(question: str, texts: Sequence[str]) -> bool:
+    wanted, present = _content_stems(_POINTING.sub(" ", question)), stems_of(" ".join(texts))
+    return bool(wanted) and len(wanted & present) >= _ENOUGH * len(wanted) and _has_numbers(question, texts)
 
 
-def _numbers_there(question: str, texts: Sequence[str]) -> bool:
+def _has_numbers(question: str, texts: Sequence[str]) -> bool:
     return numbers_of(question) <= numbers_of(" ".join(texts))
 
 
@@ -284,35 +284,35 @@ def _quoted(question: str) -> list[str]:
 
 
 def _subject(question: str) -> str:
-    return _joined(question, _parts(question))
+    return _join_quoted(question, _parts(question))
 
 
 def _parts(question: str) -> list[str]:
-    """What a question is about: the phrases in it that stand in quotation marks, else its own words."""
-    own = [word for word in _WORD.findall(question) if _content(word)]
+    """Return the topics of a question: its quoted phrases, else its content words as one phrase."""
+    own = [word for word in _WORD.findall(question) if _content_stems(word)]
     return _quoted(question) or [" ".join(own) or question.strip(" ?")]
 
 
-def _joined(like: str, phrases: Sequence[str]) -> str:
-    russian = _language(like) == "ru"
-    return _said(like, "and").join(f"«{phrase}»" if russian else f'"{phrase}"' for phrase in phrases)
+def _join_quoted(language_from: str, phrases: Sequence[str]) -> str:
+    russian = _language(language_from) == "ru"
+    return _fill_template(language_from, "and").join(f"«{phrase}»" if russian else f'"{phrase}"' for phrase in phrases)
 
 
-def _further(texts: Sequence[str], *, beyond: str) -> str | None:
-    """A phrase of some texts that shares no stem with another one."""
+def _unused_phrase(texts: Sequence[str], *, beyond: str) -> str | None:
+    """Return the first phrase of the texts that shares no stem with the text `beyond`; None if there is none."""
     known = stems_of(beyond)
-    phrases = (phrase for text in texts for phrase in _phrases(text, most=_LOOKED_AT))
+    phrases = (phrase for text in texts for phrase in _phrases(text, most=_MOST_CANDIDATES))
     return next((phrase for phrase in phrases if not stems_of(phrase) & known), None)
 
 
-def _told(text: str) -> list[str]:
-    """The sentences of prose in a text, without markup, headings and questions."""
+def _prose_sentences(text: str) -> list[str]:
+    """Return the sentences of prose in a text, without markup, headings, tables and questions."""
     sentences = (" ".join(sentence.split()) for sentence in split_sentences(_plain(text)))
     return [
         sentence
         for sentence in sentences
-        if len(words_of(sentence)) + len(_IDEOGRAM.findall(sentence)) / 2 >= _WORDS_OF_A_SENTENCE
-        and not sentence.startswith(_NO_PROSE)
+        if len(words_of(sentence)) + len(_IDEOGRAM.findall(sentence)) / 2 >= _SHORTEST_SENTENCE
+        and not sentence.startswith(_NOT_PROSE)
         and not sentence.endswith(("?", "？"))
     ]
 
@@ -322,26 +322,26 @@ def _plain(text: str) -> str:
 
 
 def _phrases(text: str, most: int = _MOST_PHRASES) -> list[str]:
-    """Phrases that share no stem, the best first; those of a heap of words when there is no sentence."""
-    sentences = _told(text) or [" ".join(_WORD.findall(_plain(text)))]
+    """Return phrases that share no stem, best first; of all words if the text has no sentence."""
+    sentences = _prose_sentences(text) or [" ".join(_WORD.findall(_plain(text)))]
     times = Counter(stem_of(word) for sentence in sentences for word in words_of(sentence))
     names = {word for sentence in sentences for word in _WORD.findall(sentence)[1:] if word[0].isupper()}
     best: dict[str, float] = {}
     for sentence in sentences:
         for run in _runs(sentence):
-            for phrase, score in _scored(run, times, names):
+            for phrase, score in _score_phrases(run, times, names):
                 best[phrase] = max(score, best.get(phrase, 0.0))
-    chosen: list[str] = []
-    taken: set[str] = set()
+    phrases: list[str] = []
+    used: set[str] = set()
     for phrase in sorted(best, key=lambda phrase: -best[phrase]):
-        if not stems_of(phrase) & taken and len(chosen) < most:
-            chosen.append(phrase)
-            taken |= stems_of(phrase)
-    return chosen
+        if not stems_of(phrase) & used and len(phrases) < most:
+            phrases.append(phrase)
+            used |= stems_of(phrase)
+    return phrases
 
 
 def _runs(sentence: str) -> Iterator[list[str]]:
-    """Words of content that stand side by side."""
+    """Yield the runs of adjacent content words; a run may be empty."""
     run: list[str] = []
     end = -1
     for match in _WORD.finditer(sentence):
@@ -349,7 +349,7 @@ def _runs(sentence: str) -> Iterator[list[str]]:
         if match.start() != end + 1:
             yield run
             run = []
-        if len(word) >= _SHORTEST_WORD and _content(word) and not _DULL.fullmatch(word):
+        if len(word) >= _SHORTEST_WORD and _content_stems(word) and not _DULL.fullmatch(word):
             run.append(word)
         else:
             yield run
@@ -358,12 +358,15 @@ def _runs(sentence: str) -> Iterator[list[str]]:
     yield run
 
 
-def _scored(run: Sequence[str], times: Mapping[str, int], names: set[str]) -> Iterable[tuple[str, float]]:
-    """The phrases of up to three words in a run; two words tell more than one, names more than other words."""
+def _score_phrases(run: Sequence[str], times: Mapping[str, int], names: set[str]) -> Iterable[tuple[str, float]]:
+    """Yield each phrase of up to three words in a run with its score.
+
+    The score is the mean frequency of the words, raised for several words, for names and for the whole run.
+    """
     for size in range(1, _LONGEST_PHRASE + 1):
         for at in range(len(run) - size + 1):
             words = run[at : at + size]
-            known = sum(times[stem_of(words_of(word)[0])] for word in words) / size
-            named = sum(word in names for word in words) / size
+            frequency = sum(times[stem_of(words_of(word)[0])] for word in words) / size
+            name_share = sum(word in names for word in words) / size
             whole = size == len(run)
-            yield " ".join(words), known * (1 + 0.5 * (size > 1) + 0.5 * named + 0.3 * whole)
+            yield " ".join(words), frequency * (1 + 0.5 * (size > 1) + 0.5 * name_share + 0.3 * whole)

@@ -1,1 +1,1 @@
-"""Prompts: one YAML file per step and language, and how a request is laid out from them."""
+"""Prompts (one YAML file per step and language), answer schemas, and the layout of requests."""

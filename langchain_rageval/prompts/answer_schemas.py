@@ -1,6 +1,8 @@
-"""What the judge answers: one pydantic class per step, its name the schema's title.
+"""Pydantic classes of the judge's answers. The name of a class is the title of its JSON schema.
 
-Fields stand in the order in which a model should write them: the reason before the verdict it leads to.
+The docstring of a class is the description in that schema: it is sent to the judge and is part of the fingerprint of
+scores. Fields are in the order in which a model should write them, the reason before the verdict. Items are numbered
+from 1, as in the request.
 """
 
 from __future__ import annotations
@@ -223,7 +225,7 @@ class PaddedContext(BaseModel):
     sentences: list[str]
 
 
-ANSWERS: dict[str, type[BaseModel]] = {
+ANSWER_SCHEMAS: dict[str, type[BaseModel]] = {
     "extract_statements": Statements,
     "verify_statements": Verdicts,
     "classify_statements": Classification,
@@ -255,4 +257,4 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "degrade_answer": DegradedAnswer,
     "pad_context": PaddedContext,
 }
-"""Name of each step to the class of its answer."""
+"""Answer classes by the names of the steps."""

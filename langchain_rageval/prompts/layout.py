@@ -1,7 +1,8 @@
-"""How a request is laid out: always exactly one system and one human message.
+"""Layout of requests: the messages of a request, and the inputs and the schema title read back from a message.
 
-Mistral's and Gemma's chat templates refuse more. Inputs travel as one JSON object on one line, the last of the human
-message, so braces, quotes and orders in a text stay data.
+A request has exactly one system and one human message, because the chat templates of Mistral and Gemma accept no more.
+The inputs are one JSON object on one line, the last JSON object of the human message, so that braces, quotes and
+instructions inside a text remain data.
 """
 
 from __future__ import annotations
@@ -18,28 +19,28 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.data.schema import without_surrogates
-from langchain_rageval.prompts.numbered_contexts import NumberedContexts, numbered_lines
+from langchain_rageval.prompts.numbered_contexts import NumberedContexts, render_lines
 from langchain_rageval.prompts.promptset import Common, Prompt, PromptSet
 
 Layout = Literal["contexts_first", "instruction_first", "handbook"]
 
 HANDBOOK = ("critique_aspect", "grade_contexts", "select_sentences", "verify_statements")
-"""Steps whose rules the handbook holds: those of metrics that are usually asked together. Each lengthens every request,
-so the others, which read contexts as well, bring their own rules along."""
+"""Steps whose instructions the handbook contains: those of metrics that usually run together. Each step lengthens every
+request, so the other steps send their instructions themselves."""
 
 _TITLE = re.compile(r'^\{.*"title": "(\w+)"', re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class RequestContent:
-    """One question to the judge, before it is laid out.
+    """Content of a request to the judge, before it is laid out as messages.
 
     Attributes:
-        step: the step's name.
-        prompts: the language's prompts.
-        prompt: the step's own.
-        inputs: what the JSON object holds.
-        contexts: the numbered block, for a step that reads contexts.
+        step: name of the step.
+        prompts: prompt set of the language.
+        prompt: prompt of the step.
+        inputs: content of the JSON object.
+        contexts: numbered contexts; None for a step that reads no contexts.
         schema: JSON schema of the answer.
     """
 
@@ -52,27 +53,27 @@ class RequestContent:
 
     @cached_property
     def written_inputs(self) -> str:
-        """The JSON object on its one line."""
+        """Return the inputs as JSON on one line."""
         return str(without_surrogates(_json(self.inputs)))
 
     @property
     def in_handbook(self) -> bool:
-        """Whether the handbook holds this step's rules."""
+        """True if the handbook contains the instruction of this step."""
         return self.step in HANDBOOK and self.prompts.prompts.get(self.step) is self.prompt
 
 
 def lay_out(
     request: RequestContent, layout: Layout, *, with_schema: bool, fold_system: bool = False
 ) -> list[BaseMessage]:
-    """The messages of a request.
+    """Return the messages of a request: system and human, or one human message if the system message is folded.
 
     Args:
-        request: what is asked.
-        layout: "contexts_first" puts the block before the task, so that a server with prefix caching reads the contexts
-            once for all steps; "instruction_first" the task before the block; "handbook" the rules of `HANDBOOK`
-            into the system message, which is then the same for the whole run.
-        with_schema: show the answer's schema in the human message.
-        fold_system: put the system message at the head of the human one, for templates without a system role.
+        request: content of the request.
+        layout: "contexts_first" puts the contexts before the task, so that a server with prefix caching processes the
+            contexts once for all steps; "instruction_first" puts the task first; "handbook" puts the instructions of
+            all `HANDBOOK` steps into the system message, which is then the same for the whole run.
+        with_schema: include the answer's schema in the human message.
+        fold_system: put the system message at the start of the human one, for templates without a system role.
     """
     system = _handbook(request.prompts) if layout == "handbook" else request.prompts.common.system
     human = "\n\n".join(_parts(request, layout, with_schema))
@@ -82,20 +83,20 @@ def lay_out(
 
 
 def read_inputs(human: str) -> dict[str, Any]:
-    """The inputs in a human message: the last JSON object, found by its line, never by its fence.
+    """Return the inputs in a human message: its last JSON object, found by its line, never by its fence.
 
     Raises:
-        ValueError: if there is none.
+        ValueError: if the message contains no JSON object on a line.
     """
     line = human[human.rfind("\n{") + 1 :].split("\n", 1)[0]
     inputs = json.loads(line)
     if not isinstance(inputs, dict):
-        raise ValueError("the last JSON line of the message is no object")
+        raise ValueError("the last JSON line of the message is not an object")
     return inputs
 
 
 def read_title(human: str) -> str | None:
-    """Title of the answer's schema that a human message shows; None when it shows none."""
+    """Return the title of the answer's schema in a human message; None if the message contains no schema."""
     titles = _TITLE.findall(human)
     return str(titles[-1]) if titles else None
 
@@ -114,7 +115,7 @@ def _parts(request: RequestContent, layout: Layout, with_schema: bool) -> Iterat
     yield f"{labels['input']}\n```json\n{request.written_inputs}\n```"
 
 
-# What the requests of a run have in common is put together once.
+# Parts that the requests of a run share are built once.
 @lru_cache(maxsize=256)
 def _task(prompt: Prompt, common: Common) -> str:
     return "\n\n".join([f"{common.labels['task']}\n{prompt.instruction}", *_examples(prompt, common.labels)])
@@ -124,8 +125,7 @@ def _task(prompt: Prompt, common: Common) -> str:
 def _handbook(prompts: PromptSet) -> str:
     labels = prompts.common.labels
     parts = [prompts.common.system]
-    held = {step: prompts.prompts[step] for step in HANDBOOK if step in prompts.prompts}
-    for step, prompt in held.items():
+    for step, prompt in ((step, prompts.prompts[step]) for step in HANDBOOK if step in prompts.prompts):
         parts += [f"{labels['rules'].format(step=step)}\n{prompt.instruction}", *_examples(prompt, labels)]
     return "\n\n".join(parts)
 
@@ -139,7 +139,7 @@ def _example(inputs: Mapping[str, Any], output: Mapping[str, Any], labels: Mappi
     lines = []
     if "contexts" in inputs:
         block = NumberedContexts.of(inputs["contexts"])
-        lines += [labels["example_contexts"], *numbered_lines(block.lines, ascii_uppercase)]
+        lines += [labels["example_contexts"], *render_lines(block.lines, ascii_uppercase)]
     rest = {name: value for name, value in inputs.items() if name != "contexts"}
     lines += [f"{labels['example_input']} {_json(rest)}", f"{labels['example_output']} {_json(output)}"]
     return "\n".join(lines)

@@ -1,8 +1,9 @@
-"""The numbered block: contexts as every step shows them to the judge.
+"""NumberedContexts: contexts as numbered sentences, as every step shows them to the judge.
 
-Chunks `[1]`, `[2]`, … in retrieval order, each split by our own splitter into sentences, one a line, beginning with its
-number `[1.1]`. The judge cites numbers, so sentence counts are ours, each verdict shows its evidence, and a text cannot
-forge a number: what it says never starts a line.
+Chunks are headed `[1]`, `[2]`, … in retrieval order. Each chunk is split by `split_sentences` into sentences, one per
+line, and each line starts with the number of its sentence, `[1.1]`. The judge cites these numbers, so that the package
+counts the sentences and each verdict names its evidence. A text cannot forge a number, because its content never starts
+a line.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from langchain_rageval.run.usage_meter import CHARACTERS_PER_TOKEN
 from langchain_rageval.text.sentences import split_sentences
 
 _CITATION = re.compile(r"(?<![\w.])\d+\.\d+(?![\w.]*\d)")
-_BETWEEN = re.compile(r"[\s\[\](),;、，；]*(?:(?:and|&|и|e|和|及|과|와|및)\s*\[?)?")  # two numbers of a list
+_BETWEEN = re.compile(r"[\s\[\](),;、，；]*(?:(?:and|&|и|e|和|及|과|와|및)\s*\[?)?")  # between two numbers of a list
 _RANGE = re.compile(r"\d\.\d+\]?\s*(?:[-–—…~]|\.\.|to|по|до)\s*\[?\d")
-_LONGEST_KEPT = 10_000  # characters
+_LONGEST_CACHED = 10_000  # characters
 
 
 class Line(NamedTuple):
-    """One sentence of a chunk; `sentence` is 0 for a chunk without sentences. Numbers count from 1."""
+    """A sentence of a chunk. Both numbers count from 1; `sentence` is 0 for a chunk without sentences."""
 
     chunk: int
     sentence: int
@@ -34,51 +35,52 @@ class Line(NamedTuple):
 
     @property
     def number(self) -> str:
-        """The number by which it is cited, such as "2.3"."""
+        """Citation number of the sentence, such as "2.3"."""
         return f"{self.chunk}.{self.sentence}"
 
 
 @dataclass(frozen=True)
 class NumberedContexts:
-    """Contexts, or a window of them, as numbered sentences. Numbers stay those of the whole."""
+    """Contexts, or a part of them, as numbered sentences. A part keeps the numbers of the whole."""
 
     lines: tuple[Line, ...]
 
     @classmethod
     def of(cls, contexts: Iterable[str]) -> NumberedContexts:
-        """Number the sentences of contexts in retrieval order."""
+        """Return contexts, in retrieval order, as numbered sentences."""
         chunks = tuple(contexts)
-        return _kept_numbering(chunks) if sum(map(len, chunks)) <= _LONGEST_KEPT else _numbering(chunks)
+        return _cached_numbering(chunks) if sum(map(len, chunks)) <= _LONGEST_CACHED else _number_sentences(chunks)
 
     @cached_property
     def sentences(self) -> dict[str, str]:
-        """Number to sentence, in order."""
+        """Sentences by their numbers, in order."""
         return {line.number: line.text for line in self.lines if line.sentence}
 
     @cached_property
     def block(self) -> str:
-        """The text that the judge reads."""
-        return "\n".join(numbered_lines(self.lines))
+        """Text of the numbered contexts, as the judge reads it."""
+        return "\n".join(render_lines(self.lines))
 
-    def cited(self, evidence: Iterable[str]) -> list[str]:
-        """The sentence numbers in a judge's citations that exist here, each once, in the order of citation."""
+    def resolve(self, evidence: Iterable[str]) -> list[str]:
+        """Return the existing sentence numbers in a judge's citations, each once, in the order of citation."""
         numbers = (number for citation in evidence for number in _CITATION.findall(citation))
         return list(dict.fromkeys(number for number in numbers if number in self.sentences))
 
-    def holds(self, citation: str) -> bool:
-        """Whether a citation names a sentence or a list of them, none that does not exist here, and no range."""
-        numbers, between = _CITATION.findall(citation), _CITATION.split(citation)[1:-1]
-        listed = all(_BETWEEN.fullmatch(text) for text in between) and not _RANGE.search(citation)
-        return bool(numbers) and listed and all(number in self.sentences for number in numbers)
+    def is_citation(self, citation: str) -> bool:
+        """Return True if a citation is one or several existing sentence numbers and not a range."""
+        numbers, separators = _CITATION.findall(citation), _CITATION.split(citation)[1:-1]
+        is_list = all(_BETWEEN.fullmatch(text) for text in separators) and not _RANGE.search(citation)
+        return bool(numbers) and is_list and all(number in self.sentences for number in numbers)
 
-    def only(self, chunks: Container[int]) -> NumberedContexts:
-        """Some of the chunks, under their own numbers."""
+    def select(self, chunks: Container[int]) -> NumberedContexts:
+        """Return the chunks with the given numbers. They keep their numbers."""
         return NumberedContexts(tuple(line for line in self.lines if line.chunk in chunks))
 
     def windows(self, max_tokens: int | None) -> list[NumberedContexts]:
-        """Cut into parts of at most `max_tokens` (characters / 4) between sentences; a longer sentence stands alone.
+        """Split the contexts between sentences into windows of at most `max_tokens` (characters / 4).
 
-        Windows that would hold no sentence are left out.
+        A sentence that is longer than that gets its own window. Windows without sentences are omitted. None does not
+        split.
         """
         if max_tokens is None:
             return [self]
@@ -94,12 +96,12 @@ class NumberedContexts:
         return [NumberedContexts(tuple(lines)) for lines in windows if any(line.sentence for line in lines)]
 
 
-def numbered_lines(lines: Sequence[Line], name_chunk: Sequence[str] | None = None) -> Iterator[str]:
-    """The lines of a block.
+def render_lines(lines: Sequence[Line], name_chunk: Sequence[str] | None = None) -> Iterator[str]:
+    """Yield the lines of the numbered text: a header for each chunk, then its sentences.
 
     Args:
-        lines: sentences, those of one chunk together.
-        name_chunk: names to use for chunks 1, 2, … in place of their numbers (letters, in the examples of prompts).
+        lines: sentences; those of one chunk must be adjacent.
+        name_chunk: names of chunks 1, 2, … to use instead of their numbers (letters in the examples of prompts).
     """
     for chunk, sentences in groupby(lines, key=lambda line: line.chunk):
         name = name_chunk[chunk - 1] if name_chunk else str(chunk)
@@ -107,7 +109,7 @@ def numbered_lines(lines: Sequence[Line], name_chunk: Sequence[str] | None = Non
         yield from (f"[{name}.{line.sentence}] {line.text}" for line in sentences if line.sentence)
 
 
-def _numbering(chunks: tuple[str, ...]) -> NumberedContexts:
+def _number_sentences(chunks: tuple[str, ...]) -> NumberedContexts:
     return NumberedContexts(
         tuple(
             Line(chunk, number, sentence)
@@ -118,14 +120,14 @@ def _numbering(chunks: tuple[str, ...]) -> NumberedContexts:
 
 
 def _sentences(text: str) -> Sequence[str]:
-    return _kept_sentences(text) if len(text) <= _LONGEST_KEPT else _split(text)
+    return _cached_sentences(text) if len(text) <= _LONGEST_CACHED else _split_text(text)
 
 
-def _split(text: str) -> tuple[str, ...]:
+def _split_text(text: str) -> tuple[str, ...]:
     return tuple(" ".join(sentence.splitlines()) for sentence in split_sentences(without_surrogates(text)))
 
 
-# The metrics of one sample number the same chunks, and neighbouring samples often retrieve one of them again; with 256
-# slots some 90 samples are under way.
-_kept_numbering = lru_cache(maxsize=128)(_numbering)
-_kept_sentences = lru_cache(maxsize=512)(_split)
+# All metrics of a sample number the same chunks, and neighbouring samples often share chunks. With 256 concurrent calls
+# about 90 samples are in progress.
+_cached_numbering = lru_cache(maxsize=128)(_number_sentences)
+_cached_sentences = lru_cache(maxsize=512)(_split_text)

@@ -12,11 +12,11 @@ from langchain_rageval._internal.plotting import (
     GREY,
     ORANGE,
     RED,
+    draw_text,
+    hide_frame,
     label_bars,
     new_figure,
     single_line,
-    hide_frame,
-    draw_text,
 )
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.histogram import Histogram

@@ -28,7 +28,7 @@ def _rescored(row: Row, metric: Metric, old: Score) -> Score:
     if old.failure:
         named = {"metric": metric.name, "aspect": metric.aspect, "direction": metric.direction}
         return old.model_copy(update={**named, **added, "instrument": metric.instrument})
-    new = metric.rescored(metric.read(row.sample), old)
+    new = metric.rescore(metric.read(row.sample), old)
     if new is None:
         raise ConfigError(
             f"{metric.name} cannot be had from what {old.metric} found for sample {row.sample.id!r}: "
@@ -54,7 +54,7 @@ def _source(rows: Sequence[Row], metric: Metric) -> str:
 def _suffices(rows: Sequence[Row], name: str, metric: Metric) -> bool:
     given = [(row.sample, row.scores[name]) for row in rows if name in row.scores and not row.scores[name].failure]
     telling = any(score.findings for _, score in given)
-    return telling and all(metric.rescored(metric.read(sample), score) is not None for sample, score in given)
+    return telling and all(metric.rescore(metric.read(sample), score) is not None for sample, score in given)
 
 
 def _alike(row: Row, names: Sequence[str], metric: Metric) -> bool:
@@ -62,5 +62,5 @@ def _alike(row: Row, names: Sequence[str], metric: Metric) -> bool:
     scores = [row.scores[name] for name in names if name in row.scores]
     if len(scores) < len(names) or any(score.failure for score in scores):
         return not scores
-    made = [metric.rescored(metric.read(row.sample), score) for score in scores]
+    made = [metric.rescore(metric.read(row.sample), score) for score in scores]
     return all(one and made[0] and one.findings == made[0].findings and one.value == made[0].value for one in made)

@@ -1,4 +1,4 @@
-"""Numbers in, numbers out: intervals, paired comparisons, and agreement with labels."""
+"""Pure statistics: intervals, paired comparisons, agreement with labels, and ranking measures."""
 
 from langchain_rageval.statistics.agreement import Estimate, krippendorff_alpha
 from langchain_rageval.statistics.intervals import bounded_mean_interval

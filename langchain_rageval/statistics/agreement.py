@@ -1,7 +1,7 @@
-"""How far scores agree with the labels that people gave, each number with its 95% interval.
+"""Agreement of scores with human labels: kappa, correlations, AUC and alpha, with 95% intervals.
 
-Everything is computed from the table that counts how often a score comes with a label; None where a statistic is not
-defined, such as the correlation with a constant.
+Every statistic is computed from the contingency table of scores and labels. A statistic that is not defined, such as
+the correlation with a constant, is None.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ Floats = NDArray[np.float64]
 Measurement = Literal["nominal", "ordinal", "interval"]
 
 _RESAMPLES = 2_000
-_LEVELS = 64  # distinct values on each side that the resampling tells apart
-_CELLS = 4_000_000  # of a table that is counted exactly
-_MOST_VALUES = 2_000  # on each side of one that would be larger
+_LEVELS = 64  # distinct scores and labels that the resampling distinguishes
+_CELLS = 4_000_000  # cells of the largest table that is computed exactly
+_MOST_VALUES = 2_000  # distinct scores and labels of a table that would be larger
 _AT_ONCE = 2_000_000  # numbers held in memory
 _TAILS = (0.025, 0.975)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number and how sure it is.
+    """A number with its 95% confidence interval.
 
     Attributes:
-        value: None where it is not defined.
-        low: lower end of the 95% interval; None without a value, or where there is too little to tell it from.
-        high: its upper end.
-        reason: why there is no value or no interval; else "".
+        value: the point estimate; None if the statistic is not defined.
+        low: lower end of the interval; None if there is no value or too little data for an interval.
+        high: upper end of the interval; None if `low` is None.
+        reason: why there is no value or no interval; otherwise "".
     """
 
     value: float | None
@@ -45,23 +45,23 @@ class Estimate:
 
     @property
     def interval(self) -> str:
-        """The interval as text, "" when there is none."""
+        """The interval as text, such as "[0.250, 0.750]"; "" if there is none."""
         return "" if self.low is None else f"[{self.low:.3f}, {self.high:.3f}]"
 
     def __str__(self) -> str:
-        """The value and its interval, or why there is none."""
+        """Return the value, the interval, and the reason why one of them is missing, as far as they exist."""
         known = [] if self.value is None else [f"{self.value:.3f}"]
         return " ".join([*known, *filter(None, [self.interval]), *([f"({self.reason})"] if self.reason else [])])
 
 
 @dataclass(frozen=True)
 class Tables:
-    """How often each score came with each label, for one sample of pairs or for many.
+    """Contingency tables of scores and labels, for one sample of pairs or for many.
 
     Attributes:
-        counts: shape (tables, scores, labels).
-        scores: the distinct scores, least first; shape (scores,).
-        labels: the distinct labels, least first; shape (labels,).
+        counts: number of pairs with each score and label; shape (tables, scores, labels).
+        scores: the distinct scores in ascending order; shape (scores,).
+        labels: the distinct labels in ascending order; shape (labels,).
     """
 
     counts: Floats
@@ -70,7 +70,12 @@ class Tables:
 
     @classmethod
     def of(cls, scores: Sequence[float], labels: Sequence[float]) -> Tables:
-        """One table of pairs; where it would not fit into memory, near values are put together."""
+        """Build one table from pairs; adjacent values are merged if it would have more than four million cells.
+
+        Args:
+            scores: one for each pair, not empty.
+            labels: in the same order.
+        """
         sides = [np.unique(np.asarray(side, np.float64), return_inverse=True) for side in (scores, labels)]
         if np.prod([values.size for values, _ in sides], dtype=np.float64) > _CELLS:
             sides = [_grouped(values, places) for values, places in sides]
@@ -81,34 +86,35 @@ class Tables:
 
     @property
     def size(self) -> Floats:
-        """Number of pairs in each table."""
+        """Number of pairs in each table; shape (tables,)."""
         return np.asarray(self.counts.sum(axis=(1, 2)))
 
     @property
     def of_scores(self) -> Floats:
-        """How often each score came; shape (tables, scores)."""
+        """Number of pairs with each score; shape (tables, scores)."""
         return np.asarray(self.counts.sum(axis=2))
 
     @property
     def of_labels(self) -> Floats:
-        """How often each label came; shape (tables, labels)."""
+        """Number of pairs with each label; shape (tables, labels)."""
         return np.asarray(self.counts.sum(axis=1))
 
 
 Statistic = Callable[[Tables], Floats]
-"""From tables to one number for each; NaN, which stays in this module, where it is not defined."""
+"""Function from tables to one number per table, shape (tables,); NaN, which never leaves this module, if undefined."""
 
 
 def cohen_kappa(scores: Sequence[float], labels: Sequence[float], *, quadratic: bool = False) -> float | None:
-    """Agreement beyond what chance would give to raters with these habits.
+    """Compute Cohen's kappa: the agreement of two raters beyond chance.
 
     Args:
-        scores: one rater's values.
-        labels: the other's, in the same order.
-        quadratic: a disagreement weighs the square of its size, in the values' own units; else all weigh the same.
+        scores: values of one rater; shape (n,).
+        labels: values of the other rater in the same order; shape (n,).
+        quadratic: weight a disagreement by the square of the difference; by default all disagreements weigh the same.
 
     Returns:
-        1 for full agreement, 0 for that of chance; None when both give one and the same value.
+        At most 1 for full agreement, 0 for chance agreement, negative below chance; None if all scores and labels are
+        the same value, or there are none.
 
     Source: Cohen 1960, doi:10.1177/001316446002000104, and 1968, doi:10.1037/h0026256.
     """
@@ -116,20 +122,44 @@ def cohen_kappa(scores: Sequence[float], labels: Sequence[float], *, quadratic: 
 
 
 def pearson(scores: Sequence[float], labels: Sequence[float]) -> float | None:
-    """Linear correlation, from -1 to 1; None when either is constant."""
+    """Compute Pearson's linear correlation.
+
+    Args:
+        scores: shape (n,).
+        labels: in the same order; shape (n,).
+
+    Returns:
+        From -1 to 1; None if the scores or the labels are constant, or there are none.
+
+    Source: Pearson 1895, doi:10.1098/rspl.1895.0041.
+    """
     return _single(_pearson, scores, labels)
 
 
 def spearman(scores: Sequence[float], labels: Sequence[float]) -> float | None:
-    """Correlation of the ranks, equal values sharing their mean rank, from -1 to 1; None when either is constant."""
+    """Compute Spearman's rank correlation; equal values share their mean rank.
+
+    Args:
+        scores: shape (n,).
+        labels: in the same order; shape (n,).
+
+    Returns:
+        From -1 to 1; None if the scores or the labels are constant, or there are none.
+
+    Source: Spearman 1904, doi:10.2307/1412159.
+    """
     return _single(_spearman, scores, labels)
 
 
 def kendall(scores: Sequence[float], labels: Sequence[float]) -> float | None:
-    """Kendall's tau-b: pairs of samples in the same order less those in the other, with ties allowed for.
+    """Compute Kendall's tau-b: concordant minus discordant pairs of samples, corrected for ties.
+
+    Args:
+        scores: shape (n,).
+        labels: in the same order; shape (n,).
 
     Returns:
-        From -1 to 1; None when either is constant.
+        From -1 to 1; None if the scores or the labels are constant, or there are none.
 
     Source: Kendall 1945, doi:10.1093/biomet/33.3.239.
     """
@@ -137,20 +167,31 @@ def kendall(scores: Sequence[float], labels: Sequence[float]) -> float | None:
 
 
 def auc(scores: Sequence[float], labels: Sequence[float]) -> float | None:
-    """Chance that a sample labelled 1 scores higher than one labelled 0, ties half; None unless there are both."""
+    """Compute the area under the ROC curve: the probability that a positive sample scores higher than a negative one.
+
+    Args:
+        scores: shape (n,).
+        labels: two distinct values in the same order, the greater one positive; shape (n,).
+
+    Returns:
+        From 0 to 1, ties counted as one half, 0.5 for chance; None unless there are exactly two distinct labels.
+
+    Source: Hanley and McNeil 1982, doi:10.1148/radiology.143.1.7063747.
+    """
     return _single(_auc, scores, labels)
 
 
 def krippendorff_alpha(ratings: Sequence[Sequence[float | None]], level: Measurement = "nominal") -> float | None:
-    """Krippendorff's alpha of any number of raters, who need not have rated everything.
+    """Compute Krippendorff's alpha: the agreement of any number of raters beyond chance, with missing ratings allowed.
 
     Args:
-        ratings: of each rater, one for each sample, None where there is none; shape (raters, samples).
-        level: "nominal" when values are equal or not, "ordinal" when they have an order, "interval" when their
-            differences mean something.
+        ratings: for each rater one value per sample, None where the rating is missing; shape (raters, samples).
+        level: level of measurement: "nominal" if values are only equal or different, "ordinal" if they are ordered,
+            "interval" if their differences are meaningful.
 
     Returns:
-        1 for full agreement, 0 for that of chance; None when fewer than two raters met, or all gave one value.
+        At most 1 for full agreement, 0 for chance agreement, negative below chance; None if no sample has two ratings,
+        or all ratings of such samples are equal.
 
     Source: Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability".
     """
@@ -168,7 +209,14 @@ def krippendorff_alpha(ratings: Sequence[Sequence[float | None]], level: Measure
 
 
 def share(hits: Sequence[float]) -> Estimate:
-    """The mean of values from 0 to 1 with Wilson's interval, as `bounded_mean_interval` has it."""
+    """Estimate the mean of values from 0 to 1, with the interval of `bounded_mean_interval`.
+
+    Args:
+        hits: 0, 1 or a value between them for each sample; shape (n,).
+
+    Returns:
+        The mean and its interval; no value if `hits` is empty.
+    """
     if not hits:
         return Estimate(None, reason=_NOTHING)
     return Estimate(sum(hits) / len(hits), *bounded_mean_interval(hits))
@@ -177,24 +225,27 @@ def share(hits: Sequence[float]) -> Estimate:
 def estimates(
     scores: Sequence[float], labels: Sequence[float], names: Sequence[str], *, seed: int = 0
 ) -> dict[str, Estimate]:
-    """Statistics of scores and labels by name, with percentile bootstrap intervals of the pairs.
+    """Estimate statistics of scores and labels, with percentile bootstrap intervals over the pairs.
 
-    To the observed pairs the bootstrap adds two in which score and label have nothing to do with each other, or
-    agreement in a few pairs would seem certain. Resamples in which a statistic is not defined are left out. Beyond 64
-    distinct values it draws from 64 groups of near values. The value itself is exact, unless there are
-    more than four million combinations of distinct scores and labels: then it is that of 2,000 groups.
+    The bootstrap adds two pairs with independent score and label to the observed ones; otherwise full agreement in a
+    few pairs would seem certain. Resamples in which a statistic is not defined are ignored. Beyond 64 distinct values
+    the bootstrap draws from 64 groups of adjacent values. The value itself is exact, unless there are more than four
+    million combinations of distinct scores and labels; then it is computed from at most 2,000 groups.
 
-    Coverage at 95%, simulated from n = 12 to 300 on yes-or-no values and on four grades, where the score follows the
-    label 60, 80 or 97% of the time: 92% or more, but for kappa at n = 12, 90%. Up to 100% where few pairs agree fully.
+    Coverage at 95%, simulated from n = 12 to 300 on binary values and on four grades, where the score equals the label
+    60, 80 or 97% of the time: 92% or more, except for kappa at n = 12 (90%). Up to 100% for few pairs that agree fully.
 
     Args:
-        scores: one for each pair.
-        labels: in the same order.
-        names: of `STATISTICS`.
-        seed: of the resampling.
+        scores: one for each pair; shape (n,).
+        labels: in the same order; shape (n,).
+        names: keys of `STATISTICS`.
+        seed: seed of the resampling.
 
-    Source: Efron 1979, doi:10.1214/aos/1176344552; the added pairs as Agresti and Min 2005, doi:10.1002/sim.1781, have
-        them for differences.
+    Returns:
+        Each name with its estimate; without a value if there are no pairs or the statistic is not defined.
+
+    Source: Efron 1979, doi:10.1214/aos/1176344552; the added pairs: Agresti and Min 2005, doi:10.1002/sim.1781, who
+        use them for differences.
     """
     if not scores:
         return {name: Estimate(None, reason=_NOTHING) for name in names}
@@ -217,7 +268,7 @@ def _estimate(name: str, tables: Tables, coarse: Tables, drawn: Floats) -> Estim
     defined, near = drawn[np.isfinite(drawn)], float(STATISTICS[name](coarse)[0])
     if 2 * defined.size < drawn.size or np.ptp(defined) == 0:
         return Estimate(value, reason="too few different values for an interval")
-    moved = value - near if np.isfinite(near) else 0.0  # groups have ties that their values have not
+    moved = value - near if np.isfinite(near) else 0.0  # merging values into groups creates ties
     low, high = (float(end) + moved for end in np.quantile(defined, _TAILS))
     return Estimate(value, max(min(low, value), -1.0), min(max(high, value), 1.0))
 
@@ -225,9 +276,9 @@ def _estimate(name: str, tables: Tables, coarse: Tables, drawn: Floats) -> Estim
 def _undefined(name: str, tables: Tables) -> str:
     if name == "auc":
         return "every label is the same"
-    constant = [side for side, found in (("score", tables.scores), ("label", tables.labels)) if found.size == 1]
+    constant = [side for side, values in (("score", tables.scores), ("label", tables.labels)) if values.size == 1]
     if name in _CHANCE_CORRECTED:
-        return "scores and labels are all one and the same value"
+        return "all scores and labels are the same value"
     return f"every {' and every '.join(constant)} is the same" if constant else "the values are too large or too small"
 
 
@@ -240,7 +291,7 @@ def _known(value: float) -> float | None:
 
 
 def _coarse(tables: Tables) -> Tables:
-    """The table with at most 64 scores and labels, near ones put together at their mean."""
+    """Return the table with at most 64 scores and labels; adjacent values are merged into their mean."""
     rows, scores = _groups(tables.of_scores[0], tables.scores, _LEVELS)
     columns, labels = _groups(tables.of_labels[0], tables.labels, _LEVELS)
     counts = np.zeros((1, scores.size, labels.size))
@@ -254,7 +305,11 @@ def _grouped(values: Floats, places: NDArray[np.intp]) -> tuple[Floats, NDArray[
 
 
 def _groups(counts: Floats, values: Floats, most: int) -> tuple[NDArray[np.intp], Floats]:
-    """Number of the group of each value, and the mean of each group, at most so many of about equal count."""
+    """Merge adjacent values into at most `most` groups of about equal count.
+
+    Returns:
+        Index of the group of each value, and the mean of each group.
+    """
     if values.size <= most:
         return np.arange(values.size), values
     middle = (np.cumsum(counts) - counts / 2) / counts.sum()
@@ -275,10 +330,10 @@ def _ratio(above: Floats, below: Floats) -> Floats:
 
 
 def _chance_corrected(tables: Tables, weights: Floats) -> Floats:
-    """One minus the weighed disagreement over what chance would give; weights of shape (scores, labels)."""
-    seen = (tables.counts * weights).sum(axis=(1, 2))
+    """Return 1 minus observed over expected disagreement; `weights` of disagreements have shape (scores, labels)."""
+    observed = (tables.counts * weights).sum(axis=(1, 2))
     expected = ((tables.of_scores @ weights) * tables.of_labels).sum(axis=1) / tables.size
-    return 1 - _ratio(seen, expected)
+    return 1 - _ratio(observed, expected)
 
 
 def _kappa(tables: Tables) -> Floats:
@@ -290,21 +345,24 @@ def _weighted_kappa(tables: Tables) -> Floats:
 
 
 def _krippendorff(tables: Tables, level: Measurement) -> Floats:
-    """Each cell of the table is a kind of unit with two ratings."""
     values = np.union1d(tables.scores, tables.labels)
-    one, other = (np.equal.outer(found, values).astype(np.float64) for found in (tables.scores, tables.labels))
+    one, other = (np.equal.outer(side, values).astype(np.float64) for side in (tables.scores, tables.labels))
+    # Each cell of the table is a kind of unit with two ratings.
     units = (one[:, None, :] + other[None, :, :]).reshape(-1, values.size)
     return _alpha(units, tables.counts.reshape(len(tables.counts), -1), values, level)
 
 
 def _alpha(units: Floats, weights: Floats, values: Floats, level: Measurement) -> Floats:
-    """Krippendorff's alpha.
+    """Compute Krippendorff's alpha of each table.
 
     Args:
-        units: how often each value was given to each kind of unit, at least two in all; shape (kinds, values).
-        weights: how many units there are of each kind; shape (tables, kinds).
-        values: least first; shape (values,).
-        level: of measurement.
+        units: number of ratings of each value in each kind of unit, at least two per unit; shape (kinds, values).
+        weights: number of units of each kind; shape (tables, kinds).
+        values: the distinct values in ascending order; shape (values,).
+        level: level of measurement.
+
+    Returns:
+        Shape (tables,); NaN if a table has only one value.
     """
     ratings, pooled = units.sum(axis=1), weights @ units
     total = pooled.sum(axis=1)
@@ -322,7 +380,7 @@ def _alpha(units: Floats, weights: Floats, values: Floats, level: Measurement) -
 
 
 def _correlation(tables: Tables, of_scores: Floats, of_labels: Floats) -> Floats:
-    """Of the numbers that stand for scores and labels, shapes (tables, scores) and (tables, labels)."""
+    """Correlate numbers assigned to scores and labels, of shapes (tables, scores) and (tables, labels)."""
     rows, columns, size = tables.of_scores, tables.of_labels, tables.size
     one = of_scores - ((rows * of_scores).sum(axis=1) / size)[:, None]
     other = of_labels - ((columns * of_labels).sum(axis=1) / size)[:, None]
@@ -344,7 +402,7 @@ def _spearman(tables: Tables) -> Floats:
 
 def _kendall(tables: Tables) -> Floats:
     counts, rows, columns = tables.counts, tables.of_scores, tables.of_labels
-    lower = np.cumsum(counts, axis=1) - counts  # of lower scores, at each label
+    lower = np.cumsum(counts, axis=1) - counts  # pairs with a lower score, at each label
     below = np.cumsum(lower, axis=2) - lower
     above = lower.sum(axis=2, keepdims=True) - lower - below
     same_order = (counts * below).sum(axis=(1, 2))
@@ -355,12 +413,11 @@ def _kendall(tables: Tables) -> Floats:
 
 
 def _auc(tables: Tables) -> Floats:
-    """The greatest label is the positive one."""
-    if tables.labels.size != 2:
+    if tables.labels.size != 2:  # in ascending order: the second is the positive one
         return np.full(len(tables.counts), np.nan)
     negative, positive = tables.counts[:, :, 0], tables.counts[:, :, 1]
-    beaten = np.cumsum(negative, axis=1) - negative / 2
-    return _ratio((positive * beaten).sum(axis=1), positive.sum(axis=1) * negative.sum(axis=1))
+    lower = np.cumsum(negative, axis=1) - negative / 2
+    return _ratio((positive * lower).sum(axis=1), positive.sum(axis=1) * negative.sum(axis=1))
 
 
 STATISTICS: Mapping[str, Statistic] = {
@@ -373,7 +430,7 @@ STATISTICS: Mapping[str, Statistic] = {
     "pearson": _pearson,
     "auc": _auc,
 }
-"""Name to statistic, as `estimates` takes them; weights of "weighted_kappa" are quadratic."""
+"""Statistics that `estimates` computes, by name; the weights of "weighted_kappa" are quadratic."""
 
 _CHANCE_CORRECTED = ("kappa", "weighted_kappa", "krippendorff", "krippendorff_ordinal")
 _NOTHING = "no sample has both a score and a label"

@@ -1,8 +1,8 @@
-"""Two runs over the same samples: how far they differ, how sure that is, and how small a difference could be seen.
+"""Paired comparison of two runs over the same samples: intervals, p-values and the detectable difference.
 
-A difference is that of one pair, the run in question minus the one it is compared with. Pairs of one cluster, such as
-questions about one document, are resampled and flipped together. Every number is the same whatever the order of the
-pairs, and the same each time.
+A difference is the value of one sample in the candidate run minus its value in the baseline run. Pairs of one cluster,
+such as questions about one document, are resampled and flipped together. Results are deterministic and do not depend on
+the order of the pairs.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-EXACT_PAIRS = 15
-_MOST_FLIPPED = 1_000  # pairs; with more, the normal distribution is nearer than random patterns are
+_EXACT_PAIRS = 15
+_MOST_FLIPPED = 1_000  # pairs; beyond, the normal approximation is more accurate than random patterns
 _MOST_RESAMPLED = 10_000
 _PATTERNS = 20_000
 _RESAMPLES = 2_000
 _AT_ONCE = 2_000_000  # numbers held in memory
-_TOLERANCE = 1e-9  # of sums that rounding has parted
+_TOLERANCE = 1e-9  # for sums that differ only by rounding
 
 
 def mean_difference_interval(
@@ -33,21 +33,21 @@ def mean_difference_interval(
     level: float = 0.95,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Bound the mean difference of a population of pairs, of which these are a random sample.
+    """Compute a confidence interval for the population mean of paired differences.
 
-    Percentile bootstrap of the pairs and two more: one that is equal, and half a pair at each end of what a pair can
-    differ by, so that pairs without a difference do not seem certain. Beyond 10,000 pairs the normal interval.
+    Percentile bootstrap over the pairs and two pseudo-pairs: one with difference 0, and one half each at plus and minus
+    `span`, so that pairs without a difference do not seem certain. Beyond 10,000 pairs the normal interval is used.
 
-    Coverage at 95%, simulated from n = 10 to 200 on pairs of yes-or-no values and of shares of supported statements,
-    with and without a difference, independent and correlated: 93% or more. The plain percentile and BCa intervals
-    cover 21% at n = 10 when both runs are right 97% of the time, Student's t 37%.
+    Coverage at 95%, simulated from n = 10 to 200 on pairs of binary values and of shares of supported statements, with
+    and without a difference, independent and correlated: 93% or more. At n = 10, with both runs right 97% of the time,
+    the plain percentile and BCa intervals cover 21%, Student's t 37%.
 
     Args:
-        differences: one for each pair, at least one.
-        clusters: to which cluster each pair belongs; by default each to its own.
-        span: the greatest difference that a pair can have.
-        level: the share of samples whose interval is to hold the population's mean, between 0 and 1.
-        seed: of the resampling.
+        differences: a random sample of differences, one per pair, at least one; shape (n,).
+        clusters: cluster of each pair, in the same order; None if all pairs are independent.
+        span: the largest possible difference of one pair.
+        level: confidence level, between 0 and 1.
+        seed: seed of the resampling.
 
     Returns:
         (low, high) with low <= mean <= high.
@@ -61,7 +61,7 @@ def mean_difference_interval(
         raise ValueError("an interval needs at least one difference; got none")
     totals, sizes = _units(differences, clusters)
     mean = float(totals.sum() / sizes.sum())
-    # Comparing the other way round is to give the same interval with the signs changed.
+    # Swapping the runs must give the same interval with opposite signs.
     mirrored = np.sort(-totals).tolist() > np.sort(totals).tolist()
     totals = -totals if mirrored else totals
     order = np.lexsort((sizes, totals))
@@ -91,22 +91,23 @@ def _bootstrapped(totals: Floats, sizes: Floats, span: float, tail: float, seed:
 
 
 def sign_flip_p(differences: Sequence[float], clusters: Sequence[Hashable] | None = None, *, seed: int = 0) -> float:
-    """Two-sided p-value of "the two runs are equal", by flipping the signs of the differences.
+    """Compute the two-sided p-value of the sign-flip permutation test for "both runs are equal".
 
-    Exact when all that differ do so by the same, as yes-or-no values do (this is McNemar's exact test), and over all
-    patterns of signs up to 15 pairs that differ; from 20,000 random patterns up to 1,000, the observed one counted
-    among them; by the normal distribution of their sum beyond.
+    Exact if all nonzero differences have the same size, as with binary values (this is McNemar's exact test), and for
+    up to 15 nonzero differences. For up to 1,000, estimated from 20,000 random sign patterns, with the observed pattern
+    included in the count. Beyond, from the normal approximation of the sum.
 
     Args:
-        differences: one for each pair.
-        clusters: to which cluster each pair belongs, whose sum is flipped as one; by default each to its own.
-        seed: of the random patterns.
+        differences: one per pair; shape (n,).
+        clusters: cluster of each pair, in the same order; the sum of a cluster is flipped as one. None if all pairs are
+            independent.
+        seed: seed of the random sign patterns.
 
     Returns:
-        From above 0 to 1; 1.0 when no pair differs.
+        Greater than 0, at most 1; 1.0 if all differences are 0 or there are none.
 
     Source: Fisher 1935, The Design of Experiments, section 21; McNemar 1947, doi:10.1007/BF02295996, with the binomial
-        distribution in place of chi-squared; counting the observed pattern: Phipson and Smyth 2010,
+        distribution instead of chi-squared; inclusion of the observed pattern: Phipson and Smyth 2010,
         doi:10.2202/1544-6115.1585.
     """
     totals, _ = _units(differences, clusters)
@@ -119,7 +120,7 @@ def sign_flip_p(differences: Sequence[float], clusters: Sequence[Hashable] | Non
     if moved.size > _MOST_FLIPPED:
         return max(erfc(observed / sqrt(2 * float(moved @ moved))), float(np.finfo(float).tiny))
     reached = observed - _TOLERANCE * float(moved.sum())
-    if moved.size <= EXACT_PAIRS:
+    if moved.size <= _EXACT_PAIRS:
         patterns = (np.arange(2**moved.size)[:, None] >> np.arange(moved.size)) & 1
         return float(np.mean(np.abs((1 - 2 * patterns) @ moved) >= reached))
     rng = np.random.default_rng(seed)
@@ -131,7 +132,7 @@ def sign_flip_p(differences: Sequence[float], clusters: Sequence[Hashable] | Non
 
 
 def _coin_p(heads: int, throws: int) -> float:
-    """Two-sided p-value of a fair coin."""
+    """Return the two-sided p-value of the hypothesis that a coin is fair."""
     fewer = min(heads, throws - heads)
     whole = lgamma(throws + 1) - throws * log(2)
     tail = fsum(exp(whole - lgamma(k + 1) - lgamma(throws - k + 1)) for k in range(fewer + 1))
@@ -139,7 +140,14 @@ def _coin_p(heads: int, throws: int) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """The p-values, in their order, raised so that one below a level is a false alarm no oftener than that among all.
+    """Adjust p-values for multiple testing by Holm's step-down method.
+
+    Args:
+        p_values: from 0 to 1; shape (n,).
+
+    Returns:
+        Adjusted p-values in the same order, each at least as large as before and at most 1. If those below alpha are
+        rejected, the probability of any false rejection is at most alpha. Empty input gives [].
 
     Source: Holm 1979, Scandinavian Journal of Statistics 6, 65-70.
     """
@@ -152,16 +160,16 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def detectable_difference(spread: float, pairs: int, power: float = 0.8, alpha: float = 0.05) -> float:
-    """The smallest true difference that a comparison of so many pairs sees with this power.
+    """Return the smallest true difference that a paired comparison detects with the given power.
 
     Args:
         spread: standard deviation of the differences.
-        pairs: at least 1.
-        power: share of comparisons that see it, between 0 and 1.
-        alpha: level of the two-sided test, between 0 and 1.
+        pairs: number of pairs, at least 1.
+        power: probability that the test detects the difference, between 0 and 1.
+        alpha: significance level of the two-sided test, between 0 and 1.
 
     Returns:
-        (z of 1 - alpha/2 + z of power) · spread / √pairs.
+        (z(1 - alpha/2) + z(power)) · spread / √pairs, in the unit of `spread`.
 
     Source: the normal approximation of the paired t-test; Cohen 1988, Statistical Power Analysis, chapter 2.
     """
@@ -170,7 +178,7 @@ def detectable_difference(spread: float, pairs: int, power: float = 0.8, alpha: 
 
 
 def _units(differences: Sequence[float], clusters: Sequence[Hashable] | None) -> tuple[Floats, Floats]:
-    """What is resampled and flipped as one: the sums of the clusters and their sizes."""
+    """Return the sums and the sizes of the clusters, each of shape (clusters,); a pair alone is a cluster of size 1."""
     values = np.asarray(differences, dtype=np.float64)
     if clusters is None:
         return values, np.ones(values.size)

@@ -1,7 +1,7 @@
-"""Measures of a ranked list: grades in, numbers out.
+"""Ranking measures: NDCG, MRR, average precision, precision, recall and hit rate of a list of grades.
 
-A grade says how relevant a document is; 0 or less is not relevant, and gains nothing. Equal to trec_eval, whose NDCG
-takes the grade itself as the gain (`gain="linear"`).
+A grade states how relevant a document is; a grade of 0 or less means not relevant and has no gain. Results equal those
+of trec_eval, whose NDCG uses the grade itself as the gain (`gain="linear"`).
 """
 
 from __future__ import annotations
@@ -15,69 +15,72 @@ from numpy.typing import NDArray
 Gain = Literal["exp2", "linear"]
 Grades = Sequence[float] | NDArray[np.float64]
 
-_HIGHEST_EXACT = 500.0  # as a power of two it can still be added up; beyond it only ratios count
+_HIGHEST_EXACT = 500.0  # grade whose power of two can still be summed; beyond it gains are scaled down
 _TOLERANCE = 1e-9
 
 
 def ndcg(grades: Grades, ideal: Grades | None = None, k: int | None = None, gain: Gain = "exp2") -> float:
-    """Discounted gain of the first k documents, relative to the best order there could be.
+    """Compute NDCG: the discounted gain of the first k documents, relative to the best possible order.
 
     Args:
-        grades: of the retrieved documents, best rank first; shape (n,).
-        ideal: of every judged document, the retrieved ones among them, in any order; shape (m,). None for `grades`.
-        k: cutoff in documents; None for all.
-        gain: "exp2" is 2^grade - 1, "linear" the grade itself.
+        grades: grades of the retrieved documents, best rank first; shape (n,).
+        ideal: grades of all judged documents, including the retrieved ones, in any order; shape (m,). None to use
+            `grades`.
+        k: cutoff in documents; None for no cutoff.
+        gain: "exp2" for 2^grade - 1, "linear" for the grade itself.
 
     Returns:
-        From 0 to 1, exactly 1.0 for the best order; 0.0 when no document is relevant.
+        From 0 to 1, exactly 1.0 for the best order; 0.0 if no document is relevant.
 
     Raises:
-        ValueError: if k < 1, a grade is not finite, `gain` is neither, or `ideal` lacks grades that were retrieved.
+        ValueError: if k < 1, a grade is not finite, `gain` is unknown, or `ideal` lacks grades of retrieved documents.
 
-    Source: Järvelin and Kekäläinen 2002, doi:10.1145/582415.582418, with the log2 discount; "exp2" is of Burges et al.
-        2005, doi:10.1145/1102351.1102363.
+    Source: Järvelin and Kekäläinen 2002, doi:10.1145/582415.582418, with the log2 discount; "exp2": Burges et al. 2005,
+        doi:10.1145/1102351.1102363.
     """
     if gain not in get_args(Gain):
-        raise ValueError(f'gain is "exp2" or "linear", got {gain!r}')
+        raise ValueError(f'gain must be "exp2" or "linear", got {gain!r}')
     retrieved = _checked(grades)
     judged = retrieved if ideal is None else _checked(ideal)
     highest = max(judged.max(initial=0.0), retrieved.max(initial=0.0))
     best = _discounted(np.sort(_gains(judged, gain, highest))[::-1], _cutoff(k))
-    got = _discounted(_gains(retrieved, gain, highest), k)
-    if got > best * (1 + _TOLERANCE):
-        raise ValueError("ideal lacks grades that were retrieved: give those of every judged document")
-    return float(min(got / best, 1.0)) if best else 0.0
+    actual = _discounted(_gains(retrieved, gain, highest), k)
+    if actual > best * (1 + _TOLERANCE):
+        raise ValueError("ideal lacks grades of retrieved documents: pass the grades of all judged documents")
+    return float(min(actual / best, 1.0)) if best else 0.0
 
 
 def mrr(grades: Grades, k: int | None = None, threshold: float = 1) -> float:
-    """Reciprocal rank of the first relevant document; its mean over questions is the MRR.
+    """Compute the reciprocal rank of the first relevant document; the mean over questions is the MRR.
 
     Args:
-        grades: of the retrieved documents, best rank first; shape (n,).
-        k: cutoff in documents; None for all.
-        threshold: least grade of a relevant document.
+        grades: grades of the retrieved documents, best rank first; shape (n,).
+        k: cutoff in documents; None for no cutoff.
+        threshold: lowest grade of a relevant document.
 
     Returns:
-        From 0 to 1; 0.0 when none of the first k documents is relevant.
+        From 0 to 1; 0.0 if none of the first k documents is relevant.
 
     Raises:
         ValueError: if k < 1, or a grade is not finite.
+
+    Source: Voorhees 1999, "The TREC-8 Question Answering Track Report".
     """
     ranks = np.flatnonzero(_relevant(grades, threshold)[: _cutoff(k)])
     return 1 / (int(ranks[0]) + 1) if ranks.size else 0.0
 
 
 def average_precision(grades: Grades, relevant: int | None = None, k: int | None = None, threshold: float = 1) -> float:
-    """Sum over the relevant ranks of the share of relevant documents so far / number of relevant documents.
+    """Compute average precision: the sum of the precisions at the relevant ranks / number of relevant documents.
 
     Args:
-        grades: of the retrieved documents, best rank first; shape (n,).
-        relevant: number of relevant documents there are; None for those in `grades`, also beyond k.
-        k: cutoff in documents; None for all.
-        threshold: least grade of a relevant document.
+        grades: grades of the retrieved documents, best rank first; shape (n,).
+        relevant: number of all relevant documents; None to count those in `grades`, including those beyond k.
+        k: cutoff in documents; None for no cutoff.
+        threshold: lowest grade of a relevant document.
 
     Returns:
-        From 0 to 1; 0.0 when no document is relevant.
+        From 0 to 1; 0.0 if no document is relevant.
 
     Raises:
         ValueError: if k < 1, a grade is not finite, or there are more relevant grades than `relevant`.
@@ -91,12 +94,15 @@ def average_precision(grades: Grades, relevant: int | None = None, k: int | None
 
 
 def precision(grades: Grades, k: int, threshold: float = 1) -> float:
-    """Relevant documents among the first k / k, also when fewer than k were retrieved.
+    """Compute precision at k: relevant documents among the first k / k, even if fewer than k were retrieved.
 
     Args:
-        grades: of the retrieved documents, best rank first; shape (n,).
+        grades: grades of the retrieved documents, best rank first; shape (n,).
         k: cutoff in documents.
-        threshold: least grade of a relevant document.
+        threshold: lowest grade of a relevant document.
+
+    Returns:
+        From 0 to 1; 0.0 if nothing was retrieved.
 
     Raises:
         ValueError: if k < 1, or a grade is not finite.
@@ -105,16 +111,16 @@ def precision(grades: Grades, k: int, threshold: float = 1) -> float:
 
 
 def recall(grades: Grades, relevant: int, k: int | None = None, threshold: float = 1) -> float:
-    """Relevant documents among the first k / relevant documents.
+    """Compute recall at k: relevant documents among the first k / number of all relevant documents.
 
     Args:
-        grades: of the retrieved documents, best rank first; shape (n,).
-        relevant: number of relevant documents there are.
-        k: cutoff in documents; None for all.
-        threshold: least grade of a relevant document.
+        grades: grades of the retrieved documents, best rank first; shape (n,).
+        relevant: number of all relevant documents.
+        k: cutoff in documents; None for no cutoff.
+        threshold: lowest grade of a relevant document.
 
     Returns:
-        From 0 to 1; 0.0 when no document is relevant.
+        From 0 to 1; 0.0 if no document is relevant.
 
     Raises:
         ValueError: if k < 1, a grade is not finite, or there are more relevant grades than `relevant`.
@@ -125,12 +131,12 @@ def recall(grades: Grades, relevant: int, k: int | None = None, threshold: float
 
 
 def hit_rate(grades: Grades, k: int, threshold: float = 1) -> float:
-    """1.0 when one of the first k documents is relevant, else 0.0; trec_eval calls it success.
+    """Return 1.0 if at least one of the first k documents is relevant, else 0.0; trec_eval calls this success.
 
     Args:
-        grades: of the retrieved documents, best rank first; shape (n,).
+        grades: grades of the retrieved documents, best rank first; shape (n,).
         k: cutoff in documents.
-        threshold: least grade of a relevant document.
+        threshold: lowest grade of a relevant document.
 
     Raises:
         ValueError: if k < 1, or a grade is not finite.
@@ -141,9 +147,9 @@ def hit_rate(grades: Grades, k: int, threshold: float = 1) -> float:
 def _checked(grades: Grades) -> NDArray[np.float64]:
     array = np.asarray(grades, dtype=np.float64)
     if array.ndim != 1:
-        raise ValueError(f"grades are one list of numbers, got an array of the shape {array.shape}")
+        raise ValueError(f"grades must be one-dimensional, got an array of shape {array.shape}")
     if not np.isfinite(array).all():
-        raise ValueError("grades are finite numbers, got NaN or infinity among them")
+        raise ValueError("grades must be finite numbers, got NaN or infinity")
     return array
 
 
@@ -159,14 +165,16 @@ def _relevant(grades: Grades, threshold: float) -> NDArray[np.bool_]:
 
 
 def _count(hits: NDArray[np.bool_], relevant: int | None) -> int:
-    found = int(hits.sum())
-    if relevant is not None and relevant < found:
-        raise ValueError(f"relevant says {relevant}, but {found} of the retrieved documents are: count them all")
-    return found if relevant is None else relevant
+    retrieved = int(hits.sum())
+    if relevant is not None and relevant < retrieved:
+        raise ValueError(
+            f"relevant is {relevant}, but {retrieved} retrieved documents are relevant: count all relevant documents"
+        )
+    return retrieved if relevant is None else relevant
 
 
 def _gains(grades: NDArray[np.float64], gain: Gain, highest: float) -> NDArray[np.float64]:
-    """What each grade gains; all divided by one power of two when the highest is too high to be added up."""
+    """Return the gain of each grade; all are divided by one power of two if the highest is too large to be summed."""
     positive = np.maximum(grades, 0.0)
     if gain == "linear":
         return positive

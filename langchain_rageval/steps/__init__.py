@@ -1,4 +1,4 @@
-"""Judge steps, one per file, shared by the metrics; here the classes of what they answer."""
+"""Judge steps, one per file, shared by the metrics. This module exports the classes of the judge's answers."""
 
 from langchain_rageval.prompts.answer_schemas import (
     Abstention,

@@ -1,50 +1,53 @@
-"""Compare texts by their letters and words; no model is asked."""
+"""Compare texts by their letters and words, without a model.
+
+Adds `similarities`, a list of float from 0 to 1: of a text with each text that it is compared with, in order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from langchain_rageval.run.requests import Operation
-from langchain_rageval.steps.stage import Stage, State
-from langchain_rageval.text.normalization import folded
+from langchain_rageval.steps.stage import Stage, State, TextSelector
+from langchain_rageval.text.normalization import normalize_text
 
-Measure = Callable[[str, str], float]
-Pairs = Callable[[State], tuple[str, Sequence[str]]]
+TextMeasure = Callable[[str, str], float]
+"""Function from two normalized texts to their similarity from 0 to 1."""
 
 
 class CompareTexts(Stage[State]):
-    """Adds `similarities`, a list of float from 0 to 1: of one text with each of some others.
+    """Stage that adds `similarities`, a list of float from 0 to 1: of a text with each of the texts to compare.
 
-    Both are folded first. Texts that are then equal are at exactly 1.0, whatever the measure makes of them.
+    All texts are normalized first. Texts that are equal then have the similarity 1.0, whatever the measure returns.
     """
 
-    measure: Measure
+    measure: TextMeasure
     source: str
-    pairs: Pairs
+    pairs: TextSelector
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Whose measure it is; its options are the metric's."""
+        """Name of the stage and source of the measure. The options of the measure are in the metric's instrument."""
         return {"step": self.get_name(), "source": self.source}
 
     def work(self, state: State) -> Operation[State]:
-        """No request at all."""
+        """Compare the texts; makes no request."""
         yield from ()
         one, others = self.pairs(state)
-        one, others = folded(one), [folded(other) for other in others]
-        return state | {"similarities": [self._compared(one, other) for other in others]}
+        one, others = normalize_text(one), [normalize_text(other) for other in others]
+        return state | {"similarities": [self._similarity(one, other) for other in others]}
 
-    def _compared(self, one: str, other: str) -> float:
+    def _similarity(self, one: str, other: str) -> float:
         return 1.0 if one == other else min(1.0, float(self.measure(one, other)))
 
 
-def compare_texts(measure: Measure, pairs: Pairs, *, source: str) -> Stage[State]:
-    """The stage that compares texts.
+def compare_texts(measure: TextMeasure, pairs: TextSelector, *, source: str) -> Stage[State]:
+    """Return the stage that compares texts by a measure.
 
     Args:
-        measure: from two folded texts to a number from 0 to 1.
-        pairs: from the state to one text, and the others it is compared with.
-        source: name, and version if it has one, of what measures.
+        measure: function from two normalized texts to a number from 0 to 1.
+        pairs: function from the state to a text and the texts that it is compared with.
+        source: name, and version if there is one, of the library that measures.
     """
     return CompareTexts(measure=measure, pairs=pairs, source=source, name="compare_texts")

@@ -1,4 +1,9 @@
-"""Critique one aspect of the answer, such as its coherence."""
+"""Judge one aspect of the answer, such as its coherence.
+
+The judge reads the question, the answer, the name and the definition of the aspect, and numbered contexts if there are
+any. Adds `aspect_verdict`, a list of Finding: one with the verdict "yes" or "no", then the agreement rate if there are
+several votes. Always makes calls, one for each vote.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +15,13 @@ from langchain_rageval.prompts.answer_schemas import AspectVerdict
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.step import State, Step
-from langchain_rageval.steps.votes import agreement, majority
+from langchain_rageval.steps.votes import agreement_rates, majority
 
 
 class CritiqueAspect(Step):
-    """Adds `aspect_verdict`, a list of Finding: whether the aspect applies, "yes" or "no", then the agreement of votes.
+    """Step that adds `aspect_verdict`, a list of Finding: "yes" or "no", then the agreement rate.
 
-    Contexts, when there are any, are background: of more than the judge's `max_context_tokens` it sees the first
-    window.
+    Contexts are background: if they exceed the judge's `max_context_tokens`, only their first window is sent.
     """
 
     aspect: str
@@ -25,7 +29,7 @@ class CritiqueAspect(Step):
     tie: bool
 
     def work(self, state: State) -> Operation[State]:
-        """One call for each vote."""
+        """Ask once for each vote."""
         sample: Sample = state["sample"]
         voters = voters_of(self.judge)
         answers: list[AspectVerdict] = yield Gather([self._vote(voter, sample) for voter in voters])
@@ -33,7 +37,7 @@ class CritiqueAspect(Step):
         reasons = dict.fromkeys(answer.reason for answer in answers if answer.verdict == applies)
         finding = Finding(kind="aspect", number=1, text=self.aspect, verdict=_label(applies), reason=" ".join(reasons))
         labels = [{1: _label(answer.verdict)} for answer in answers]
-        return state | {"aspect_verdict": [finding, *agreement({1: self.aspect}, voters, labels)]}
+        return state | {"aspect_verdict": [finding, *agreement_rates({1: self.aspect}, voters, labels)]}
 
     def _vote(self, voter: Voter, sample: Sample) -> Operation[AspectVerdict]:
         definition = self.definition or voter.judge.prompt_set(sample.question).common.aspects[self.aspect]
@@ -45,27 +49,27 @@ class CritiqueAspect(Step):
         }
         windows = NumberedContexts.of(sample.contexts or []).windows(voter.judge.max_context_tokens)
         background = windows[0] if windows and windows[0].sentences else None
-        question = self.question(inputs, background, language_from=sample.question, judge=voter.judge)
-        answer: AspectVerdict = yield self.asked(question, voter)
+        question = self.build_question(inputs, background, language_from=sample.question, judge=voter.judge)
+        answer: AspectVerdict = yield self.ask(question, voter)
         return answer
 
 
 def critique_aspect(judge: JudgeLike, aspect: str, *, definition: str | None, tie: bool) -> Step:
-    """The step that says whether an aspect applies to the answer.
+    """Return the step that decides whether an aspect applies to the answer.
 
     Args:
-        judge: who is asked.
-        aspect: its name.
-        definition: what it means; None for the one that comes with the prompts.
-        tie: the verdict when votes are equal.
+        judge: judge to ask.
+        aspect: name of the aspect.
+        definition: definition of the aspect; None for the one in the prompts.
+        tie: verdict if the votes are equal.
 
     Raises:
-        ConfigError: if the aspect has no definition, not even in prompts of the user's own.
+        ConfigError: if `definition` is None and the judge's own prompts do not define the aspect.
     """
     judge = Judge.of(judge)
     for prompts in (member.prompts for member in judge.members if definition is None):
         if prompts and aspect not in prompts.common.aspects:
-            raise ConfigError(f"the judge's prompts do not define {aspect!r} under `aspects`; say definition=...")
+            raise ConfigError(f"the judge's prompts do not define {aspect!r} under `aspects`; pass definition=...")
     return CritiqueAspect(
         prompt="critique_aspect",
         judge=judge,

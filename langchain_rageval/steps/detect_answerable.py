@@ -1,4 +1,9 @@
-"""Detect whether the contexts answer the question."""
+"""Detect whether the contexts answer the question.
+
+The judge reads the question and numbered contexts. Adds `answerable`, a list of Finding: one with the verdict "answer"
+or "do not answer", then the agreement rate if there are several votes. Makes no call if the contexts have no sentences;
+the verdict is then "do not answer".
+"""
 
 from __future__ import annotations
 
@@ -9,35 +14,35 @@ from langchain_rageval.prompts.answer_schemas import Answerable
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.step import State, Step
-from langchain_rageval.steps.votes import agreement, majority
+from langchain_rageval.steps.votes import agreement_rates, majority
 
 ANSWERABLE, UNANSWERABLE = "answer", "do not answer"
 
 
 class DetectAnswerable(Step):
-    """Adds `answerable`, a list of Finding: whether the contexts answer the question, then the agreement of votes.
+    """Step that adds `answerable`, a list of Finding: the verdict on the contexts, then the agreement rate.
 
-    Over windows of the judge's `max_context_tokens`, one that answers is enough; an answer that has to be put together
-    from two windows is missed.
+    Contexts are sent in windows of the judge's `max_context_tokens`. One window that answers is enough; an answer that
+    has to be combined from two windows is missed.
     """
 
     def work(self, state: State) -> Operation[State]:
-        """One call for each window and vote; none when there is no sentence."""
+        """Ask once for each window and vote; not at all without sentences."""
         sample: Sample = state["sample"]
         contexts = NumberedContexts.of(sample.contexts or [])
         voters = voters_of(self.judge) if contexts.sentences else []
-        given: list[Answerable] = yield Gather([self._vote(b, sample.question, contexts) for b in voters])
-        votes = given or [Answerable(reason="", answerable=False)]
+        replies: list[Answerable] = yield Gather([self._vote(voter, sample.question, contexts) for voter in voters])
+        votes = replies or [Answerable(reason="", answerable=False)]
         answerable = majority([vote.answerable for vote in votes], tie=False)
         reasons = dict.fromkeys(vote.reason for vote in votes if vote.answerable == answerable)
         finding = Finding(
             kind="criterion", number=2, text="the contexts", verdict=_label(answerable), reason=" ".join(reasons)
         )
         labels = [{2: _label(vote.answerable)} for vote in votes]
-        return state | {"answerable": [finding, *agreement({2: finding.text}, voters, labels)]}
+        return state | {"answerable": [finding, *agreement_rates({2: finding.text}, voters, labels)]}
 
     def _vote(self, voter: Voter, question: str, contexts: NumberedContexts) -> Operation[Answerable]:
-        """What any window answers is answerable, with the reasons of those that say so."""
+        """Return the vote of one voter: answerable if any window is, with the reasons of the windows that decide."""
         windows = contexts.windows(voter.judge.max_context_tokens)
         parts: list[Answerable] = yield Gather([self._detect(voter, question, window) for window in windows])
         answerable = any(part.answerable for part in parts)
@@ -45,13 +50,13 @@ class DetectAnswerable(Step):
         return Answerable(reason=" ".join(reasons), answerable=answerable)
 
     def _detect(self, voter: Voter, question: str, window: NumberedContexts) -> Operation[Answerable]:
-        asked = self.question({"question": question}, window, language_from=question, judge=voter.judge)
-        answer: Answerable = yield self.asked(asked, voter)
+        judge_question = self.build_question({"question": question}, window, language_from=question, judge=voter.judge)
+        answer: Answerable = yield self.ask(judge_question, voter)
         return answer
 
 
 def detect_answerable(judge: JudgeLike) -> Step:
-    """The step that says whether the question can be answered from the contexts."""
+    """Return the step that decides whether the contexts answer the question."""
     return DetectAnswerable(prompt="detect_answerable", judge=Judge.of(judge), answer=Answerable)
 
 

@@ -1,4 +1,8 @@
-"""Extract the entities that the references name."""
+"""Extract the entities that the references name.
+
+The judge reads one reference. Adds `reference_entities`, a list of str: the distinct entities of all references in
+order of appearance. Makes no call for blank references; the list is empty if all are blank.
+"""
 
 from __future__ import annotations
 
@@ -7,30 +11,30 @@ from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.prompts.answer_schemas import Entities
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.step import State, Step
-from langchain_rageval.text.normalization import folded
+from langchain_rageval.text.normalization import normalize_text
 
 
 class ExtractEntities(Step):
-    """Adds `reference_entities`, a list of str: of all references together, each once, however it is written.
+    """Step that adds `reference_entities`, a list of str: the distinct entities of all references.
 
-    Two that differ only in case, ё or white space are one; the first spelling stays.
+    Entities that differ only in case, ё or white space are the same; the first spelling is kept.
     """
 
     def work(self, state: State) -> Operation[State]:
-        """One call for each reference that is not blank."""
+        """Ask once for each distinct reference that is not blank."""
         sample: Sample = state["sample"]
         texts = dict.fromkeys(text for text in sample.references if text.strip())
         parts: list[list[str]] = yield Gather([self._extract(sample.question, text) for text in texts])
         spellings: dict[str, str] = {}
         for entity in (entity for part in parts for entity in part):
-            spellings.setdefault(folded(entity), entity)
+            spellings.setdefault(normalize_text(entity), entity)
         return state | {"reference_entities": list(spellings.values())}
 
     def _extract(self, question: str, text: str) -> Operation[list[str]]:
-        answer: Entities = yield self.asked(self.question({"text": text}, None, language_from=question))
+        answer: Entities = yield self.ask(self.build_question({"text": text}, None, language_from=question))
         return [entity.strip() for entity in answer.entities if entity.strip()]
 
 
 def extract_entities(judge: JudgeLike) -> Step:
-    """The step that finds the entities to look for."""
+    """Return the step that extracts the entities of the references."""
     return ExtractEntities(prompt="extract_entities", judge=Judge.of(judge), answer=Entities)

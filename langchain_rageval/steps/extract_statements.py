@@ -1,4 +1,10 @@
-"""Extract the statements of the answer, of the references, or of both."""
+"""Extract the statements of the answer, of the references, or of both.
+
+The judge reads the question and one text. Adds `answer_statements`, a list of str, and for the references
+`reference_statements`, a list of the distinct statements of all references, and `statements_by_reference`, one list for
+each reference; all in order of appearance. Makes no call for blank texts, nor for any text if `for_contexts` is set and
+all contexts are blank; the lists are then empty.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +21,13 @@ Side = Literal["answer", "reference"]
 
 
 class ExtractStatements(Step):
-    """Adds `answer_statements`, a list of str, or `reference_statements`, those of all references, each once; or both.
-
-    Of the references it also adds `statements_by_reference`, a list for each reference in order.
-    """
+    """Step that adds `answer_statements`, or `reference_statements` and `statements_by_reference`, or all three."""
 
     of: Side | Literal["both"]
     for_contexts: bool = False
 
     def work(self, state: State) -> Operation[State]:
-        """One call for each text that is not blank; none when there are no contexts to compare with but should be."""
+        """Ask once for each text that is not blank; not at all if contexts are required and all are blank."""
         sample: Sample = state["sample"]
         answers = [sample.answer or ""] if self.of != "reference" else []
         references = sample.references if self.of != "answer" else []
@@ -35,26 +38,26 @@ class ExtractStatements(Step):
         if self.of != "reference":
             state = state | {"answer_statements": list(chain.from_iterable(of_answers))}
         if self.of != "answer":
-            once = list(dict.fromkeys(chain.from_iterable(of_references)))
-            state = state | {"reference_statements": once, "statements_by_reference": of_references}
+            distinct = list(dict.fromkeys(chain.from_iterable(of_references)))
+            state = state | {"reference_statements": distinct, "statements_by_reference": of_references}
         return state
 
     def _extract(self, question: str, text: str) -> Operation[list[str]]:
         if not text.strip():
             return []
-        answer: Statements = yield self.asked(
-            self.question({"question": question, "text": text}, None, language_from=question)
+        answer: Statements = yield self.ask(
+            self.build_question({"question": question, "text": text}, None, language_from=question)
         )
         return [statement.strip() for statement in answer.statements if statement.strip()]
 
 
 def extract_statements(judge: JudgeLike, *, of: Side | Literal["both"], for_contexts: bool = False) -> Step:
-    """The step that finds the statements to judge.
+    """Return the step that extracts statements.
 
     Args:
-        judge: who is asked.
-        of: the "answer", or the "reference": all of them. "both" are asked for at the same time.
-        for_contexts: whether statements are of no use when the contexts hold no words.
+        judge: judge to ask.
+        of: "answer", "reference" (all references) or "both", which is extracted concurrently.
+        for_contexts: skip the extraction if all contexts are blank, because there is nothing to verify against.
     """
     return ExtractStatements(
         prompt="extract_statements", judge=Judge.of(judge), answer=Statements, of=of, for_contexts=for_contexts

@@ -1,8 +1,14 @@
-"""Find which entities the contexts name, with the sentences that name them."""
+"""Find the entities that the contexts name, with the sentences that name them.
+
+The judge reads numbered entities and numbered contexts. Reads `reference_entities` from the state and adds
+`entity_verdicts`, a list of Finding: one for each entity in order with the verdict "found" or "not found", then the
+agreement rates if there are several votes. Makes no call if there are no entities or no sentences; no entity is then
+found.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import JudgeOutputError
@@ -12,104 +18,108 @@ from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import FoundEntities, FoundEntity
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.step import State, Step, slices
-from langchain_rageval.steps.votes import agreement, majority
+from langchain_rageval.steps.step import NumberedTexts, State, Step, slices
+from langchain_rageval.steps.votes import agreement_rates, majority
 
-Numbered = Mapping[int, str]
-Evidence = dict[int, list[str]]
+_EvidenceByEntity = dict[int, list[str]]
 
-FOUND, LOST = "found", "not found"
+FOUND, NOT_FOUND = "found", "not found"
 
 
 class FindEntities(Step):
-    """Adds `entity_verdicts`, a list of Finding: one for each entity in order, then the agreement of votes.
+    """Step that adds `entity_verdicts`, a list of Finding: one for each entity in order, then the agreement rates.
 
-    Entities go out in slices of the judge's `max_statements`, contexts in windows of its `max_context_tokens`; one that
-    any window names is found. What the judge lists without a sentence that exists is asked about again, alone and once;
-    then its word stands.
+    Entities are sent in slices of the judge's `max_statements`, contexts in windows of its `max_context_tokens`; an
+    entity that any window names is found. Entities listed without an existing sentence number are asked for again,
+    alone and once; the second reply is accepted as it is.
     """
 
     def work(self, state: State) -> Operation[State]:
-        """One call for each slice, window and vote; none without entities or sentences."""
+        """Ask once for each slice, window and vote; not at all without entities or sentences."""
         sample: Sample = state["sample"]
         entities = dict(enumerate(state["reference_entities"], 1))
         contexts = NumberedContexts.of(sample.contexts or [])
         voters = voters_of(self.judge) if entities and contexts.sentences else []
-        votes: list[Evidence] = yield Gather(
+        votes: list[_EvidenceByEntity] = yield Gather(
             [self._vote(voter, sample.question, entities, contexts) for voter in voters]
         )
-        findings = [_decided(number, text, votes) for number, text in entities.items()]
-        labels = [{number: FOUND if number in vote else LOST for number in entities} for vote in votes]
-        return state | {"entity_verdicts": [*findings, *agreement(entities, voters, labels)]}
+        findings = [_majority_finding(number, text, votes) for number, text in entities.items()]
+        labels = [{number: FOUND if number in vote else NOT_FOUND for number in entities} for vote in votes]
+        return state | {"entity_verdicts": [*findings, *agreement_rates(entities, voters, labels)]}
 
-    def _vote(self, voter: Voter, question: str, entities: Numbered, contexts: NumberedContexts) -> Operation[Evidence]:
+    def _vote(
+        self, voter: Voter, question: str, entities: NumberedTexts, contexts: NumberedContexts
+    ) -> Operation[_EvidenceByEntity]:
         windows = contexts.windows(voter.judge.max_context_tokens)
-        parts: list[Evidence] = yield Gather(
+        parts: list[_EvidenceByEntity] = yield Gather(
             [
-                self._share(voter, question, part, window)
+                self._find_shared(voter, question, part, window)
                 for part in slices(entities, voter.judge.max_statements)
                 for window in windows
             ]
         )
-        return _united(parts)
+        return _merge(parts)
 
-    def _share(self, voter: Voter, question: str, part: Numbered, window: NumberedContexts) -> Operation[Evidence]:
-        asked = self._asked(voter, question, part, window)
-        work = self._find(voter, asked, question, part, window)
-        found: Evidence = yield shared_question(voter.judge, asked, voter.draw, work)
-        return found
+    def _find_shared(
+        self, voter: Voter, question: str, part: NumberedTexts, window: NumberedContexts
+    ) -> Operation[_EvidenceByEntity]:
+        judge_question = self._judge_question(voter, question, part, window)
+        work = self._find(voter, judge_question, question, part, window)
+        evidence: _EvidenceByEntity = yield shared_question(voter.judge, judge_question, voter.draw, work)
+        return evidence
 
     def _find(
         self,
         voter: Voter,
-        asked: JudgeQuestion[FoundEntities],
+        judge_question: JudgeQuestion[FoundEntities],
         question: str,
-        part: Numbered,
+        part: NumberedTexts,
         window: NumberedContexts,
-    ) -> Operation[Evidence]:
-        """Ask, and once more for what is said to be found nowhere."""
+    ) -> Operation[_EvidenceByEntity]:
+        """Ask, and once more for entities that are listed without evidence."""
         attempts = Attempts(voter.judge.attempts)
-        reply = yield from ask_judge(voter.judge, asked, attempts, voter.draw)
-        found = _listed(reply.found, part, window)
-        nowhere = {number: part[number] for number, evidence in found.items() if not evidence}
-        if not nowhere or not attempts.left:
-            return found
+        reply = yield from ask_judge(voter.judge, judge_question, attempts, voter.draw)
+        entities = _known_entities(reply.found, part, window)
+        unproven = {number: part[number] for number, evidence in entities.items() if not evidence}
+        if not unproven or not attempts.left:
+            return entities
+        judge_question = self._judge_question(voter, question, unproven, window)
         try:
-            again = yield from ask_judge(
-                voter.judge, self._asked(voter, question, nowhere, window), attempts, voter.draw
-            )
+            reply = yield from ask_judge(voter.judge, judge_question, attempts, voter.draw)
         except JudgeOutputError:
-            return found
-        sure = {number: evidence for number, evidence in found.items() if evidence}
-        return sure | _listed(again.found, nowhere, window)
+            return entities
+        proven = {number: evidence for number, evidence in entities.items() if evidence}
+        return proven | _known_entities(reply.found, unproven, window)
 
-    def _asked(
-        self, voter: Voter, question: str, part: Numbered, window: NumberedContexts
+    def _judge_question(
+        self, voter: Voter, question: str, part: NumberedTexts, window: NumberedContexts
     ) -> JudgeQuestion[FoundEntities]:
         inputs = {"entities": [{"entity": number, "text": text} for number, text in part.items()]}
-        return self.question(inputs, window, language_from=question, judge=voter.judge)
+        return self.build_question(inputs, window, language_from=question, judge=voter.judge)
 
 
 def find_entities(judge: JudgeLike) -> Step:
-    """The step that looks for the entities of `extract_entities` in the contexts."""
+    """Return the step that finds the entities of `extract_entities` in the contexts."""
     return FindEntities(prompt="find_entities", judge=Judge.of(judge), answer=FoundEntities)
 
 
-def _listed(given: Iterable[FoundEntity], asked: Numbered, window: NumberedContexts) -> Evidence:
-    """Number of each entity to the sentences that name it: unknown numbers dropped, doubles united."""
-    return _united({item.entity: window.cited(item.evidence)} for item in given if item.entity in asked)
+def _known_entities(
+    items: Iterable[FoundEntity], entities: NumberedTexts, window: NumberedContexts
+) -> _EvidenceByEntity:
+    """Map entity numbers to existing sentence numbers. Unknown entities are dropped, duplicates merged."""
+    return _merge({item.entity: window.resolve(item.evidence)} for item in items if item.entity in entities)
 
 
-def _united(parts: Iterable[Evidence]) -> Evidence:
-    """What any part finds, with the sentences of all."""
-    united: Evidence = {}
+def _merge(parts: Iterable[_EvidenceByEntity]) -> _EvidenceByEntity:
+    """Merge the evidence of several parts."""
+    merged: _EvidenceByEntity = {}
     for part in parts:
         for number, evidence in part.items():
-            united[number] = list(dict.fromkeys([*united.get(number, []), *evidence]))
-    return united
+            merged[number] = list(dict.fromkeys([*merged.get(number, []), *evidence]))
+    return merged
 
 
-def _decided(number: int, text: str, votes: list[Evidence]) -> Finding:
-    found = bool(votes) and majority([number in vote for vote in votes], tie=False)
-    cites = _united(votes).get(number, []) if found else []
-    return Finding(kind="entity", number=number, text=text, verdict=FOUND if found else LOST, cites=cites)
+def _majority_finding(number: int, text: str, votes: list[_EvidenceByEntity]) -> Finding:
+    is_found = bool(votes) and majority([number in vote for vote in votes], tie=False)
+    cites = _merge(votes).get(number, []) if is_found else []
+    return Finding(kind="entity", number=number, text=text, verdict=FOUND if is_found else NOT_FOUND, cites=cites)

@@ -1,4 +1,9 @@
-"""Grade each chunk: useful for the question, and the answer if there is one to judge it against."""
+"""Grade each chunk as useful or not for the question, or for a given answer to it.
+
+The judge reads the question, the answer to judge against (or "") and numbered contexts. Adds `context_verdicts`, a list
+of Finding: one for each chunk in retrieval order with the verdict "useful" or "not useful", then the agreement rates if
+there are several votes. Makes no call if the contexts have no sentences; no chunk is then useful.
+"""
 
 from __future__ import annotations
 
@@ -13,98 +18,106 @@ from langchain_rageval.prompts.answer_schemas import ContextVerdict, ContextVerd
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.step import State, Step
-from langchain_rageval.steps.votes import agreement, majority
+from langchain_rageval.steps.votes import agreement_rates, majority
 
-ByNumber = dict[int, ContextVerdict]
+_VerdictByChunk = dict[int, ContextVerdict]
 
-USEFUL, USELESS = "useful", "not useful"
+USEFUL, NOT_USEFUL = "useful", "not useful"
 
 
 class GradeContexts(Step):
-    """Adds `context_verdicts`, a list of Finding: one for each chunk in retrieval order, then the agreement of votes.
+    """Step that adds `context_verdicts`, a list of Finding: one for each chunk in order, then the agreement rates.
 
-    A blank chunk is not useful, whatever the judge says. A chunk cut by a window is useful if any part of it is.
+    A blank chunk is not useful, whatever the judge replies. A chunk that is split between windows is useful if any of
+    its parts is.
     """
 
     against: Callable[[Sample], str]
 
     def work(self, state: State) -> Operation[State]:
-        """One call for each window and vote; none when no chunk holds a word."""
+        """Ask once for each window and vote; not at all without sentences."""
         sample: Sample = state["sample"]
         texts = dict(enumerate(sample.contexts or [], 1))
         contexts = NumberedContexts.of(texts.values())
         inputs = {"question": sample.question, "answer": self.against(sample)}
         voters = voters_of(self.judge) if contexts.sentences else []
-        votes: list[ByNumber] = yield Gather([self._vote(voter, inputs, contexts) for voter in voters])
+        votes: list[_VerdictByChunk] = yield Gather([self._vote(voter, inputs, contexts) for voter in voters])
         blank = {number: ContextVerdict(context=number, reason="", useful=False) for number in texts}
         votes = [blank | vote for vote in votes]
-        labels = [{number: USEFUL if v.useful else USELESS for number, v in vote.items()} for vote in votes]
+        labels = [{number: USEFUL if v.useful else NOT_USEFUL for number, v in vote.items()} for vote in votes]
         findings = [
-            _decided(number, text, [vote[number] for vote in votes or [blank]]) for number, text in texts.items()
+            _majority_finding(number, text, [vote[number] for vote in votes or [blank]])
+            for number, text in texts.items()
         ]
-        return state | {"context_verdicts": [*findings, *agreement(texts, voters, labels)]}
+        return state | {"context_verdicts": [*findings, *agreement_rates(texts, voters, labels)]}
 
-    def _vote(self, voter: Voter, inputs: Mapping[str, str], contexts: NumberedContexts) -> Operation[ByNumber]:
+    def _vote(self, voter: Voter, inputs: Mapping[str, str], contexts: NumberedContexts) -> Operation[_VerdictByChunk]:
         windows = contexts.windows(voter.judge.max_context_tokens)
-        parts: list[ByNumber] = yield Gather([self._share(voter, inputs, window) for window in windows])
-        graded: ByNumber = {}
+        parts: list[_VerdictByChunk] = yield Gather([self._grade_shared(voter, inputs, window) for window in windows])
+        graded: _VerdictByChunk = {}
         for part in parts:
             for number, verdict in part.items():
                 if number not in graded or (verdict.useful and not graded[number].useful):
                     graded[number] = verdict
         return graded
 
-    def _share(self, voter: Voter, inputs: Mapping[str, str], window: NumberedContexts) -> Operation[ByNumber]:
-        asked = self._asked(voter, inputs, window)
-        graded: ByNumber = yield shared_question(
-            voter.judge, asked, voter.draw, self._grade(voter, asked, inputs, window)
+    def _grade_shared(
+        self, voter: Voter, inputs: Mapping[str, str], window: NumberedContexts
+    ) -> Operation[_VerdictByChunk]:
+        judge_question = self._judge_question(voter, inputs, window)
+        graded: _VerdictByChunk = yield shared_question(
+            voter.judge, judge_question, voter.draw, self._grade(voter, judge_question, inputs, window)
         )
         return graded
 
     def _grade(
-        self, voter: Voter, asked: JudgeQuestion[ContextVerdicts], inputs: Mapping[str, str], window: NumberedContexts
-    ) -> Operation[ByNumber]:
+        self,
+        voter: Voter,
+        judge_question: JudgeQuestion[ContextVerdicts],
+        inputs: Mapping[str, str],
+        window: NumberedContexts,
+    ) -> Operation[_VerdictByChunk]:
         """Ask until every chunk has one verdict."""
-        attempts, graded = Attempts(voter.judge.attempts), ByNumber()
+        attempts, graded = Attempts(voter.judge.attempts), _VerdictByChunk()
         chunks = list(dict.fromkeys(line.chunk for line in window.lines if line.sentence))
         while True:
-            reply = yield from ask_judge(voter.judge, asked, attempts, voter.draw)
-            graded = _agreed(reply.verdicts, chunks) | graded
+            reply = yield from ask_judge(voter.judge, judge_question, attempts, voter.draw)
+            graded = _consistent(reply.verdicts, chunks) | graded
             missing = [number for number in chunks if number not in graded]
             if not missing:
                 return graded
             if not attempts.left:
                 problem = f"no single verdict for the chunks {missing}"
                 raise JudgeOutputError(problem, self.get_name(), reply.model_dump_json())
-            asked = self._asked(voter, inputs, window.only(missing))
+            judge_question = self._judge_question(voter, inputs, window.select(missing))
 
-    def _asked(
+    def _judge_question(
         self, voter: Voter, inputs: Mapping[str, str], window: NumberedContexts
     ) -> JudgeQuestion[ContextVerdicts]:
-        return self.question(inputs, window, language_from=inputs["question"], judge=voter.judge)
+        return self.build_question(inputs, window, language_from=inputs["question"], judge=voter.judge)
 
 
 def grade_contexts(judge: JudgeLike, *, against: Callable[[Sample], str]) -> Step:
-    """The step that grades chunks.
+    """Return the step that grades the usefulness of chunks.
 
     Args:
-        judge: who is asked.
-        against: from a sample to the answer that a useful chunk helps to give; "" for the question alone.
+        judge: judge to ask.
+        against: function from a sample to the answer that a useful chunk helps to give; "" for the question alone.
     """
     return GradeContexts(prompt="grade_contexts", judge=Judge.of(judge), answer=ContextVerdicts, against=against)
 
 
-def _agreed(given: Iterable[ContextVerdict], chunks: Iterable[int]) -> ByNumber:
-    """The verdicts by number: unknown numbers dropped, agreeing doubles collapsed, conflicting ones left out."""
+def _consistent(verdicts: Iterable[ContextVerdict], chunks: Iterable[int]) -> _VerdictByChunk:
+    """Return the verdicts by chunk; unknown chunks are dropped, conflicting duplicates omitted."""
     by_number: dict[int, list[ContextVerdict]] = {number: [] for number in chunks}
-    for verdict in given:
+    for verdict in verdicts:
         if verdict.context in by_number:
             by_number[verdict.context].append(verdict)
     return {n: doubles[0] for n, doubles in by_number.items() if len({v.useful for v in doubles}) == 1}
 
 
-def _decided(number: int, text: str, votes: list[ContextVerdict]) -> Finding:
+def _majority_finding(number: int, text: str, votes: list[ContextVerdict]) -> Finding:
     useful = majority([vote.useful for vote in votes], tie=False)
     reasons = dict.fromkeys(vote.reason for vote in votes if vote.useful == useful)
-    verdict = USEFUL if useful else USELESS
+    verdict = USEFUL if useful else NOT_USEFUL
     return Finding(kind="context", number=number, text=text, verdict=verdict, reason=" ".join(reasons))

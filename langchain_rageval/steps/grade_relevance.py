@@ -1,4 +1,9 @@
-"""Grade how relevant each chunk is to the question, whatever the order in which the chunks were retrieved."""
+"""Grade the relevance of each chunk to the question, independently of the retrieval order.
+
+The judge reads the question, the scale and numbered contexts. Adds `grades`, a list of Finding: one for each chunk in
+retrieval order with the grade as its verdict, then the agreement rates if there are several votes. Makes no call if no
+chunk has a sentence; all chunks then get the lowest grade.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +21,17 @@ from langchain_rageval.prompts.answer_schemas import RelevanceGrade, RelevanceGr
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.step import State, Step
-from langchain_rageval.steps.votes import agreement
+from langchain_rageval.steps.votes import agreement_rates
 
-ByNumber = dict[int, RelevanceGrade]
+_GradeByChunk = dict[int, RelevanceGrade]
 
 
 class GradeRelevance(Step):
-    """Adds `grades`, a list of Finding: one for each chunk in retrieval order, then the agreement of votes.
+    """Step that adds `grades`, a list of Finding: one for each chunk in retrieval order, then the agreement rates.
 
-    The judge sees the chunks in the order of a hash of their content, since it flatters what comes first; equal chunks
-    it sees once. A blank chunk gets the lowest grade without being asked about. Of several votes the median holds; a
-    chunk cut by a window gets the best grade of its parts.
+    The judge sees the chunks in the order of a hash of their content, because judges favour early chunks; equal chunks
+    are sent once. Blank chunks are not sent and get the lowest grade. Of several votes the lower median decides; a
+    chunk that is split between windows gets the best grade of its parts.
     """
 
     scale: tuple[int, int]
@@ -34,92 +39,94 @@ class GradeRelevance(Step):
 
     @property
     def instrument(self) -> dict[str, Any]:
-        """All that could change the grades except the chunks."""
+        """Settings that affect the grades: those of the step, the scale, and whether chunks are sent separately."""
         return {**super().instrument, "scale": self.scale, "pointwise": self.pointwise}
 
     def work(self, state: State) -> Operation[State]:
-        """One call for each window and vote, or for each chunk and vote; none when no chunk holds a word."""
+        """Ask once for each window and vote, or for each chunk and vote; not at all if no chunk has a sentence."""
         sample: Sample = state["sample"]
         texts = sample.contexts or []
         distinct = sorted({text for text in texts if text.strip()}, key=_digest)
         blocks = [NumberedContexts.of([text]) for text in distinct]
         worded = [text for text, block in zip(distinct, blocks, strict=True) if block.sentences]
         voters = voters_of(self.judge) if worded else []
-        votes: list[dict[str, RelevanceGrade]] = yield Gather([self._vote(b, sample, worded) for b in voters])
-        findings = [self._decided(place, text, votes) for place, text in enumerate(texts, 1)]
+        votes: list[dict[str, RelevanceGrade]] = yield Gather([self._vote(voter, sample, worded) for voter in voters])
+        findings = [self._median_finding(place, text, votes) for place, text in enumerate(texts, 1)]
         numbered = {place: text for place, text in enumerate(texts, 1) if votes and text in votes[0]}
         labels = [{place: str(vote[text].grade) for place, text in numbered.items()} for vote in votes]
-        return state | {"grades": [*findings, *agreement(numbered, voters, labels)]}
+        return state | {"grades": [*findings, *agreement_rates(numbered, voters, labels)]}
 
     def _vote(self, voter: Voter, sample: Sample, texts: Sequence[str]) -> Operation[dict[str, RelevanceGrade]]:
-        """Text of each chunk to its grade."""
+        """Return the grades of one voter by the texts of the chunks."""
         groups = [[text] for text in texts] if self.pointwise else [texts]
         blocks = [NumberedContexts.of(group) for group in groups]
-        graded: list[ByNumber] = yield Gather([self._graded(voter, sample.question, block) for block in blocks])
+        graded: list[_GradeByChunk] = yield Gather(
+            [self._grade_windows(voter, sample.question, block) for block in blocks]
+        )
         pairs = zip(groups, graded, strict=True)
         return {text: grades[number] for group, grades in pairs for number, text in enumerate(group, 1)}
 
-    def _graded(self, voter: Voter, question: str, contexts: NumberedContexts) -> Operation[ByNumber]:
+    def _grade_windows(self, voter: Voter, question: str, contexts: NumberedContexts) -> Operation[_GradeByChunk]:
         windows = contexts.windows(voter.judge.max_context_tokens)
-        parts: list[ByNumber] = yield Gather([self._share(voter, question, window) for window in windows])
-        best: ByNumber = {}
+        parts: list[_GradeByChunk] = yield Gather([self._grade_shared(voter, question, window) for window in windows])
+        best: _GradeByChunk = {}
         for part in parts:
             for number, grade in part.items():
                 if number not in best or grade.grade > best[number].grade:
                     best[number] = grade
         return best
 
-    def _share(self, voter: Voter, question: str, window: NumberedContexts) -> Operation[ByNumber]:
-        asked = self._asked(voter, question, window)
-        grades: ByNumber = yield shared_question(
-            voter.judge, asked, voter.draw, self._grade(voter, asked, question, window)
+    def _grade_shared(self, voter: Voter, question: str, window: NumberedContexts) -> Operation[_GradeByChunk]:
+        judge_question = self._judge_question(voter, question, window)
+        grades: _GradeByChunk = yield shared_question(
+            voter.judge, judge_question, voter.draw, self._grade(voter, judge_question, question, window)
         )
         return grades
 
     def _grade(
-        self, voter: Voter, asked: JudgeQuestion[RelevanceGrades], question: str, window: NumberedContexts
-    ) -> Operation[ByNumber]:
+        self, voter: Voter, judge_question: JudgeQuestion[RelevanceGrades], question: str, window: NumberedContexts
+    ) -> Operation[_GradeByChunk]:
         """Ask until every chunk has one grade on the scale."""
-        attempts, graded = Attempts(voter.judge.attempts), ByNumber()
+        attempts, graded = Attempts(voter.judge.attempts), _GradeByChunk()
         chunks = list(dict.fromkeys(line.chunk for line in window.lines if line.sentence))
         while True:
-            reply = yield from ask_judge(voter.judge, asked, attempts, voter.draw)
-            graded = self._agreed(reply.grades, chunks) | graded
+            reply = yield from ask_judge(voter.judge, judge_question, attempts, voter.draw)
+            graded = self._valid_grades(reply.grades, chunks) | graded
             missing = [number for number in chunks if number not in graded]
             if not missing:
                 return graded
             if not attempts.left:
                 problem = f"no single grade from {self.scale[0]} to {self.scale[1]} for the chunks {missing}"
                 raise JudgeOutputError(problem, self.get_name(), reply.model_dump_json())
-            asked = self._asked(voter, question, window.only(missing))
+            judge_question = self._judge_question(voter, question, window.select(missing))
 
-    def _asked(self, voter: Voter, question: str, window: NumberedContexts) -> JudgeQuestion[RelevanceGrades]:
+    def _judge_question(self, voter: Voter, question: str, window: NumberedContexts) -> JudgeQuestion[RelevanceGrades]:
         inputs = {"question": question, "scale": list(self.scale)}
-        return self.question(inputs, window, language_from=question, judge=voter.judge)
+        return self.build_question(inputs, window, language_from=question, judge=voter.judge)
 
-    def _agreed(self, given: Iterable[RelevanceGrade], chunks: Iterable[int]) -> ByNumber:
-        """The grades by number: agreeing doubles collapsed; conflicting ones, and grades off the scale, left out."""
+    def _valid_grades(self, grades: Iterable[RelevanceGrade], chunks: Iterable[int]) -> _GradeByChunk:
+        """Return the grades by chunk; unknown chunks, conflicting duplicates and grades off the scale are omitted."""
         by_number: dict[int, list[RelevanceGrade]] = {number: [] for number in chunks}
-        for grade in given:
+        for grade in grades:
             if grade.context in by_number:
                 by_number[grade.context].append(grade)
         single = {n: doubles[0] for n, doubles in by_number.items() if len({g.grade for g in doubles}) == 1}
         return {n: grade for n, grade in single.items() if self.scale[0] <= grade.grade <= self.scale[1]}
 
-    def _decided(self, number: int, text: str, votes: Sequence[Mapping[str, RelevanceGrade]]) -> Finding:
-        given = [vote[text] for vote in votes if text in vote]
-        grade = median_low([vote.grade for vote in given]) if given else self.scale[0]
-        reasons = dict.fromkeys(vote.reason for vote in given if vote.grade == grade)
-        return Finding(kind="context", number=number, text=text, verdict=str(grade), reason=" ".join(reasons))
+    def _median_finding(self, number: int, text: str, votes: Sequence[Mapping[str, RelevanceGrade]]) -> Finding:
+        grades = [vote[text] for vote in votes if text in vote]
+        median = median_low([grade.grade for grade in grades]) if grades else self.scale[0]
+        reasons = dict.fromkeys(grade.reason for grade in grades if grade.grade == median)
+        return Finding(kind="context", number=number, text=text, verdict=str(median), reason=" ".join(reasons))
 
 
 def grade_relevance(judge: JudgeLike, *, scale: tuple[int, int], pointwise: bool) -> Step:
-    """The step that grades chunks by their relevance.
+    """Return the step that grades the relevance of chunks.
 
     Args:
-        judge: who is asked.
+        judge: judge to ask.
         scale: the lowest and the highest grade.
-        pointwise: ask about one chunk at a time.
+        pointwise: send one chunk at a time.
     """
     return GradeRelevance(
         prompt="grade_relevance", judge=Judge.of(judge), answer=RelevanceGrades, scale=scale, pointwise=pointwise

@@ -1,4 +1,8 @@
-"""Regenerate the questions that the answer would answer."""
+"""Regenerate the questions that the answer answers.
+
+The judge reads the answer and the number of questions, not the question of the sample. Adds `evasive`, a bool, and
+`regenerated_questions`, a list of str. Makes no call for a blank answer, which is evasive.
+"""
 
 from __future__ import annotations
 
@@ -12,45 +16,45 @@ from langchain_rageval.steps.votes import majority
 
 
 class RegenerateQuestions(Step):
-    """Adds `evasive`, whether most votes call the answer so, and `regenerated_questions`, those of the other votes.
+    """Step that adds `evasive`, the majority verdict on the answer, and `regenerated_questions` of the other votes.
 
-    A reply with neither questions nor the word that the answer is evasive is asked again; questions beyond `count` are
-    cut. The judge does not see the question that was asked.
+    A reply without questions that does not call the answer evasive is asked for again; questions beyond `count` are
+    dropped. On a tie the answer is evasive.
     """
 
     count: int
 
     def work(self, state: State) -> Operation[State]:
-        """One call for each vote; none for a blank answer, which is evasive."""
+        """Ask once for each draw of the first judge; not at all for a blank answer."""
         sample: Sample = state["sample"]
         voters = voters_of(self.judge.members[0]) if (sample.answer or "").strip() else []
         answers: list[RegeneratedQuestions] = yield Gather([self._vote(voter, sample) for voter in voters])
         evasive = majority([answer.evasive for answer in answers] or [True], tie=True)
-        questions = [q for answer in answers if not answer.evasive for q in _meant(answer)[: self.count]]
+        questions = [q for answer in answers if not answer.evasive for q in _questions(answer)[: self.count]]
         return state | {"evasive": evasive, "regenerated_questions": questions}
 
     def _vote(self, voter: Voter, sample: Sample) -> Operation[RegeneratedQuestions]:
-        question = self.question(
+        question = self.build_question(
             {"answer": sample.answer, "count": self.count},
             None,
             language_from=sample.question,
             judge=voter.judge,
             objection=_objection,
         )
-        answer: RegeneratedQuestions = yield self.asked(question, voter)
+        answer: RegeneratedQuestions = yield self.ask(question, voter)
         return answer
 
 
 def regenerate_questions(judge: JudgeLike, *, count: int) -> Step:
-    """The step that writes up to `count` questions from the answer."""
+    """Return the step that writes up to `count` questions from the answer."""
     return RegenerateQuestions(
         prompt="regenerate_questions", judge=Judge.of(judge), answer=RegeneratedQuestions, count=count
     )
 
 
-def _meant(answer: RegeneratedQuestions) -> list[str]:
+def _questions(answer: RegeneratedQuestions) -> list[str]:
     return [question.strip() for question in answer.questions if question.strip()]
 
 
 def _objection(answer: RegeneratedQuestions) -> str | None:
-    return None if answer.evasive or _meant(answer) else "no questions, though the answer is not called evasive"
+    return None if answer.evasive or _questions(answer) else "no questions, though the answer is not called evasive"

@@ -1,4 +1,8 @@
-"""Rerank the contexts by a cross-encoder, or by any of LangChain's document compressors."""
+"""Rerank the contexts by a cross-encoder or a LangChain document compressor.
+
+Adds `reranked`, a list of int: the numbers of the chunks that the reranker keeps, best first. Makes no request without
+contexts.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +21,13 @@ from langchain_rageval.steps.stage import Stage, State
 
 Reranker = BaseCrossEncoder | BaseDocumentCompressor
 
-_PLACE = "rageval_place"
+_POSITION_KEY = "rageval_place"
 
 
 class RerankContexts(Stage[State]):
-    """Adds `reranked`, a list of int: which chunks the reranker keeps, best first.
+    """Stage that adds `reranked`, a list of int: the chunks that the reranker keeps, best first.
 
-    Numbers are those of the retrieval order, from 1 on; equal scores keep that order.
+    Chunks are numbered from 1 in retrieval order; chunks with equal scores keep that order.
     """
 
     reranker: Any
@@ -31,70 +35,70 @@ class RerankContexts(Stage[State]):
 
     @property
     def models(self) -> Sequence[Any]:
-        """The reranker."""
+        """Reranker that the stage calls."""
         return [self.reranker]
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Which reranker it is."""
+        """Settings that affect the order: the reranker."""
         return {"step": self.get_name(), "model": model_identity(self.reranker)}
 
     def work(self, state: State) -> Operation[State]:
-        """One request; none when nothing was retrieved."""
+        """Make one request; none without contexts."""
         sample: Sample = state["sample"]
         scores = yield from rate_pairs(self.rater, sample.question, sample.contexts or [])
-        dropped = _DROPPED if isinstance(self.rater, Places) else None
-        kept = [number for number, score in enumerate(scores, 1) if score != dropped]
-        return state | {"reranked": sorted(kept, key=lambda number: -scores[number - 1])}
+        dropped = _DROPPED if isinstance(self.rater, _CompressorRater) else None
+        ranked = [number for number, score in enumerate(scores, 1) if score != dropped]
+        return state | {"reranked": sorted(ranked, key=lambda number: -scores[number - 1])}
 
 
-class Places(BaseCrossEncoder):
-    """A document compressor as a cross-encoder: a chunk's score is the higher the earlier it stands in what is kept."""
+class _CompressorRater(BaseCrossEncoder):
+    """Adapter of a document compressor to a cross-encoder: earlier documents of its output get higher scores."""
 
     def __init__(self, compressor: BaseDocumentCompressor) -> None:
         self.compressor = compressor
 
     def score(self, text_pairs: Sequence[tuple[str, str]]) -> list[float]:
-        """Number of texts for the best one, one less for each next, 0 for what the compressor drops."""
+        """Return the number of texts for the first text kept, one less for each next text, 0 for dropped texts."""
         question, texts = text_pairs[0][0], [text for _, text in text_pairs]
-        documents = [Document(text, metadata={_PLACE: place}) for place, text in enumerate(texts)]
-        kept = dict.fromkeys(_places(self.compressor.compress_documents(documents, question), texts))
+        documents = [Document(text, metadata={_POSITION_KEY: position}) for position, text in enumerate(texts)]
+        ranking = dict.fromkeys(_positions(self.compressor.compress_documents(documents, question), texts))
         scores = dict.fromkeys(range(len(texts)), _DROPPED)
-        scores |= {place: float(len(texts) - rank) for rank, place in enumerate(kept)}
+        scores |= {position: float(len(texts) - rank) for rank, position in enumerate(ranking)}
         return list(scores.values())
 
 
 def rerank_contexts(reranker: Reranker) -> RerankContexts:
-    """The stage that reranks.
+    """Return the stage that reranks the contexts.
 
     Args:
-        reranker: a cross-encoder, which reads (question, chunk); or a document compressor, asked by its sync method. A
-            chunk that it cuts or rewrites stays the chunk that it was; one that it gives in several parts stands where
-            the first part does.
+        reranker: cross-encoder, which scores pairs of question and chunk, or document compressor, which is called by
+            its sync method. A chunk that the compressor shortens or rewrites keeps its number; a chunk that it returns
+            in several parts is ranked by the first part.
 
     Raises:
-        ConfigError: if it is neither.
+        ConfigError: if `reranker` is of another type.
     """
     if not isinstance(reranker, Reranker):
         raise ConfigError(
             f"reranker takes a LangChain BaseCrossEncoder or BaseDocumentCompressor, got {type(reranker).__name__}"
         )
-    rater = reranker if isinstance(reranker, BaseCrossEncoder) else Places(reranker)
+    rater = reranker if isinstance(reranker, BaseCrossEncoder) else _CompressorRater(reranker)
     return RerankContexts(name="rerank_contexts", reranker=reranker, rater=rater)
 
 
 _DROPPED = 0.0
 
 
-def _places(documents: Iterable[Document], texts: Sequence[str]) -> list[int]:
-    """Which of the texts each document is: by its metadata, else by its text."""
-    places = []
+def _positions(documents: Iterable[Document], texts: Sequence[str]) -> list[int]:
+    """Return the position of each document among the texts, by its metadata or else by its text."""
+    positions = []
     for document in documents:
-        place = document.metadata.get(_PLACE)
-        if place is None and document.page_content not in texts:
+        position = document.metadata.get(_POSITION_KEY)
+        if position is None and document.page_content not in texts:
             raise ModelOutputError(
-                f"the reranker gave a document that was not retrieved: {document.page_content[:100]!r}; "
+                f"the reranker returned a document that was not retrieved: {document.page_content[:100]!r}; "
                 "it has to keep either metadata or text"
             )
-        places.append(texts.index(document.page_content) if place is None else place)
-    return places
+        positions.append(texts.index(document.page_content) if position is None else position)
+    return positions

@@ -1,4 +1,9 @@
-"""Select the context sentences that are needed to answer the question."""
+"""Select the context sentences that are needed to answer the question.
+
+The judge reads the question and numbered contexts. Adds `context_sentences`, a list of Finding: one for each sentence
+in order with the verdict "needed" or "not needed", then the agreement rates if there are several votes. Makes no call
+if the contexts have no sentences; the list is then empty.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +16,19 @@ from langchain_rageval.prompts.answer_schemas import NeededSentences
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.step import State, Step
-from langchain_rageval.steps.votes import agreement, majority
+from langchain_rageval.steps.votes import agreement_rates, majority
 
-NEEDED, NEEDLESS = "needed", "not needed"
+NEEDED, NOT_NEEDED = "needed", "not needed"
 
 
 class SelectSentences(Step):
-    """Adds `context_sentences`, a list of Finding: one for each sentence in order, then the agreement of votes.
+    """Step that adds `context_sentences`, a list of Finding: one for each sentence in order, then the agreement rates.
 
-    A reply that names a sentence there is not, or a range, is asked again.
+    A reply with an unknown sentence number or a range is asked for again.
     """
 
     def work(self, state: State) -> Operation[State]:
-        """One call for each window and vote; none when there is no sentence."""
+        """Ask once for each window and vote; not at all without sentences."""
         sample: Sample = state["sample"]
         contexts = NumberedContexts.of(sample.contexts or [])
         sentences = contexts.sentences
@@ -34,45 +39,45 @@ class SelectSentences(Step):
                 kind="sentence",
                 number=place,
                 text=text,
-                verdict=NEEDED if majority([number in vote for vote in votes], tie=False) else NEEDLESS,
+                verdict=NEEDED if majority([number in vote for vote in votes], tie=False) else NOT_NEEDED,
                 reason=" ".join(dict.fromkeys(vote[number] for vote in votes if number in vote)),
                 cites=[number],
             )
             for place, (number, text) in enumerate(sentences.items(), 1)
         ]
         labels = [
-            {place: NEEDED if number in vote else NEEDLESS for place, number in enumerate(sentences, 1)}
+            {place: NEEDED if number in vote else NOT_NEEDED for place, number in enumerate(sentences, 1)}
             for vote in votes
         ]
-        agreements = agreement(dict(enumerate(sentences.values(), 1)), voters, labels)
-        return state | {"context_sentences": [*findings, *agreements]}
+        agreement = agreement_rates(dict(enumerate(sentences.values(), 1)), voters, labels)
+        return state | {"context_sentences": [*findings, *agreement]}
 
     def _vote(self, voter: Voter, sample: Sample, contexts: NumberedContexts) -> Operation[dict[str, str]]:
-        """Number of each needed sentence to the judge's reason."""
+        """Return the judge's reasons by the numbers of the needed sentences."""
         windows = contexts.windows(voter.judge.max_context_tokens)
-        parts = yield Gather([self._selected(voter, sample, window) for window in windows])
+        parts = yield Gather([self._select(voter, sample, window) for window in windows])
         return {number: reason for part in parts for number, reason in part.items()}
 
-    def _selected(self, voter: Voter, sample: Sample, window: NumberedContexts) -> Operation[dict[str, str]]:
-        question = self.question(
+    def _select(self, voter: Voter, sample: Sample, window: NumberedContexts) -> Operation[dict[str, str]]:
+        question = self.build_question(
             {"question": sample.question},
             window,
             language_from=sample.question,
             judge=voter.judge,
             objection=_objection(window),
         )
-        answer: NeededSentences = yield self.asked(question, voter)
-        return dict.fromkeys(window.cited(answer.sentences), answer.reason)
+        answer: NeededSentences = yield self.ask(question, voter)
+        return dict.fromkeys(window.resolve(answer.sentences), answer.reason)
 
 
 def select_sentences(judge: JudgeLike) -> Step:
-    """The step that finds which sentences of the contexts an answer needs."""
+    """Return the step that selects the sentences that an answer needs."""
     return SelectSentences(prompt="select_sentences", judge=Judge.of(judge), answer=NeededSentences)
 
 
 def _objection(window: NumberedContexts) -> Callable[[NeededSentences], str | None]:
     def objection(answer: NeededSentences) -> str | None:
-        unknown = [given for given in answer.sentences if not window.holds(given)]
+        unknown = [citation for citation in answer.sentences if not window.is_citation(citation)]
         if not unknown:
             return None
         return (

@@ -1,4 +1,4 @@
-"""Once: stages that are gone through once for each sample of a run, however many metrics need what they add."""
+"""SharedSteps: stages that run once for each sample of a run, whatever the number of metrics that use their results."""
 
 from __future__ import annotations
 
@@ -17,88 +17,91 @@ from langchain_rageval.run.requests import Operation
 from langchain_rageval.run.run import Run
 from langchain_rageval.steps.stage import Stage, State
 
-Outcome = tuple[State, JudgeOutputError | None]
+_Outcome = tuple[State, JudgeOutputError | None]
 
 
 class SharedSteps(Stage[State]):
-    """Adds what its stages add, one after the other. Whoever comes later to the same sample takes it over as it is.
+    """A sequence of stages that runs once per sample of a run. Later metrics reuse the result for the same sample.
 
-    A judge that could not be understood is not asked again for the next metric: its error is taken over as well.
+    A `JudgeOutputError` is shared too: an unreadable judge is not asked again for the next metric.
 
     Args:
-        stages: Runnables that read `sample` and what the stages before them add, nothing else.
-        name: of the step in traces, and what they add.
-        key: what sets these stages apart from others of that name in the run. Metrics of one key are kin.
+        stages: stages that read `sample` and the results of earlier stages, nothing else.
+        name: name of the step in traces.
+        key: distinguishes these stages from others of the same name. Metrics with equal keys share the results.
     """
 
     stages: tuple[Stage[State], ...]
     key: Hashable
 
     def __init__(self, stages: Sequence[Stage[State]], *, name: str, key: Hashable) -> None:
-        given: dict[str, Any] = {"stages": tuple(stages), "key": key, "name": name}
-        super().__init__(**given)
+        fields: dict[str, Any] = {"stages": tuple(stages), "key": key, "name": name}
+        super().__init__(**fields)
 
     @property
     def judges(self) -> Sequence[Judge]:
-        """Who is asked, stage by stage."""
+        """Judges that the stages ask, in order of the stages."""
         return [judge for stage in self.stages for judge in stage.judges]
 
     @property
     def models(self) -> Sequence[Any]:
-        """The models behind the stages."""
+        """Models that the stages call."""
         return [model for stage in self.stages for model in stage.models]
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """That of each stage."""
+        """Settings of every stage that affect its results."""
         return {"stages": [stage.instrument for stage in self.stages]}
 
     def with_fresh_capabilities(self) -> Self:
-        """The same stages with forgetful judges."""
+        """Return a copy whose judges do not share endpoint capabilities with those of these stages."""
         return self.model_copy(update={"stages": tuple(stage.with_fresh_capabilities() for stage in self.stages)})
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
-        """The stages one after the other."""
+        """Return the graph of the stages in sequence."""
         sequence: Runnable[State, State] = reduce(or_, self.stages)
         return sequence.get_graph(config)
 
     def work(self, state: State) -> Operation[State]:
-        """The work of all stages."""
+        """Run the work of all stages in sequence, without sharing."""
         for stage in self.stages:
             state = yield from stage.work(state)
         return state
 
     def _do(self, state: State, config: RunnableConfig) -> State:
-        def gone_through() -> Outcome:
-            given: State = {"sample": state["sample"]}
+        def run_stages() -> _Outcome:
+            results: State = {"sample": state["sample"]}
             try:
                 for stage in self.stages:
-                    given = stage.invoke(given, config)
+                    results = stage.invoke(results, config)
             except JudgeOutputError as error:
-                return given, error
-            return given, None
+                return results, error
+            return results, None
 
-        return _joined(state, Run.of(config).single_flight.do(self._place(state, config), gone_through))
+        return _merge(state, Run.of(config).single_flight.do(self._share_key(state, config), run_stages))
 
     async def _ado(self, state: State, config: RunnableConfig) -> State:
-        async def gone_through() -> Outcome:
-            given: State = {"sample": state["sample"]}
+        async def run_stages() -> _Outcome:
+            results: State = {"sample": state["sample"]}
             try:
                 for stage in self.stages:
-                    given = await stage.ainvoke(given, config)
+                    results = await stage.ainvoke(results, config)
             except JudgeOutputError as error:
-                return given, error
-            return given, None
+                return results, error
+            return results, None
 
-        return _joined(state, await Run.of(config).single_flight.ado(self._place(state, config), gone_through))
+        return _merge(state, await Run.of(config).single_flight.ado(self._share_key(state, config), run_stages))
 
-    def _place(self, state: State, config: RunnableConfig) -> Hashable:
-        """Of these stages for this sample. The outcome holds the sample, so its id is not given out again."""
+    def _share_key(self, state: State, config: RunnableConfig) -> Hashable:
+        """Return the key of these stages for this sample.
+
+        The id of the sample is safe as a key: the stored result keeps the sample alive, so the id is not reused.
+        """
         return "once", self.name, self.key, id(state["sample"]), configurable_choices(config)
 
 
-def _joined(state: State, outcome: Outcome) -> State:
-    added, error = outcome
+def _merge(state: State, outcome: _Outcome) -> State:
+    results, error = outcome
     if error:
         raise error
-    return state | added
+    return state | results

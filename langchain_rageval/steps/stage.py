@@ -1,9 +1,9 @@
-"""Stage: a Runnable from a state to a state of the same kind, whose work is a generator without I/O."""
+"""Stage: base class of Runnables from state to state whose work is a generator without I/O."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from langchain_core.runnables import RunnableConfig
@@ -17,45 +17,47 @@ from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced
 
 State = dict[str, Any]
-"""What the stages of a metric pass on: `sample`, and the answers so far by name."""
+"""State that the stages of a metric pass on: `sample`, and the results of earlier stages by name."""
 
+TextSelector = Callable[[State], tuple[str, Sequence[str]]]
+"""Function from the state to a text and the texts that it is compared with."""
 
 S = TypeVar("S")
 
 
 class Stage(Traced[S, S]):
-    """Adds something to the state; `invoke` and `ainvoke` run the same work."""
+    """A Runnable that adds results to the state. `invoke` and `ainvoke` run the same generator, `work`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     def __repr__(self) -> str:
-        """Name and judges, without secrets."""
+        """Return the name and the judges, without secrets."""
         return f"{self.get_name()}({', '.join(map(repr, self.judges))})"
 
     __str__ = __repr__
 
     @abstractmethod
     def work(self, state: S) -> Operation[S]:
-        """What the stage does, without I/O."""
+        """Yield requests, receive their replies, and return the new state. Does no I/O."""
 
     @property
     def judges(self) -> Sequence[Judge]:
-        """Who is asked."""
+        """Judges that the stage asks."""
         return ()
 
     @property
     def models(self) -> Sequence[Any]:
-        """The models behind it: of the judges, embeddings, a cross-encoder."""
+        """Models that the stage calls: those of the judges, embeddings, a cross-encoder."""
         return [judge.model for judge in self.judges]
 
     def with_fresh_capabilities(self) -> Self:
-        """The same stage, asking judges that have found out nothing and tell nobody what they find out."""
+        """Return a copy whose judges do not share endpoint capabilities with those of this stage."""
         return self
 
     @property
     @abstractmethod
     def instrument(self) -> Mapping[str, Any]:
-        """All that could change what it adds, except the state."""
+        """Settings that affect the results of the stage, as JSON-like values. Part of the fingerprint of scores."""
 
     def _do(self, state: S, config: RunnableConfig) -> S:
         try:

@@ -1,4 +1,4 @@
-"""Step: a Runnable that asks the judge one question and adds the typed answer to the state."""
+"""Step: a Runnable that asks the judge a question and adds the typed answer to the state."""
 
 from __future__ import annotations
 
@@ -20,24 +20,26 @@ from langchain_rageval.prompts.promptset import Prompt, packaged_fingerprint
 from langchain_rageval.run.requests import Operation, Shared
 from langchain_rageval.steps.stage import Stage, State
 
-__all__ = ["Stage", "State", "Step", "slices"]
+__all__ = ["NumberedTexts", "Stage", "State", "Step", "slices"]
+
+NumberedTexts = Mapping[int, str]
+"""Texts by their numbers, which count from 1."""
 
 
 class Step(Stage[State]):
-    """Asks one question and adds its typed answer to the state.
+    """A Runnable that asks the judge a question and adds the typed answer to the state.
 
-    As it is, a step sends its whole input: `contexts` as the numbered block, the rest as the JSON object, and adds the
-    answer under its own name. The metrics' steps are subclasses that choose what they send in `work`, a generator
-    without I/O that both `invoke` and `ainvoke` run.
+    A plain step sends its whole input, `contexts` as numbered sentences and all other keys as one JSON object, and adds
+    the answer under the step's name. The steps of the metrics are subclasses whose `work` selects what is sent.
 
     Args:
-        prompt: name of a step with a prompt in the package, or a prompt of your own.
-        judge: who is asked.
-        answer: pydantic class of the answer; its name is the schema's title.
-        name: of the step in traces and errors; by default the prompt's, or the answer's class name.
+        prompt: name of a packaged prompt, or a `Prompt`.
+        judge: judge to ask, or a model.
+        answer: pydantic class of the answer; its name is the title of the schema.
+        name: name of the step in traces and errors; by default the name of the prompt or of the answer class.
 
     Raises:
-        ConfigError: if there is no prompt of that name, or `answer` is no pydantic class.
+        ConfigError: if there is no prompt of that name, or `answer` is not a pydantic class.
     """
 
     prompt: str | Prompt
@@ -52,30 +54,30 @@ class Step(Stage[State]):
         if isinstance(prompt, str):
             for member in judge.members:
                 member.prompt_set("").get(prompt)
-        given: dict[str, Any] = {"prompt": prompt, "judge": judge, "answer": answer, "name": name}
+        fields: dict[str, Any] = {"prompt": prompt, "judge": judge, "answer": answer, "name": name, **more}
         try:
-            super().__init__(**given, **more)
+            super().__init__(**fields)
         except ValidationError as error:
             raise config_error_of(f"step {name!r}", error) from None
 
     @property
     def judges(self) -> Sequence[Judge]:
-        """Who is asked."""
+        """Judges that the step asks: the members of a jury, or the judge itself."""
         return self.judge.members
 
     def with_fresh_capabilities(self) -> Self:
-        """The same step with a forgetful judge."""
+        """Return a copy whose judge does not share endpoint capabilities with that of this step."""
         return self.model_copy(update={"judge": with_fresh_endpoint(self.judge)})
 
     def work(self, state: State) -> Operation[State]:
-        """What the step does, without I/O."""
+        """Ask once with the whole state; return the state with the answer."""
         inputs = {name: value for name, value in state.items() if name != "contexts"}
         contexts = NumberedContexts.of(state["contexts"]) if "contexts" in state else None
-        question = self.question(inputs, contexts, language_from=str(state.get("question", "")))
-        answer = yield self.asked(question)
+        question = self.build_question(inputs, contexts, language_from=str(state.get("question", "")))
+        answer = yield self.ask(question)
         return state | {self.get_name(): answer}
 
-    def question(
+    def build_question(
         self,
         inputs: Mapping[str, Any],
         contexts: NumberedContexts | None,
@@ -84,30 +86,35 @@ class Step(Stage[State]):
         judge: Judge | None = None,
         objection: Callable[[Any], str | None] = lambda _answer: None,
     ) -> JudgeQuestion[Any]:
-        """The question about some inputs.
+        """Return the judge's question about some inputs, to be passed to `ask`.
 
         Args:
-            inputs: what the JSON object holds.
-            contexts: the numbered block, if there is one.
-            language_from: text in whose language the prompt is.
-            judge: who will be asked; by default the one who is asked for all but verdicts.
-            objection: what is wrong with an answer of the right form, if something is; it is then asked again.
+            inputs: content of the JSON object.
+            contexts: numbered contexts; None to send none.
+            language_from: text that determines the language of the prompt.
+            judge: judge whose prompts are used; by default the first one, which is asked for everything but verdicts.
+            objection: returns the problem with a valid answer, which is then asked for again; None to accept it.
         """
         prompts = (judge or self.judge.members[0]).prompt_set(language_from)
         prompt = prompts.get(self.prompt) if isinstance(self.prompt, str) else self.prompt
-        parser, schema = _reader(self.answer)
+        parser, schema = _parser_and_schema(self.answer)
         return JudgeQuestion(
             RequestContent(self.get_name(), prompts, prompt, inputs, contexts, schema), parser, objection
         )
 
-    def asked(self, question: JudgeQuestion[Any], voter: Voter | None = None) -> Shared:
-        """The need whose reply is the answer, asked for once by all who share a run."""
+    def ask(self, question: JudgeQuestion[Any], voter: Voter | None = None) -> Shared:
+        """Return the request to yield in `work`; its reply is the answer. Equal requests of a run make one call.
+
+        Args:
+            question: question from `build_question`.
+            voter: judge and draw of a vote; by default the first draw of the first judge.
+        """
         judge, draw = (voter.judge, voter.draw) if voter else (self.judge.members[0], 0)
         return shared_question(judge, question, draw, ask_judge(judge, question, Attempts(judge.attempts), draw))
 
     @property
     def instrument(self) -> dict[str, Any]:
-        """All that could change the answer except what is asked about."""
+        """Settings that affect the answer: judge, prompts and schema."""
         own = self.prompt if isinstance(self.prompt, Prompt) else None
         packaged = packaged_fingerprint(None if own else str(self.prompt))
         prompts = [judge.prompts.fingerprint if judge.prompts else packaged for judge in self.judges]
@@ -116,17 +123,19 @@ class Step(Stage[State]):
             "judge": self.judge.instrument,
             "prompts": prompts,
             "own_prompt": own and own.model_dump(),
-            "schema": _reader(self.answer)[1],
+            "schema": _parser_and_schema(self.answer)[1],
         }
 
 
-def slices(items: Mapping[int, str], size: int) -> list[dict[int, str]]:
-    """Numbered items in parts of at most `size`, in order."""
+def slices(items: NumberedTexts, size: int) -> list[dict[int, str]]:
+    """Split numbered texts into parts of at most `size`, in order."""
     numbers = list(items)
-    return [{number: items[number] for number in numbers[at : at + size]} for at in range(0, len(numbers), size)]
+    return [
+        {number: items[number] for number in numbers[start : start + size]} for start in range(0, len(numbers), size)
+    ]
 
 
 @locked_cache
-def _reader(answer: type[BaseModel]) -> tuple[StrictJsonOutputParser[Any], Mapping[str, Any]]:
-    """Parser and schema of an answer; pydantic takes a millisecond to describe a class."""
+def _parser_and_schema(answer: type[BaseModel]) -> tuple[StrictJsonOutputParser[Any], Mapping[str, Any]]:
+    """Return the parser and the JSON schema of an answer class. Cached: pydantic needs a millisecond for a schema."""
     return StrictJsonOutputParser(answer), strict_schema(answer)

@@ -1,4 +1,4 @@
-"""Verify statements by whoever is to do it: the judge, over all chunks or chunk by chunk, or a cross-encoder."""
+"""verify: the stage that verifies statements, with a judge (all chunks at once or one at a time) or a cross-encoder."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Verifier = BaseCrossEncoder | NliVerifier
 
 
 def verify(judge: JudgeLike, *, of: Side, verifier: Verifier | None = None, by_chunk: bool = False) -> Stage[State]:
-    """The stage that compares the statements of `extract_statements` with the contexts.
+    """Return the stage that verifies the statements of `extract_statements` against the contexts.
 
     Args:
-        judge: who is asked when there is no verifier.
-        of: the "answer" or the "reference".
-        verifier: a cross-encoder in the judge's place. It sees one sentence or chunk at a time in any case.
-        by_chunk: whether the judge is shown one chunk at a time.
+        judge: judge to ask if there is no verifier.
+        of: whose statements are verified, "answer" or "reference".
+        verifier: cross-encoder to use instead of the judge. It always scores one sentence or chunk at a time.
+        by_chunk: show the judge one chunk at a time.
 
     Raises:
-        ConfigError: if the verifier is none.
+        ConfigError: if `verifier` is neither a cross-encoder nor an `NliVerifier`.
     """
     if verifier is not None:
         return verify_by_nli(verifier, of=of)

@@ -1,4 +1,8 @@
-"""Verify statements against one chunk at a time, so that it is known of each chunk what it supports."""
+"""Verify statements against one chunk at a time.
+
+The judge is asked the question of `verify_statements` once for each chunk, so that each verdict cites every chunk that
+decides it. Reads and adds the same state as that step.
+"""
 
 from __future__ import annotations
 
@@ -16,41 +20,44 @@ from langchain_rageval.steps.verify_statements import STRENGTH, VerifyStatements
 
 
 class VerifyByChunk(VerifyStatements):
-    """Adds what VerifyStatements adds; a statement cites each chunk that decides it.
+    """Step that adds `<of>_verdicts` as VerifyStatements does, with citations from every deciding chunk.
 
-    Over chunks, supported outweighs contradicted outweighs absent. A verdict that cites nothing cites all of its chunk,
-    which is all that the judge was shown. Of the agreement between draws it keeps the least.
+    Over chunks, supported outweighs contradicted, which outweighs absent. A verdict without citations cites all
+    sentences of its chunk, because the judge saw nothing else. Of the agreement rates of the chunks, the lowest is
+    kept.
     """
 
     def work(self, state: State) -> Operation[State]:
-        """One call for each chunk, and for each slice, window and draw of it."""
+        """Ask once for each chunk, and within a chunk for each slice, window and vote."""
         sample: Sample = state["sample"]
-        numbered = dict(enumerate(state[f"{self.of}_statements"], 1))
+        statements = dict(enumerate(state[f"{self.of}_statements"], 1))
         contexts = NumberedContexts.of(sample.contexts or [])
-        chunks = [contexts.only({line.chunk}) for line in contexts.lines if line.sentence == 1] or [contexts]
-        found: list[list[Finding]] = yield Gather([self.verified(sample.question, numbered, chunk) for chunk in chunks])
-        return state | {f"{self.of}_verdicts": list(_over(chunks, found))}
+        chunks = [contexts.select({line.chunk}) for line in contexts.lines if line.sentence == 1] or [contexts]
+        findings: list[list[Finding]] = yield Gather(
+            [self._verify_all(sample.question, statements, chunk) for chunk in chunks]
+        )
+        return state | {f"{self.of}_verdicts": list(_merge_chunks(chunks, findings))}
 
     @property
     def instrument(self) -> dict[str, Any]:
-        """That of the step, and that chunks are judged one by one."""
+        """Settings of VerifyStatements, and the mark that chunks are judged separately."""
         return {**super().instrument, "by_chunk": True}
 
 
 def verify_by_chunk(judge: JudgeLike, *, of: Side) -> VerifyByChunk:
-    """The step that compares the statements of `extract_statements` with each chunk alone."""
+    """Return the step that verifies the statements of `extract_statements` against each chunk separately."""
     return VerifyByChunk(prompt="verify_statements", judge=Judge.of(judge), answer=Verdicts, of=of)
 
 
-def _over(chunks: Sequence[NumberedContexts], found: Sequence[Sequence[Finding]]) -> Iterator[Finding]:
-    """The findings of all chunks as one for each statement, then the agreement."""
-    for same in zip(*found, strict=True):
-        if same[0].kind == "agreement":
-            chunk, least = min(zip(chunks, same, strict=True), key=lambda pair: float(pair[1].verdict))
-            yield least.model_copy(update={"reason": f"[{chunk.lines[0].chunk}] {least.reason}"})
+def _merge_chunks(chunks: Sequence[NumberedContexts], findings: Sequence[Sequence[Finding]]) -> Iterator[Finding]:
+    """Merge the findings of all chunks into one for each statement, then one agreement rate for each statement."""
+    for by_chunk in zip(*findings, strict=True):
+        if by_chunk[0].kind == "agreement":
+            chunk, lowest = min(zip(chunks, by_chunk, strict=True), key=lambda pair: float(pair[1].verdict))
+            yield lowest.model_copy(update={"reason": f"[{chunk.lines[0].chunk}] {lowest.reason}"})
             continue
-        verdict = max((finding.verdict for finding in same), key=STRENGTH.__getitem__)
-        deciding = [(chunk, f) for chunk, f in zip(chunks, same, strict=True) if f.verdict == verdict]
+        verdict = max((finding.verdict for finding in by_chunk), key=STRENGTH.__getitem__)
+        deciding = [(chunk, f) for chunk, f in zip(chunks, by_chunk, strict=True) if f.verdict == verdict]
         cites = [n for chunk, f in deciding for n in f.cites or chunk.sentences] if verdict != "absent" else []
         reasons = dict.fromkeys(finding.reason for _, finding in deciding)
-        yield same[0].model_copy(update={"verdict": verdict, "reason": " ".join(reasons), "cites": cites})
+        yield by_chunk[0].model_copy(update={"verdict": verdict, "reason": " ".join(reasons), "cites": cites})

@@ -1,4 +1,8 @@
-"""Verify statements by natural language inference: a cross-encoder says whether a sentence or a chunk entails them."""
+"""Verify statements by natural language inference (NLI) with a cross-encoder instead of a judge.
+
+Each statement is paired with every sentence of the contexts, and with every whole chunk of several sentences. Reads and
+adds the same state as `verify_statements`. Makes no request if there are no statements or no sentences.
+"""
 
 from __future__ import annotations
 
@@ -18,94 +22,94 @@ from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation, Rate, Shared
 from langchain_rageval.steps.extract_statements import Side
 from langchain_rageval.steps.stage import Stage, State
-from langchain_rageval.steps.step import slices
+from langchain_rageval.steps.step import NumberedTexts, slices
 
-Label = Literal["entailment", "neutral", "contradiction"]
-Scale = Literal["sigmoid", "softmax"]
-Scores = NDArray[np.float64]
+NliLabel = Literal["entailment", "neutral", "contradiction"]
+NliScale = Literal["sigmoid", "softmax"]
+_Scores = NDArray[np.float64]
 
-_STATEMENTS_AT_ONCE = 10
-_FLAT = 500.0  # from here on the logistic curve is 0 or 1, and its powers soon overflow
+_STATEMENTS_PER_REQUEST = 10
+_LARGEST_LOGIT = 500.0  # beyond it the logistic function is 0 or 1, and exp() would soon overflow
 
 
 @dataclass(frozen=True)
 class NliVerifier:
-    """A cross-encoder for natural language inference, and how its scores are read.
+    """A cross-encoder for natural language inference, and the interpretation of its scores.
 
-    It scores pairs (premise, hypothesis): a context sentence, or a whole chunk, and a statement. A statement is
-    supported when some premise entails it by at least the threshold; else contradicted when some premise contradicts it
-    by as much, which only a model with three scores a pair can say; else absent. Models of this kind read a few hundred
-    tokens: of a longer chunk the sentences decide. They were trained on pairs about one thing, so that the
-    contradictions they see between unrelated texts deserve a high threshold.
+    The model scores pairs of a premise (a context sentence or a whole chunk) and a hypothesis (a statement). A
+    statement is supported if the probability that some premise entails it reaches the threshold; otherwise contradicted
+    if the probability of contradiction does, which only a model with three scores per pair reports; otherwise absent.
+    Such models read a few hundred tokens, so in longer chunks the single sentences decide. They are trained on pairs
+    about one topic and see contradictions between unrelated texts, which a high threshold filters out.
 
-    langchain-community's `HuggingFaceCrossEncoder` passes on the second score of a pair only: use it with models whose
+    `HuggingFaceCrossEncoder` of langchain-community returns only the second score of a pair: use it with models whose
     second label is entailment.
 
     Args:
-        cross_encoder: gives one score a pair, how far the premise entails the hypothesis; or, for `labels`, three.
-        labels: order of three scores, such as ("contradiction", "entailment", "neutral").
-        threshold: above 0 and at most 1.
-        scale: "sigmoid" for one logit a pair, "softmax" for three; None when the scores are from 0 to 1.
+        cross_encoder: model that returns one score per pair, for entailment, or three scores if `labels` are given.
+        labels: order of the three scores, such as ("contradiction", "entailment", "neutral").
+        threshold: smallest probability that decides, above 0 and at most 1.
+        scale: "sigmoid" for one logit per pair, "softmax" for three; None if the scores are from 0 to 1.
 
     Raises:
         ConfigError: if an option is out of range.
     """
 
     cross_encoder: BaseCrossEncoder
-    labels: Sequence[Label] | None = None
+    labels: Sequence[NliLabel] | None = None
     threshold: float = 0.5
-    scale: Scale | None = None
+    scale: NliScale | None = None
 
     def __post_init__(self) -> None:
-        """Refuse options that cannot be meant."""
+        """Check the options."""
         if not isinstance(self.cross_encoder, BaseCrossEncoder):
-            took = "a verifier is a BaseCrossEncoder, or an NliVerifier of one"
-            raise ConfigError(f"{took}; got {type(self.cross_encoder).__name__}")
+            expected = "a verifier is a BaseCrossEncoder, or an NliVerifier of one"
+            raise ConfigError(f"{expected}; got {type(self.cross_encoder).__name__}")
         if self.labels is not None:
-            if sorted(self.labels) != sorted(get_args(Label)):
+            if sorted(self.labels) != sorted(get_args(NliLabel)):
                 raise ConfigError(
-                    f"labels takes {', '.join(get_args(Label))} in the model's order, got {self.labels!r}"
+                    f"labels takes {', '.join(get_args(NliLabel))} in the model's order, got {self.labels!r}"
                 )
             object.__setattr__(self, "labels", tuple(self.labels))
         if not (isinstance(self.threshold, int | float) and 0 < self.threshold <= 1):
-            raise ConfigError(f"threshold takes a number above 0, at most 1, got {self.threshold!r}")
-        fitting = (None, "softmax") if self.labels else (None, "sigmoid")
-        if self.scale not in fitting:
+            raise ConfigError(f"threshold takes a number above 0 and at most 1, got {self.threshold!r}")
+        choices = (None, "softmax") if self.labels else (None, "sigmoid")
+        if self.scale not in choices:
             scores = "three scores a pair" if self.labels else "one score a pair; three need labels=..."
-            raise ConfigError(f"scale is None or {fitting[1]!r} for {scores}, got {self.scale!r}")
+            raise ConfigError(f"scale is None or {choices[1]!r} for {scores}, got {self.scale!r}")
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Which model it is, and how its scores are read."""
-        told = {"labels": self.labels, "threshold": self.threshold, "scale": self.scale}
-        return {"model": model_identity(self.cross_encoder), **told}
+        """Settings that affect the verdicts: the model, and the interpretation of its scores."""
+        options = {"labels": self.labels, "threshold": self.threshold, "scale": self.scale}
+        return {"model": model_identity(self.cross_encoder), **options}
 
-    def read(self, given: Any, pairs: int) -> tuple[Scores, Scores]:
-        """Probability of entailment and of contradiction, of each pair.
+    def _probabilities(self, output: Any, pairs: int) -> tuple[_Scores, _Scores]:
+        """Return the probabilities of entailment and of contradiction, one of each per pair.
 
         Raises:
-            ConfigError: if the scores are of another shape or range than the options say.
-            ModelOutputError: if they are no finite numbers, or of other pairs.
+            ConfigError: if the shape or range of the scores does not match the options.
+            ModelOutputError: if the scores are not finite numbers, or their number differs from `pairs`.
         """
-        scores = _numbers(given)
+        scores = _finite_scores(output)
         shape = (pairs, 3) if self.labels else (pairs,)
         if scores.shape[:1] == (pairs,) and scores.shape != shape:
             if scores.shape == (pairs, 3):
                 hint = 'say NliVerifier(cross_encoder, labels=("contradiction", "entailment", "neutral")) in its order'
-                raise ConfigError(f"the cross-encoder gave three scores a pair: {hint}")
+                raise ConfigError(f"the cross-encoder returned three scores a pair: {hint}")
             expected = "three scores a pair, as labels say" if self.labels else "one score a pair"
-            raise ConfigError(f"expected {expected}, the cross-encoder gave the shape {scores.shape}")
+            raise ConfigError(f"expected {expected}, the cross-encoder returned the shape {scores.shape}")
         if scores.shape != shape:
-            raise ModelOutputError(f"the cross-encoder gave scores of the shape {scores.shape} for {pairs} pairs")
+            raise ModelOutputError(f"the cross-encoder returned scores of the shape {scores.shape} for {pairs} pairs")
         scores = self._scaled(scores)
         if self.labels is None:
             return scores, np.zeros(pairs)
         return scores[:, self.labels.index("entailment")], scores[:, self.labels.index("contradiction")]
 
-    def _scaled(self, scores: Scores) -> Scores:
+    def _scaled(self, scores: _Scores) -> _Scores:
         match self.scale:
             case "sigmoid":
-                return 1 / (1 + np.exp(-np.clip(scores, -_FLAT, _FLAT)))
+                return 1 / (1 + np.exp(-np.clip(scores, -_LARGEST_LOGIT, _LARGEST_LOGIT)))
             case "softmax":
                 powers = np.exp(scores - scores.max(axis=1, keepdims=True))
                 return np.asarray(powers / powers.sum(axis=1, keepdims=True))
@@ -113,24 +117,23 @@ class NliVerifier:
         if outside.size:
             scale = "softmax" if self.labels else "sigmoid"
             raise ConfigError(
-                f"the cross-encoder's scores are no numbers from 0 to 1, got {outside[0]:.3f}; if they are logits, say "
+                f"the cross-encoder's scores are not from 0 to 1, got {outside[0]:.3f}; if they are logits, say "
                 f'NliVerifier(cross_encoder, ..., scale="{scale}")'
             )
         return scores
 
 
-class Premise(NamedTuple):
-    """A sentence, or a whole chunk, and the numbers that cite it."""
+class _Premise(NamedTuple):
+    """Text of a sentence or of a whole chunk, with the numbers of its sentences."""
 
     text: str
     cites: Sequence[str]
 
 
 class VerifyByNli(Stage[State]):
-    """Adds `<of>_verdicts`, a list of Finding: one for each statement in order, as VerifyStatements does.
+    """Stage that adds `<of>_verdicts`, a list of Finding: one for each statement in order, as VerifyStatements does.
 
-    Each statement is held against every sentence and every chunk of several. It cites the sentences that decide it; of
-    a chunk that decides it only as a whole, all of them.
+    A verdict cites the sentences that decide it, and all sentences of a chunk that decides it only as a whole.
     """
 
     of: Side
@@ -138,103 +141,101 @@ class VerifyByNli(Stage[State]):
 
     @property
     def models(self) -> Sequence[Any]:
-        """The cross-encoder."""
+        """Cross-encoder of the verifier."""
         return [self.verifier.cross_encoder]
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Which model it is, and how its scores are read."""
+        """Name of the stage and the settings of its verifier."""
         return {"step": self.get_name(), **self.verifier.instrument}
 
     def with_fresh_capabilities(self) -> Self:
-        """The same stage, made for the one number from 0 to 1 that a rehearsal has for each pair."""
+        """Return a copy for a dry run, whose fake cross-encoder returns one number from 0 to 1 per pair."""
         return self.model_copy(update={"verifier": NliVerifier(self.verifier.cross_encoder)})
 
     def work(self, state: State) -> Operation[State]:
-        """One request for every ten statements; none when there is nothing to compare with."""
+        """Make one request for every ten statements; none without statements or sentences."""
         sample: Sample = state["sample"]
-        numbered = dict(enumerate(without_surrogates(list(state[f"{self.of}_statements"])), 1))
+        statements = dict(enumerate(without_surrogates(list(state[f"{self.of}_statements"])), 1))
         contexts = NumberedContexts.of(sample.contexts or [])
-        parts = yield Gather([self._verified(part, contexts, sample) for part in slices(numbered, _STATEMENTS_AT_ONCE)])
+        parts = yield Gather([self._verify(part, contexts) for part in slices(statements, _STATEMENTS_PER_REQUEST)])
         return state | {f"{self.of}_verdicts": [finding for part in parts for finding in part]}
 
-    def _verified(
-        self, numbered: Mapping[int, str], contexts: NumberedContexts, sample: Sample
-    ) -> Operation[list[Finding]]:
+    def _verify(self, statements: NumberedTexts, contexts: NumberedContexts) -> Operation[list[Finding]]:
         premises = list(_premises(contexts))
-        pairs = tuple((premise.text, text) for text in numbered.values() for premise in premises)
+        pairs = tuple((premise.text, text) for text in statements.values() for premise in premises)
         entailed = contradicted = np.zeros(0)
         if pairs:
             encoder = self.verifier.cross_encoder
-            given = yield Shared(("nli", id(encoder), pairs), _rated(encoder, pairs))
-            entailed, contradicted = self.verifier.read(given, len(pairs))
-        shape = (len(numbered), len(premises))
-        decided = zip(numbered.items(), entailed.reshape(shape), contradicted.reshape(shape), strict=True)
-        return [self._finding(number, text, premises, *scores) for (number, text), *scores in decided]
+            output = yield Shared(("nli", id(encoder), pairs), _score_pairs(encoder, pairs))
+            entailed, contradicted = self.verifier._probabilities(output, len(pairs))
+        shape = (len(statements), len(premises))
+        rows = zip(statements.items(), entailed.reshape(shape), contradicted.reshape(shape), strict=True)
+        return [self._finding(number, text, premises, *scores) for (number, text), *scores in rows]
 
     def _finding(
-        self, number: int, text: str, premises: Sequence[Premise], entailed: Scores, contradicted: Scores
+        self, number: int, text: str, premises: Sequence[_Premise], entailed: _Scores, contradicted: _Scores
     ) -> Finding:
         kind: FindingKind = "statement" if self.of == "answer" else "reference_statement"
-        found = Finding(kind=kind, number=number, text=text, verdict="absent", reason=_told("entailment", entailed))
+        finding = Finding(kind=kind, number=number, text=text, verdict="absent", reason=_reason("entailment", entailed))
         for verdict, label, scores in (
             ("supported", "entailment", entailed),
             ("contradicted", "contradiction", contradicted),
         ):
-            cites = _deciding(premises, scores >= self.verifier.threshold)
+            cites = _deciding_sentences(premises, scores >= self.verifier.threshold)
             if cites:
-                return found.model_copy(update={"verdict": verdict, "reason": _told(label, scores), "cites": cites})
-        return found
+                return finding.model_copy(update={"verdict": verdict, "reason": _reason(label, scores), "cites": cites})
+        return finding
 
 
 def verify_by_nli(verifier: BaseCrossEncoder | NliVerifier, *, of: Side) -> VerifyByNli:
-    """The stage that holds the statements of `extract_statements` against the contexts without a judge.
+    """Return the stage that verifies the statements of `extract_statements` against the contexts without a judge.
 
     Args:
-        verifier: a cross-encoder that gives one number from 0 to 1 a pair; for another, an `NliVerifier` of it.
-        of: the "answer" or the "reference".
+        verifier: cross-encoder that returns one number from 0 to 1 per pair, or an `NliVerifier` of any other one.
+        of: whose statements are verified, "answer" or "reference".
 
     Raises:
-        ConfigError: if the verifier is none.
+        ConfigError: if `verifier` is neither a cross-encoder nor an `NliVerifier`.
     """
     if not isinstance(verifier, NliVerifier):
         verifier = NliVerifier(verifier)
     return VerifyByNli(of=of, verifier=verifier, name="verify_by_nli")
 
 
-def _premises(contexts: NumberedContexts) -> Iterator[Premise]:
-    """The sentences of each chunk, then the chunk as a whole when it has several."""
+def _premises(contexts: NumberedContexts) -> Iterator[_Premise]:
+    """Yield the sentences of each chunk, then the whole chunk if it has several sentences."""
     for _, lines in groupby((line for line in contexts.lines if line.sentence), key=lambda line: line.chunk):
-        sentences = [Premise(line.text, [line.number]) for line in lines]
+        sentences = [_Premise(line.text, [line.number]) for line in lines]
         yield from sentences
         if len(sentences) > 1:
-            yield Premise(
+            yield _Premise(
                 " ".join(sentence.text for sentence in sentences), [n for sentence in sentences for n in sentence.cites]
             )
 
 
-def _deciding(premises: Sequence[Premise], holds: Sequence[bool] | NDArray[np.bool_]) -> list[str]:
-    """The numbers of the premises that hold; of a whole chunk only when no sentence of it does."""
+def _deciding_sentences(premises: Sequence[_Premise], decides: NDArray[np.bool_]) -> list[str]:
+    """Return the sentence numbers of the deciding premises; of a whole chunk only if none of its sentences decides."""
     cites: list[str] = []
-    for premise, held in zip(premises, holds, strict=True):
-        if held and not set(premise.cites) & set(cites):
+    for premise, decisive in zip(premises, decides, strict=True):
+        if decisive and not set(premise.cites) & set(cites):
             cites += premise.cites
     return cites
 
 
-def _told(label: str, scores: Scores) -> str:
+def _reason(label: str, scores: _Scores) -> str:
     return f"{label} {scores.max():.2f}" if scores.size else ""
 
 
-def _rated(cross_encoder: BaseCrossEncoder, pairs: Sequence[tuple[str, str]]) -> Operation[Any]:
+def _score_pairs(cross_encoder: BaseCrossEncoder, pairs: Sequence[tuple[str, str]]) -> Operation[Any]:
     return (yield Rate(cross_encoder, pairs))
 
 
-def _numbers(given: Any) -> Scores:
+def _finite_scores(output: Any) -> _Scores:
     try:
-        scores = np.asarray([*given], dtype=np.float64)
+        scores = np.asarray([*output], dtype=np.float64)
     except (TypeError, ValueError):
-        raise ModelOutputError(f"the cross-encoder gave no numbers, but {str(given)[:100]}") from None
+        raise ModelOutputError(f"the cross-encoder returned no numbers, but {str(output)[:100]}") from None
     if not np.isfinite(scores).all():
-        raise ModelOutputError("the cross-encoder gave scores that are not finite")
+        raise ModelOutputError("the cross-encoder returned scores that are not finite")
     return scores

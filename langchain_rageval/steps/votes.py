@@ -1,4 +1,4 @@
-"""Votes: several draws or several judges decide each item by majority."""
+"""Votes of several draws or several judges: the majority, and findings that report the agreement rates."""
 
 from __future__ import annotations
 
@@ -9,35 +9,38 @@ from typing import TypeVar
 from langchain_rageval.data.schema import Finding
 from langchain_rageval.judge.voting import Voter
 
-V = TypeVar("V", str, bool)
+_Vote = TypeVar("_Vote", str, bool)
 
 
-def majority(votes: Sequence[V], tie: V) -> V:
-    """The most frequent vote; `tie` when two are equally frequent."""
+def majority(votes: Sequence[_Vote], tie: _Vote) -> _Vote:
+    """Return the most frequent vote; `tie` if two are equally frequent."""
     if len(votes) == 1:
         return votes[0]
     ranked = Counter(votes).most_common(2)
     return tie if len(ranked) == 2 and ranked[0][1] == ranked[1][1] else ranked[0][0]
 
 
-def agreement(
+def agreement_rates(
     items: Mapping[int, str], voters: Sequence[Voter], votes: Sequence[Mapping[int, str]]
 ) -> Iterator[Finding]:
-    """How far the votes on each item agree, and which judges are not of the majority; nothing when there is one vote.
+    """Yield a finding for each item with the share of votes for the majority, and the judges that disagree.
+
+    Yields nothing if there is only one voter.
 
     Args:
-        items: number of each item to its text.
-        voters: who voted.
-        votes: number of each item to the vote, for each ballot.
+        items: texts of the items by their numbers.
+        voters: judge and draw of each vote.
+        votes: for each voter, its votes by the numbers of the items.
     """
     if len(voters) < 2:
         return
     judges = list(dict.fromkeys(voter.judge for voter in voters))
     for number, text in items.items():
-        given = [vote[number] for vote in votes]
-        winner, most = majority(given, tie=""), max(Counter(given).values())
-        reason = f"{most} of {len(given)} {'draws' if len(judges) == 1 else 'votes'}"
+        labels = [vote[number] for vote in votes]
+        winner, count = majority(labels, tie=""), max(Counter(labels).values())
+        reason = f"{count} of {len(labels)} {'draws' if len(judges) == 1 else 'votes'}"
         if len(judges) > 1:
-            against = [(b.judge.identity, vote) for b, vote in zip(voters, given, strict=True) if vote != winner]
-            reason += "".join(f"; {judge}: {vote}" for judge, vote in dict.fromkeys(against))
-        yield Finding(kind="agreement", number=number, text=text, verdict=f"{most / len(given):.2f}", reason=reason)
+            pairs = zip(voters, labels, strict=True)
+            dissent = [(voter.judge.identity, vote) for voter, vote in pairs if vote != winner]
+            reason += "".join(f"; {judge}: {vote}" for judge, vote in dict.fromkeys(dissent))
+        yield Finding(kind="agreement", number=number, text=text, verdict=f"{count / len(labels):.2f}", reason=reason)

@@ -1,6 +1,6 @@
-"""For tests of your own: a judge that replays replies, assertions on scores, a battery that every metric passes.
+"""Testing tools: `ScriptedJudge` replays replies, `assert_scores` checks thresholds, `MetricTests` tests a metric.
 
-Nothing here is a pytest plugin; importing it changes no session. Only `MetricTests` needs pytest.
+This package is no pytest plugin; importing it does not affect a test session. Only `MetricTests` needs pytest.
 """
 
 import sys
@@ -17,15 +17,15 @@ __all__ = ["MetricTests", "ScriptedJudge", "ScriptedRequest", "aassert_scores", 
 
 
 def __getattr__(name: str) -> Any:
-    """Load the battery when it is used: it needs pytest, which also explains its failed asserts."""
+    """Import `MetricTests` on first use, with pytest's assertion rewriting."""
     if name != "MetricTests":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
         import pytest
     except ImportError:
-        raise ConfigError("MetricTests is run by pytest: pip install pytest") from None
-    if f"{__name__}.battery" not in sys.modules:  # or pytest warns that it comes too late
-        pytest.register_assert_rewrite(f"{__name__}.battery")
+        raise ConfigError("MetricTests needs pytest: pip install pytest") from None
+    if f"{__name__}.metric_tests" not in sys.modules:  # pytest warns if the module is already imported
+        pytest.register_assert_rewrite(f"{__name__}.metric_tests")
     from langchain_rageval.testing.metric_tests import MetricTests
 
     return MetricTests

@@ -1,4 +1,4 @@
-"""What the battery scores: a sample with every field, texts that have broken something, the words of others."""
+"""Inputs of `MetricTests`: a complete sample, hostile texts, and the sample in the vocabularies of other libraries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SAMPLE: dict[str, Any] = {
     "reference_context_ids": ["d1"],
     "relevance": {"d1": 1.0},
 }
-"""A sample that has every field, so that every metric can read it."""
+"""A sample with every field, so that every metric can read it."""
 
 HOSTILE = {
     "template braces": "{question} {{0}} {__class__} ${x} {{% raw %}} %s %(a)d {",
@@ -35,51 +35,51 @@ HOSTILE = {
     "Zalgo, emoji, NUL": "Z̴̡͓a̷l̵g̶o 👩‍👩‍👧‍👦\x00\ufeff\uffff",
     "blank": " \n\t\u00a0\u3000",
 }
-"""Texts that have broken something before."""
+"""Name of a kind of hostile content to a text that has caused errors before."""
 
 
-def everywhere(text: str, sample: dict[str, Any] | None = None) -> dict[str, Any]:
-    """A sample with a text in every field that it has, and in its id and metadata."""
-    given = sample or SAMPLE
+def insert_everywhere(text: str, sample: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return a sample with a text added to each of its fields, its id and its metadata; by default to `SAMPLE`."""
+    original = sample or SAMPLE
     changed: dict[str, Any] = {"id": text, "metadata": {text: {text: text}}}
     for field in ("question", "answer"):
-        if given.get(field) is not None:
-            changed[field] = f"{given[field]} {text}"
-    if given.get("references"):
-        changed["references"] = [f"{reference} {text}" for reference in given["references"]]
+        if original.get(field) is not None:
+            changed[field] = f"{original[field]} {text}"
+    if original.get("references"):
+        changed["references"] = [f"{reference} {text}" for reference in original["references"]]
     for field, ids in (("contexts", "context_ids"), ("reference_contexts", "reference_context_ids")):
-        if given.get(field) is not None:
-            changed[field] = [*given[field], text]
-        if given.get(ids) is not None:
-            changed[ids] = [*given[ids], text]
-    if given.get("relevance") is not None:
-        changed["relevance"] = {**given["relevance"], text: 1.0}
-    return {**given, **changed}
+        if original.get(field) is not None:
+            changed[field] = [*original[field], text]
+        if original.get(ids) is not None:
+            changed[ids] = [*original[ids], text]
+    if original.get("relevance") is not None:
+        changed["relevance"] = {**original["relevance"], text: 1.0}
+    return {**original, **changed}
 
 
-def numbered(given: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Four samples; the n-th has n more made-up sentences, and a chunk and a reference of its own."""
+def vary_sample(sample: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield four variants of a sample; the n-th, from 1, has n invented sentences and n more chunks."""
     for number in range(4):
         case = f"as in case {number}"
-        changed: dict[str, Any] = {"question": f"Case {number}: {given['question']}"}
-        if "answer" in given:
-            changed["answer"] = given["answer"] + f" Elephants live there, {case}." * (number + 1)
-        if "contexts" in given:
-            changed["contexts"] = [*given["contexts"], *[f"This is case {number}."] * (number + 1)]
-        if "context_ids" in given:
-            own = [f"case-{number}-{n}" for n in range(number + 1)]
-            changed["context_ids"] = [*own, *given["context_ids"]]
-        if "references" in given:
-            changed["references"] = [f"{reference.rstrip('.')}, {case}." for reference in given["references"]]
-        yield given | changed
+        changed: dict[str, Any] = {"question": f"Case {number}: {sample['question']}"}
+        if "answer" in sample:
+            changed["answer"] = sample["answer"] + f" Elephants live there, {case}." * (number + 1)
+        if "contexts" in sample:
+            changed["contexts"] = [*sample["contexts"], *[f"This is case {number}."] * (number + 1)]
+        if "context_ids" in sample:
+            new_ids = [f"case-{number}-{n}" for n in range(number + 1)]
+            changed["context_ids"] = [*new_ids, *sample["context_ids"]]
+        if "references" in sample:
+            changed["references"] = [f"{reference.rstrip('.')}, {case}." for reference in sample["references"]]
+        yield sample | changed
 
 
-def vocabularies(given: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The sample in the words of others, as far as it has the fields."""
-    question, answer = given["question"], given.get("answer", "")
-    contexts, references = given.get("contexts", []), given.get("references", [])
+def list_vocabularies(sample: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the name of each vocabulary of another library and the sample in it."""
+    question, answer = sample["question"], sample.get("answer", "")
+    contexts, references = sample.get("contexts", []), sample.get("references", [])
     documents = [Document(text) for text in contexts]
-    extra = {name: given[name] for name in given if name not in ("question", "answer", "contexts", "references")}
+    extra = {name: sample[name] for name in sample if name not in ("question", "answer", "contexts", "references")}
     call = {"name": "search", "args": {}, "id": "1"}
     turns = [
         HumanMessage(question),
@@ -87,18 +87,18 @@ def vocabularies(given: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         ToolMessage("…", tool_call_id="1", artifact=documents),
         AIMessage(answer),
     ]
-    right = {"references": references} if references else {}
-    yield "an object's attributes", SimpleNamespace(**given)
+    expected = {"references": references} if references else {}
+    yield "an object's attributes", SimpleNamespace(**sample)
     yield (
         "ragas 0.1",
         extra | {"question": question, "answer": answer, "contexts": contexts, "ground_truths": references},
     )
     if len(references) == 1:
-        told = {"user_input": question, "response": answer, "retrieved_contexts": contexts, "reference": references[0]}
-        yield "ragas 0.2", extra | told
-    yield "a retrieval chain", extra | right | {"input": question, "context": documents, "answer": answer}
+        ragas = {"user_input": question, "response": answer, "retrieved_contexts": contexts, "reference": references[0]}
+        yield "ragas 0.2", extra | ragas
+    yield "a retrieval chain", extra | expected | {"input": question, "context": documents, "answer": answer}
     messages = {"input": HumanMessage(question), "context": documents, "answer": AIMessage(answer)}
-    yield "a chain with messages", extra | right | messages
-    told = {"inputs": {"question": question}, "outputs": {"answer": answer}, "context": documents}
-    yield "openevals", extra | told | ({"reference_outputs": right} if right else {})
-    yield "LangGraph messages", extra | right | {"messages": turns}
+    yield "a chain with messages", extra | expected | messages
+    openevals = {"inputs": {"question": question}, "outputs": {"answer": answer}, "context": documents}
+    yield "openevals", extra | openevals | ({"reference_outputs": expected} if expected else {})
+    yield "LangGraph messages", extra | expected | {"messages": turns}

@@ -1,4 +1,4 @@
-"""ScriptedJudge: a judge that replays typed replies, through the very steps and parser of a real model."""
+"""ScriptedJudge: a chat model for tests that replays typed replies; steps and parser are those of real models."""
 
 from __future__ import annotations
 
@@ -15,72 +15,72 @@ from pydantic import BaseModel, PrivateAttr
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.prompts.answer_schemas import ANSWERS
+from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.prompts.layout import read_inputs, read_title
 from langchain_rageval.prompts.promptset import PromptSet, languages
 
 Reply = BaseModel | str | Exception
 
-_TURN = threading.Lock()  # of all judges, so that a judge can be copied and pickled
+_TURN = threading.Lock()  # one lock for all judges, so that a judge can be copied and pickled
 
 
 @dataclass(frozen=True)
 class ScriptedRequest:
-    """What a judge was asked.
+    """A request that a `ScriptedJudge` received.
 
     Attributes:
-        messages: as they came: system, human, and when it is asked again its own output and what was wrong with it.
+        messages: system and human message; in a repeated request also the model's invalid reply and the error.
     """
 
     messages: Sequence[BaseMessage]
 
     @property
     def human(self) -> str:
-        """Text of the first human message: contexts, task and inputs."""
+        """The text of the first human message: contexts, task and inputs; "" if there is none."""
         return next((message.text for message in self.messages if message.type == "human"), "")
 
     @cached_property
     def inputs(self) -> dict[str, Any]:
-        """The inputs of the step.
+        """Return the JSON inputs of the step.
 
         Raises:
-            ValueError: if the request is not one of a judge step.
+            ValueError: if the request does not come from a judge step.
         """
         return read_inputs(self.human)
 
     @property
     def schema(self) -> str | None:
-        """Title of the schema of the answer that is asked for, such as "Verdicts"."""
+        """The title of the requested answer's schema, such as "Verdicts"; None if the request has no schema."""
         return read_title(self.human)
 
     @property
     def step(self) -> str:
-        """Name of the step that asks, such as "verify_statements"; the schema's title for a step of your own."""
+        """The name of the step, such as "verify_statements"; for a custom step the title of its schema."""
         if self.schema is None:
             return "a request without a schema"
-        steps = [step for step, answer in ANSWERS.items() if answer.__name__ == self.schema]
+        steps = [step for step, answer in ANSWER_SCHEMAS.items() if answer.__name__ == self.schema]
         if len(steps) > 1:
             sets = [PromptSet.default(language) for language in sorted(languages())]
-            told = [step for step in steps if any(prompts.get(step).instruction in self.human for prompts in sets)]
-            steps = told or steps
+            matching = [s for s in steps if any(prompts.get(s).instruction in self.human for prompts in sets)]
+            steps = matching or steps
         return " or ".join(steps) or self.schema
 
 
 class ScriptedJudge(BaseChatModel):
-    """A chat model that gives the replies it was given: no network, no chance, and a record of what was asked.
+    """Chat model that returns scripted replies and records the requests; deterministic and offline.
 
-    A step gets the first reply left that fits it: one of the class it asks for, or one without a class. So replies of
-    one class keep their order, and those of different classes may be given in any. Steps that run side by side and ask
-    for one class take the replies as they come; give them one reply with `repeat`.
+    A step receives the first unused reply that fits: one of the answer class that it requests, or one without a class.
+    Replies of one class are used in order; the order between classes does not matter. Concurrent steps that request the
+    same class take replies in the order in which they run; give them one reply and `repeat=True`.
 
     Args:
-        replies: answers of `langchain_rageval.steps`, or of your own steps' classes; a str, or an AIMessage, is the
-            reply as the model would write it, such as malformed JSON; an exception is raised.
-        repeat: begin anew when the replies are used up, for metrics that are called many times.
+        replies: answers from `langchain_rageval.steps`, or of your own answer classes. A str or an AIMessage is
+            returned verbatim, for example malformed JSON. An exception is raised.
+        repeat: start again with the first reply when the replies are used up, for metrics that are called often.
 
     Raises:
-        ConfigError: if a reply is none of these.
-        AssertionError: from the call, naming the step, when no reply fits.
+        ConfigError: if a reply has another type.
+        AssertionError: from the call, with the name of the step, if no unused reply fits.
     """
 
     replies: tuple[Any, ...] = ()
@@ -89,7 +89,7 @@ class ScriptedJudge(BaseChatModel):
     _requests: list[ScriptedRequest] = PrivateAttr(default_factory=list)
 
     def __init__(self, *replies: Reply, repeat: bool = False, **options: Any) -> None:
-        replies = replies or tuple(options.pop("replies", ()))  # pydantic's own way of giving a field
+        replies = replies or tuple(options.pop("replies", ()))  # pydantic passes a field by its name
         for reply in replies:
             if not isinstance(reply, BaseModel | str | Exception):
                 raise ConfigError(
@@ -105,31 +105,31 @@ class ScriptedJudge(BaseChatModel):
 
     @property
     def requests(self) -> list[ScriptedRequest]:
-        """What was asked so far, in order."""
+        """The requests so far, in order."""
         return list(self._requests)
 
     @property
     def left(self) -> list[Any]:
-        """The replies that nobody has asked for yet."""
+        """The unused replies."""
         return list(self._left)
 
     def _reply(self, request: ScriptedRequest) -> Any:
-        """The next reply that fits."""
+        """Return the next reply that fits, and mark it as used."""
         with _TURN:
             if self.repeat and not any(_fits(reply, request.schema) for reply in self._left):
                 self._left.extend(reply for reply in self.replies if _fits(reply, request.schema))
             at = next((n for n, reply in enumerate(self._left) if _fits(reply, request.schema)), None)
             if at is None:
-                raise AssertionError(self._objection(request))
+                raise AssertionError(self._no_reply_message(request))
             return self._left.pop(at)
 
-    def _objection(self, request: ScriptedRequest) -> str:
-        given = sum(_fits(reply, request.schema) for reply in self.replies)
-        left = ", ".join(type(reply).__name__ for reply in self._left) or "nothing"
-        wanted = request.schema or "a reply"
+    def _no_reply_message(self, request: ScriptedRequest) -> str:
+        fitting = sum(_fits(reply, request.schema) for reply in self.replies)
+        left = ", ".join(type(reply).__name__ for reply in self._left) or "none"
+        answer = request.schema or "a reply"
         return (
-            f"{request.step} asks for {wanted} and no such reply is left: ScriptedJudge was given {given} that fit, "
-            f"left is {left}. Add {wanted}(...), or pass repeat=True"
+            f"{request.step} requests {answer}, but no unused reply fits: {fitting} of the scripted replies fit, "
+            f"unused are {left}. Add {answer}(...) or pass repeat=True"
         )
 
     def _generate(
@@ -160,6 +160,6 @@ class ScriptedJudge(BaseChatModel):
 
 
 def _fits(reply: Any, schema: str | None) -> bool:
-    """Whether a reply may be given to a request: its class is the one asked for, or it has none."""
+    """Return True if the reply is of the requested answer class, or has no class."""
     typed = isinstance(reply, BaseModel) and not isinstance(reply, BaseMessage)
     return not typed or schema is None or type(reply).__name__ == schema

@@ -1,4 +1,4 @@
-"""Making test sets: the generator, its steps by everyday names, and what they work on."""
+"""Test-set generation: the generator, its steps and evolutions, and their data types."""
 
 from langchain_rageval.testset.answer import answer
 from langchain_rageval.testset.candidate import Candidate, Trial
@@ -23,8 +23,9 @@ from langchain_rageval.testset.passage import Passage
 from langchain_rageval.testset.passage_filter import passage_filter
 from langchain_rageval.testset.question_filter import question_filter
 from langchain_rageval.testset.readers import load_documents
-from langchain_rageval.testset.rows import Testset, TestsetRow
+from langchain_rageval.testset.row import TestsetRow
 from langchain_rageval.testset.seed_question import seed_question
+from langchain_rageval.testset.testset import Testset
 
 __all__ = [
     "Candidate",

@@ -1,4 +1,4 @@
-"""Answer: the reference answer, from the passages alone."""
+"""Answer: write the reference answer from the passages alone."""
 
 from __future__ import annotations
 
@@ -7,42 +7,48 @@ from typing import Any
 
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.run.requests import Operation
-from langchain_rageval.testset.candidate import ANSWERED_AFTER_ALL, NOT_ANSWERED, Candidate
-from langchain_rageval.testset.candidate_step import CandidateStep, asking, numbered, text_of
+from langchain_rageval.testset.candidate import ANSWERED_BY_DOCUMENTS, NOT_ANSWERED, Candidate
+from langchain_rageval.testset.candidate_step import (
+    CandidateStep,
+    drawn_text,
+    numbered_passages,
+    prompt_step,
+)
 from langchain_rageval.text.language import detect_language
 
 NOT_IN_THE_DOCUMENTS: Mapping[str, str] = {
     "en": "The documents do not say.",
     "ru": "В документах этого нет.",
 }
-"""The reference of a question that the documents do not answer, by language; English where there is none."""
+"""Reference answer of an unanswerable question, by language; other languages use English."""
 
 
-class WriteAnswer(CandidateStep):
-    """Adds `reference`. Where the passages are not meant to answer, it is the sentence that says so."""
+class AnswerWriter(CandidateStep):
+    """Adds `reference`; for an unanswerable question, the sentence that the documents do not say."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """One call."""
-        inputs = {"question": state.question, "passages": numbered(state.passages)}
-        answer = yield from self._ask(inputs, text_of(state), _objection)
+        """Write the reference answer: one call. Reject the candidate if the writer disagrees with `answerable`."""
+        inputs = {"question": state.question, "passages": numbered_passages(state.passages)}
+        answer = yield from self._ask(inputs, drawn_text(state), _objection)
         if answer.answerable != state.answerable:
-            return state.reject(NOT_ANSWERED if state.answerable else ANSWERED_AFTER_ALL)
+            return state.reject(NOT_ANSWERED if state.answerable else ANSWERED_BY_DOCUMENTS)
         if state.answerable:
-            return state.but(reference=answer.answer.strip())
-        told = NOT_IN_THE_DOCUMENTS.get(detect_language(text_of(state)), NOT_IN_THE_DOCUMENTS["en"])
-        return state.but(reference=told)
+            return state.replace(reference=answer.answer.strip())
+        language = detect_language(drawn_text(state))
+        return state.replace(reference=NOT_IN_THE_DOCUMENTS.get(language, NOT_IN_THE_DOCUMENTS["en"]))
 
 
 def answer(writer: JudgeLike) -> CandidateStep:
-    """The step that writes the reference answer, and drops what its passages do not answer.
+    """Return the step that writes the reference answer and rejects questions that the passages do not answer.
+
+    A question that is meant to be unanswerable is rejected if the passages do answer it.
 
     Args:
-        writer: asked once.
+        writer: model that answers; one call.
     """
-    return WriteAnswer(name="write_answer", asks=asking("write_answer", writer))
+    return AnswerWriter(name="write_answer", model_step=prompt_step("write_answer", writer))
 
 
 def _objection(reply: Any) -> str | None:
-    return (
-        "the answer is blank, though it is called answerable" if reply.answerable and not reply.answer.strip() else None
-    )
+    blank = reply.answerable and not reply.answer.strip()
+    return "the answer is blank, but `answerable` is true" if blank else None

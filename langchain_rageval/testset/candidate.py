@@ -1,4 +1,4 @@
-"""Candidate: a question on its way into a test set, with everything that happened to it."""
+"""Candidate: a question that is being generated, with the history of what was tried."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import Self
 
 from pydantic import Field
 
-from langchain_rageval.data.schema import Data
+from langchain_rageval.data.schema import InputModel
 from langchain_rageval.testset.passage import Passage
 
+# Reasons for rejection. They appear in `Testset.yields` and in journals.
 PASSAGE_REJECTED = "passage rejected"
 NO_KEYPHRASE = "no key phrase left"
 QUESTION_REJECTED = "question rejected"
@@ -17,19 +18,20 @@ NOT_EVOLVED = "not evolved"
 NOT_IN_PASSAGES = "no passage answers it"
 NOT_ALL_NEEDED = "not all passages are needed"
 NOT_ANSWERED = "not answerable from its passages"
-ANSWERED_AFTER_ALL = "the documents answer it"
-KNOWN_WITHOUT = "known without the documents"
+ANSWERED_BY_DOCUMENTS = "the documents answer it"
+KNOWN_WITHOUT_DOCUMENTS = "known without the documents"
 DUPLICATE = "near-duplicate"
 
 
-class Trial(Data):
-    """One thing that was tried.
+class Trial(InputModel):
+    """An attempt in the history of a question.
 
     Attributes:
-        kind: what it was: "passage", "seed", "given", "rewrite", "compress", the name of an evolution, or of a filter.
-        question: as it stood then; "" before there was one.
-        accepted: whether it was kept.
-        feedback: what was said of it.
+        kind: step that made the attempt: "passage", "seed", "given", "rewrite", "compress", or the name of an evolution
+            or filter.
+        question: text of the question after the attempt; "" before the question is written.
+        accepted: True if the attempt was accepted.
+        feedback: comment of the critic, or the reason for the rejection.
     """
 
     kind: str
@@ -38,23 +40,25 @@ class Trial(Data):
     feedback: str = ""
 
 
-class Candidate(Data):
-    """A question in the making. Every step takes one and gives one; what was rejected passes through untouched.
+class Candidate(InputModel):
+    """A question that is being generated.
+
+    Every step takes a candidate and returns a candidate. A rejected candidate passes through all later steps unchanged.
 
     Attributes:
-        passages: those that the question is about, the drawn one first.
-        question: as it stands; "" before it is written.
-        parent: the question that the last evolution started from.
-        evolution: names of the evolutions it went through, joined by "+"; "simple" without any.
-        answerable: whether the passages are meant to answer it.
-        grade: of the drawn passage, mean of four from 1 to 3; None before it is graded.
-        keyphrases: of the drawn passage.
-        keyphrase: the one that the question is about; "" for the first of them.
-        draw: how often the passage was drawn before; each time another key phrase is taken.
-        seed: of the run.
-        reference: the right answer, once it is written.
-        history: what was tried, in order.
-        rejected: why it is of no use, in English; None while it is.
+        passages: passages that the question is about, the drawn one first.
+        question: current text of the question; "" before it is written.
+        parent: question from which the last evolution started.
+        evolution: names of the evolutions applied so far, joined by "+"; "simple" if there are none.
+        answerable: True if the passages are meant to answer the question.
+        grade: mean of the four grades of the drawn passage, from 1 to 3; None before it is graded.
+        keyphrases: key phrases of the drawn passage.
+        keyphrase: key phrase that the question is about; "" selects the first of `keyphrases`.
+        draw: number of earlier draws of the passage; each draw uses another key phrase.
+        seed: random seed of the run.
+        reference: reference answer; None before it is written.
+        history: all attempts, in order.
+        rejected: reason for the rejection, in English; None if the candidate is not rejected.
     """
 
     passages: list[Passage]
@@ -71,26 +75,35 @@ class Candidate(Data):
     history: list[Trial] = Field(default_factory=list)
     rejected: str | None = None
 
-    def but(self, **changes: object) -> Self:
-        """The same with some fields changed."""
+    def replace(self, **changes: object) -> Self:
+        """Return a copy with some fields changed."""
         return self.model_copy(update=changes)
 
-    def tried(self, kind: str, *, accepted: bool = True, feedback: str = "") -> Self:
-        """The same with one more trial of the question as it stands; see `Trial` for `kind`, `accepted`, `feedback`."""
+    def with_trial(self, kind: str, *, accepted: bool = True, feedback: str = "") -> Self:
+        """Return a copy with a trial of the current question added to the history.
+
+        Args:
+            kind: step that made the attempt.
+            accepted: True if the attempt was accepted.
+            feedback: comment of the critic, or the reason for the rejection.
+        """
         trial = Trial(kind=kind, question=self.question, accepted=accepted, feedback=feedback)
-        return self.but(history=[*self.history, trial])
+        return self.replace(history=[*self.history, trial])
 
-    def asking(self, question: str, kind: str) -> Self:
-        """The same with another question, whose acceptance is still open."""
-        return self.but(question=question.strip()).tried(kind)
+    def with_question(self, question: str, kind: str) -> Self:
+        """Return a copy with a new question, and a trial of it that counts as accepted until a step rejects it."""
+        return self.replace(question=question.strip()).with_trial(kind)
 
-    def judged(self, accepted: bool, feedback: str) -> Self:
-        """The same with a verdict on the last trial, or, of a question that no step has written, on that question."""
+    def with_verdict(self, accepted: bool, feedback: str) -> Self:
+        """Return a copy with a verdict on the current question.
+
+        The verdict changes the last trial. If no step wrote the question, a trial of kind "given" is added instead.
+        """
         if not self.history or self.history[-1].question != self.question:
-            return self.tried("given", accepted=accepted, feedback=feedback)
-        last = self.history[-1].model_copy(update={"accepted": accepted, "feedback": feedback})
-        return self.but(history=[*self.history[:-1], last])
+            return self.with_trial("given", accepted=accepted, feedback=feedback)
+        trial = self.history[-1].model_copy(update={"accepted": accepted, "feedback": feedback})
+        return self.replace(history=[*self.history[:-1], trial])
 
     def reject(self, reason: str) -> Self:
-        """The same, of no use any more."""
-        return self.but(rejected=reason)
+        """Return a copy that is rejected for a reason, in English."""
+        return self.replace(rejected=reason)

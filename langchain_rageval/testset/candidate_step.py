@@ -1,15 +1,14 @@
-"""The steps of a test set: Runnables from candidate to candidate, each of which asks the writer or the critic."""
+"""Base class of the steps that generate a test set: Runnables from candidate to candidate."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from langchain_core.runnables import RunnableConfig
-from pydantic import BaseModel
 
 from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.prompts.answer_schemas import ANSWERS
+from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.prompts.promptset import Prompt
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.stage import Stage
@@ -17,43 +16,45 @@ from langchain_rageval.steps.step import Step
 from langchain_rageval.testset.candidate import Candidate
 from langchain_rageval.testset.passage import Passage
 
-Inputs = Mapping[str, Any]
-Answer = TypeVar("Answer", bound=BaseModel)
+_Inputs = Mapping[str, Any]
+_Objection = Callable[[Any], str | None]
+
+
+def _no_objection(_answer: Any) -> None:
+    return None
 
 
 class CandidateStep(Stage[Candidate]):
-    """Does something to a candidate; one that was rejected passes through untouched.
+    """A step that changes or rejects a candidate; a rejected candidate passes through unchanged.
 
     Attributes:
-        asks: what is put to the writer or critic, if something is.
+        model_step: request to the writer or critic; None if the step calls models through other steps.
     """
 
-    asks: Step | None = None
+    model_step: Step | None = None
 
     @property
     def judges(self) -> Sequence[Judge]:
-        """Who is asked."""
-        return self.asks.judges if self.asks else ()
+        """Writer or critic that the step calls."""
+        return self.model_step.judges if self.model_step else ()
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """All that could change what it makes of a candidate."""
-        options = {name: getattr(self, name) for name in type(self).model_fields if name in self._options()}
-        return {"step": self.get_name(), "asks": self.asks and self.asks.instrument, **options}
+        """Settings that affect the candidates that the step returns. Journals identify the step by them."""
+        options = {name: getattr(self, name) for name in type(self).model_fields if name in self._option_names()}
+        return {"step": self.get_name(), "asks": self.model_step and self.model_step.instrument, **options}
 
     def with_fresh_capabilities(self) -> Self:
-        """The same step, asking a forgetful judge."""
-        return self.model_copy(update={"asks": self.asks and self.asks.with_fresh_capabilities()})
+        """Return a copy whose judges do not share what they learn about endpoints with this step."""
+        return self.model_copy(update={"model_step": self.model_step and self.model_step.with_fresh_capabilities()})
 
-    def _options(self) -> Sequence[str]:
-        """Fields that change what it makes of a candidate."""
+    def _option_names(self) -> Sequence[str]:
+        """Return the names of the fields that affect the returned candidates."""
         return ()
 
-    def _ask(
-        self, inputs: Inputs, about: str, objection: Callable[[Any], str | None] = lambda _answer: None
-    ) -> Operation[Any]:
-        """Ask in the language of a text."""
-        return ask(self.asks, inputs, about, objection)
+    def _ask(self, inputs: _Inputs, language_from: str, objection: _Objection = _no_objection) -> Operation[Any]:
+        """Send the request of `model_step`; see `ask_step`."""
+        return ask_step(self.model_step, inputs, language_from, objection)
 
     def _do(self, state: Candidate, config: RunnableConfig) -> Candidate:
         return state if state.rejected else super()._do(state, config)
@@ -62,31 +63,47 @@ class CandidateStep(Stage[Candidate]):
         return state if state.rejected else await super()._ado(state, config)
 
 
-def ask(
-    step: Step | None, inputs: Inputs, about: str, objection: Callable[[Any], str | None] = lambda _answer: None
+def ask_step(
+    step: Step | None, inputs: _Inputs, language_from: str, objection: _Objection = _no_objection
 ) -> Operation[Any]:
-    """Put a question to a writer or critic, in the language of the text that it is about."""
+    """Send a request to a writer or critic and return its typed answer.
+
+    Args:
+        step: prompt, model and answer schema.
+        inputs: content of the JSON block.
+        language_from: text whose language selects the prompt.
+        objection: returns the problem with a valid answer, or None; an answer with a problem is requested again.
+
+    Raises:
+        TypeError: if `step` is None.
+    """
     if step is None:
-        raise TypeError("there is nobody to ask")
-    answer = yield step.asked(step.question(inputs, None, language_from=about, objection=objection))
+        raise TypeError("the step has no model to call")
+    answer = yield step.ask(step.build_question(inputs, None, language_from=language_from, objection=objection))
     return answer
 
 
-def asking(prompt: str, judge: JudgeLike, own: Prompt | None = None) -> Step:
-    """What is put to a writer or critic: a step of the package, or one of its kind with a prompt of the user's own."""
-    return Step(own or prompt, judge, ANSWERS[prompt], name=prompt)
+def prompt_step(prompt: str, judge: JudgeLike, own_prompt: Prompt | None = None) -> Step:
+    """Build the step for a packaged prompt.
+
+    Args:
+        prompt: name of the packaged prompt; also names the step and selects the answer schema.
+        judge: writer or critic to call.
+        own_prompt: prompt of the user that replaces the text of the packaged one.
+    """
+    return Step(own_prompt or prompt, judge, ANSWER_SCHEMAS[prompt], name=prompt)
 
 
-def numbered(passages: Sequence[Passage]) -> list[dict[str, Any]]:
-    """Passages as the prompts show them."""
+def numbered_passages(passages: Sequence[Passage]) -> list[dict[str, Any]]:
+    """Return passages as prompts show them: number from 1, and text."""
     return [{"passage": number, "text": passage.text} for number, passage in enumerate(passages, 1)]
 
 
-def text_of(candidate: Candidate) -> str:
-    """What the language of a candidate is told by."""
+def drawn_text(candidate: Candidate) -> str:
+    """Return the text of the drawn passage, whose language selects the prompts."""
     return candidate.passages[0].text
 
 
-def blank_question(answer: Any) -> str | None:
-    """What is wrong with a written question, if something is."""
+def question_objection(answer: Any) -> str | None:
+    """Return the problem with a written question, or None."""
     return None if answer.question.strip() else "the question is blank"

@@ -1,26 +1,26 @@
-"""Compress: a question made shorter and less direct, with the same answer."""
+"""Compress: make a question shorter and less direct, with the same answer."""
 
 from __future__ import annotations
 
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.testset.candidate import Candidate
-from langchain_rageval.testset.candidate_step import CandidateStep, asking, blank_question, text_of
+from langchain_rageval.testset.candidate_step import CandidateStep, drawn_text, prompt_step, question_objection
 
 
-class CompressQuestion(CandidateStep):
-    """Writes the question anew, shorter."""
+class QuestionCompressor(CandidateStep):
+    """Replaces the question by a shorter one."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """One call."""
-        answer = yield from self._ask({"question": state.question}, text_of(state), blank_question)
-        return state.asking(answer.question, "compress")
+        """Shorten the question: one call."""
+        answer = yield from self._ask({"question": state.question}, drawn_text(state), question_objection)
+        return state.with_question(answer.question, "compress")
 
 
 def compress(writer: JudgeLike) -> CandidateStep:
-    """The step that shortens a question.
+    """Return the step that shortens a question.
 
     Args:
-        writer: asked once.
+        writer: model that shortens; one call.
     """
-    return CompressQuestion(name="compress_question", asks=asking("compress_question", writer))
+    return QuestionCompressor(name="compress_question", model_step=prompt_step("compress_question", writer))

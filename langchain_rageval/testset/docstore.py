@@ -1,4 +1,4 @@
-"""Docstore: the passages of some documents, each with its neighbours in the text and in meaning."""
+"""Docstore: passages of documents, with their neighbours in the text and their similar passages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from random import Random
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -22,48 +21,54 @@ from langchain_rageval.run.embedding import BATCH_SIZE, Vector, may_concern_one_
 from langchain_rageval.run.requests import Embed, Gather, Operation, Shared
 from langchain_rageval.run.run import Run
 from langchain_rageval.testset.passage import Passage
-from langchain_rageval.testset.readers import documents_of
+from langchain_rageval.testset.readers import to_documents
 
 if TYPE_CHECKING:
     from langchain_text_splitters import TextSplitter
 
-Unit = NDArray[np.float32]
+UnitVector = NDArray[np.float32]
 
 _LOG = logging.getLogger("langchain_rageval")
-_SIZE = 4000  # characters, about 1,000 tokens
+_CHUNK_SIZE = 4000  # characters, about 1,000 tokens
 _SEPARATORS = (
     r"\n(?=#{1,6} |={2,6} ?\S)",  # headings of Markdown and of wikis
     r"\n\s*\n",
     r"\n",
     r"(?<=[.!?…])\s+|(?<=[。！？])",
     r"\s+",
-    r"\S{1000}",  # a run without white space; character by character it would take minutes
+    r"\S{1000}",  # text without white space; splitting it character by character takes minutes
 )
-_SOURCES = ("source", "filename", "file_name", "file_path", "path", "url")  # metadata that may name the document
-_SPARE = 8  # results of a vector store beyond those asked for, as some will be the passage itself or too near
-_COSINE = 1.01  # greatest one, with what rounding may add
+_SOURCE_KEYS = ("source", "filename", "file_name", "file_path", "path", "url")  # metadata that may name the document
+_EXTRA_RESULTS = 8  # requested from a vector store in addition: some are the passage itself or too similar
+_MAX_COSINE = 1.01  # with rounding errors
 _SPACE = re.compile(r"\s*")
-_WITHOUT = "{!r} has no similar passages"
-_CUT = "\ufffd"  # what splitting by tokens makes of a character that it cuts
+_NO_SIMILAR = "{!r} has no similar passages"
+_CUT_CHARACTER = "\ufffd"  # left by splitters that cut a character between tokens
 
 
 class Docstore:
-    """The passages of some documents.
+    """The passages of documents.
 
-    Passages stand in the order of the documents. Blank ones are left out, and of equal texts all but the first. A
-    document is named by `source` in its metadata (or `filename`, `file_path`, `url`, ...), else by a hash of its text;
-    documents of one name, such as the pages of a file, follow each other.
+    Passages are in the order of the documents. Blank passages are dropped, and so are passages whose text occurred
+    before. A document is named by `source` in its metadata (or `filename`, `file_name`, `file_path`, `path`, `url`),
+    else by a hash of its text. Documents with the same name, such as the pages of a file, continue each other.
 
     Args:
-        documents: whatever `documents_of` takes.
-        splitter: a LangChain TextSplitter; by default at headings, paragraphs, then sentences, into pieces of at most
-            4,000 characters without overlap. False takes the documents as they are: they are passages already, those
-            without a name of one document, and `start_index` in their metadata says where they begin.
-        embeddings: what finds similar passages; asked when the first one is looked for, 64 texts at a time.
-        vectorstore: one that holds these passages already; it is asked instead, and nothing is embedded here.
+        documents: LangChain Documents, texts, objects with a text, a DataFrame, the path of a file or folder, or an
+            iterable of these.
+        splitter: a LangChain TextSplitter. By default documents are split at headings, paragraphs, then sentences, into
+            passages of at most 4,000 characters without overlap. False keeps each document as one passage; those
+            without a name belong to one document, and `start_index` in their metadata is their offset.
+        embeddings: embeddings that find similar passages. They are called at the first search, 64 texts at a time.
+        vectorstore: vector store that holds these passages already; it is searched instead, and nothing is embedded.
+
+    Attributes:
+        embeddings: as passed.
+        vectorstore: as passed.
+        passages: the passages.
 
     Raises:
-        ConfigError: if an argument cannot be used.
+        ConfigError: if an argument is invalid.
     """
 
     def __init__(
@@ -75,8 +80,8 @@ class Docstore:
         vectorstore: VectorStore | None = None,
     ) -> None:
         if splitter not in (None, False) and not hasattr(splitter, "split_documents"):
-            took = "splitter takes a LangChain TextSplitter, or False for documents that are passages already"
-            raise ConfigError(f"{took}; got {type(splitter).__name__}")
+            expected = "splitter takes a LangChain TextSplitter, or False for documents that are passages already"
+            raise ConfigError(f"{expected}; got {type(splitter).__name__}")
         if embeddings is not None and not isinstance(embeddings, Embeddings):
             raise ConfigError(f"embeddings takes LangChain Embeddings, got {type(embeddings).__name__}")
         if vectorstore is not None and not isinstance(vectorstore, VectorStore):
@@ -85,135 +90,130 @@ class Docstore:
         self.vectorstore = vectorstore
         self.passages: list[Passage] = []
         self._by_text: dict[str, Passage] = {}
-        self._before: dict[str, Passage] = {}
-        self._after: dict[str, Passage] = {}
-        self._rows: dict[str, int] = {}
-        self._units: Unit | None = None
-        given = documents_of(documents)
-        self._keep(_as_they_are(given) if splitter is False else _split(given, splitter or _splitter()))
+        self._previous: dict[str, Passage] = {}
+        self._next: dict[str, Passage] = {}
+        self._row_numbers: dict[str, int] = {}
+        self._unit_vectors: UnitVector | None = None
+        parsed = to_documents(documents)
+        self._add(_keep_whole(parsed) if splitter is False else _split(parsed, splitter or _default_splitter()))
 
     def __len__(self) -> int:
-        """Number of passages."""
+        """Return the number of passages."""
         return len(self.passages)
 
     def __repr__(self) -> str:
-        """How many passages of how many documents."""
+        """Return the numbers of passages and documents."""
         return f"Docstore({len(self)} passages of {len({p.source for p in self.passages})} documents)"
 
     def previous(self, passage: Passage) -> Passage | None:
-        """The passage before it in its document; None for the first, and behind a text that stands elsewhere too."""
-        return self._before.get(passage.id)
+        """Return the passage before this one in its document, or None.
+
+        There is none for the first passage, nor after a passage that was dropped because its text occurred before.
+        """
+        return self._previous.get(passage.id)
 
     def next(self, passage: Passage) -> Passage | None:
-        """The passage after it in its document; None for the last, and before a text that stands elsewhere too."""
-        return self._after.get(passage.id)
+        """Return the passage after this one in its document, or None.
 
-    def order(self, seed: int) -> list[Passage]:
-        """All passages in a chance order that holds, up to any place, of each document about its share.
-
-        Args:
-            seed: the same one gives the same order, on every machine and whatever the order of the documents.
+        There is none for the last passage, nor before a passage that was dropped because its text occurred before.
         """
-        chance = Random(seed)
-        of_source: dict[str, list[Passage]] = {}
-        for passage in self.passages:
-            of_source.setdefault(passage.source, []).append(passage)
-        placed: list[tuple[float, str, Passage]] = []
-        for source, passages in sorted(of_source.items()):
-            chance.shuffle(passages)
-            first = chance.random()
-            placed += [((at + first) / len(passages), source, passage) for at, passage in enumerate(passages)]
-        return [passage for _, _, passage in sorted(placed, key=lambda place: place[:2])]
+        return self._next.get(passage.id)
 
     def similar(self, passage: Passage, *, floor: float = 0.3, ceiling: float = 0.95, k: int = 1) -> list[Passage]:
-        """The passages that are nearest in meaning, the nearest first; never itself, nor one of the same text.
+        """Return the passages nearest in meaning, the nearest first, without the passage itself.
 
         Args:
-            passage: one of this store; with a vector store, any.
-            floor: least cosine.
-            ceiling: cosine from which on two passages say the same.
-            k: how many at most.
+            passage: a passage of this store; with a vector store, any passage.
+            floor: minimum cosine.
+            ceiling: cosine from which two passages count as duplicates and are excluded.
+            k: maximum number of passages.
 
         Returns:
-            Fewer than k, or none, if no others are similar enough. A vector store that gives distances instead of
-            cosines is taken by its order alone: `floor` and `ceiling` cannot be compared with them.
+            At most k passages; an empty list if none is similar enough. If a vector store returns distances instead of
+            cosines, only their order is used: `floor` and `ceiling` do not apply.
 
         Raises:
-            ConfigError: if there is nothing to look with, the passage is not of this store, or k < 1.
+            ConfigError: if there are neither embeddings nor a vector store, the passage is not in this store, or k < 1.
         """
         if k < 1:
-            raise ConfigError(f"k takes a whole number from 1 on, got {k!r}")
+            raise ConfigError(f"k takes a whole number of at least 1, got {k!r}")
         if self.vectorstore is not None:
-            return self._looked_up(self.vectorstore, passage, floor, ceiling, k)
-        if self._units is None:
-            drive(self.embedded(), Run(), {})
-        if passage.id not in self._rows:
-            raise ConfigError(f"passage {passage.id} is not of this Docstore: take one of its passages")
-        units: Unit = self._units if self._units is not None else np.zeros((0, 0), np.float32)
+            return self._search(self.vectorstore, passage, floor, ceiling, k)
+        if self._unit_vectors is None:
+            drive(embed_passages(self), Run(), {})
+        if passage.id not in self._row_numbers:
+            raise ConfigError(f"passage {passage.id} is not in this Docstore: take one of its passages")
+        vectors: UnitVector = self._unit_vectors if self._unit_vectors is not None else np.zeros((0, 0), np.float32)
         with np.errstate(invalid="ignore"):
-            cosines = units @ units[self._rows[passage.id]]
+            cosines = vectors @ vectors[self._row_numbers[passage.id]]
         near = np.flatnonzero((cosines >= floor) & (cosines < ceiling))
-        best = near[np.argsort(-cosines[near], kind="stable")]
-        return [self.passages[row] for row in best if row != self._rows[passage.id]][:k]
+        nearest_first = near[np.argsort(-cosines[near], kind="stable")]
+        return [self.passages[row] for row in nearest_first if row != self._row_numbers[passage.id]][:k]
 
-    def embedded(self) -> Operation[None]:
-        """Embed the passages, unless that is done, or a vector store is there to be asked.
-
-        A passage that cannot be embedded, or gets a vector that is zero or not finite, has no similar ones; the log
-        "langchain_rageval" names it.
-
-        Raises:
-            ConfigError: if there are no embeddings.
-        """
-        if self.vectorstore is None and self._units is None:
-            self._units = yield Shared((self, "embedded"), self._embedding())
-
-    def _keep(self, pieces: Iterable[Passage]) -> None:
+    def _add(self, passages: Iterable[Passage]) -> None:
         last: dict[str, Passage | None] = {}
-        for passage in pieces:
+        for passage in passages:
             if not passage.text.strip():
                 continue
             if passage.text in self._by_text:
-                last[passage.source] = None  # what stood on both sides of it are no neighbours
+                last[passage.source] = None  # passages on both sides of a dropped one are not neighbours
                 continue
-            if before := last.get(passage.source):
-                self._before[passage.id], self._after[before.id] = before, passage
+            if previous := last.get(passage.source):
+                self._previous[passage.id], self._next[previous.id] = previous, passage
             last[passage.source] = passage
             self._by_text[passage.text] = passage
-            self._rows[passage.id] = len(self.passages)
+            self._row_numbers[passage.id] = len(self.passages)
             self.passages.append(passage)
 
-    def _embedding(self) -> Operation[Unit]:
+    def _embed(self) -> Operation[UnitVector]:
         if self.embeddings is None:
             raise ConfigError("to find similar passages, give the Docstore embeddings=... or vectorstore=...")
         texts = [passage.text for passage in self.passages]
         batches = [texts[at : at + BATCH_SIZE] for at in range(0, len(texts), BATCH_SIZE)]
-        parts = yield Gather([_units(self.embeddings, batch) for batch in batches])
-        return self._matrix([unit for part in parts for unit in part])
+        parts = yield Gather([_embed_batch(self.embeddings, batch) for batch in batches])
+        return self._stack([vector for part in parts for vector in part])
 
-    def _matrix(self, units: Sequence[Unit | None]) -> Unit:
-        """One row for each passage; NaN, which is near nothing, where there is no vector of the usual length."""
-        lengths = Counter(len(unit) for unit in units if unit is not None)
-        ((usual, _),) = lengths.most_common(1) or [(0, 0)]
-        matrix = np.full((len(units), usual), np.nan, np.float32)
-        for row, unit in enumerate(units):
-            if unit is not None and len(unit) == usual:
-                matrix[row] = unit
-            elif unit is not None:
+    def _stack(self, vectors: Sequence[UnitVector | None]) -> UnitVector:
+        """Return a matrix with a row for each passage; NaN for a missing vector or one of another length.
+
+        A NaN row has no similar passages, because comparisons with NaN are false.
+        """
+        lengths = Counter(len(vector) for vector in vectors if vector is not None)
+        ((usual_length, _),) = lengths.most_common(1) or [(0, 0)]
+        matrix = np.full((len(vectors), usual_length), np.nan, np.float32)
+        for row, vector in enumerate(vectors):
+            if vector is not None and len(vector) == usual_length:
+                matrix[row] = vector
+            elif vector is not None:
                 text = self.passages[row].text[:100]
-                _LOG.warning("%s: its vector has %d numbers, not %d", _WITHOUT.format(text), len(unit), usual)
+                _LOG.warning(
+                    "%s: its vector has %d numbers, not %d", _NO_SIMILAR.format(text), len(vector), usual_length
+                )
         return matrix
 
-    def _looked_up(self, store: VectorStore, passage: Passage, floor: float, ceiling: float, k: int) -> list[Passage]:
-        found = _nearest(store, passage.text, k + _SPARE)
-        if _are_cosines([score for _, score in found]):
-            found = [(document, score) for document, score in found if score is not None and floor <= score < ceiling]
-        others = {document.page_content: document for document, _ in found if document.page_content != passage.text}
-        return [self._by_text.get(text) or _foreign(document) for text, document in others.items()][:k]
+    def _search(self, store: VectorStore, passage: Passage, floor: float, ceiling: float, k: int) -> list[Passage]:
+        results = _search_with_scores(store, passage.text, k + _EXTRA_RESULTS)
+        if _are_cosines([score for _, score in results]):
+            results = [(doc, score) for doc, score in results if score is not None and floor <= score < ceiling]
+        others = {doc.page_content: doc for doc, _ in results if doc.page_content != passage.text}
+        return [self._by_text.get(text) or _whole(doc, _source_of(doc)) for text, doc in others.items()][:k]
 
 
-def _nearest(store: VectorStore, text: str, count: int) -> Sequence[tuple[Document, float | None]]:
-    """What a vector store finds, the nearest first, with its scores if it gives any."""
+def embed_passages(store: Docstore) -> Operation[None]:
+    """Embed the passages of a Docstore, unless they are embedded already or it has a vector store.
+
+    A passage that cannot be embedded, or whose vector is zero or not finite, has no similar passages; a warning in the
+    log "langchain_rageval" names it.
+
+    Raises:
+        ConfigError: if the Docstore has neither embeddings nor a vector store.
+    """
+    if store.vectorstore is None and store._unit_vectors is None:
+        store._unit_vectors = yield Shared((store, "embedded"), store._embed())
+
+
+def _search_with_scores(store: VectorStore, text: str, count: int) -> Sequence[tuple[Document, float | None]]:
+    """Search a vector store, the nearest document first; scores are None if the store returns none."""
     try:
         return store.similarity_search_with_score(text, k=count)
     except NotImplementedError:
@@ -221,39 +221,34 @@ def _nearest(store: VectorStore, text: str, count: int) -> Sequence[tuple[Docume
 
 
 def _are_cosines(scores: Sequence[float | None]) -> bool:
-    """Whether the scores of results, the nearest first, can be cosines: distances grow, and may be above 1."""
-    given = [score for score in scores if score is not None and abs(score) <= _COSINE]
-    return len(given) == len(scores) and given == sorted(given, reverse=True)
+    """Return True if the scores of results, the nearest first, can be cosines: distances grow and may exceed 1."""
+    valid = [score for score in scores if score is not None and abs(score) <= _MAX_COSINE]
+    return len(valid) == len(scores) and valid == sorted(valid, reverse=True)
 
 
-def _foreign(document: Document) -> Passage:
-    """A passage of the vector store that is none of the Docstore's."""
-    return _whole(document, _name_of(document))
-
-
-def _as_they_are(documents: Iterable[Document]) -> Iterator[Passage]:
+def _keep_whole(documents: Iterable[Document]) -> Iterator[Passage]:
     for document in documents:
-        yield _whole(document, _named(document) or "documents")
+        yield _whole(document, _source_in_metadata(document) or "documents")
 
 
 def _whole(document: Document, source: str) -> Passage:
-    """A document that is a passage of another one."""
-    given = document.metadata.get("start_index")
-    start = given if isinstance(given, int) and given >= 0 else 0
+    """Return a passage with the whole text of a document; `start_index` in the metadata is its offset."""
+    index = document.metadata.get("start_index")
+    start = index if isinstance(index, int) and index >= 0 else 0
     return _passage(document, source, start, start + len(document.page_content))
 
 
 def _split(documents: Iterable[Document], splitter: TextSplitter) -> Iterator[Passage]:
     for document in documents:
-        source = _name_of(document)
+        source = _source_of(document)
         try:
             pieces = splitter.split_documents([document])
-        except Exception as error:  # whatever a splitter raises: the other documents are none the worse
+        except Exception as error:  # splitters raise anything; the other documents are still split
             _LOG.warning("%s: cannot be split: %s; skipped", source, error)
             continue
         span = (0, 0)
         for piece in pieces:
-            span = _span(document.page_content, piece.page_content, span)
+            span = _find_span(document.page_content, piece.page_content, span)
             yield _passage(piece, source, *span)
 
 
@@ -261,68 +256,70 @@ def _passage(piece: Document, source: str, start: int, end: int) -> Passage:
     return Passage(text=piece.page_content, source=source, start=start, end=end, metadata=piece.metadata)
 
 
-def _name_of(document: Document) -> str:
-    """The document's own name, or one made of its text."""
+def _source_of(document: Document) -> str:
+    """Return the name of a document from its metadata, or a hash of its text."""
     digest = hashlib.blake2b(document.page_content.encode(), digest_size=8).hexdigest()
-    return _named(document) or f"text {digest}"
+    return _source_in_metadata(document) or f"text {digest}"
 
 
-def _named(document: Document) -> str:
-    names = (document.metadata.get(key) for key in _SOURCES)
-    return next((str(name) for name in names if name), "")
+def _source_in_metadata(document: Document) -> str:
+    values = (document.metadata.get(key) for key in _SOURCE_KEYS)
+    return next((str(value) for value in values if value), "")
 
 
-def _span(text: str, piece: str, last: tuple[int, int]) -> tuple[int, int]:
-    """Where a piece stands in a text: behind the last one, else overlapping it, else anywhere.
+def _find_span(text: str, piece: str, last: tuple[int, int]) -> tuple[int, int]:
+    """Return the span of a piece in a text: after the last piece, else overlapping it, else anywhere.
 
     Returns:
-        Its first character and the one behind it; those of the same words if only the white space differs; the whole
-        text if it holds no such words.
+        Offset of the first character and offset after the last one. If only the white space differs, the span of the
+        same words; if the text does not hold these words, the whole text.
     """
     start, end = last
-    following = _SPACE.match(text, end)
-    for at in (end, following.end() if following else end):
+    space = _SPACE.match(text, end)
+    for at in (end, space.end() if space else end):
         if text.startswith(piece, at):
             return at, at + len(piece)
     for at in (text.find(piece, start + 1), text.find(piece)):
         if at >= 0:
             return at, at + len(piece)
-    words = piece.strip(_CUT).split()
-    same = re.compile(r"\s+".join(map(re.escape, words)))
-    found = (same.search(text, start) or same.search(text)) if words else None
-    return found.span() if found else (0, len(text))
+    words = piece.strip(_CUT_CHARACTER).split()
+    pattern = re.compile(r"\s+".join(map(re.escape, words)))
+    match = (pattern.search(text, start) or pattern.search(text)) if words else None
+    return match.span() if match else (0, len(text))
 
 
-def _units(embeddings: Embeddings, texts: Sequence[str]) -> Operation[list[Unit | None]]:
-    """Vectors of length 1; None for a text without one. Texts that are refused together are asked for one by one."""
+def _embed_batch(embeddings: Embeddings, texts: Sequence[str]) -> Operation[list[UnitVector | None]]:
+    """Return unit vectors of texts; None for a text without one. A refused batch is embedded one text at a time."""
     try:
         vectors = yield Embed(embeddings, texts)
-        return [_unit(vector, text) for vector, text in zip(vectors, texts, strict=True)]
+        return [_normalize(vector, text) for vector, text in zip(vectors, texts, strict=True)]
     except Exception as error:
         if not may_concern_one_text(error):
             raise
         if len(texts) == 1:
-            _LOG.warning("%s: %s", _WITHOUT.format(texts[0][:100]), error)
+            _LOG.warning("%s: %s", _NO_SIMILAR.format(texts[0][:100]), error)
             return [None]
-    units: list[Unit | None] = []
+    units: list[UnitVector | None] = []
     for text in texts:
-        units += yield from _units(embeddings, [text])
+        units += yield from _embed_batch(embeddings, [text])
     return units
 
 
-def _unit(vector: Vector, text: str) -> Unit | None:
-    """The vector at length 1; None if it has no direction."""
+def _normalize(vector: Vector, text: str) -> UnitVector | None:
+    """Return the vector scaled to length 1, or None with a warning if it is zero or not finite."""
     largest = np.max(np.abs(vector), initial=0.0)
     if vector.ndim != 1 or not np.isfinite(largest) or largest == 0:
-        what = "a zero vector" if largest == 0 else "numbers that make no vector"
-        _LOG.warning("%s: the embeddings gave %s", _WITHOUT.format(text[:100]), what)
+        problem = "a zero vector" if largest == 0 else "numbers that are not a vector"
+        _LOG.warning("%s: the embeddings returned %s", _NO_SIMILAR.format(text[:100]), problem)
         return None
     scaled = vector / largest
-    unit: Unit = (scaled / np.linalg.norm(scaled)).astype(np.float32)
+    unit: UnitVector = (scaled / np.linalg.norm(scaled)).astype(np.float32)
     return unit
 
 
-def _splitter() -> TextSplitter:
+def _default_splitter() -> TextSplitter:
     from langchain_text_splitters import RecursiveCharacterTextSplitter
 
-    return RecursiveCharacterTextSplitter(list(_SEPARATORS), is_separator_regex=True, chunk_size=_SIZE, chunk_overlap=0)
+    return RecursiveCharacterTextSplitter(
+        list(_SEPARATORS), is_separator_regex=True, chunk_size=_CHUNK_SIZE, chunk_overlap=0
+    )

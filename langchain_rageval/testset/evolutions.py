@@ -1,4 +1,4 @@
-"""Evolutions: ways to make a question harder, or more like a user's. `|` makes branches of several.
+"""Evolutions: rewritings that make a question harder, or more like a question of a user. `|` composes them.
 
 Source of the idea: Xu et al. 2023, "WizardLM: Empowering Large Language Models to Follow Complex Instructions",
 arXiv:2304.12244, section 3 (Evol-Instruct).
@@ -15,7 +15,13 @@ from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.prompts.promptset import Prompt
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.testset.candidate import NO_NEAR_PASSAGE, Candidate
-from langchain_rageval.testset.candidate_step import CandidateStep, asking, blank_question, numbered, text_of
+from langchain_rageval.testset.candidate_step import (
+    CandidateStep,
+    drawn_text,
+    numbered_passages,
+    prompt_step,
+    question_objection,
+)
 from langchain_rageval.testset.docstore import Docstore
 
 SIMPLE = "simple"
@@ -24,15 +30,15 @@ MULTI_CONTEXT = "multi_context"
 
 @dataclass(frozen=True)
 class Kind:
-    """One way to evolve a question.
+    """A single kind of evolution. Journal keys contain its `repr`, so the names of class and fields are fixed.
 
     Attributes:
-        name: of the evolution.
-        prompt: step whose prompt it uses; one of the user's own where that is "".
-        instruction: of the user's own prompt.
-        adds_passage: whether the nearest passage is added first.
-        asks_more: whether the question must become deeper or broader; else it is only put in other words.
-        answerable: whether the documents are to answer it.
+        name: name of the evolution.
+        prompt: name of the packaged prompt; "" if the user supplies an instruction.
+        instruction: instruction of the user; "" if there is a packaged prompt.
+        adds_passage: True if the nearest passage is added before the question is rewritten.
+        asks_more: True if the question must become deeper or broader, False if it is only rephrased.
+        answerable: True if the documents are meant to answer the new question.
     """
 
     name: str
@@ -44,45 +50,46 @@ class Kind:
 
     @property
     def own_prompt(self) -> Prompt | None:
-        """The user's own prompt, if it is one of theirs."""
+        """Prompt with the user's instruction; None if there is a packaged prompt."""
         return None if self.prompt else Prompt(instruction=self.instruction)
 
 
 @dataclass(frozen=True)
 class Evolution:
-    """A branch of the tree: no, one or several kinds after each other. `reasoning | conditional` is one of two.
+    """A sequence of evolution kinds; an empty one leaves the question as it is.
 
-    Called with a writer it is the step that rewrites the question: `reasoning(writer)`.
+    `reasoning | conditional` is the sequence of both. Called with a writer, an evolution builds the step that rewrites
+    the question: `reasoning(writer)`.
 
     Attributes:
-        kinds: in the order in which the question goes through them.
+        kinds: kinds in the order in which they are applied.
     """
 
     kinds: tuple[Kind, ...] = ()
 
     @property
     def name(self) -> str:
-        """Names of the kinds, joined by "+"; "simple" for none."""
+        """Names of the kinds, joined by "+"; "simple" if there are none."""
         return "+".join(kind.name for kind in self.kinds) or SIMPLE
 
     def __or__(self, other: Evolution) -> Evolution:
-        """This one, then the other."""
+        """Return the evolution that applies this one, then the other."""
         if not isinstance(other, Evolution):
             return NotImplemented
         return Evolution(self.kinds + other.kinds)
 
     def __call__(self, writer: JudgeLike, docstore: Docstore | None = None) -> Any:
-        """The Runnable that rewrites the question, without a filter after it.
+        """Return the Runnable that rewrites the question, without filters after it.
 
         Args:
-            writer: asked once for each kind.
-            docstore: gives the nearest passage; needed for `multi_context`.
+            writer: model that rewrites; one call for each kind.
+            docstore: source of the nearest passage; required for `multi_context`.
 
         Raises:
-            ConfigError: if the evolution is `simple`, which does nothing, or lacks a docstore.
+            ConfigError: if the evolution is `simple`, or needs a docstore and there is none.
         """
         if not self.kinds:
-            raise ConfigError("simple is no step: it leaves the question as it is")
+            raise ConfigError("simple leaves the question as it is, so it has no step: call another evolution")
         steps: list[Any] = [evolve(kind, writer, docstore) for kind in self.kinds]
         chain = steps[0]
         for step in steps[1:]:
@@ -90,61 +97,62 @@ class Evolution:
         return chain
 
 
-class EvolveQuestion(CandidateStep):
-    """Rewrites the question; it then has the old one for its parent."""
+class QuestionEvolver(CandidateStep):
+    """Rewrites the question by one kind of evolution and keeps the old question as its parent."""
 
     kind: Kind
     docstore: Docstore | None
 
-    def _options(self) -> Sequence[str]:
+    def _option_names(self) -> Sequence[str]:
         return ["kind"]
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """One call; none when a passage is wanted and none is near."""
+        """Rewrite the question: one call; none if a near passage is needed and there is none."""
         if self.kind.adds_passage:
-            found = self.docstore.similar(state.passages[0]) if self.docstore else []
-            if not found:
-                return state.tried(self.kind.name, accepted=False, feedback=NO_NEAR_PASSAGE).reject(NO_NEAR_PASSAGE)
-            state = state.but(passages=[state.passages[0], found[0]])
-        inputs = {"question": state.question, "passages": numbered(state.passages)}
-        answer = yield from self._ask(inputs, text_of(state), blank_question)
-        before = [] if state.evolution == SIMPLE else [state.evolution]
-        evolved = state.but(
+            near = self.docstore.similar(state.passages[0]) if self.docstore else []
+            if not near:
+                trial = state.with_trial(self.kind.name, accepted=False, feedback=NO_NEAR_PASSAGE)
+                return trial.reject(NO_NEAR_PASSAGE)
+            state = state.replace(passages=[state.passages[0], near[0]])
+        inputs = {"question": state.question, "passages": numbered_passages(state.passages)}
+        answer = yield from self._ask(inputs, drawn_text(state), question_objection)
+        earlier = [] if state.evolution == SIMPLE else [state.evolution]
+        evolved = state.replace(
             parent=state.question,
-            evolution="+".join([*before, self.kind.name]),
+            evolution="+".join([*earlier, self.kind.name]),
             answerable=state.answerable and self.kind.answerable,
         )
-        return evolved.asking(answer.question, self.kind.name)
+        return evolved.with_question(answer.question, self.kind.name)
 
 
 def evolve(kind: Kind, writer: JudgeLike, docstore: Docstore | None) -> CandidateStep:
-    """The step that evolves a question in one way.
+    """Return the step that rewrites a question by one kind of evolution.
 
     Raises:
-        ConfigError: if it adds a passage and there is no docstore.
+        ConfigError: if the kind adds a passage and there is no docstore.
     """
     if kind.adds_passage and docstore is None:
         raise ConfigError(f"{kind.name} adds the nearest passage: it needs a docstore")
-    step = asking(kind.prompt or "evolve_reasoning", writer, kind.own_prompt)
-    return EvolveQuestion(name=f"evolve_{kind.name}", asks=step, kind=kind, docstore=docstore)
+    step = prompt_step(kind.prompt or "evolve_reasoning", writer, kind.own_prompt)
+    return QuestionEvolver(name=f"evolve_{kind.name}", model_step=step, kind=kind, docstore=docstore)
 
 
 def evolution(name: str, instruction: str, *, asks_more: bool = True) -> Evolution:
-    """An evolution of the user's own.
+    """Return an evolution with an instruction of your own.
 
     Args:
-        name: in the distribution and in the rows.
-        instruction: what the writer is told, in the language of the documents; it reads `question` and `passages` and
-            answers with the new `question`.
-        asks_more: whether the new question must be deeper or broader than the old one.
+        name: name in distributions and rows.
+        instruction: instruction for the writer, in the language of the documents. The writer reads `question` and
+            `passages` and returns the new `question`.
+        asks_more: True if the new question must be deeper or broader than the old one.
 
     Raises:
-        ConfigError: if a text is blank, or the name is taken or holds a "+".
+        ConfigError: if a text is blank, or the name is taken or contains "+".
     """
     if not name.strip() or not instruction.strip():
         raise ConfigError("an evolution takes a name and an instruction that says how to rewrite `question`")
     if "+" in name or name in EVOLUTIONS:
-        raise ConfigError(f"{name!r} cannot be the name of an evolution of your own; choose another, without a +")
+        raise ConfigError(f"an evolution cannot be named {name!r}: choose a name that is not taken and contains no +")
     return Evolution((Kind(name, instruction=instruction, asks_more=asks_more),))
 
 
@@ -156,6 +164,7 @@ conversational = Evolution((Kind("conversational", "evolve_conversational", asks
 unanswerable = Evolution((Kind("unanswerable", "evolve_unanswerable", asks_more=False, answerable=False),))
 
 EVOLUTIONS: Mapping[str, Evolution] = {
-    branch.name: branch for branch in (simple, reasoning, conditional, multi_context, conversational, unanswerable)
+    evolution.name: evolution
+    for evolution in (simple, reasoning, conditional, multi_context, conversational, unanswerable)
 }
-"""The evolutions of the package by name."""
+"""Packaged evolutions by name."""

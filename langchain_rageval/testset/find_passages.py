@@ -1,35 +1,37 @@
-"""Find passages: those that a question really needs."""
+"""Find passages: keep the passages that are needed to answer the question."""
 
 from __future__ import annotations
 
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.testset.candidate import NOT_ALL_NEEDED, NOT_IN_PASSAGES, Candidate
-from langchain_rageval.testset.candidate_step import CandidateStep, asking, numbered, text_of
+from langchain_rageval.testset.candidate_step import CandidateStep, drawn_text, numbered_passages, prompt_step
 from langchain_rageval.testset.evolutions import MULTI_CONTEXT
 
 
-class FindPassages(CandidateStep):
-    """Keeps the passages that the question needs; a question over several must need them all."""
+class PassageFinder(CandidateStep):
+    """Keeps the passages that the question needs; a `multi_context` question must need at least two."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """One call; none for a question that the documents do not answer."""
+        """Select the needed passages: one call; none for an unanswerable question."""
         if not state.answerable:
             return state
-        shown = numbered(state.passages)
-        answer = yield from self._ask({"question": state.question, "passages": shown}, text_of(state))
+        inputs = {"question": state.question, "passages": numbered_passages(state.passages)}
+        answer = yield from self._ask(inputs, drawn_text(state))
         needed = [p for number, p in enumerate(state.passages, 1) if number in answer.passages]
         if not needed:
-            return state.tried("find_passages", accepted=False, feedback=answer.reason).reject(NOT_IN_PASSAGES)
+            return state.with_trial("find_passages", accepted=False, feedback=answer.reason).reject(NOT_IN_PASSAGES)
         if MULTI_CONTEXT in state.evolution.split("+") and len(needed) < 2:
-            return state.tried("find_passages", accepted=False, feedback=answer.reason).reject(NOT_ALL_NEEDED)
-        return state.but(passages=needed)
+            return state.with_trial("find_passages", accepted=False, feedback=answer.reason).reject(NOT_ALL_NEEDED)
+        return state.replace(passages=needed)
 
 
 def find_passages(critic: JudgeLike) -> CandidateStep:
-    """The step that keeps the passages that are needed to answer.
+    """Return the step that keeps the passages that are needed to answer the question.
+
+    A question is rejected if no passage answers it, or if a `multi_context` question needs fewer than two.
 
     Args:
-        critic: asked once.
+        critic: model that selects the passages; one call.
     """
-    return FindPassages(name="find_passages", asks=asking("find_passages", critic))
+    return PassageFinder(name="find_passages", model_step=prompt_step("find_passages", critic))

@@ -1,143 +1,208 @@
-"""Generation: one call of `generate` or its kin, round by round; what is asked, kept, paid for, and accepted."""
+"""Generation: a run of the test-set generator, in rounds of attempts."""
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig, RunnableSequence
 
+from langchain_rageval.judge.judge import Judge
 from langchain_rageval.judge.ladder import inner_models
-from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
-from langchain_rageval.run.budget import BudgetTracker, Cost
+from langchain_rageval.run.budget import Budget, BudgetTracker, Cost
 from langchain_rageval.run.journal import Journal
+from langchain_rageval.run.options import CallOptions, build_run
 from langchain_rageval.run.requests import Embed, Operation
+from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.usage_meter import tokens_in
 from langchain_rageval.testset.candidate import DUPLICATE, Candidate
-from langchain_rageval.testset.docstore import Docstore
-from langchain_rageval.testset.draft import Draft, dealt
+from langchain_rageval.testset.candidate_step import CandidateStep
+from langchain_rageval.testset.docstore import Docstore, embed_passages
 from langchain_rageval.testset.evolutions import Evolution
 from langchain_rageval.testset.journaled_step import FAILED, JournaledStep
-from langchain_rageval.testset.rows import Testset, TestsetRow
+from langchain_rageval.testset.passage import Passage
+from langchain_rageval.testset.passage_scheduler import PassageScheduler
+from langchain_rageval.testset.row import TestsetRow
+from langchain_rageval.testset.sampling import allocate_rows, draw_order
+from langchain_rageval.testset.testset import Testset
 
-if TYPE_CHECKING:
-    from langchain_rageval.testset.generator import TestsetGenerator
+_BUDGET_SPENT = "the budget is spent"
+_INTERRUPTED = "the run was interrupted"
+_ROUND_FAILED = "every attempt of a round failed"
+_PROMPT_TOKENS = 800  # estimate for one call, without the passage
 
-_BUDGET = "the budget is spent"
-_LOST = "the run was broken off"
-_TOKENS_OF_A_PROMPT = 800
+
+@dataclass(frozen=True)
+class GenerationOptions:
+    """Options of a `TestsetGenerator` that one run needs.
+
+    Attributes:
+        judges: writer, critic and closed-book model, if there is one.
+        embeddings: embed questions to find near-duplicates.
+        distribution: share of the rows for each evolution.
+        dedupe: cosine from which two questions are duplicates; None rejects only equal questions.
+        closed_book: True if each row takes a closed-book call.
+        build_steps: returns the steps of an evolution.
+        max_concurrency: maximum number of model calls in flight.
+        timeout: seconds for one model call.
+        retry: retry policy for transport errors.
+        journal: journal, or path of one.
+        budget: limit of the run.
+    """
+
+    judges: Sequence[Judge]
+    embeddings: Embeddings
+    distribution: Mapping[Evolution, float]
+    dedupe: float | None
+    closed_book: bool
+    build_steps: Callable[[Evolution, Docstore], Sequence[CandidateStep]]
+    max_concurrency: int
+    timeout: float | None
+    retry: RetryPolicy
+    journal: str | Path | Journal | None
+    budget: Budget | None
 
 
 @dataclass
 class Generation:
-    """One call of `generate` or its kin."""
+    """A run of the generator.
 
-    generator: TestsetGenerator
+    Attributes:
+        options: options of the generator.
+        store: passages of the documents.
+        size: number of rows to generate.
+        seed: random seed.
+        stop_reason: reason why the run ends early; "" while it may go on.
+        first_failure: message of the first failed attempt; "" if none failed.
+        run: limiter, retries and usage of the run.
+        journal: journal of finished steps.
+        scheduler: rows and their passages.
+    """
+
+    options: GenerationOptions
     store: Docstore
     size: int
     seed: int
-    over: str = ""
-    failure: str = ""
-    _near: dict[str, bool] = field(default_factory=dict)
+    stop_reason: str = ""
+    first_failure: str = ""
+    _has_similar_cache: dict[str, bool] = field(default_factory=dict)
     _chains_lock: threading.Lock = field(default_factory=threading.Lock)
     _chains: dict[Evolution, RunnableSequence[Candidate, Candidate]] = field(default_factory=dict)
     _questions: dict[int, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Deal the rows out."""
-        given = self.generator
-        self.run = Run(limiter=AdaptiveLimiter(given.max_concurrency), retry=given.retry, timeout=given.timeout)
-        self.budget_tracker = BudgetTracker(given.budget, self.run.meter)
-        self._own_journal = isinstance(given.journal, str | Path)
-        self.journal = Journal(given.journal) if isinstance(given.journal, str | Path) else given.journal
-        branches = dealt(given.distribution, self.size, self.seed)
-        self.draft = Draft(self.store.order(self.seed), branches, self.seed, self._has_near)
+        """Open the journal and plan the rows."""
+        options = self.options
+        call_options: CallOptions = {
+            "max_concurrency": options.max_concurrency,
+            "timeout": options.timeout,
+            "retry": options.retry,
+        }
+        self.run = build_run(call_options)
+        self._budget_tracker = BudgetTracker(options.budget, self.run.meter)
+        self._owns_journal = isinstance(options.journal, str | Path)
+        self.journal = Journal(options.journal) if isinstance(options.journal, str | Path) else options.journal
+        evolutions = allocate_rows(options.distribution, self.size, self.seed)
+        passages = draw_order(self.store.passages, self.seed)
+        self.scheduler = PassageScheduler(passages, evolutions, self.seed, self._has_similar)
 
     def __enter__(self) -> Generation:
-        """Use the journal while the block lasts."""
+        """Return the generation; leaving the block closes the journal."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the journal, unless it is the user's."""
-        if self._own_journal and self.journal is not None:
+        """Close the journal, unless the user passed an open one."""
+        if self._owns_journal and self.journal is not None:
             self.journal.close()
 
-    def prepared(self) -> Operation[None]:
-        """Embed the passages, if an evolution looks for near ones."""
-        if any(kind.adds_passage for slot in self.draft.slots for kind in slot.branch.kinds):
-            yield from self.store.embedded()
+    def prepare(self) -> Operation[None]:
+        """Embed the passages if an evolution needs similar ones."""
+        if any(kind.adds_passage for row in self.scheduler.rows for kind in row.evolution.kinds):
+            yield from embed_passages(self.store)
 
-    def round(self) -> dict[int, Candidate]:
-        """A candidate for each row that is worth another try; none when the run is over."""
-        return {} if self.over else self.draft.round()
+    def next_round(self) -> dict[int, Candidate]:
+        """Return new candidates by row number; empty if the run is over."""
+        return {} if self.stop_reason else self.scheduler.next_round()
 
-    def attempt(self, number: int, start: Candidate, run: Run, config: RunnableConfig) -> Candidate:
-        """Take a candidate through all steps of its row."""
-        with self._affordable(number, start, run) as own:
-            return self._chain(number).invoke(start, own.into(config)) if own else start.reject(_BUDGET)
+    def attempt(self, number: int, candidate: Candidate, run: Run, config: RunnableConfig) -> Candidate:
+        """Run all steps of a row on a candidate; reject it if the budget has no room."""
+        with self._reserve_budget(number, candidate, run) as own:
+            return self._chain(number).invoke(candidate, own.into(config)) if own else candidate.reject(_BUDGET_SPENT)
 
-    async def aattempt(self, number: int, start: Candidate, run: Run, config: RunnableConfig) -> Candidate:
-        """As `attempt`, on the caller's loop."""
-        with self._affordable(number, start, run) as own:
-            return await self._chain(number).ainvoke(start, own.into(config)) if own else start.reject(_BUDGET)
+    async def aattempt(self, number: int, candidate: Candidate, run: Run, config: RunnableConfig) -> Candidate:
+        """Like `attempt`, but calls the models' async methods on the caller's event loop."""
+        with self._reserve_budget(number, candidate, run) as own:
+            if own is None:
+                return candidate.reject(_BUDGET_SPENT)
+            return await self._chain(number).ainvoke(candidate, own.into(config))
 
-    def settled(self, made: Mapping[int, Candidate]) -> Operation[list[TestsetRow]]:
-        """Fill rows with what was accepted and asks what no row asks yet; the rows that are new."""
-        fresh = {number: candidate for number, candidate in made.items() if candidate.rejected is None}
-        vectors = yield from self._vectors([candidate.question for candidate in fresh.values()])
-        for (number, candidate), vector in zip(list(fresh.items()), vectors, strict=True):
-            if self._asked_already(candidate.question, vector):
-                fresh[number] = candidate.reject(DUPLICATE)
+    def accept(self, results: Mapping[int, Candidate]) -> Operation[list[TestsetRow]]:
+        """Record the results of a round, rejecting duplicate questions.
+
+        Args:
+            results: accepted and rejected candidates by row number.
+
+        Returns:
+            The new rows.
+        """
+        accepted = {number: candidate for number, candidate in results.items() if candidate.rejected is None}
+        vectors = yield from self._embed_questions([candidate.question for candidate in accepted.values()])
+        for (number, candidate), vector in zip(list(accepted.items()), vectors, strict=True):
+            if self._is_duplicate(candidate.question, vector):
+                accepted[number] = candidate.reject(DUPLICATE)
             else:
                 self._questions[number] = (candidate.question.casefold(), vector)
-        for number, candidate in made.items():
-            self.draft.settle(number, fresh.get(number, candidate))
+        for number, candidate in results.items():
+            self.scheduler.record(number, accepted.get(number, candidate))
             if candidate.rejected and candidate.rejected.startswith(FAILED):
-                self.failure = self.failure or candidate.history[-1].feedback
-        reasons = {candidate.rejected for candidate in made.values()}
-        if _BUDGET in reasons:
-            self.over = _BUDGET
+                self.first_failure = self.first_failure or candidate.history[-1].feedback
+        reasons = {candidate.rejected for candidate in results.values()}
+        if _BUDGET_SPENT in reasons:
+            self.stop_reason = _BUDGET_SPENT
         elif all(reason and reason.startswith(FAILED) for reason in reasons):
-            self.over = "every attempt of a round failed"
-        return [TestsetRow.of(candidate) for candidate in fresh.values() if candidate.rejected is None]
+            self.stop_reason = _ROUND_FAILED
+        return [_to_row(candidate) for candidate in accepted.values() if candidate.rejected is None]
 
     def testset(self, *, broken_off: bool = False) -> Testset:
-        """What there is."""
-        filled = [slot.filled for slot in self.draft.slots if slot.filled is not None]
-        yields = {"attempts": self.draft.attempts, "rejected": dict(self.draft.rejected.most_common())}
-        notes = list(self._notes(len(filled), broken_off))
-        return Testset(
-            [TestsetRow.of(candidate) for candidate in filled], yields, notes, len(filled) == self.size, broken_off
-        )
+        """Return the accepted rows as a test set; `broken_off` marks a run that Ctrl-C ended."""
+        candidates = [row.accepted for row in self.scheduler.rows if row.accepted is not None]
+        yields = {"attempts": self.scheduler.attempts, "rejected": dict(self.scheduler.rejected.most_common())}
+        notes = list(self._notes(len(candidates), broken_off))
+        rows = [_to_row(candidate) for candidate in candidates]
+        return Testset(rows, yields, notes, len(rows) == self.size, broken_off)
 
-    def _notes(self, count: int, broken_off: bool) -> Generator[str]:
-        given = self.generator
-        judges = [judge for judge in (given.writer, given.critic, given.closed_book) if judge is not None]
-        models = [inner for judge in judges for inner in inner_models(judge.model)]
-        told = [getattr(model, "testset_note", None) for model in models]
-        yield from dict.fromkeys(note for note in told if note)
-        if self.failure:
-            yield f"The first failure: {self.failure}"
-        if count < self.size:
-            why = _LOST if broken_off else self.over
-            yield f"{count} of {self.size} rows came" + (f": {why}." if why else ": see yields.")
+    def _notes(self, n_rows: int, broken_off: bool) -> Generator[str]:
+        models = [inner for judge in self.options.judges for inner in inner_models(judge.model)]
+        model_notes = [getattr(model, "testset_note", None) for model in models]
+        yield from dict.fromkeys(note for note in model_notes if note)
+        if self.first_failure:
+            yield f"The first failure: {self.first_failure}"
+        if n_rows < self.size:
+            reason = _INTERRUPTED if broken_off else self.stop_reason or "see yields"
+            yield f"{n_rows} of {self.size} rows were generated: {reason}."
 
     @contextmanager
-    def _affordable(self, number: int, start: Candidate, run: Run) -> Iterator[Run | None]:
-        """The run for an attempt, or None when the budget has no room for it; one that was begun before is let in."""
-        branch = self.draft.slots[number].branch
-        begun = isinstance(first := self._chain(number).first, JournaledStep) and first.holds(start)
-        calls = 0 if begun else 6 + 4 * len(branch.kinds) + (self.generator.closed_book is not None)
-        tokens = calls * (_TOKENS_OF_A_PROMPT + tokens_in(start.passages[0].text))
-        kind = (branch.name, begun)
-        reserved = self.budget_tracker.admit(kind, lambda: Cost(calls, tokens, 0))
+    def _reserve_budget(self, number: int, candidate: Candidate, run: Run) -> Iterator[Run | None]:
+        """Yield a metered run for an attempt, or None if the budget has no room for its expected cost.
+
+        An attempt whose first step is in the journal is expected to cost nothing.
+        """
+        evolution = self.scheduler.rows[number].evolution
+        resumed = isinstance(first := self._chain(number).first, JournaledStep) and first.has_result(candidate)
+        calls = 0 if resumed else 6 + 4 * len(evolution.kinds) + self.options.closed_book
+        tokens = calls * (_PROMPT_TOKENS + tokens_in(candidate.passages[0].text))
+        task_type = (evolution.name, resumed)
+        reserved = self._budget_tracker.admit(task_type, lambda: Cost(calls, tokens, 0))
         if reserved is None:
             yield None
             return
@@ -145,38 +210,55 @@ class Generation:
         try:
             yield own
         finally:
-            self.budget_tracker.settle(kind, reserved, Cost.of(own.meter.usage, own.meter.unreported))
+            self._budget_tracker.settle(task_type, reserved, Cost.of(own.meter.usage, own.meter.unreported))
 
     def _chain(self, number: int) -> RunnableSequence[Candidate, Candidate]:
-        evolution = self.draft.slots[number].branch
+        evolution = self.scheduler.rows[number].evolution
         with self._chains_lock:
             if evolution not in self._chains:
-                steps = self.generator.steps(evolution, self.store)
+                steps = self.options.build_steps(evolution, self.store)
                 self._chains[evolution] = RunnableSequence(*(JournaledStep.of(step, self.journal) for step in steps))
             return self._chains[evolution]
 
-    def _has_near(self, passage: Any) -> bool:
-        if passage.id not in self._near:
-            self._near[passage.id] = bool(self.store.similar(passage))
-        return self._near[passage.id]
+    def _has_similar(self, passage: Passage) -> bool:
+        if passage.id not in self._has_similar_cache:
+            self._has_similar_cache[passage.id] = bool(self.store.similar(passage))
+        return self._has_similar_cache[passage.id]
 
-    def _vectors(self, questions: Sequence[str]) -> Operation[list[Any]]:
-        """Unit vectors of questions; None for all when nobody compares them, or for one without a direction."""
-        if self.generator.dedupe is None or not questions:
+    def _embed_questions(self, questions: Sequence[str]) -> Operation[list[Any]]:
+        """Return unit vectors of questions; None for a zero vector, and for all if `dedupe` is None."""
+        if self.options.dedupe is None or not questions:
             return [None] * len(questions)
-        vectors = yield Embed(self.generator.embeddings, list(questions))
-        return [_unit(vector) for vector in vectors]
+        vectors = yield Embed(self.options.embeddings, list(questions))
+        return [_normalize(vector) for vector in vectors]
 
-    def _asked_already(self, question: str, vector: Any) -> bool:
-        known = self._questions.values()
-        if any(text == question.casefold() for text, _ in known):
+    def _is_duplicate(self, question: str, vector: Any) -> bool:
+        accepted = self._questions.values()
+        if any(text == question.casefold() for text, _ in accepted):
             return True
-        threshold = self.generator.dedupe
+        threshold = self.options.dedupe
         if vector is None or threshold is None:
             return False
-        return any(other is not None and float(vector @ other) >= threshold for _, other in known)
+        return any(other is not None and float(vector @ other) >= threshold for _, other in accepted)
 
 
-def _unit(vector: Any) -> Any:
+def _to_row(candidate: Candidate) -> TestsetRow:
+    passages = candidate.passages
+    content = json.dumps([candidate.question, [passage.id for passage in passages]])
+    return TestsetRow(
+        id=blake2b(content.encode(), digest_size=8).hexdigest(),
+        question=candidate.question,
+        contexts=[passage.text for passage in passages],
+        reference=candidate.reference or "",
+        evolution=candidate.evolution,
+        answerable=candidate.answerable,
+        history=candidate.history,
+        passage_ids=[passage.id for passage in passages],
+        spans=[(passage.source, passage.start, passage.end) for passage in passages],
+        metadata=passages[0].metadata,
+    )
+
+
+def _normalize(vector: Any) -> Any:
     length = float(np.linalg.norm(vector))
     return vector / length if isfinite(length) and length > 0 else None

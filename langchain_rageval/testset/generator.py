@@ -1,13 +1,12 @@
-"""TestsetGenerator: from documents to questions with reference answers."""
+"""TestsetGenerator: generate questions with reference answers from documents."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
-from contextlib import aclosing, closing
+from contextlib import AbstractContextManager, aclosing, closing
 from functools import partial
 from math import isfinite
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig
@@ -19,23 +18,24 @@ from langchain_rageval.judge.judge import Judge, JudgeLike, in_language
 from langchain_rageval.prompts.promptset import languages
 from langchain_rageval.run.budget import Budget
 from langchain_rageval.run.drivers import adrive, agather, drive
-from langchain_rageval.run.journal import Journal
+from langchain_rageval.run.options import RUN_DEFAULTS, RunOptions, check_options, fill_defaults
 from langchain_rageval.run.progress import Progress, show_progress
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.traced import Traced
 from langchain_rageval.testset.answer import answer
-from langchain_rageval.testset.branch import branch
 from langchain_rageval.testset.candidate_step import CandidateStep
 from langchain_rageval.testset.closed_book_filter import closed_book_filter
 from langchain_rageval.testset.docstore import Docstore
+from langchain_rageval.testset.evolution_branch import evolution_branch
 from langchain_rageval.testset.evolutions import EVOLUTIONS, Evolution
 from langchain_rageval.testset.find_passages import find_passages
-from langchain_rageval.testset.generation import Generation
+from langchain_rageval.testset.generation import Generation, GenerationOptions
 from langchain_rageval.testset.keyphrases import keyphrases
 from langchain_rageval.testset.passage_filter import passage_filter
 from langchain_rageval.testset.question_filter import question_filter
-from langchain_rageval.testset.rows import Testset, TestsetRow
+from langchain_rageval.testset.row import TestsetRow
 from langchain_rageval.testset.seed_question import seed_question
+from langchain_rageval.testset.testset import Testset
 
 DISTRIBUTION: Mapping[str | Evolution, float] = {
     "simple": 0.5,
@@ -48,42 +48,40 @@ _WORKERS_PER_SLOT = 2
 
 
 class TestsetGenerator(Traced[Any, Testset]):
-    """Makes a test set from documents: a Runnable from documents to a `Testset`.
+    """Generates a test set from documents: a Runnable from documents to a `Testset`.
 
-    Each row begins with a passage of its own: it is graded, one of its key phrases becomes a question, the question is
-    reviewed and mended, evolved, compared with what it was, and answered from the passages that it needs. What is
-    rejected on the way is tried again with another passage, a bounded number of times. The same seed, documents and
-    (cached) models give the same set, whichever answer comes first.
+    Each row starts from another passage. The passage is graded, and one of its key phrases becomes a question. The
+    question is reviewed, rewritten if necessary, evolved, compared with its parent, and answered from the passages that
+    it needs. After a rejection the row is tried again with another passage, at most 8 times. The same seed, documents
+    and (cached) models give the same set, whatever the order in which answers arrive.
 
-    It takes at most 6 calls for a simple row and 4 more for each evolution, plus what rejections cost, whatever the
-    size of the corpus; passages are embedded only for evolutions that look for the nearest one.
+    The cost does not depend on the size of the corpus: at most 6 calls for a simple row and 4 more for each evolution,
+    plus the cost of rejected attempts. Passages are embedded only if an evolution needs the nearest passage.
 
     Args:
         writer: model that writes key phrases, questions and answers.
-        critic: model that grades and judges what was written; by default the writer.
-        embeddings: find near passages and near-duplicate questions.
-        distribution: evolution, or name of one, to its share of the rows; shares are above 0 and need not add up to 1.
-        size: rows to make.
-        seed: of everything that is drawn.
+        critic: model that grades passages and reviews questions; by default the writer.
+        embeddings: embeddings that find near passages and near-duplicate questions.
+        distribution: share of the rows for each evolution, by evolution or name; shares are above 0 and are normalized
+            to sum 1.
+        size: number of rows.
+        seed: random seed of all draws.
         splitter: as for `Docstore`.
-        vectorstore: as for `Docstore`; nothing is embedded again then.
-        passage_threshold: least grade of a passage, from 1 to 3.
-        max_rewrites: how often a rejected question is mended.
-        dedupe: cosine from which two questions are one; None keeps all but equal ones.
-        closed_book: model that answers from memory; questions that it answers are dropped.
-        language: of the prompts; "auto" takes that of each passage.
-        max_concurrency: most model calls at a time.
-        timeout: seconds for one model call.
-        retry: of calls that the transport lost.
-        journal: path of an SQLite file that keeps each finished step; the same call goes on where a crash ended it.
-        budget: what a run may spend.
-        progress: show it on stderr.
+        vectorstore: as for `Docstore`; the passages are then not embedded again.
+        passage_threshold: minimum grade of a passage, from 1 to 3.
+        max_rewrites: maximum number of rewrites of a rejected question.
+        dedupe: cosine from which two questions are duplicates; None rejects only equal questions.
+        closed_book: model that answers from memory; questions that it answers are rejected.
+        language: language of the prompts; "auto" selects the language of each passage.
+        **options: of the run, described in `RunOptions`: `max_concurrency=16`, `timeout=60.0`, `retry=None`,
+            `journal=None`, which stores each finished step, `budget=None` and `progress=True`.
 
     Raises:
-        ConfigError: if an option cannot be used.
+        TypeError: if an option does not exist.
+        ConfigError: if an option is invalid.
     """
 
-    __test__: ClassVar[bool] = False  # or pytest would take it for a test
+    __test__: ClassVar[bool] = False  # keeps pytest from collecting the class
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     writer: InstanceOf[Judge]
@@ -121,28 +119,21 @@ class TestsetGenerator(Traced[Any, Testset]):
         dedupe: float | None = 0.95,
         closed_book: JudgeLike | None = None,
         language: str = "auto",
-        max_concurrency: int = 16,
-        timeout: float | None = 60.0,
-        retry: RetryPolicy | None = None,
-        journal: str | Path | Journal | None = None,
-        budget: Budget | None = None,
-        progress: bool = True,
+        **options: Unpack[RunOptions],
     ) -> None:
+        chosen = fill_defaults(TestsetGenerator, options, RUN_DEFAULTS)
+        check_options(chosen)
         if not isinstance(embeddings, Embeddings):
             raise ConfigError(f"embeddings takes LangChain Embeddings, got {type(embeddings).__name__}")
         if dedupe is not None and not (isinstance(dedupe, int | float) and 0 < dedupe <= 1):
             raise ConfigError(f"dedupe takes a cosine above 0 and at most 1, or None, got {dedupe!r}")
-        if not isinstance(journal, str | Path | Journal | None):
-            raise ConfigError(f"journal takes the path of a file, got {type(journal).__name__}")
-        if not isinstance(max_concurrency, int) or max_concurrency < 1:
-            raise ConfigError(f"max_concurrency takes a whole number from 1 on, got {max_concurrency!r}")
         _whole("size", size, 1)
         _whole("seed", seed, None)
         given: dict[str, Any] = {
-            "writer": _speaking(writer, language),
-            "critic": _speaking(writer if critic is None else critic, language),
+            "writer": _with_language(writer, language),
+            "critic": _with_language(writer if critic is None else critic, language),
             "embeddings": embeddings,
-            "distribution": _shares(DISTRIBUTION if distribution is None else distribution),
+            "distribution": _normalize_shares(DISTRIBUTION if distribution is None else distribution),
             "size": size,
             "seed": seed,
             "splitter": splitter,
@@ -150,172 +141,188 @@ class TestsetGenerator(Traced[Any, Testset]):
             "passage_threshold": passage_threshold,
             "max_rewrites": max_rewrites,
             "dedupe": dedupe,
-            "closed_book": None if closed_book is None else _speaking(closed_book, language),
-            "max_concurrency": max_concurrency,
-            "timeout": timeout,
-            "retry": retry or RetryPolicy(),
-            "journal": journal,
-            "budget": budget,
-            "progress": progress,
+            "closed_book": None if closed_book is None else _with_language(closed_book, language),
+            **chosen,
+            "retry": chosen["retry"] or RetryPolicy(),
         }
         super().__init__(**given)
-        self.steps(EVOLUTIONS["simple"])  # refuses options that a step refuses
+        self._steps(EVOLUTIONS["simple"])  # raises ConfigError if a step rejects an option
 
     def __repr__(self) -> str:
-        """Models and distribution, without secrets."""
-        shares = ", ".join(f"{branch.name}={share:g}" for branch, share in self.distribution.items())
+        """Return models and distribution, without secrets."""
+        shares = ", ".join(f"{evolution.name}={share:g}" for evolution, share in self.distribution.items())
         return f"TestsetGenerator(writer={self.writer!r}, critic={self.critic!r}, {shares})"
 
     __str__ = __repr__
 
-    def steps(self, evolution: Evolution, docstore: Docstore | None = None) -> list[CandidateStep]:
-        """What a candidate goes through after its passage is drawn, for one evolution."""
-        kinds = [
-            branch(kind, self.writer, self.critic, docstore, max_rewrites=self.max_rewrites) for kind in evolution.kinds
+    def _steps(self, evolution: Evolution, docstore: Docstore | None = None) -> list[CandidateStep]:
+        """Return the steps of a candidate for one evolution, in order."""
+        branches = [
+            evolution_branch(kind, self.writer, self.critic, docstore, max_rewrites=self.max_rewrites)
+            for kind in evolution.kinds
         ]
-        last = [find_passages(self.critic), answer(self.writer)]
-        if self.closed_book is not None:
-            last.append(closed_book_filter(self.closed_book))
+        closed_book = [] if self.closed_book is None else [closed_book_filter(self.closed_book)]
         return [
             passage_filter(self.critic, threshold=self.passage_threshold),
             keyphrases(self.writer),
             seed_question(self.writer),
             question_filter(self.critic, self.writer, docstore, max_rewrites=self.max_rewrites),
-            *kinds,
-            *last,
+            *branches,
+            find_passages(self.critic),
+            answer(self.writer),
+            *closed_book,
         ]
 
     def generate(self, documents: Any, *, size: int | None = None, seed: int | None = None) -> Testset:
-        """Make a test set, in worker threads.
+        """Generate a test set, in worker threads.
 
         Args:
-            documents: LangChain Documents, texts, anything with a text, a DataFrame, a path; or a `Docstore`.
-            size: rows to make; by default the generator's own.
-            seed: likewise.
+            documents: LangChain Documents, texts, objects with a text, a DataFrame, a path, or a `Docstore`.
+            size: number of rows; by default the `size` of the generator.
+            seed: random seed; by default the `seed` of the generator.
 
         Returns:
-            The test set, in the order of the rows. Where fewer came than were asked for, `yields` says why. Ctrl-C
-            gives what there is, with `complete` False.
+            The test set, in the order of the planned rows. If it has fewer rows than requested, `yields` holds the
+            reasons. Ctrl-C returns the rows so far, with `complete` False.
 
         Raises:
-            ConfigError: if there is nothing to ask about.
+            ConfigError: if the documents hold no text.
             JournalError: if the journal cannot be read or written.
         """
-        return self._generated(documents, size, seed, {})
+        return self._generate(documents, size, seed, {})
 
     async def agenerate(self, documents: Any, *, size: int | None = None, seed: int | None = None) -> Testset:
-        """As `generate`, through the models' async methods on the caller's loop."""
-        return await self._agenerated(documents, size, seed, {})
+        """Like `generate`, but calls the models' async methods on the caller's event loop."""
+        return await self._agenerate(documents, size, seed, {})
 
     def stream_generate(
         self, documents: Any, *, size: int | None = None, seed: int | None = None
     ) -> Generator[TestsetRow]:
-        """As `generate`, giving each row when it is accepted."""
-        job = self._job(documents, size, seed)
-        with closing(self._rows(job, {})) as rows:
+        """Like `generate`, but yields each row when it is accepted."""
+        generation = self._new_generation(documents, size, seed)
+        with closing(self._rows(generation, {})) as rows:
             yield from rows
 
     async def astream_generate(
         self, documents: Any, *, size: int | None = None, seed: int | None = None
     ) -> AsyncGenerator[TestsetRow]:
-        """As `agenerate`, giving each row when it is accepted."""
-        job = self._job(documents, size, seed)
-        async with aclosing(self._arows(job, {})) as rows:
+        """Like `stream_generate`, but calls the models' async methods on the caller's event loop."""
+        generation = self._new_generation(documents, size, seed)
+        async with aclosing(self._arows(generation, {})) as rows:
             async for row in rows:
                 yield row
 
     def _do(self, input: Any, config: RunnableConfig) -> Testset:
-        return self._generated(input, None, None, config)
+        return self._generate(input, None, None, config)
 
     async def _ado(self, input: Any, config: RunnableConfig) -> Testset:
-        return await self._agenerated(input, None, None, config)
+        return await self._agenerate(input, None, None, config)
 
-    def _generated(self, documents: Any, size: int | None, seed: int | None, config: RunnableConfig) -> Testset:
-        job = self._job(documents, size, seed)
+    def _generate(self, documents: Any, size: int | None, seed: int | None, config: RunnableConfig) -> Testset:
+        generation = self._new_generation(documents, size, seed)
         try:
-            with closing(self._rows(job, config)) as rows:
+            with closing(self._rows(generation, config)) as rows:
                 for _ in rows:
                     pass
         except KeyboardInterrupt:
-            return job.testset(broken_off=True)
-        return job.testset()
+            return generation.testset(broken_off=True)
+        return generation.testset()
 
-    async def _agenerated(self, documents: Any, size: int | None, seed: int | None, config: RunnableConfig) -> Testset:
-        job = self._job(documents, size, seed)
-        async with aclosing(self._arows(job, config)) as rows:
+    async def _agenerate(self, documents: Any, size: int | None, seed: int | None, config: RunnableConfig) -> Testset:
+        generation = self._new_generation(documents, size, seed)
+        async with aclosing(self._arows(generation, config)) as rows:
             async for _ in rows:
                 pass
-        return job.testset()
+        return generation.testset()
 
-    def _rows(self, job: Generation, config: RunnableConfig) -> Generator[TestsetRow]:
-        workers = _WORKERS_PER_SLOT * self.max_concurrency
-        with show_progress(len(job.draft.slots), job.run.meter, show=self.progress, unit="rows") as shown, job:
-            drive(job.prepared(), job.run, config)
-            while starts := job.round():
-                run = job.run.for_sample()
-                attempts = [partial(job.attempt, number, start, run, config) for number, start in starts.items()]
-                made = run.threads.spread(attempts, workers)
-                yield from _advanced(drive(job.settled(dict(zip(starts, made, strict=True))), run, config), shown)
+    def _rows(self, generation: Generation, config: RunnableConfig) -> Generator[TestsetRow]:
+        n_workers = _WORKERS_PER_SLOT * self.max_concurrency
+        with self._show_progress(generation) as progress, generation:
+            drive(generation.prepare(), generation.run, config)
+            while candidates := generation.next_round():
+                run = generation.run.for_sample()
+                attempts = [partial(generation.attempt, n, start, run, config) for n, start in candidates.items()]
+                results = dict(zip(candidates, run.threads.spread(attempts, n_workers), strict=True))
+                yield from _count_rows(drive(generation.accept(results), run, config), progress)
 
-    async def _arows(self, job: Generation, config: RunnableConfig) -> AsyncGenerator[TestsetRow]:
-        with show_progress(len(job.draft.slots), job.run.meter, show=self.progress, unit="rows") as shown, job:
-            await adrive(job.prepared(), job.run, config)
-            while starts := job.round():
-                run = job.run.for_sample()
-                attempts = [job.aattempt(number, start, run, config) for number, start in starts.items()]
-                made = await agather(attempts)
-                settled = await adrive(job.settled(dict(zip(starts, made, strict=True))), run, config)
-                for row in _advanced(settled, shown):
+    async def _arows(self, generation: Generation, config: RunnableConfig) -> AsyncGenerator[TestsetRow]:
+        with self._show_progress(generation) as progress, generation:
+            await adrive(generation.prepare(), generation.run, config)
+            while candidates := generation.next_round():
+                run = generation.run.for_sample()
+                attempts = [generation.aattempt(n, start, run, config) for n, start in candidates.items()]
+                results = dict(zip(candidates, await agather(attempts), strict=True))
+                for row in _count_rows(await adrive(generation.accept(results), run, config), progress):
                     yield row
 
-    def _job(self, documents: Any, size: int | None, seed: int | None) -> Generation:
+    def _show_progress(self, generation: Generation) -> AbstractContextManager[Progress]:
+        return show_progress(len(generation.scheduler.rows), generation.run.meter, show=self.progress, unit="rows")
+
+    def _new_generation(self, documents: Any, size: int | None, seed: int | None) -> Generation:
         size = self.size if size is None else _whole("size", size, 1)
         seed = self.seed if seed is None else _whole("seed", seed, None)
-        store = documents if isinstance(documents, Docstore) else self._store(documents)
+        store = documents if isinstance(documents, Docstore) else self._new_docstore(documents)
         if not store.passages:
             raise ConfigError("the documents hold no text to ask about")
-        return Generation(self, store, size, seed)
+        return Generation(self._generation_options(), store, size, seed)
 
-    def _store(self, documents: Any) -> Docstore:
+    def _generation_options(self) -> GenerationOptions:
+        return GenerationOptions(
+            judges=[judge for judge in (self.writer, self.critic, self.closed_book) if judge is not None],
+            embeddings=self.embeddings,
+            distribution=self.distribution,
+            dedupe=self.dedupe,
+            closed_book=self.closed_book is not None,
+            build_steps=self._steps,
+            max_concurrency=self.max_concurrency,
+            timeout=self.timeout,
+            retry=self.retry,
+            journal=self.journal,
+            budget=self.budget,
+        )
+
+    def _new_docstore(self, documents: Any) -> Docstore:
         return Docstore(documents, splitter=self.splitter, embeddings=self.embeddings, vectorstore=self.vectorstore)
 
 
-def _advanced(rows: Sequence[TestsetRow], shown: Progress) -> Generator[TestsetRow]:
+def _count_rows(rows: Sequence[TestsetRow], progress: Progress) -> Generator[TestsetRow]:
+    """Yield rows and advance the progress display."""
     for row in rows:
-        shown.advance()
+        progress.advance()
         yield row
 
 
-def _speaking(judge: JudgeLike, language: str) -> Judge:
-    """The judge with prompts in a language, unless it has chosen its own."""
-    made = Judge.of(judge)
+def _with_language(judge: JudgeLike, language: str) -> Judge:
+    """Return the judge with prompts in a language; "auto" leaves its own setting."""
+    judge = Judge.of(judge)
     if language == "auto":
-        return made
+        return judge
     if language not in languages():
         raise ConfigError(f"language is one of {', '.join(['auto', *sorted(languages())])}, got {language!r}")
-    return in_language(made, language)
+    return in_language(judge, language)
 
 
-def _shares(distribution: Mapping[Any, float]) -> dict[Evolution, float]:
+def _normalize_shares(distribution: Mapping[Any, float]) -> dict[Evolution, float]:
     shares: dict[Evolution, float] = {}
-    for named, share in distribution.items():
-        evolution = _evolution(named)
+    for key, share in distribution.items():
+        evolution = _to_evolution(key)
         if not isinstance(share, int | float) or not (isfinite(share) and share > 0):
             raise ConfigError(f"the share of {evolution.name} takes a number above 0, got {share!r}")
         shares[evolution] = shares.get(evolution, 0.0) + float(share)
     if not shares:
         raise ConfigError("distribution takes at least one evolution, such as {'simple': 1}")
-    whole = sum(shares.values())
-    return {evolution: share / whole for evolution, share in shares.items()}
+    total = sum(shares.values())
+    return {evolution: share / total for evolution, share in shares.items()}
 
 
-def _evolution(named: Any) -> Evolution:
-    if isinstance(named, Evolution):
-        return named
-    found = [EVOLUTIONS.get(part.strip()) for part in str(named).split("+")]
-    if not isinstance(named, str) or None in found:
-        raise ConfigError(f"there is no evolution {named!r}; there are {', '.join(EVOLUTIONS)}, joined by + or |")
-    return Evolution(tuple(kind for evolution in found if evolution for kind in evolution.kinds))
+def _to_evolution(key: Any) -> Evolution:
+    """Return the evolution for a key of a distribution: an Evolution, or names joined by "+"."""
+    if isinstance(key, Evolution):
+        return key
+    parts = [EVOLUTIONS.get(name.strip()) for name in str(key).split("+")]
+    if not isinstance(key, str) or None in parts:
+        raise ConfigError(f"there is no evolution {key!r}; choose from {', '.join(EVOLUTIONS)}, joined by + or |")
+    return Evolution(tuple(kind for evolution in parts if evolution for kind in evolution.kinds))
 
 
 def _whole(name: str, given: Any, least: int | None) -> int:

@@ -1,4 +1,4 @@
-"""Kept: a step whose results stand in a journal, and whose failures reject the candidate instead of ending the run."""
+"""Journaled step: a step whose results are stored in a journal and whose errors reject only the candidate."""
 
 from __future__ import annotations
 
@@ -16,13 +16,19 @@ from langchain_rageval.testset.candidate import Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep
 
 FAILED = "failed: "
-"""How the reason of a candidate begins that an error rejected; the error's class follows."""
+"""Prefix of the rejection reason after an error; the class name of the error follows."""
 
 _LOG = logging.getLogger("langchain_rageval")
 
 
 class JournaledStep(Traced[Candidate, Candidate]):
-    """Looks a candidate up before its step is done, and keeps what came of it."""
+    """Wraps a step: takes its result from the journal, or runs it and stores the result.
+
+    Attributes:
+        step: wrapped step.
+        journal: journal of the run; None stores nothing.
+        fingerprint: hash of the settings of the step.
+    """
 
     step: CandidateStep
     journal: InstanceOf[Journal] | None
@@ -30,62 +36,64 @@ class JournaledStep(Traced[Candidate, Candidate]):
 
     @classmethod
     def of(cls, step: CandidateStep, journal: Journal | None) -> JournaledStep:
-        """Wrap a step; what it would ask is fixed from here on."""
+        """Wrap a step; its fingerprint is computed now."""
         return cls(step=step, journal=journal, fingerprint=journal_key(repr(step.instrument)), name=step.get_name())
 
-    def holds(self, candidate: Candidate) -> bool:
-        """Whether the journal knows what becomes of a candidate here.
+    def has_result(self, candidate: Candidate) -> bool:
+        """Return True if the journal holds the result of this step for a candidate.
 
         Raises:
-            JournalError: if it cannot be read.
+            JournalError: if the journal cannot be read.
         """
         return self.journal is not None and self.journal.get(self._key(candidate)) is not None
 
     def _do(self, input: Candidate, config: RunnableConfig) -> Candidate:
-        found = self._found(input)
-        if found is None:
+        result = self._look_up(input)
+        if result is None:
             try:
-                found = self._keep(input, self.step.invoke(input, config))
+                result = self._store(input, self.step.invoke(input, config))
             except JournalError:
                 raise
             except Exception as error:
-                return self._failed(input, error)
-        return found
+                return self._reject(input, error)
+        return result
 
     async def _ado(self, input: Candidate, config: RunnableConfig) -> Candidate:
-        found = self._found(input)
-        if found is None:
+        result = self._look_up(input)
+        if result is None:
             try:
-                found = self._keep(input, await self.step.ainvoke(input, config))
+                result = self._store(input, await self.step.ainvoke(input, config))
             except JournalError:
                 raise
             except Exception as error:
-                return self._failed(input, error)
-        return found
+                return self._reject(input, error)
+        return result
 
-    def _found(self, candidate: Candidate) -> Candidate | None:
+    def _look_up(self, candidate: Candidate) -> Candidate | None:
         if candidate.rejected:
             return candidate
-        kept = self.journal and self.journal.get(self._key(candidate))
-        if not kept:
+        entry = self.journal and self.journal.get(self._key(candidate))
+        if not entry:
             return None
         try:
-            return Candidate.model_validate_json(kept)
+            return Candidate.model_validate_json(entry)
         except ValidationError as error:
-            raise JournalError(f"{self.journal} holds what is no candidate: {error}; name another place") from error
+            problem = f"{self.journal} holds an entry that is not a candidate: {error}"
+            raise JournalError(f"{problem}; choose another journal file") from error
 
-    def _keep(self, candidate: Candidate, made: Candidate) -> Candidate:
+    def _store(self, candidate: Candidate, result: Candidate) -> Candidate:
         if self.journal is not None:
-            self.journal.put(self._key(candidate), made.model_dump_json(fallback=str))
-        return made
+            self.journal.put(self._key(candidate), result.model_dump_json(fallback=str))
+        return result
 
     def _key(self, candidate: Candidate) -> str:
         return journal_key("candidate", self.fingerprint, candidate.model_dump(mode="json", fallback=str))
 
-    def _failed(self, candidate: Candidate, error: Exception) -> Candidate:
-        told = f"{type(error).__name__}: {error}"
+    def _reject(self, candidate: Candidate, error: Exception) -> Candidate:
+        message = f"{type(error).__name__}: {error}"
         for judge in self.step.judges:
             for model in inner_models(judge.model):
-                told = redact_secrets(told, model)
-        _LOG.warning("%s: %s", self.get_name(), told)
-        return candidate.tried(self.get_name(), accepted=False, feedback=told).reject(FAILED + type(error).__name__)
+                message = redact_secrets(message, model)
+        _LOG.warning("%s: %s", self.get_name(), message)
+        trial = candidate.with_trial(self.get_name(), accepted=False, feedback=message)
+        return trial.reject(FAILED + type(error).__name__)

@@ -1,4 +1,4 @@
-"""Key phrases: what the questions about a passage are about."""
+"""Key phrases: find what a passage is about, and choose the subject of the question."""
 
 from __future__ import annotations
 
@@ -8,38 +8,39 @@ from typing import Any
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.testset.candidate import NO_KEYPHRASE, Candidate
-from langchain_rageval.testset.candidate_step import CandidateStep, asking, text_of
+from langchain_rageval.testset.candidate_step import CandidateStep, drawn_text, prompt_step
 
-_MOST = 5
+_MAX_PHRASES = 5
 
 
-class ExtractKeyphrases(CandidateStep):
-    """Adds `keyphrases`, at most five, and takes one; another each time the passage is drawn."""
+class KeyphraseExtractor(CandidateStep):
+    """Adds up to five `keyphrases` and chooses one; each draw of the passage chooses another."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """One call; none when the passage's key phrases are known."""
+        """Choose a key phrase: one call; none if the passage's key phrases are known. Reject if all are used up."""
         phrases = state.keyphrases
         if not phrases:
-            answer = yield from self._ask({"passage": text_of(state)}, text_of(state), _objection)
-            phrases = _meant(answer.keyphrases)
+            answer = yield from self._ask({"passage": drawn_text(state)}, drawn_text(state), _objection)
+            phrases = _clean(answer.keyphrases)
         if state.draw >= len(phrases):
-            return state.but(keyphrases=phrases).reject(NO_KEYPHRASE)
+            return state.replace(keyphrases=phrases).reject(NO_KEYPHRASE)
         shuffled = Random(f"{state.seed} {state.passages[0].id}").sample(phrases, len(phrases))
-        return state.but(keyphrases=phrases, keyphrase=shuffled[state.draw])
+        return state.replace(keyphrases=phrases, keyphrase=shuffled[state.draw])
 
 
 def keyphrases(writer: JudgeLike) -> CandidateStep:
-    """The step that finds the key phrases of the drawn passage and takes one.
+    """Return the step that extracts the key phrases of the drawn passage and chooses one.
 
     Args:
-        writer: asked once, for 3 to 5 of them.
+        writer: model that extracts 3 to 5 key phrases; one call.
     """
-    return ExtractKeyphrases(name="extract_keyphrases", asks=asking("extract_keyphrases", writer))
+    return KeyphraseExtractor(name="extract_keyphrases", model_step=prompt_step("extract_keyphrases", writer))
 
 
-def _meant(given: list[str]) -> list[str]:
-    return list(dict.fromkeys(phrase.strip() for phrase in given if phrase.strip()))[:_MOST]
+def _clean(phrases: list[str]) -> list[str]:
+    """Return the first five distinct phrases that are not blank, without white space around them."""
+    return list(dict.fromkeys(phrase.strip() for phrase in phrases if phrase.strip()))[:_MAX_PHRASES]
 
 
 def _objection(answer: Any) -> str | None:
-    return None if _meant(answer.keyphrases) else "there is no key phrase"
+    return None if _clean(answer.keyphrases) else "there is no key phrase"

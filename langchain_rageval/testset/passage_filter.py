@@ -1,4 +1,4 @@
-"""Passage filter: whether a passage is a good ground for a question."""
+"""Passage filter: reject passages that are too poor to write a question about."""
 
 from __future__ import annotations
 
@@ -10,46 +10,46 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.testset.candidate import PASSAGE_REJECTED, Candidate
-from langchain_rageval.testset.candidate_step import CandidateStep, asking, text_of
+from langchain_rageval.testset.candidate_step import CandidateStep, drawn_text, prompt_step
 
 _CRITERIA = ("clarity", "depth", "structure", "relevance")
-_LEAST, _MOST = 1, 3
+_LOWEST, _HIGHEST = 1, 3
 
 
-class GradePassage(CandidateStep):
-    """Grades the drawn passage and rejects the candidate when it is not good enough."""
+class PassageFilter(CandidateStep):
+    """Grades the drawn passage and rejects the candidate if the grade is below the threshold."""
 
     threshold: float
 
-    def _options(self) -> Sequence[str]:
+    def _option_names(self) -> Sequence[str]:
         return ["threshold"]
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """One call; none when the passage was graded before."""
+        """Grade the passage: one call; none if it is graded already."""
         if state.grade is not None:
             return state if state.grade >= self.threshold else state.reject(PASSAGE_REJECTED)
-        answer = yield from self._ask({"passage": text_of(state)}, text_of(state), _objection)
+        answer = yield from self._ask({"passage": drawn_text(state)}, drawn_text(state), _objection)
         grade = fmean(getattr(answer, name) for name in _CRITERIA)
-        good = grade >= self.threshold
-        graded = state.but(grade=grade).tried("passage", accepted=good, feedback=answer.reason)
-        return graded if good else graded.reject(PASSAGE_REJECTED)
+        accepted = grade >= self.threshold
+        graded = state.replace(grade=grade).with_trial("passage", accepted=accepted, feedback=answer.reason)
+        return graded if accepted else graded.reject(PASSAGE_REJECTED)
 
 
 def passage_filter(critic: JudgeLike, *, threshold: float = 2.0) -> CandidateStep:
-    """The step that lets good passages pass.
+    """Return the step that rejects passages whose grade is below a threshold.
 
     Args:
-        critic: asked once, for clarity, depth, structure and relevance, each from 1 to 3.
-        threshold: least mean of the four.
+        critic: model that grades clarity, depth, structure and relevance, each 1, 2 or 3; one call.
+        threshold: minimum mean of the four grades, from 1 to 3.
 
     Raises:
-        ConfigError: if `threshold` is no number from 1 to 3.
+        ConfigError: if `threshold` is not a number from 1 to 3.
     """
-    if not isinstance(threshold, int | float) or not _LEAST <= threshold <= _MOST:
-        raise ConfigError(f"threshold takes a number from {_LEAST} to {_MOST}, got {threshold!r}")
-    return GradePassage(name="grade_passage", asks=asking("grade_passage", critic), threshold=threshold)
+    if not isinstance(threshold, int | float) or not _LOWEST <= threshold <= _HIGHEST:
+        raise ConfigError(f"threshold takes a number from {_LOWEST} to {_HIGHEST}, got {threshold!r}")
+    return PassageFilter(name="grade_passage", model_step=prompt_step("grade_passage", critic), threshold=threshold)
 
 
 def _objection(answer: Any) -> str | None:
-    wrong = [name for name in _CRITERIA if not _LEAST <= getattr(answer, name) <= _MOST]
-    return f"{', '.join(wrong)}: each grade is {_LEAST}, 2 or {_MOST}" if wrong else None
+    invalid = [name for name in _CRITERIA if not _LOWEST <= getattr(answer, name) <= _HIGHEST]
+    return f"{', '.join(invalid)}: each grade is {_LOWEST}, 2 or {_HIGHEST}" if invalid else None

@@ -1,4 +1,4 @@
-"""Question filter: whether a question is understood and answered, with a chance to be mended (self-refine).
+"""Question filter: review questions and rewrite rejected ones by the critic's feedback (self-refine).
 
 Source of the refinement: Madaan et al. 2023, "Self-Refine: Iterative Refinement with Self-Feedback", arXiv:2303.17651.
 """
@@ -12,92 +12,96 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.step import Step
-from langchain_rageval.testset.candidate import ANSWERED_AFTER_ALL, QUESTION_REJECTED, Candidate
-from langchain_rageval.testset.candidate_step import CandidateStep, ask, asking, blank_question, numbered, text_of
+from langchain_rageval.testset.candidate import ANSWERED_BY_DOCUMENTS, QUESTION_REJECTED, Candidate
+from langchain_rageval.testset.candidate_step import (
+    CandidateStep,
+    ask_step,
+    drawn_text,
+    numbered_passages,
+    prompt_step,
+    question_objection,
+)
 from langchain_rageval.testset.docstore import Docstore
+from langchain_rageval.testset.passage import Passage
 
 
-class ReviewQuestion(CandidateStep):
-    """Passes on a question that is understood without its passages and answered by them; has others mended."""
+class QuestionFilter(CandidateStep):
+    """Accepts a question that is understood without its passages and answered by them; rewrites other questions."""
 
-    rewrites: Step | None
+    rewrite_step: Step | None
     docstore: Docstore | None
     max_rewrites: int
 
     @property
     def judges(self) -> Sequence[Judge]:
-        """The critic, and the writer who mends."""
-        return [*super().judges, *(self.rewrites.judges if self.rewrites else ())]
+        """Critic, and the writer that rewrites, if there is one."""
+        return [*super().judges, *(self.rewrite_step.judges if self.rewrite_step else ())]
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """With the writer's."""
-        return {**super().instrument, "rewrites": self.rewrites and self.rewrites.instrument}
+        """Settings of review and rewriting that affect the returned candidates."""
+        return {**super().instrument, "rewrites": self.rewrite_step and self.rewrite_step.instrument}
 
     def with_fresh_capabilities(self) -> Self:
-        """The same step, asking forgetful judges."""
-        return (
-            super()
-            .with_fresh_capabilities()
-            .model_copy(update={"rewrites": self.rewrites and self.rewrites.with_fresh_capabilities()})
-        )
+        """Return a copy whose judges do not share what they learn about endpoints with this step."""
+        rewrite_step = self.rewrite_step and self.rewrite_step.with_fresh_capabilities()
+        return super().with_fresh_capabilities().model_copy(update={"rewrite_step": rewrite_step})
 
-    def _options(self) -> Sequence[str]:
+    def _option_names(self) -> Sequence[str]:
         return ["max_rewrites"]
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """One call, and two more for each time the question is mended."""
-        for left in reversed(range(self.max_rewrites + 1 if self.rewrites else 1)):
-            review = yield from self._ask(
-                {"question": state.question, "passages": numbered(state.passages)}, text_of(state)
-            )
-            good = review.standalone and review.answerable == state.answerable
-            state = state.judged(good, "" if good else review.feedback)
-            if good:
+        """Review the question: one call, and two more for each rewrite."""
+        for rewrites_left in reversed(range(self.max_rewrites + 1 if self.rewrite_step else 1)):
+            inputs = {"question": state.question, "passages": numbered_passages(state.passages)}
+            review = yield from self._ask(inputs, drawn_text(state))
+            accepted = review.standalone and review.answerable == state.answerable
+            state = state.with_verdict(accepted, "" if accepted else review.feedback)
+            if accepted:
                 return state
             if review.standalone and not state.answerable:
-                return state.reject(ANSWERED_AFTER_ALL)  # no wording makes it unanswerable
-            if left:
-                state = yield from self._mended(state, review.feedback, widen=not review.answerable)
+                return state.reject(ANSWERED_BY_DOCUMENTS)  # no rewording makes it unanswerable
+            if rewrites_left:
+                state = yield from self._rewrite(state, review.feedback, add_neighbour=not review.answerable)
         return state.reject(QUESTION_REJECTED)
 
-    def _mended(self, state: Candidate, feedback: str, *, widen: bool) -> Operation[Candidate]:
-        """The question rewritten; with the neighbouring passage, when the passages do not answer it."""
-        neighbour = self._neighbour(state) if widen and state.answerable else None
+    def _rewrite(self, state: Candidate, feedback: str, *, add_neighbour: bool) -> Operation[Candidate]:
+        """Rewrite the question; if the passages do not answer it, add a neighbouring passage first."""
+        neighbour = self._find_neighbour(state) if add_neighbour and state.answerable else None
         if neighbour:
-            state = state.but(passages=[*state.passages, neighbour])
-        inputs = {"question": state.question, "feedback": feedback, "passages": numbered(state.passages)}
-        answer = yield from ask(self.rewrites, inputs, text_of(state), blank_question)
-        return state.asking(answer.question, "rewrite")
+            state = state.replace(passages=[*state.passages, neighbour])
+        inputs = {"question": state.question, "feedback": feedback, "passages": numbered_passages(state.passages)}
+        answer = yield from ask_step(self.rewrite_step, inputs, drawn_text(state), question_objection)
+        return state.with_question(answer.question, "rewrite")
 
-    def _neighbour(self, state: Candidate) -> Any:
+    def _find_neighbour(self, state: Candidate) -> Passage | None:
         if self.docstore is None:
             return None
-        drawn, held = state.passages[0], {passage.id for passage in state.passages}
-        beside = (self.docstore.previous(drawn), self.docstore.next(drawn))
-        return next((passage for passage in beside if passage and passage.id not in held), None)
+        drawn, used_ids = state.passages[0], {passage.id for passage in state.passages}
+        neighbours = (self.docstore.previous(drawn), self.docstore.next(drawn))
+        return next((passage for passage in neighbours if passage and passage.id not in used_ids), None)
 
 
 def question_filter(
     critic: JudgeLike, writer: JudgeLike | None = None, docstore: Docstore | None = None, *, max_rewrites: int = 2
 ) -> CandidateStep:
-    """The step that lets questions pass that stand on their own and are answered by their passages.
+    """Return the step that accepts questions that stand on their own and are answered by their passages.
 
     Args:
-        critic: asked once for each wording.
-        writer: mends what the critic rejects, by its feedback; without one it is rejected at once.
-        docstore: gives the neighbouring passage, which is added when the passages do not answer the question.
-        max_rewrites: how often a question is mended.
+        critic: model that reviews; one call for each wording.
+        writer: model that rewrites a rejected question by the critic's feedback; None rejects it at once.
+        docstore: source of the neighbouring passage that is added if the passages do not answer the question.
+        max_rewrites: maximum number of rewrites of a question.
 
     Raises:
-        ConfigError: if `max_rewrites` is no whole number from 0 on.
+        ConfigError: if `max_rewrites` is not a whole number of at least 0.
     """
     if not isinstance(max_rewrites, int) or isinstance(max_rewrites, bool) or max_rewrites < 0:
-        raise ConfigError(f"max_rewrites takes a whole number from 0 on, got {max_rewrites!r}")
-    return ReviewQuestion(
+        raise ConfigError(f"max_rewrites takes a whole number of at least 0, got {max_rewrites!r}")
+    return QuestionFilter(
         name="review_question",
-        asks=asking("review_question", critic),
-        rewrites=None if writer is None else asking("rewrite_question", writer),
+        model_step=prompt_step("review_question", critic),
+        rewrite_step=None if writer is None else prompt_step("rewrite_question", writer),
         docstore=docstore,
         max_rewrites=max_rewrites,
     )

@@ -1,7 +1,7 @@
-"""The language of a text, by its script and its function words.
+"""Language detection by script and function words.
 
-The small words that hold a sentence together (what, the, of) tell its language; names and terms do not, so a question
-about a foreign thing stays in the language in which it is asked.
+Function words (what, the, of) identify the language of a sentence; names and technical terms do not. A question that
+contains foreign terms is therefore assigned to the language in which it is asked.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-_SAMPLE = 2000  # characters that are looked at
+_SAMPLE = 2000  # leading characters that are analysed
 
 FUNCTION_WORDS: dict[str, frozenset[str]] = {
     language: frozenset(words.split())
@@ -48,21 +48,22 @@ FUNCTION_WORDS: dict[str, frozenset[str]] = {
         "quién cómo dónde cuándo cuál cuáles cuánto por no se su sus lo más también como este esta",
     }.items()
 }
+"""Lower-case function words of each language, by ISO 639-1 code."""
 
-_LANGUAGES_OF: dict[str, list[str]] = {}  # function word to the languages that have it
+_LANGUAGES_OF: dict[str, list[str]] = {}  # function word to the languages that use it
 for _language, _words in FUNCTION_WORDS.items():
     for _word in _words:
         _LANGUAGES_OF.setdefault(_word, []).append(_language)
 
 
 class _Script(NamedTuple):
-    """Runs of a script's letters, and what does the work of function words in languages that are written in it."""
+    """Patterns of one script: its words, and per language the letters or particles that count like function words."""
 
     words: re.Pattern[str]
     marks: dict[str, re.Pattern[str]]
 
 
-_SCRIPTS = {  # by the language that a script stands for when nothing else decides
+_SCRIPTS = {  # keyed by the language that is assumed if only the script is known
     "en": _Script(re.compile("[a-zß-öø-˿ḁ-ỹ]+"), {}),
     "ru": _Script(
         re.compile("[а-ӿ]+"),
@@ -84,21 +85,22 @@ _EASTERN = re.compile("[ぁ-힣]")  # Korean, Japanese, Chinese
 
 
 def detect_language(text: str) -> str:
-    """Name the language in which a text is written, be it a short question with foreign terms.
+    """Return the language of a text; works for short questions that contain foreign terms.
 
     Args:
-        text: only the first 2000 characters are looked at.
+        text: plain text; only the first 2000 characters are analysed.
 
     Returns:
-        One of en, ru, uk, be, bg, kk, it, de, fr, es, ko, ja, zh (ISO 639-1); en when nothing decides, as for "".
+        ISO 639-1 code: en, ru, uk, be, bg, kk, it, de, fr, es, ko, ja or zh. "en" if the text has no letters of a known
+        script, such as "" or "12 + 3".
     """
     return _detected(text[:_SAMPLE])
 
 
-@lru_cache(maxsize=1024)  # each step and metric of a sample asks for the language of the same question
+@lru_cache(maxsize=1024)  # every step and metric of a sample needs the language of the same question
 def _detected(text: str) -> str:
     sample = text.lower()
-    evidence = dict.fromkeys(_LANGUAGES, 0)  # function words and marks
+    evidence = dict.fromkeys(_LANGUAGES, 0)  # number of function words and marks
     letters = dict.fromkeys(_SCRIPTS, 0.0)
     for language in _possible_scripts(sample):
         script = _SCRIPTS[language]
@@ -110,7 +112,7 @@ def _detected(text: str) -> str:
         if words:
             for marked, marks in script.marks.items():
                 evidence[marked] += len(marks.findall(sample))
-    letters["en"] /= 2  # every language borrows terms in Latin letters
+    letters["en"] /= 2  # texts in every language contain Latin terms
 
     def likelihood(language: str) -> tuple[int, float, bool]:
         return evidence[language], letters[_SCRIPT_OF.get(language, language)], language in _SCRIPTS
@@ -119,7 +121,7 @@ def _detected(text: str) -> str:
 
 
 def _possible_scripts(sample: str) -> Iterable[str]:
-    """The scripts of which a text may hold letters, by the languages that they stand for."""
+    """Return the keys of the scripts that a lower-case text may contain; avoids searching for the others."""
     if sample.isascii():
         return ["en"]
     return _SCRIPTS if _EASTERN.search(sample) else ["en", "ru"]

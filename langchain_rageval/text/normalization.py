@@ -1,7 +1,8 @@
-"""Folding: what two texts may differ in and still be the same words.
+"""Text normalization and tokenization, for comparing texts word by word.
 
-Canonical form (NFC), letter case, ё for е, stress marks over Cyrillic vowels, and white space of any kind and length.
-Punctuation, digits and diacritics of other alphabets (é, й, ї) stay as they are.
+Normalization removes differences that do not change a word: Unicode form (NFC is used), letter case, ё and е, stress
+marks over Cyrillic vowels, and the kind and length of white space. Punctuation, digits and the diacritics of other
+letters (é, й, ї) are kept.
 """
 
 from __future__ import annotations
@@ -13,18 +14,21 @@ UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
     "\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff"
 )
-"""Characters, as within the brackets of a pattern, of scripts in which words are not set apart, or endings hang on."""
+"""Character ranges for a regular expression: scripts without spaces between words, and Korean with its suffixes."""
 
-_STRESS = re.compile("(?:(?<=[аеиоуыэюяіє])|(?<=[еі]\u0308))\u0301+")
+_STRESS_MARK = "\u0301"  # encyclopedias mark the stressed vowel with it
+_STRESS = re.compile(f"(?:(?<=[аеиоуыэюяіє])|(?<=[еі]\u0308)){_STRESS_MARK}+")
 _IO = "е\u0308"
+_WORD = re.compile(r"[^\W_]+")
 _TOKEN = re.compile(f"[{UNSPACED}]|[^\\W_{UNSPACED}]+")
 
 
-def folded(text: str) -> str:
-    """The text in the form in which it is compared: "  Всё  ЕЩЁ" and "все еще" are one.
+def normalize_text(text: str) -> str:
+    """Return the normalized form of a text: "  Всё  ЕЩЁ" becomes "все еще".
 
     Returns:
-        In lower case (ß is ss), words set apart by single spaces, none at either end. Folding twice changes nothing.
+        Case-folded text (ß becomes ss) in NFC, with single spaces between words and none at the ends. Normalizing twice
+        gives the same text as normalizing once.
     """
     letters = normalize("NFD", normalize("NFD", text).casefold())
     plain = _STRESS.sub("", letters).replace(_IO, "е")
@@ -32,5 +36,14 @@ def folded(text: str) -> str:
 
 
 def tokens_of(text: str) -> list[str]:
-    """The words and numbers of a folded text in order; characters where words are not set apart, as in Chinese."""
+    """Return the words and numbers of a normalized text in order; in scripts such as Chinese, each character."""
     return _TOKEN.findall(text)
+
+
+def words_of(text: str) -> list[str]:
+    """Return the lower-case words and numbers of any text in order, without stress marks and with е for ё.
+
+    Cheaper than `tokens_of(normalize_text(text))` and less thorough: the Unicode form is not changed, and characters
+    of scripts without spaces are not separated.
+    """
+    return _WORD.findall(text.lower().replace("ё", "е").replace(_STRESS_MARK, ""))

@@ -1,7 +1,7 @@
-"""Splitting text into sentences: lines first, then razdel, then what razdel leaves out or overdoes.
+"""Sentence splitting: by lines, then by razdel, then by corrections of razdel's boundaries.
 
-A list, a table, a heading and a piece of code keep their lines apart; a line that only a page's width broke is joined
-to the next. Source of the rules for prose: razdel 0.5, https://github.com/natasha/razdel.
+Lines of lists, tables, headings and code stay separate; a line that was broken only by the page width is joined to the
+next one. Source of the rules for prose: razdel 0.5, https://github.com/natasha/razdel.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from langchain_rageval._internal.cached import locked_cache
 from langchain_rageval.text.language import FUNCTION_WORDS, detect_language
 
 _FENCE = re.compile(r"\s*(```|~~~)")
-_HEADING = re.compile(r"\s*(?:#{1,6}\s|\||[-=*_|:+\s]{3,}$)")  # or a rule
-_ROW = re.compile(r".*\s\|\s.*\s\|\s|[^(]*\s\|\s|.*\S\t.*\S\t")  # of a table
+_HEADING = re.compile(r"\s*(?:#{1,6}\s|\||[-=*_|:+\s]{3,}$)")  # or a horizontal rule
+_ROW = re.compile(r".*\s\|\s.*\s\|\s|[^(]*\s\|\s|.*\S\t.*\S\t")  # table row
 _LIST_ITEM = re.compile(r"\s*(?:[-*+•◦▪‣·–—]|--|\(?(?:\d{1,3}(?:\.\d{1,3})*|[ivxIVX]{1,4}|[a-zа-яё])[.)])\s+(?=\S)")
 _FINISHED = re.compile(r"[.!?…:;。！？][»”’\"')\]]*$")
-_GOES_ON = re.compile(r"[«„“\"'(\[]*[^\W\d_]")
-_TAIL = 40  # characters at the end of a sentence that tell whether it is whole
-_ENTRY = 400  # characters; a longer line that ends with the pages of a book is prose that cites it
-_COLUMN = 40  # characters; no page is set narrower, so shorter lines were not broken by one
+_FIRST_LETTER = re.compile(r"[«„“\"'(\[]*[^\W\d_]")
+_TAIL = 40  # characters at the end of a sentence that show whether it is complete
+_ENTRY = 400  # characters; a longer line that ends with page numbers is prose with a citation
+_COLUMN = 40  # characters; no page is narrower, so shorter lines were broken on purpose
 
-# razdel reads a sentence again for every mark in it, so it gets no more than this many characters at once;
-# a longer run without white space holds no boundary that razdel could find.
+# razdel scans a sentence once per punctuation mark, so it receives at most this many characters at a time;
+# a longer run without white space contains no boundary that razdel could find.
 _LONGEST = 4000
 _WINDOW = re.compile(rf"\s?\S{{{_LONGEST},}}|.{{1,{_LONGEST}}}(?=\s|$)", re.DOTALL)
 
-# razdel finds a boundary nowhere else: behind a mark, before a white space that no word in lower case follows
+# razdel finds boundaries only here: after a mark, before white space that is not followed by a lower-case word
 _SPACED = r"(?=\s+\S)(?!\s[a-zа-яё]+[\s.,])"
 _BOUNDARY = re.compile(rf"[.?!…;\"„'»”’)\]}}(]{_SPACED}")
 
@@ -42,24 +42,24 @@ _EMOJI = "\u2639\u263a\u2764\ufe0f\u200d\U0001f300-\U0001faff"
 
 
 def _after(*endings: str) -> str:
-    """Just behind any of these; each has a fixed width."""
+    """Return a lookbehind pattern for any of the endings; each must have a fixed width."""
     return "(?:" + "|".join(f"(?<={ending})" for ending in endings) + ")"
 
 
-# A sentence ends where one of these matches to. All of them begin behind its mark or the last syllable of its verb:
-# a pattern that begins with a set of characters passes over the rest of the text quickly.
+# A sentence ends at the end of a match. Every pattern begins after the sentence's final mark or the last syllable of
+# its verb: a pattern that begins with a set of characters skips the rest of the text quickly.
 _MARK = rf"[.!?…。！？｡:)다까요죠{_EMOJI}]"
 _CUTS = (
     r"(?<=[。！？｡])[。！？｡”’」』）》】〉]*+(?![，、])",  # full-width marks need no space
-    # polite endings
+    # Korean polite verb endings
     r"(?:(?<=니다)(?<![아다지]니다)|(?<=[습입합됩십]니까)|(?<=[어아여해에예네군세까지]요)|(?<=죠))~*\s+(?=[가-힣])",
-    r"(?<=[а-яё]{3}[.!?…])(?<![Пп]росп.)(?<![Пп]роф.)(?<![Аа]кад.)[.!?…]*+(?=[А-ЯЁ][а-яё])",  # a space was forgotten
+    r"(?<=[а-яё]{3}[.!?…])(?<![Пп]росп.)(?<![Пп]роф.)(?<![Аа]кад.)[.!?…]*+(?=[А-ЯЁ][а-яё])",  # missing space
     r"(?:(?<=[^\W\d_]\.)\.\.|(?<=[^\W\d_]…))(?=[A-ZА-ЯЁ][a-zа-яё])",
-    r"(?<=:)\s+(?=1(?:\.\s+\S|\)\s+[A-ZА-ЯЁ]))",  # a list that begins within a line
+    r"(?<=:)\s+(?=1(?:\.\s+\S|\)\s+[A-ZА-ЯЁ]))",  # a list that starts within a line
     _after(*(f"{before}{unit}\\." for unit in ("см", "р", "с", "ч", "стр") for before in (r"\d", r"\d\s", "/")))
-    + r"\s+(?=[А-ЯЁ])",  # a unit; without a number it stands before a name
+    + r"\s+(?=[А-ЯЁ])",  # units of measure; without a number they precede a name
     _after(r"тыс\. стр\.", r"рт\. ст\.", r"°[CСFФ]\.") + r"\s+(?=[A-ZА-ЯЁ])",
-    r"(?<=[.!?…])(?:(?:\[[^\s\[\]]{1,20}\])+|\*\*?)\s+(?=[«“\"A-ZА-ЯЁ])",  # a footnote's mark, the end of bold type
+    r"(?<=[.!?…])(?:(?:\[[^\s\[\]]{1,20}\])+|\*\*?)\s+(?=[«“\"A-ZА-ЯЁ])",  # footnote mark, end of bold type
     _after(rf"[\w.!?…)][{_EMOJI}]", rf"[\w.!?…)]\s[{_EMOJI}]") + rf"[{_EMOJI}]*\s+(?=[@A-ZА-ЯЁ])",
 )
 # These end a sentence if a function word follows: "в 1799 г. Он", "vitamin D. It".
@@ -76,22 +76,22 @@ _AMBIGUOUS = (
     )
     + r"\s+"
 )
-# These end a sentence if `_holds` agrees.
+# These end a sentence if `_is_sentence_end` confirms it.
 _DOUBTFUL = (
     r"(?P<smile>(?<=\w\))\)+)\s+(?=[@A-ZА-ЯЁ])",
     "(?P<grams>" + _after(r"\dг\.", r"\d\sг\.") + r")\s+(?=[А-ЯЁ])",
     "(?P<initials>" + _after(r"[а-яё]\s[А-ЯЁ]\.[А-ЯЁ]\.", r"[а-яё]\s[А-ЯЁ]\.\s[А-ЯЁ]\.") + r")\s+(?=[А-ЯЁ][а-яё])",
 )
-# Words that begin a sentence also where nobody cares for capitals: "call them. they will answer"
+# Words that start a sentence even in text without capitals: "call them. they will answer"
 _SUBJECTS = {"en": "i i'm i've i'd i'll it it's they they're he he's she she's we we're you you're"}
-_PARTICLES = "d da dal de dei del della der des di du el l la le lo los"  # of a name: "L. Di Maio"
+_PARTICLES = "d da dal de dei del della der des di du el l la le lo los"  # parts of names: "L. Di Maio"
 _STARTERS = {
     "ru": "ему ей им ими них нему ней ним меня мной тебя вас нас свой свои каждый теперь здесь лишь только уже ещё "
     "даже именно например сейчас сегодня позже ранее далее"
 }
 
-# Abbreviations that razdel does not know and that stand before a name or a number.
-_NEVER_LAST = {
+# Abbreviations missing in razdel that precede a name or a number.
+_ABBREVIATIONS = {
     "ru": "табл илл разд прил подп вып наб бул мкр респ ген полк подполк лейт адм доц инж митр преп "
     "янв февр апр авг сент окт нояб дек доб дер макс",
     "en": "prof st sen rep gov gen rev col lt sgt capt messrs drs fig figs eq approx e.g i.e cf viz "
@@ -101,11 +101,11 @@ _NEVER_LAST = {
     "fr": "mm mme mlle me prof art fig env",
     "es": "sr sra sres dra prof ud uds núm pág art fig",
 }
-# A sentence goes on where one of these matches, behind the NUL that stands where razdel would end it.
-_UNENDED = (
+# A sentence continues where one of these matches; NUL marks the place where razdel would end it.
+_CONTINUATIONS = (
     _after(
         *(
-            rf"{number}{space}{word}\.\0"  # a year or a century, and no function word after it
+            rf"{number}{space}{word}\.\0"  # a year or a century, not followed by a function word
             for number in (r"[\dIVXLC]", r"\d-[а-яё]", r"\d-[а-яё]{2}")
             for space in ("", r"\s")
             for word in ("[гв]", "(?:гг|вв)")
@@ -114,12 +114,12 @@ _UNENDED = (
     r"(?<=\bдолл\.\0)(?:США|Канад|Австрал|Гонконг|Сингапур)",
     r"(?<=;\0)",
     r"(?<=\.\0)№",
-    r"(?<=[»”\"]\0)[(\[][a-zа-яё\d]",  # the source of a quotation
+    r"(?<=[»”\"]\0)[(\[][a-zа-яё\d]",  # source of a quotation
     r"[\W_]*$",
 )
 _LABEL = re.compile(r"[^\W\d_]+\.?\s(?:[\d.]+|[IVXLC]+)\.\s*")  # "Статья 15.", "Fig. 2."
-# the quotation ends and its sentence goes on, or words on who said it interrupted it
-_SPEECH_GOES_ON = re.compile(r"[^«»“”]*[»”],?\s*[—–-]{0,2}\s*[a-zа-яё]|\s*[—–-]{1,2}\s[^«»“”]*[»”]")
+# the sentence continues after a quotation, or a quotation continues after an insertion that names the speaker
+_SPEECH_CONTINUES = re.compile(r"[^«»“”]*[»”],?\s*[—–-]{0,2}\s*[a-zа-яё]|\s*[—–-]{1,2}\s[^«»“”]*[»”]")
 _PAIRED = re.compile(r"[«»“”()\[\]]")
 _BRACKET_ENDS = re.compile(r"[^()\[\]]*(?:[^.!?…()\[\]][)\]]|[)\]]\s*[,;:—–-]?\s*[a-zа-яё])")
 # the end of an entry in a bibliography: "1994. — 399 с.", "№ 4. С. 12–18."
@@ -127,17 +127,17 @@ _PAGES = re.compile(r"\d\.\s(?:[—–-]\s)?(?:\d+\s?[сpS]|(?:[СCSPp]|pp)\.\s?
 
 
 def split_sentences(text: str, language: str = "auto") -> list[str]:
-    """Split a text into sentences; the rows of lists, tables and code count as sentences too.
+    """Split a text into sentences; each row of a list, a table or code counts as a sentence.
 
     Args:
         text: plain text or Markdown.
-        language: ISO 639-1 code: whose abbreviations and function words tell where a full stop ends a sentence;
-            "auto" finds it out.
+        language: ISO 639-1 code of the language whose abbreviations and function words decide where a full stop ends a
+            sentence; "auto" detects it.
 
     Returns:
-        The sentences in order, without white space around them. Together they hold every other character of the text;
-        a line break within a sentence has become a space. Prose that has no end is cut at a white space at least every
-        4000 characters. Empty text gives [].
+        The sentences in order, without surrounding white space. Together they contain every other character of the
+        text; a line break within a sentence is replaced by a space. Prose without sentence ends is cut at white space
+        at least every 4000 characters. Empty text gives [].
     """
     rules = _rules(detect_language(text) if language == "auto" else language)
     sentences: list[str] = []
@@ -153,7 +153,7 @@ def split_sentences(text: str, language: str = "auto") -> list[str]:
 
 
 def _pieces(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield the pieces that hold whole sentences, each with whether it is prose, to be split further."""
+    """Yield pieces of complete sentences, each with True if it is prose that must be split further."""
     paragraph: list[str] = []
     fenced = False
     for line in text.splitlines():
@@ -175,23 +175,26 @@ def _stands_alone(line: str) -> bool:
 
 
 def _unwrapped(lines: list[str]) -> Iterator[str]:
-    """Join the lines that only the width of a page broke; one that goes on in lower case betrays such a page."""
+    """Join lines that were broken by the page width.
+
+    A line that continues in lower case on the next one shows that the text was wrapped; then full lines are joined too.
+    """
     if len(lines) == 1:
         yield lines[0]
         return
-    wrapped = any(_runs_on(line, below) for line, below in pairwise(lines))
+    wrapped = any(_continues_below(line, below) for line, below in pairwise(lines))
     width = max(map(len, lines), default=0)
     piece: list[str] = []
     for line, below in pairwise([*lines, ""]):
         piece.append(line)
         full = wrapped and width >= _COLUMN and len(line) + 1 + len(below.partition(" ")[0]) > width
-        if not below or not (_runs_on(line, below) or full):
+        if not below or not (_continues_below(line, below) or full):
             yield " ".join(piece)
             piece = []
 
 
-def _runs_on(line: str, below: str) -> bool:
-    start = _GOES_ON.match(below)
+def _continues_below(line: str, below: str) -> bool:
+    start = _FIRST_LETTER.match(below)
     return start is not None and start[0][-1].islower() and not _FINISHED.search(line[-20:])
 
 
@@ -206,10 +209,10 @@ def _prose_sentences(text: str, rules: _Rules) -> Iterator[str]:
 
 
 def _window_sentences(window: str, rules: _Rules) -> list[str]:
-    """Split at the marks that razdel misses, then by razdel; the parts hold all of the window, white space too."""
-    ends = [0, *(match.end() for match in rules.cut.finditer(window) if _holds(match)), len(window)]
+    """Split at the boundaries that razdel misses, then by razdel; white space is kept."""
+    ends = [0, *(match.end() for match in rules.cut.finditer(window) if _is_sentence_end(match)), len(window)]
     parts = [window[start:end] for start, end in pairwise(ends)]
-    return [sentence for part in parts for sentence in _mended(_razdel(part), rules.unended)]
+    return [sentence for part in parts for sentence in _join_parts(_razdel(part), rules.continuation)]
 
 
 def _razdel(text: str) -> list[str]:
@@ -221,15 +224,15 @@ def _razdel(text: str) -> list[str]:
 
 @cache
 def _sentenize() -> Callable[[str], Iterable[Any]]:
-    """razdel, but looking only at the marks where it could find a boundary."""
+    """Return razdel's splitter, restricted to the marks at which it could find a boundary."""
     from razdel.segmenters.sentenize import DELIMITER, RULES, SentSegmenter, SentSplitter
 
     splitter = SentSplitter(pattern=DELIMITER + _SPACED)
     return SentSegmenter(splitter, [rule.function for rule in RULES])  # type: ignore[no-any-return]
 
 
-def _holds(match: re.Match[str]) -> bool:
-    """Whether a cut is right that depends on more than a pattern sees from where it begins."""
+def _is_sentence_end(match: re.Match[str]) -> bool:
+    """Return True if a boundary is confirmed by the text before it; most patterns need no confirmation."""
     kind = match.lastgroup
     if kind is None:
         return True
@@ -239,44 +242,52 @@ def _holds(match: re.Match[str]) -> bool:
     return bool(_SURNAME.search(before)) if kind == "initials" else not _YEAR.search(before)
 
 
-def _mended(parts: list[str], unended: re.Pattern[str]) -> list[str]:
-    """Join what razdel took apart: an abbreviation and its name, a quotation and the words on who said it."""
+def _join_parts(parts: list[str], continuation: re.Pattern[str]) -> list[str]:
+    """Join parts that razdel separated wrongly, such as an abbreviation and a name, or a quotation and its speaker."""
     sentences: list[str] = []
-    quoted: int | None = None  # the sentence in which a quotation began that has not ended
-    bracketed: int | None = None  # the same of a bracket
+    quoted: int | None = None  # index of the sentence in which an unclosed quotation began
+    bracketed: int | None = None  # the same for a bracket
     for part in parts:
-        if quoted is not None and _SPEECH_GOES_ON.match(part):
+        if quoted is not None and _SPEECH_CONTINUES.match(part):
             sentences[quoted:] = ["".join(sentences[quoted:]) + part]
         elif bracketed is not None and len(sentences) - bracketed < 4 and _BRACKET_ENDS.match(part):
             sentences[bracketed:] = ["".join(sentences[bracketed:]) + part]
-        elif sentences and _goes_on(sentences[-1], part, unended):
+        elif sentences and _belong_together(sentences[-1], part, continuation):
             sentences[-1] += part
         else:
             sentences.append(part)
         if _PAIRED.search(part):
-            quoted = _left_open(part, "«“", "»”", quoted, len(sentences) - 1)
-            bracketed = _left_open(part, "([", ")]", bracketed, len(sentences) - 1)
+            quoted = _open_index(part, "«“", "»”", quoted, len(sentences) - 1)
+            bracketed = _open_index(part, "([", ")]", bracketed, len(sentences) - 1)
     return sentences
 
 
-def _left_open(part: str, opening: str, closing: str, before: int | None, here: int) -> int | None:
-    """The index of the sentence with the opening mark that no closing one has followed, up to the one `here`."""
+def _open_index(part: str, opening: str, closing: str, before: int | None, here: int) -> int | None:
+    """Return the index of the sentence with an unclosed opening mark, or None.
+
+    Args:
+        part: text that was just added to sentence `here`.
+        opening: opening marks.
+        closing: closing marks.
+        before: the index before the part was added.
+        here: index of the last sentence.
+    """
     opened, closed = (max(map(part.rfind, marks)) for marks in (opening, closing))
     if opened > closed:
         return here
     return min(before, here) if before is not None and closed < 0 else None
 
 
-def _goes_on(left: str, right: str, unended: re.Pattern[str]) -> bool:
-    """Whether the end of one sentence and the beginning of the next belong together."""
+def _belong_together(left: str, right: str, continuation: re.Pattern[str]) -> bool:
+    """Return True if two adjacent parts belong to one sentence."""
     if len(left) <= _TAIL and _LABEL.fullmatch(left):
         return True
-    return unended.search(f"{left[-_TAIL:].rstrip()}\0{right[:_TAIL]}") is not None
+    return continuation.search(f"{left[-_TAIL:].rstrip()}\0{right[:_TAIL]}") is not None
 
 
 class _Rules(NamedTuple):
-    cut: re.Pattern[str]  # a sentence ends where it matches to
-    unended: re.Pattern[str]  # what it is found in is no whole sentence
+    cut: re.Pattern[str]  # a sentence ends at the end of a match
+    continuation: re.Pattern[str]  # a match shows that the sentence is not complete
 
 
 @locked_cache
@@ -285,22 +296,24 @@ def _rules(language: str) -> _Rules:
     starters = "|".join(sorted(word.capitalize() for word in words))
     ambiguous = rf"{_AMBIGUOUS}(?=(?:{starters})\b(?!\.))" if starters else "(?!)"
     uncapitalised = _uncapitalised(language) if language in _SUBJECTS else "(?!)"
-    abbreviations = [rf"(?i:{re.escape(word)})\." for word in _NEVER_LAST.get(language, "").split()]
+    abbreviations = [rf"(?i:{re.escape(word)})\." for word in _ABBREVIATIONS.get(language, "").split()]
     if not abbreviations:
-        return _Rules(_beginning_with_a_mark([*_CUTS, ambiguous, uncapitalised, *_DOUBTFUL]), _behind_nul(_UNENDED))
+        return _Rules(
+            _beginning_with_a_mark([*_CUTS, ambiguous, uncapitalised, *_DOUBTFUL]), _behind_nul(_CONTINUATIONS)
+        )
     after = _after(*(rf"\s{abbreviation}" for abbreviation in abbreviations))
     reference = rf"(?=\s?\d){after}\s?\d+\.\s+(?=[A-ZА-ЯЁ])"  # razdel takes "4. It" for a list item
     abbreviated = _after(*(rf"(?<![^\W\d_]){abbreviation}\0" for abbreviation in abbreviations))
     return _Rules(
         _beginning_with_a_mark([*_CUTS, ambiguous, uncapitalised, reference, *_DOUBTFUL]),
-        _behind_nul([*_UNENDED, abbreviated]),
+        _behind_nul([*_CONTINUATIONS, abbreviated]),
     )
 
 
 def _uncapitalised(language: str) -> str:
-    """Ends of sentences whose next one begins in lower case: a question's, and those before a subject."""
+    """Return a pattern of sentence ends before a lower-case letter: after a question, and before a subject."""
     subjects = "|".join(map(re.escape, _SUBJECTS[language].split()))
-    whole = "".join(rf"(?<!\b{re.escape(word)}\.)" for word in _NEVER_LAST[language].split())
+    whole = "".join(rf"(?<!\b{re.escape(word)}\.)" for word in _ABBREVIATIONS[language].split())
     mark = rf"(?:(?<=[a-z]{{2}}\.){whole}|(?<=\w[!?]))"
     return rf"{mark}[.!?]*\s+(?=(?:{subjects})(?![\w'’]))|(?<=\w\?)\s+(?=[a-z])"
 

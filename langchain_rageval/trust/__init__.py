@@ -1,1 +1,1 @@
-"""Whether a judge can be believed: how far it agrees with people, and sees what is worse on purpose."""
+"""Trust in a judge: qualification, agreement with human labels, calibration, leaderboards and rubric studies."""

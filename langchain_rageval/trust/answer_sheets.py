@@ -1,6 +1,6 @@
-"""answer_sheets: several chains or models answer the same questions over the same contexts, to be graded side by side.
+"""answer_sheets: answers of several chains or models to the same questions over the same contexts, for comparison.
 
-Source: the set-up of Databricks' study of judges for RAG (Leng et al. 2023, "Best Practices for LLM Evaluation of RAG
+Source: the setup of Databricks' study of judges for RAG (Leng et al. 2023, "Best Practices for LLM Evaluation of RAG
 Applications").
 """
 
@@ -17,7 +17,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableSequence
 
-from langchain_rageval.data.rag_chain import answered, asked, takes_text
+from langchain_rageval.data.rag_chain import takes_text, try_invoke, with_output
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.inputs import Samples, checked
@@ -28,34 +28,35 @@ from langchain_rageval.text.language import detect_language
 
 log = logging.getLogger("langchain_rageval")
 
-MODEL = "model"
-"""Under which key of a sheet's metadata the name of its model stands."""
+MODEL_KEY = "model"
+"""Key of a sheet's metadata that holds the name of its model."""
 
 
 def answer_sheets(
     models: Mapping[str, Runnable[Any, Any]], samples: Samples, *, max_concurrency: int = 8
 ) -> list[Sample]:
-    """Have several chains or models answer the same questions.
+    """Collect the answers of several chains or models to the same questions.
 
-    Each is asked in worker threads, by `invoke`; transport errors are for its own `with_retry`.
+    Each model is called by `invoke` in worker threads; use its `with_retry` to retry transport errors.
 
     Args:
-        models: name to a chain, or a chat model, bare or before a parser. A chain takes a mapping with the question as
-            `question` and `input`, and the sample's contexts as `contexts`, a list of texts, and as `context`, one text
-            with a blank line between them; or the question alone, if a str is what it takes. It gives a text, a
-            message, or a mapping in any vocabulary that `Sample.parse` reads; contexts that it gives replace the
-            sample's. A chat model is told to answer by the contexts alone.
-        samples: as for `evaluate`; answers that they have are not looked at.
-        max_concurrency: questions at a time.
+        models: name to a chain or a chat model; a chat model may be followed by a parser. A chain receives a mapping
+            with the question as `question` and `input`, and the sample's contexts as `contexts`, a list of texts, and
+            as `context`, one text with blank lines in between; or only the question, if its input is a str. It returns
+            a text, a message, or a mapping in any vocabulary that `Sample.parse` reads; contexts that it returns
+            replace the sample's. A chat model is instructed to answer from the contexts alone.
+        samples: as for `evaluate`; their answers are ignored.
+        max_concurrency: maximum number of questions at a time.
 
     Returns:
-        A sheet for each model and sample, model by model, as `evaluate` and `leaderboard` take them: with
-        "@" and the model's name after the sample's id, and the name in `metadata["model"]`. Where a model failed,
-        `answer` is None, `metadata["error"]` says why, and a warning is logged; `evaluate(iter(sheets), ...)` counts
-        such a sheet as a failure, while a list is refused for it.
+        A sheet for each model and sample, grouped by model, as input for `evaluate` and `leaderboard`. Its id is the
+        sample's id, "@" and the model's name; the name is also in `metadata["model"]`. If a model failed, `answer` is
+        None, `metadata["error"]` holds the error, and a warning is logged. `evaluate(iter(sheets), ...)` counts such a
+        sheet as a failure; `evaluate(sheets, ...)` rejects the list.
 
     Raises:
-        ConfigError: if `models` maps no names to Runnables, or `max_concurrency` is no whole number from 1 on.
+        ConfigError: if `models` is not a mapping from names to Runnables, or `max_concurrency` is not a whole number
+            from 1 on.
         SampleError: if a sample cannot be read.
     """
     if not isinstance(models, Mapping) or not models:
@@ -65,19 +66,19 @@ def answer_sheets(
             raise ConfigError(f"models maps names to chains or chat models, got {name!r}: {type(model).__name__}")
     if not isinstance(max_concurrency, int) or max_concurrency < 1:
         raise ConfigError(f"max_concurrency takes a whole number from 1 on, got {max_concurrency!r}")
-    blanks = [_blank(sample, name) for sample in read(samples) for name in models]
+    unanswered = [_unanswered_sheet(sample, name) for sample in parse_samples(samples) for name in models]
     sheets = DaemonThreads().spread(
-        [partial(_filled_in, models[sheet.metadata[MODEL]], sheet) for sheet in blanks], max_concurrency
+        [partial(_answer, models[sheet.metadata[MODEL_KEY]], sheet) for sheet in unanswered], max_concurrency
     )
     _warn_of_failures(sheets)
-    return [sheet for name in models for sheet in sheets if sheet.metadata[MODEL] == name]
+    return [sheet for name in models for sheet in sheets if sheet.metadata[MODEL_KEY] == name]
 
 
-def read(samples: Samples) -> Iterator[Sample]:
-    """Samples in any form that `evaluate` takes, but for an async iterator.
+def parse_samples(samples: Samples) -> Iterator[Sample]:
+    """Yield samples from any input that `evaluate` accepts, except an async iterator.
 
     Raises:
-        SampleError: at the first that cannot be read.
+        SampleError: if a sample cannot be read.
     """
     for item in checked(samples, []):
         if isinstance(item, SampleError):  # a line of a file
@@ -85,18 +86,18 @@ def read(samples: Samples) -> Iterator[Sample]:
         yield Sample.parse(item)
 
 
-def question_id(sheet: Sample) -> str:
-    """The id of the sample that a sheet was made of."""
-    return sheet.id.removesuffix(f"@{sheet.metadata.get(MODEL)}")
+def original_sample_id(sheet: Sample) -> str:
+    """Return the id of the sample that a sheet answers."""
+    return sheet.id.removesuffix(f"@{sheet.metadata.get(MODEL_KEY)}")
 
 
-def _blank(sample: Sample, model: str) -> Sample:
-    metadata = {**sample.metadata, MODEL: model}
+def _unanswered_sheet(sample: Sample, model: str) -> Sample:
+    metadata = {**sample.metadata, MODEL_KEY: model}
     return sample.model_copy(update={"id": f"{sample.id}@{model}", "answer": None, "metadata": metadata})
 
 
-def _filled_in(model: Runnable[Any, Any], blank: Sample) -> Sample:
-    sheet = answered(blank, asked(model, _input(model, blank)))
+def _answer(model: Runnable[Any, Any], unanswered: Sample) -> Sample:
+    sheet = with_output(unanswered, try_invoke(model, _input(model, unanswered)))
     if "error" not in sheet.metadata:
         return sheet
     error = redact_secrets(sheet.metadata["error"], model)
@@ -110,28 +111,28 @@ def _input(model: Runnable[Any, Any], sheet: Sample) -> Any:
     if takes_text(model):
         return sheet.question
     contexts = sheet.contexts or []
-    asking = {"question": sheet.question, "input": sheet.question}
-    return {**asking, "contexts": contexts, "context": "\n\n".join(contexts)}
+    question = {"question": sheet.question, "input": sheet.question}
+    return {**question, "contexts": contexts, "context": "\n\n".join(contexts)}
 
 
 def _messages(sheet: Sample) -> list[BaseMessage]:
-    told = _words().get(detect_language(sheet.question)) or _words()["en"]
-    question = f"{told['question']} {sheet.question}"
+    texts = _prompt_texts().get(detect_language(sheet.question)) or _prompt_texts()["en"]
+    question = f"{texts['question']} {sheet.question}"
     if sheet.contexts is None:
-        return [SystemMessage(told["without_contexts"]), HumanMessage(question)]
+        return [SystemMessage(texts["without_contexts"]), HumanMessage(question)]
     block = "\n\n".join(f"[{number}] {context}" for number, context in enumerate(sheet.contexts, 1))
-    return [SystemMessage(told["with_contexts"]), HumanMessage(f"{told['contexts']}\n{block}\n\n{question}")]
+    return [SystemMessage(texts["with_contexts"]), HumanMessage(f"{texts['contexts']}\n{block}\n\n{question}")]
 
 
 @lru_cache
-def _words() -> Mapping[str, Mapping[str, str]]:
-    text = files("langchain_rageval.prompts").joinpath("answer_sheets.yaml").read_text(encoding="utf-8")
-    words: Mapping[str, Mapping[str, str]] = yaml.safe_load(text)
-    return words
+def _prompt_texts() -> Mapping[str, Mapping[str, str]]:
+    source = files("langchain_rageval.prompts").joinpath("answer_sheets.yaml").read_text(encoding="utf-8")
+    texts: Mapping[str, Mapping[str, str]] = yaml.safe_load(source)
+    return texts
 
 
 def _warn_of_failures(sheets: list[Sample]) -> None:
     failed = [sheet for sheet in sheets if sheet.answer is None]
     if failed:
-        why = failed[0].metadata.get("error", "the chain gave no answer")
-        log.warning("%d of %d answers could not be had; the first, %s: %s", len(failed), len(sheets), failed[0].id, why)
+        error = failed[0].metadata.get("error", "the chain returned no answer")
+        log.warning("%d of %d answers failed; the first, %s: %s", len(failed), len(sheets), failed[0].id, error)

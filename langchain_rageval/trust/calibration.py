@@ -1,4 +1,4 @@
-"""calibrate: the mean that people would have given, from the labels of some samples and a judge's scores of many."""
+"""calibrate: the mean human label, estimated from a few human labels and many scores of a judge."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.notebook import html_table
-from langchain_rageval.trust.agreement import Rating, number
+from langchain_rageval.trust.agreement import Rating, rating_value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 LEAST_LABELLED = 100
-"""With fewer, the normal approximation behind the interval cannot be relied on."""
+"""Minimum number of labelled samples; with fewer, the normal approximation of the interval is unreliable."""
 
 
 @dataclass(frozen=True, repr=False)
 class Calibration:
-    """What people would have said of all samples on average, and how sure that is.
+    """Estimate of the mean human label of all samples, with its interval.
 
     Attributes:
         mean: prediction-powered estimate, from labels and scores together.
         low: lower end of its interval.
-        high: its upper end.
-        level: share of such intervals that hold the true mean.
-        classical_mean: of the labels alone.
+        high: upper end of its interval.
+        level: confidence level of the intervals, such as 0.95.
+        classical_mean: mean of the labels alone.
         classical_low: lower end of the interval of the labels alone.
-        classical_high: its upper end.
-        judge_mean: of the judge's scores of all samples, right or wrong.
-        labelled: samples that a person labelled and the judge scored.
-        unlabelled: samples that only the judge scored.
-        left_out: samples that the judge could not score, or a person did not label.
+        classical_high: upper end of the interval of the labels alone.
+        judge_mean: uncorrected mean of the judge's scores of all samples.
+        labelled: number of samples with a label and a score.
+        unlabelled: number of samples with a score only.
+        left_out: number of samples that are excluded because a score or a label is missing.
     """
 
     mean: float
@@ -52,28 +52,26 @@ class Calibration:
     left_out: int = 0
 
     def __repr__(self) -> str:
-        """One line for each way to the mean."""
+        """Return the title, a line for each of the three means, and the notes."""
         lines = [f"{name} {mean} {interval}".rstrip() for name, mean, interval in self._cells()]
         return "\n".join([self.title, *lines, *(f"Note: {note}" for note in self._notes())])
 
     def _repr_html_(self) -> str:
-        """A table, for notebooks."""
+        """Return an HTML table, for notebooks."""
         return html_table(self.title, ("from", "mean", "interval"), self._cells(), self._notes())
 
     @property
     def title(self) -> str:
-        """What is estimated, from how many samples."""
+        """The number of labels and scores, and the confidence level, as a heading."""
         return (
-            f"What people would say on average, from {self.labelled} labels and "
-            f"{self.unlabelled} more scores, at {self.level:.0%}"
+            f"Estimated mean human label from {self.labelled} labels and {self.unlabelled} more scores, "
+            f"{self.level:.0%} intervals"
         )
 
     def _cells(self) -> list[tuple[str, str, str]]:
-        ends = ((self.low, self.high), (self.classical_low, self.classical_high))
-        both, alone = (f"[{low:.3f}, {high:.3f}]" for low, high in ends)
         return [
-            ("labels and judge", f"{self.mean:.3f}", both),
-            ("labels alone", f"{self.classical_mean:.3f}", alone),
+            ("labels and judge", f"{self.mean:.3f}", f"[{self.low:.3f}, {self.high:.3f}]"),
+            ("labels alone", f"{self.classical_mean:.3f}", f"[{self.classical_low:.3f}, {self.classical_high:.3f}]"),
             ("judge alone", f"{self.judge_mean:.3f}", ""),
         ]
 
@@ -84,68 +82,67 @@ class Calibration:
 def calibrate(
     labelled: Iterable[tuple[Rating, Rating]], unlabelled: Iterable[Rating], level: float = 0.95
 ) -> Calibration:
-    """Estimate the mean that people would have given, with prediction-powered inference.
+    """Estimate the mean human label with prediction-powered inference.
 
-    The judge's mean over all samples is corrected by what people said of some. The correction is weighed so that the
-    interval is no wider, but for chance, than that of the labels alone, however bad the judge.
+    The judge's mean over all samples is corrected by the human labels of some. The correction is weighted so that the
+    interval is no wider, up to chance, than the interval of the labels alone, however poor the judge.
 
     Args:
-        labelled: what a person and what the judge said of a sample, in this order; at least 100, drawn at random from
-            all samples, such as `report.to_label(100)` gives them. Picked otherwise, they bias the mean.
-        unlabelled: what the judge said of the others.
-        level: share of such intervals that are to hold the true mean.
+        labelled: pairs of a human label and the judge's score of the same sample; at least 100, drawn at random from
+            all samples, as by `report.to_label(100)`. Any other selection biases the mean.
+        unlabelled: the judge's scores of the other samples, at least 2.
+        level: confidence level of the intervals, between 0 and 1.
 
     Returns:
-        The estimate with its interval.
+        The estimate with its interval, beside the means of the labels and of the judge alone.
 
     Raises:
-        ConfigError: if there are too few, the level is out of range, a value is no number, or ppi-python is missing.
+        ConfigError: if there are too few samples, the level is out of range, a value is not a number, or ppi-python is
+            not installed.
 
     Source: Angelopoulos et al. 2023, "Prediction-Powered Inference", doi:10.1126/science.adi6000; the weight:
         Angelopoulos, Duchi and Zrnic 2023, "PPI++", arXiv:2311.01453.
     """
     if not 0 < level < 1:
-        raise ConfigError(f"the level lies between 0 and 1, such as 0.95; got {level!r}")
-    given, others = [_pair(item) for item in labelled], [number(score) for score in unlabelled]
-    pairs = [(human, judge) for human, judge in given if human is not None and judge is not None]
+        raise ConfigError(f"level must be between 0 and 1, such as 0.95; got {level!r}")
+    labelled_pairs, others = [_pair(item) for item in labelled], [rating_value(score) for score in unlabelled]
+    pairs = [(human, judge) for human, judge in labelled_pairs if human is not None and judge is not None]
     scores = [score for score in others if score is not None]
     if len(pairs) < LEAST_LABELLED:
         raise ConfigError(
             f"calibrate takes at least {LEAST_LABELLED} labelled samples, a random part of all, got {len(pairs)}: "
-            f"label {LEAST_LABELLED - len(pairs)} more, report.to_label draws them"
+            f"label {LEAST_LABELLED - len(pairs)} more, drawn by report.to_label"
         )
     if len(scores) < 2:
-        raise ConfigError(f"calibrate takes scores of samples that nobody labelled, at least 2, got {len(scores)}")
+        raise ConfigError(f"calibrate takes at least 2 scores of unlabelled samples, got {len(scores)}")
     if not find_spec("ppi_py"):
-        raise ConfigError('calibrate computes with ppi-python: pip install "langchain-rageval[stats]"')
-    left_out = len(given) - len(pairs) + len(others) - len(scores)
-    return _calibrated([h for h, _ in pairs], [j for _, j in pairs], scores, level, left_out)
+        raise ConfigError('calibrate needs ppi-python: pip install "langchain-rageval[stats]"')
+    left_out = len(labelled_pairs) - len(pairs) + len(others) - len(scores)
+    return _estimate([h for h, _ in pairs], [j for _, j in pairs], scores, level, left_out)
 
 
 def _pair(item: tuple[Rating, Rating]) -> tuple[float | None, float | None]:
     if isinstance(item, str | bytes | Mapping) or not hasattr(item, "__len__") or len(item) != 2:
-        raise ConfigError(f"labelled holds pairs, what a person said and what the judge said; got {item!r}")
-    return number(item[0]), number(item[1])
+        raise ConfigError(f"labelled takes pairs of a human label and a judge's score, got {item!r}")
+    return rating_value(item[0]), rating_value(item[1])
 
 
-def _calibrated(
-    human: list[float], judge: list[float], others: list[float], level: float, left_out: int
-) -> Calibration:
+def _estimate(human: list[float], judge: list[float], others: list[float], level: float, left_out: int) -> Calibration:
     import numpy as np
     from ppi_py import classical_mean_ci, ppi_mean_ci, ppi_mean_pointestimate
 
     labels, scores, more = (np.asarray(values, dtype=np.float64) for values in (human, judge, others))
-    weight = 0.0 if np.ptp(np.concatenate([scores, more])) == 0 else None  # a constant says nothing
+    weight = 0.0 if np.ptp(np.concatenate([scores, more])) == 0 else None  # a constant carries no information
     low, high = ppi_mean_ci(labels, scores, more, alpha=1 - level, lam=weight)
     alone_low, alone_high = classical_mean_ci(labels, alpha=1 - level)
     return Calibration(
-        mean=_one(ppi_mean_pointestimate(labels, scores, more, lam=weight)),
-        low=_one(low),
-        high=_one(high),
+        mean=_to_float(ppi_mean_pointestimate(labels, scores, more, lam=weight)),
+        low=_to_float(low),
+        high=_to_float(high),
         level=level,
         classical_mean=float(labels.mean()),
-        classical_low=_one(alone_low),
-        classical_high=_one(alone_high),
+        classical_low=_to_float(alone_low),
+        classical_high=_to_float(alone_high),
         judge_mean=float(np.concatenate([scores, more]).mean()),
         labelled=len(human),
         unlabelled=len(others),
@@ -153,7 +150,7 @@ def _calibrated(
     )
 
 
-def _one(number: Floats | float) -> float:
+def _to_float(value: Floats | float) -> float:
     import numpy as np
 
-    return float(np.asarray(number).item())
+    return float(np.asarray(value).item())

@@ -1,7 +1,7 @@
-"""degrade: worse variants of a sample, which a metric that can be believed scores lower.
+"""degrade: variants of a sample that are worse in a known way; a metric should score them lower.
 
 Source: the WikiEval protocol of Es et al. 2023, "RAGAS: Automated Evaluation of Retrieval Augmented Generation",
-arXiv:2309.15217, section 4: an answer without the context, an incomplete answer, a context padded with needless
+arXiv:2309.15217, section 4: an answer without the context, an incomplete answer, a context padded with irrelevant
 sentences.
 """
 
@@ -22,8 +22,8 @@ from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced
 from langchain_rageval.steps.step import Step
-from langchain_rageval.testset.candidate_step import ask, asking
-from langchain_rageval.testset.readers import documents_of
+from langchain_rageval.testset.candidate_step import ask_step, prompt_step
+from langchain_rageval.testset.readers import to_documents
 from langchain_rageval.text.sentences import split_sentences
 
 Variants = dict[str, Sample]
@@ -32,7 +32,7 @@ _READS = ("answer", "contexts")
 
 
 class Degrade(Traced[Any, Variants]):
-    """From a sample to its worse variants by name. Make one with `degrade(writer)`."""
+    """Runnable from a sample to its worse variants by name; build it with `degrade(writer)`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
@@ -42,79 +42,80 @@ class Degrade(Traced[Any, Variants]):
     related: tuple[str, ...]
 
     MOST_PADDING: ClassVar[int] = 10
-    """Needless sentences at most; at least as many as the contexts have."""
+    """Maximum number of irrelevant sentences; below it, as many as the contexts have sentences."""
 
     def work(self, sample: Sample) -> Operation[Variants]:
-        """Three calls; two when there are related documents to take needless sentences from."""
+        """Ask the writer for the variants: three calls, or two if the padding comes from related documents."""
         question, answer = sample.question, sample.answer or ""
         unaided, incomplete, padding = yield Gather(
             [
-                ask(self.unaided, {"question": question}, question, _blank),
-                ask(self.incomplete, {"question": question, "answer": answer}, question, _blank),
+                ask_step(self.unaided, {"question": question}, question, _check_answer),
+                ask_step(self.incomplete, {"question": question, "answer": answer}, question, _check_answer),
                 self._padding(sample),
             ]
         )
         return {
             "ungrounded": _variant(sample, "ungrounded", answer=unaided.answer.strip()),
             "incomplete": _variant(sample, "incomplete", answer=incomplete.answer.strip()),
-            "padded": _variant(sample, "padded", contexts=_padded(sample.contexts or [], padding)),
+            "padded": _variant(sample, "padded", contexts=_pad(sample.contexts or [], padding)),
         }
 
     def _padding(self, sample: Sample) -> Operation[list[str]]:
         contexts = sample.contexts or []
         own = [sentence for context in contexts for sentence in split_sentences(context)]
-        most = min(self.MOST_PADDING, max(1, len(own)))
+        count = min(self.MOST_PADDING, max(1, len(own)))
         foreign = [s for text in self.related if text not in contexts for s in split_sentences(text) if s not in own]
         if foreign:
-            return Random(sample.id).sample(foreign, min(most, len(foreign)))
+            return Random(sample.id).sample(foreign, min(count, len(foreign)))
         inputs = {"question": sample.question, "context": "\n".join(contexts)}
-        answer = yield from ask(self.pads, inputs, sample.question, _none)
-        return [sentence for sentence in answer.sentences if sentence.strip()][:most]
+        answer = yield from ask_step(self.pads, inputs, sample.question, _check_sentences)
+        return [sentence for sentence in answer.sentences if sentence.strip()][:count]
 
     def _do(self, input: Any, config: RunnableConfig) -> Variants:
         try:
-            return drive(self.work(_complete(input)), Run.of(config), config)
+            return drive(self.work(_parse_complete(input)), Run.of(config), config)
         except Exception as error:
             record_step(error, "degrade")
             raise
 
     async def _ado(self, input: Any, config: RunnableConfig) -> Variants:
         try:
-            return await adrive(self.work(_complete(input)), Run.of(config), config)
+            return await adrive(self.work(_parse_complete(input)), Run.of(config), config)
         except Exception as error:
             record_step(error, "degrade")
             raise
 
 
 def degrade(writer: JudgeLike, related: Any = None) -> Degrade:
-    """A Runnable from a sample to variants that are worse in a known way.
+    """Build a Runnable from a sample to variants that are worse in a known way.
 
     Args:
-        writer: answers without the contexts, makes the answer incomplete, and pads the contexts if need be.
-        related: documents near the samples' topics: texts, LangChain Documents, anything with a text, a DataFrame, a
-            path, or several of these; needless sentences are taken from them, always the same for a sample. Without
-            them the writer makes some up.
+        writer: model that answers without the contexts, makes the answer incomplete, and writes irrelevant sentences if
+            there are no related documents.
+        related: documents on topics near the samples': texts, LangChain Documents, objects with a text, a DataFrame, a
+            path, or several of these. Irrelevant sentences are drawn from them, always the same for a sample.
 
     Returns:
-        A Runnable that reads `question`, `answer` and `contexts` and gives `ungrounded` and `incomplete`, which differ
-        in the answer, and `padded`, which differs in the contexts; each with "@" and its name after the sample's id.
+        A Runnable that reads `question`, `answer` and `contexts`, and returns `ungrounded` and `incomplete`, which
+        differ in the answer, and `padded`, which differs in the contexts. The id of each is the sample's id, "@" and
+        the variant's name.
 
     Raises:
-        ConfigError: if `related` holds anything without a text.
+        ConfigError: if `related` contains something without a text.
         SampleError: from the Runnable, if a sample lacks its answer or contexts.
     """
-    texts = [] if related is None else [document.page_content for document in documents_of(related)]
+    texts = [] if related is None else [document.page_content for document in to_documents(related)]
     judge = Judge.of(writer)
     return Degrade(
-        unaided=asking("answer_unaided", judge),
-        incomplete=asking("degrade_answer", judge),
-        pads=asking("pad_context", judge),
+        unaided=prompt_step("answer_unaided", judge),
+        incomplete=prompt_step("degrade_answer", judge),
+        pads=prompt_step("pad_context", judge),
         related=tuple(texts),
         name="degrade",
     )
 
 
-def _complete(input: Any) -> Sample:
+def _parse_complete(input: Any) -> Sample:
     sample = Sample.parse(input)
     for field in _READS:
         if not getattr(sample, field):
@@ -126,15 +127,15 @@ def _variant(sample: Sample, name: str, **changes: Any) -> Sample:
     return sample.model_copy(update={"id": f"{sample.id}@{name}", **changes})
 
 
-def _padded(contexts: Sequence[str], padding: Sequence[str]) -> list[str]:
-    """The needless sentences dealt out over the contexts, each after its own text."""
-    dealt = [padding[place :: len(contexts)] for place in range(len(contexts))]
-    return [" ".join([context, *more]) for context, more in zip(contexts, dealt, strict=True)]
+def _pad(contexts: Sequence[str], padding: Sequence[str]) -> list[str]:
+    """Append the irrelevant sentences to the contexts in turn."""
+    parts = [padding[place :: len(contexts)] for place in range(len(contexts))]
+    return [" ".join([context, *part]) for context, part in zip(contexts, parts, strict=True)]
 
 
-def _blank(answer: Any) -> str | None:
+def _check_answer(answer: Any) -> str | None:
     return None if answer.answer.strip() else "the answer is blank"
 
 
-def _none(answer: Any) -> str | None:
+def _check_sentences(answer: Any) -> str | None:
     return None if any(sentence.strip() for sentence in answer.sentences) else "there is no sentence"

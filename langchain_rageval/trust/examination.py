@@ -1,7 +1,7 @@
-"""Examination: how the labelled items of each step are asked, and what verdicts the answers hold.
+"""Examination: how a judge step is run on its labelled items, and how its verdicts are read.
 
-A step that is to be examined as well is its labelled items and a line in `EXAMINATIONS`; a metric that is to be told
-about, a line in `STEPS_OF`.
+To examine another step, add labelled items and an entry in `EXAMINATIONS`; to include another metric in the
+qualification, add an entry in `fitness.STEPS_OF`.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from langchain_rageval.steps.stage import Stage, State
 from langchain_rageval.steps.verify_statements import verify_statements
 from langchain_rageval.text.sentences import split_sentences
 from langchain_rageval.text.stemming import numbers_of
-from langchain_rageval.trust.items import Item
+from langchain_rageval.trust.labelled_item import LabelledItem
 
 FACTS, NO_FACTS = "facts", "no facts"
-EMBEDDED = "measure_similarity"
-"""The step that asks embeddings, not the judge."""
+EMBEDDING_STEP = "measure_similarity"
+"""Name of the step that uses embeddings instead of the judge."""
 
 _QUESTIONS = 3
 
 
 @dataclass(frozen=True)
-class Given:
-    """A verdict that came, and the sentences cited for it."""
+class CitedVerdict:
+    """A verdict and the numbers of the sentences that the judge cited for it, such as "2.3"."""
 
     verdict: str
     cites: tuple[str, ...] = ()
@@ -43,127 +43,127 @@ class Examination:
     """How one step is examined.
 
     Attributes:
-        build: makes the step from the judge, or from the embeddings.
-        given: from what the step added to the state to one verdict for each label of the item.
-        extra: what the step reads of the state besides the sample.
-        turned: puts what belongs to an item's labels, in their order, into the order of the item in reverse, or back;
-            None where there is no order.
-        padded: whether there are chunks to put a needless sentence into.
-        chance: share of right verdicts that guessing has; by default what the best constant answer has.
+        build: returns the step for a judge, or for embeddings.
+        read_verdicts: returns one verdict for each label of the item from the state after the step.
+        extra_state: returns what the step reads from the state besides the sample.
+        reverse: maps a sequence in the order of the item's labels to the order of the reversed item's labels, and back;
+            None if the step has no order.
+        padded: True if the items have chunks, to which an irrelevant sentence can be added.
+        chance: share of right verdicts by guessing; None stands for that of the best constant answer.
     """
 
     build: Callable[[Any], Stage[State]]
-    given: Callable[[State, Item], list[Given]]
-    extra: Callable[[Item], State] = lambda _item: {}
-    turned: Callable[[Item, Sequence[Any]], Sequence[Any]] | None = None
+    read_verdicts: Callable[[State, LabelledItem], list[CitedVerdict]]
+    extra_state: Callable[[LabelledItem], State] = lambda _item: {}
+    reverse: Callable[[LabelledItem, Sequence[Any]], Sequence[Any]] | None = None
     padded: bool = False
     chance: float | None = None
 
-    def state(self, item: Item) -> State:
-        """What the step is given."""
+    def initial_state(self, item: LabelledItem) -> State:
+        """Return the state that the step is invoked with."""
         sample = Sample(
             question=item.question,
             answer=item.answer,
             contexts=list(item.contexts),
             references=list(item.references),
         )
-        return {"sample": sample, **self.extra(item)}
+        return {"sample": sample, **self.extra_state(item)}
 
 
-def in_reverse(item: Item, examination: Examination) -> Item:
-    """The item with its chunks in reverse order, and its statements where they are compared with one another."""
-    if examination.turned is None:
+def reverse_item(item: LabelledItem, examination: Examination) -> LabelledItem:
+    """Return the item with its chunks reversed, or its statements and references if it has no chunks."""
+    if examination.reverse is None:
         raise ValueError(f"the items of {item.step} have no order")
-    labels = tuple(label.turned(len(item.contexts)) for label in examination.turned(item, item.labels))
+    labels = tuple(label.reversed(len(item.contexts)) for label in examination.reverse(item, item.labels))
     sides = {} if item.contexts else {"statements": item.statements[::-1], "references": item.references[::-1]}
     return item.model_copy(update={"contexts": item.contexts[::-1], "labels": labels, **sides})
 
 
-def with_padding(item: Item) -> Item:
-    """The item with its needless sentence at the end of each chunk."""
+def pad_item(item: LabelledItem) -> LabelledItem:
+    """Return the item with its irrelevant sentence at the end of each chunk."""
     return item.model_copy(update={"contexts": tuple(f"{context}\n{item.padding}" for context in item.contexts)})
 
 
-def _same_order(_item: Item, given: Sequence[Any]) -> Sequence[Any]:
-    return given
+def _keep_order(_item: LabelledItem, values: Sequence[Any]) -> Sequence[Any]:
+    return values
 
 
-def _chunks_turned(_item: Item, given: Sequence[Any]) -> Sequence[Any]:
-    return given[::-1]
+def _reverse_chunks(_item: LabelledItem, values: Sequence[Any]) -> Sequence[Any]:
+    return values[::-1]
 
 
-def _sides_turned(item: Item, given: Sequence[Any]) -> Sequence[Any]:
-    here = len(item.statements)
-    return [*given[:here][::-1], *given[here:][::-1]]
+def _reverse_sides(item: LabelledItem, values: Sequence[Any]) -> Sequence[Any]:
+    count = len(item.statements)
+    return [*values[:count][::-1], *values[count:][::-1]]
 
 
-def _verdicts(findings: Sequence[Finding], kind: str) -> list[Given]:
-    return [Given(finding.verdict, tuple(finding.cites)) for finding in findings if finding.kind == kind]
+def _finding_verdicts(findings: Sequence[Finding], kind: str) -> list[CitedVerdict]:
+    return [CitedVerdict(finding.verdict, tuple(finding.cites)) for finding in findings if finding.kind == kind]
 
 
-def _facts(state: State, item: Item) -> list[Given]:
-    """Whether facts were found; if so, all the numbers of the text and no others, none of them long."""
+def _extraction_verdict(state: State, item: LabelledItem) -> list[CitedVerdict]:
+    """Return one verdict: whether facts were extracted, with exactly the text's numbers, in short enough statements."""
     statements: list[str] = state["answer_statements"]
     text = item.answer or ""
     if not statements:
-        return [Given(NO_FACTS)]
-    told = numbers_of(" ".join(statements))
-    if told - numbers_of(f"{text} {item.question}"):
-        return [Given(f"{FACTS}, numbers made up")]
-    if numbers_of(text) - told:
-        return [Given(f"{FACTS}, numbers lost")]
+        return [CitedVerdict(NO_FACTS)]
+    numbers = numbers_of(" ".join(statements))
+    if numbers - numbers_of(f"{text} {item.question}"):
+        return [CitedVerdict(f"{FACTS}, numbers made up")]
+    if numbers_of(text) - numbers:
+        return [CitedVerdict(f"{FACTS}, numbers lost")]
     if 2 * len(statements) < len(split_sentences(text)):
-        return [Given(f"{FACTS}, not taken apart")]
-    return [Given(FACTS)]
+        return [CitedVerdict(f"{FACTS}, not taken apart")]
+    return [CitedVerdict(FACTS)]
 
 
-def _classified(state: State, _item: Item) -> list[Given]:
+def _classification_verdicts(state: State, _item: LabelledItem) -> list[CitedVerdict]:
     findings = state["classifications"][0]
-    return [*_verdicts(findings, "statement"), *_verdicts(findings, "reference_statement")]
+    return [*_finding_verdicts(findings, "statement"), *_finding_verdicts(findings, "reference_statement")]
 
 
-def _selected(state: State, item: Item) -> list[Given]:
+def _sentence_verdicts(state: State, item: LabelledItem) -> list[CitedVerdict]:
     verdicts = {finding.cites[0]: finding.verdict for finding in state["context_sentences"] if finding.cites}
-    return [Given(verdicts[label.number]) for label in item.labels]
+    return [CitedVerdict(verdicts[label.number]) for label in item.labels]
 
 
-def _evasive(state: State, _item: Item) -> list[Given]:
-    return [Given("evasive" if state["evasive"] else "answers")]
+def _evasion_verdict(state: State, _item: LabelledItem) -> list[CitedVerdict]:
+    return [CitedVerdict("evasive" if state["evasive"] else "answers")]
 
 
-def _nearer(state: State, _item: Item) -> list[Given]:
+def _similarity_verdict(state: State, _item: LabelledItem) -> list[CitedVerdict]:
     near, far = state["similarities"]
-    return [Given("nearer" if near > far else "as near" if near == far else "farther")]
+    return [CitedVerdict("nearer" if near > far else "as near" if near == far else "farther")]
 
 
 EXAMINATIONS: Mapping[str, Examination] = {
-    "extract_statements": Examination(lambda judge: extract_statements(judge, of="answer"), _facts),
+    "extract_statements": Examination(lambda judge: extract_statements(judge, of="answer"), _extraction_verdict),
     "verify_statements": Examination(
         lambda judge: verify_statements(judge, of="answer"),
-        lambda state, _: _verdicts(state["answer_verdicts"], "statement"),
+        lambda state, _: _finding_verdicts(state["answer_verdicts"], "statement"),
         lambda item: {"answer_statements": list(item.statements)},
-        turned=_same_order,
+        reverse=_keep_order,
         padded=True,
     ),
     "classify_statements": Examination(
         classify_statements,
-        _classified,
+        _classification_verdicts,
         lambda item: {"answer_statements": list(item.statements), "statements_by_reference": [list(item.references)]},
-        turned=_sides_turned,
+        reverse=_reverse_sides,
     ),
     "grade_contexts": Examination(
         lambda judge: grade_contexts(judge, against=lambda sample: "\n".join(sample.references)),
-        lambda state, _: _verdicts(state["context_verdicts"], "context"),
-        turned=_chunks_turned,
+        lambda state, _: _finding_verdicts(state["context_verdicts"], "context"),
+        reverse=_reverse_chunks,
         padded=True,
     ),
-    "select_sentences": Examination(select_sentences, _selected, turned=_same_order, padded=True),
-    "regenerate_questions": Examination(lambda judge: regenerate_questions(judge, count=_QUESTIONS), _evasive),
-    EMBEDDED: Examination(
+    "select_sentences": Examination(select_sentences, _sentence_verdicts, reverse=_keep_order, padded=True),
+    "regenerate_questions": Examination(lambda judge: regenerate_questions(judge, count=_QUESTIONS), _evasion_verdict),
+    EMBEDDING_STEP: Examination(
         lambda embeddings: measure_similarity(embeddings, lambda state: (state["text"], [state["near"], state["far"]])),
-        _nearer,
+        _similarity_verdict,
         lambda item: {"text": item.text, "near": item.near, "far": item.far},
         chance=0.5,
     ),
 }
-"""Step to its examination."""
+"""Name of a step to its examination."""

@@ -1,4 +1,4 @@
-"""leaderboard: the models of a report, best first, and which of them the samples do not tell apart."""
+"""leaderboard: ranks the models of a report and marks differences that are not significant."""
 
 from __future__ import annotations
 
@@ -15,38 +15,36 @@ from langchain_rageval.report.notebook import html_table
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import summarise
 from langchain_rageval.statistics import holm
-from langchain_rageval.trust.answer_sheets import MODEL, question_id
+from langchain_rageval.trust.answer_sheets import MODEL_KEY, original_sample_id
 
 if TYPE_CHECKING:
     import pandas
 
 ALPHA = 0.05
 
-Rows = list[Row]
-
 
 @dataclass(frozen=True)
 class Standing:
-    """One model of a leaderboard.
+    """Place and statistics of one model on a leaderboard.
 
     Attributes:
-        model: its name.
-        place: from 1; models that are not told apart have places of their own all the same, by their means.
-        mean: of the metric over its scored samples; None when there are none.
+        model: name of the model.
+        place: rank by the mean, from 1; tied models have different places.
+        mean: mean of the metric over the scored samples; None if there are none.
         low: lower end of the 95% interval of the mean; None as in `Report.summary`.
-        high: its upper end.
-        scored: samples with a value.
-        unscored: samples to which no value applies.
-        failed: samples whose score could not be had.
-        grades: criterion to its mean raw grade, for a rubric.
-        difference: mean of its values minus those of the model above, over the questions for which both have one; None
-            for the first, and where there is no such question.
+        high: upper end of the 95% interval of the mean.
+        scored: number of samples with a value.
+        unscored: number of samples to which the metric does not apply.
+        failed: number of samples whose score failed.
+        grades: criterion to its mean raw grade; empty unless the metric is a rubric.
+        difference: mean difference to the model one place above, own value minus the other's, over the questions that
+            both have a value for; None for the first model, and if there is no such question.
         difference_low: lower end of the 95% interval of the difference.
-        difference_high: its upper end.
-        pairs: the questions that it comes from.
-        p_value: of "the two are equal", by the paired test of `Report.compare`, Holm-adjusted over the leaderboard;
-            None where there are too few pairs.
-        tied: whether the samples do not tell it apart from the model above.
+        difference_high: upper end of the 95% interval of the difference.
+        pairs: number of questions that the difference is based on.
+        p_value: p-value of the difference, by the paired test of `Report.compare`, Holm-adjusted over the leaderboard;
+            None if there are too few pairs.
+        tied: True if the difference is not significant at 5%, or cannot be tested.
     """
 
     model: str
@@ -66,19 +64,19 @@ class Standing:
     tied: bool = False
 
     def __str__(self) -> str:
-        """One line: place, name, mean with interval, how many answers count, and how it stands to the model above."""
-        place, model, mean, interval, answers, difference, p = cells(self)
-        apart = f"; to the one above {difference}, p {p}" if self.pairs else ""
-        return f"{place}. {model} {mean} {interval} ({answers} answers){apart}"
+        """Return one line: place, name, mean with interval, number of answers, and difference to the model above."""
+        place, model, mean, interval, answers, difference, p = standing_cells(self)
+        comparison = f"; to the one above {difference}, p {p}" if self.pairs else ""
+        return f"{place}. {model} {mean} {interval} ({answers} answers){comparison}"
 
 
 class Leaderboard(Mapping[str, Standing]):
-    """Model to its standing, best first.
+    """Mapping from the name of a model to its standing, best first.
 
     Attributes:
-        metric: by which they are ranked.
-        direction: whether "higher" or "lower" values are better.
-        notes: what a reader should know: those of the report, and such as that some samples name no model.
+        metric: name of the metric that ranks the models.
+        direction: "higher" or "lower": which values are better.
+        notes: caveats for the reader: the report's notes, samples that name no model, answers without a value.
     """
 
     def __init__(self, metric: str, direction: Direction, standings: Iterable[Standing], notes: Sequence[str]) -> None:
@@ -88,25 +86,25 @@ class Leaderboard(Mapping[str, Standing]):
         self.notes = list(notes)
 
     def __getitem__(self, model: str) -> Standing:
-        """One model."""
+        """Return the standing of a model."""
         return self._standings[model]
 
     def __iter__(self) -> Iterator[str]:
-        """The models, best first."""
+        """Iterate over the names of the models, best first."""
         return iter(self._standings)
 
     def __len__(self) -> int:
-        """Number of models."""
+        """Return the number of models."""
         return len(self._standings)
 
     def __repr__(self) -> str:
-        """A line for each model, and the notes."""
+        """Return the title, a line for each model, and the notes."""
         return "\n".join([self.title, *map(str, self.values()), *(f"Note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
-        """A table, for notebooks."""
+        """Return an HTML table, for notebooks."""
         criteria = self.criteria
-        rows = ((*cells(s), *(_number(s.grades.get(name), ".2f") for name in criteria)) for s in self.values())
+        rows = ((*standing_cells(s), *(_number(s.grades.get(name), ".2f") for name in criteria)) for s in self.values())
         return html_table(self.title, (*HEADINGS, *criteria), rows, self.notes)
 
     @property
@@ -116,17 +114,17 @@ class Leaderboard(Mapping[str, Standing]):
 
     @property
     def criteria(self) -> list[str]:
-        """The criteria whose mean grades are known."""
+        """The names of the criteria that some model has a mean grade for."""
         return list(dict.fromkeys(name for standing in self.values() for name in standing.grades))
 
     @property
     def title(self) -> str:
-        """What is ranked by what."""
+        """The number of models and the metric, as a heading."""
         better = "" if self.direction == "higher" else ", lower is better"
         return f"{len(self)} model{'' if len(self) == 1 else 's'} by {self.metric}{better}, 95% intervals"
 
     def to_pandas(self) -> pandas.DataFrame:
-        """One line for each model; each criterion's mean grade in a column of its own."""
+        """Return a frame with a row for each model and a column "grade.<criterion>" for each criterion."""
         import pandas
 
         return pandas.DataFrame([_record(standing) for standing in self.values()])
@@ -135,8 +133,8 @@ class Leaderboard(Mapping[str, Standing]):
 HEADINGS = ("place", "model", "mean", "95% interval", "answers", "to the one above", "p")
 
 
-def cells(standing: Standing) -> tuple[str, ...]:
-    """One model as the cells of a table under `HEADINGS`."""
+def standing_cells(standing: Standing) -> tuple[str, ...]:
+    """Return a table row for a model, with a cell for each of `HEADINGS`."""
     s, count = standing, standing.scored + standing.unscored + standing.failed
     interval = "–" if s.low is None else f"[{s.low:.3f}, {s.high:.3f}]"
     answers = str(count) if s.scored == count else f"{s.scored} of {count}"
@@ -149,101 +147,101 @@ def cells(standing: Standing) -> tuple[str, ...]:
 def leaderboard(report: Report | Sequence[Row], metric: str | None = None) -> Leaderboard:
     """Rank the models whose answers a report has scored; see `answer_sheets`.
 
-    Neighbours are compared question by question, by the paired test of `Report.compare`.
+    Each model is compared with the one above it, question by question, by the paired test of `Report.compare`.
 
     Args:
-        report: its samples name their model in `metadata["model"]`; those of one question have one id, but for "@" and
-            the name of the model.
-        metric: by which to rank; by default "rubric", or the only metric there is.
+        report: a report or its rows. Each sample names its model in `metadata["model"]`; the ids of samples with the
+            same question differ only in "@" and the name of the model.
+        metric: name of the metric to rank by; by default "rubric", or the only metric of the report.
 
     Returns:
-        The models, the best first, each with how it stands to the one above.
+        The models, best first, each with its difference to the model above.
 
     Raises:
-        ConfigError: if no sample names its model, or the metric is not there or not clear.
+        ConfigError: if no sample names its model, or the metric is missing or ambiguous.
     """
     rows = report.rows if isinstance(report, Report) else report
-    by_model: dict[str, Rows] = {}
+    by_model: dict[str, list[Row]] = {}
     nameless = 0
     names: dict[str, Direction] = {}
     for row in rows:
         names |= {name: score.direction for name, score in row.scores.items()}
-        model = row.sample.metadata.get(MODEL)
+        model = row.sample.metadata.get(MODEL_KEY)
         nameless += model is None
         if model is not None:
-            paired = row.sample.model_copy(update={"id": question_id(row.sample)})
+            paired = row.sample.model_copy(update={"id": original_sample_id(row.sample)})
             by_model.setdefault(str(model), []).append(row.model_copy(update={"sample": paired}))
     if not by_model:
         raise ConfigError('no sample names its model in metadata["model"]; answer_sheets makes samples that do')
-    metric = _known(metric, list(names))
+    metric = _choose_metric(metric, list(names))
     sign = 1 if names[metric] == "higher" else -1
     standings = [_standing(model, own, metric) for model, own in by_model.items()]
     standings.sort(key=lambda s: (s.mean is None, -sign * (s.mean or 0.0)))
     notes = list(report.notes) if isinstance(report, Report) else []
     notes += [f"{nameless} samples name no model and are left out."] if nameless else []
-    notes += [_of_coverage(standing) for standing in standings if standing.unscored or standing.failed]
-    placed, told = _against_neighbours(standings, by_model, metric)
-    return Leaderboard(metric, names[metric], placed, [*notes, *told])
+    notes += [_coverage_note(standing) for standing in standings if standing.unscored or standing.failed]
+    placed, comparison_notes = _compare_neighbours(standings, by_model, metric)
+    return Leaderboard(metric, names[metric], placed, [*notes, *comparison_notes])
 
 
-def _known(metric: str | None, names: Sequence[str]) -> str:
-    there = ", ".join(names) or "none"
+def _choose_metric(metric: str | None, names: Sequence[str]) -> str:
+    available = ", ".join(names) or "none"
     if metric is None:
         metric = "rubric" if "rubric" in names else names[0] if len(names) == 1 else None
         if metric is None:
-            raise ConfigError(f"leaderboard ranks by one metric; say metric=..., there are {there}")
+            raise ConfigError(f"leaderboard ranks by one metric; pass metric=..., the report has {available}")
     if metric not in names:
-        raise ConfigError(f"the report has no metric {metric!r}; it has {there}")
+        raise ConfigError(f"the report has no metric {metric!r}; it has {available}")
     return metric
 
 
-def _standing(model: str, rows: Rows, metric: str) -> Standing:
-    """A model by itself."""
+def _standing(model: str, rows: list[Row], metric: str) -> Standing:
+    """Return the standing of a model, before it is compared with others; its place is 0."""
     summary = summarise(rows).get(metric)
     if summary is None:
         return Standing(model, 0, None, None, None, 0, 0, 0, {})
     counts = (summary.scored, summary.unscored, summary.failed)
-    return Standing(model, 0, summary.mean, summary.low, summary.high, *counts, mean_grades(rows, metric))
+    return Standing(model, 0, summary.mean, summary.low, summary.high, *counts, _mean_grades(rows, metric))
 
 
-def mean_grades(rows: Iterable[Row], metric: str) -> dict[str, float]:
-    """Criterion to its mean raw grade over the rows that a rubric has scored; nothing for another metric."""
+def _mean_grades(rows: Iterable[Row], metric: str) -> dict[str, float]:
+    """Return the mean raw grade of each criterion over the rows; empty if the metric is no rubric."""
     grades: dict[str, list[int]] = {}
     for row in rows:
         for name, grade in raw_grades(row, metric).items():
             grades.setdefault(name, []).append(grade)
-    return {name: fmean(given) for name, given in grades.items()}
+    return {name: fmean(values) for name, values in grades.items()}
 
 
 def raw_grades(row: Row, metric: str) -> dict[str, int]:
-    """Criterion to the grade that a rubric found for a row; nothing for another metric."""
+    """Return the grade of each criterion that a rubric gave to a row; empty if the metric is no rubric."""
     score = row.scores.get(metric)
-    found = [finding for finding in score.findings if finding.kind == "criterion"] if score else []
-    return {f.text: int(f.verdict) for f in found if f.verdict.removeprefix("-").isdecimal()}
+    findings = [finding for finding in score.findings if finding.kind == "criterion"] if score else []
+    return {f.text: int(f.verdict) for f in findings if f.verdict.removeprefix("-").isdecimal()}
 
 
-def _against_neighbours(
-    standings: Sequence[Standing], by_model: Mapping[str, Rows], metric: str
+def _compare_neighbours(
+    standings: Sequence[Standing], by_model: Mapping[str, list[Row]], metric: str
 ) -> tuple[list[Standing], list[str]]:
-    """The standings in their order with place and the difference to the one above, and notes on the comparisons."""
+    """Return the standings, in order, with place and difference to the one above, and notes on the comparisons."""
     compared, notes = [replace(standings[0], place=1)], list[str]()
     for place, (above, own) in enumerate(pairwise(standings), 2):
         pair = compare_rows(by_model[own.model], by_model[above.model], 0.0, None, True)
-        told = pair.get(metric)
+        comparison = pair.get(metric)
         notes += [note for note in pair.notes if note.startswith(("Different", "No sample"))]
-        if told is None or not told.pairs:
+        if comparison is None or not comparison.pairs:
             compared.append(replace(own, place=place, tied=True))
             continue
-        enough = told.verdict != "too few pairs"
+        testable = comparison.verdict != "too few pairs"
         compared.append(
             replace(
                 own,
                 place=place,
-                difference=told.difference,
-                difference_low=told.low,
-                difference_high=told.high,
-                pairs=told.pairs,
-                p_value=told.p_unadjusted if enough else None,
+                difference=comparison.difference,
+                difference_low=comparison.low,
+                difference_high=comparison.high,
+                pairs=comparison.pairs,
+                p_value=comparison.p_unadjusted if testable else None,
                 tied=True,
             )
         )
@@ -263,9 +261,9 @@ def _p(standing: Standing) -> str:
     return f"{p}, tied" if standing.tied else p
 
 
-def _of_coverage(standing: Standing) -> str:
-    without = standing.unscored + standing.failed
-    return f"{standing.model}: {without} of {without + standing.scored} answers have no value; the mean is of the rest."
+def _coverage_note(standing: Standing) -> str:
+    missing = standing.unscored + standing.failed
+    return f"{standing.model}: {missing} of {missing + standing.scored} answers have no value; the mean is of the rest."
 
 
 def _number(value: float | None, form: str) -> str:
@@ -273,5 +271,5 @@ def _number(value: float | None, form: str) -> str:
 
 
 def _record(standing: Standing) -> dict[str, Any]:
-    told = {name: value for name, value in vars(standing).items() if name != "grades"}
-    return told | {f"grade.{name}": grade for name, grade in standing.grades.items()}
+    fields = {name: value for name, value in vars(standing).items() if name != "grades"}
+    return fields | {f"grade.{name}": grade for name, grade in standing.grades.items()}

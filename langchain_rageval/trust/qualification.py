@@ -1,9 +1,9 @@
-"""Qualification: what `qualify_judge` found, step by step, and which metrics the judge is fit for."""
+"""Qualification: the result of `qualify_judge`, with statistics by step and verdicts by metric."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -29,23 +29,24 @@ STEP_HEADINGS = (
 COST_HEADINGS = ("step", "rung", "valid at once", "answered", "calls", "tokens", "seconds")
 METRIC_HEADINGS = ("metric", "verdict", "why")
 LEGEND = (
-    "Right: of the labelled verdicts, with the 95% interval. Unread: as many are right by one answer to everything, or "
-    "by a guess. Words: by word overlap. Cited: citations to the point. Shown: right verdicts with one. Flips, order, "
-    "length: verdicts that change when asked again, in reverse order, with a needless sentence in each chunk."
+    "Right: share of the labelled verdicts, with its 95% interval. Unread: share that the best constant answer, or a "
+    "guess, gets right. Words: share that word overlap gets right. Cited: relevant citations. Shown: right verdicts "
+    "with a relevant citation. Flips, order, length: verdicts that change when asked again, in reverse order, with an "
+    "irrelevant sentence in each chunk."
 )
 _NONE = "–"
 
 
 @dataclass(frozen=True)
-class Share:
-    """A share of a count, with its 95% interval.
+class Proportion:
+    """A proportion with its 95% interval.
 
     Attributes:
-        hits: that count; a part of one where several asks are averaged.
-        of: how many there are.
-        value: hits / of, from 0 to 1; None when there are none.
+        hits: sum of the values; fractional if values are averages over repeats.
+        of: number of values.
+        value: hits / of, from 0 to 1; None if there are no values.
         low: lower end of the interval; None without a value.
-        high: its upper end.
+        high: upper end of the interval; None without a value.
     """
 
     hits: float
@@ -55,93 +56,96 @@ class Share:
     high: float | None
 
     @classmethod
-    def over(cls, values: Sequence[float]) -> Share:
-        """The mean of values from 0 to 1, each of which counts as one."""
+    def mean(cls, values: Iterable[float]) -> Proportion:
+        """Return the mean of values from 0 to 1; without a value if there are none."""
+        values = list(values)
         if not values:
             return cls(0, 0, None, None, None)
         low, high = bounded_mean_interval(values)
         return cls(sum(values), len(values), sum(values) / len(values), low, high)
 
     def __str__(self) -> str:
-        """Counts, the share and its interval."""
+        """Return the counts, the value and its interval, such as "45 of 50, 90% [79%, 96%]"; "–" without a value."""
         return _NONE if self.value is None else f"{self.hits:.3g} of {self.of}, {self.percent} {self.interval}"
 
     @property
     def percent(self) -> str:
-        """The share alone."""
+        """The value in percent; "–" if there is none."""
         return _NONE if self.value is None else f"{self.value:.0%}"
 
     @property
     def interval(self) -> str:
-        """The interval alone."""
+        """The interval in percent; "–" if there is none."""
         return _NONE if self.low is None else f"[{self.low:.0%}, {self.high:.0%}]"
 
     @property
-    def rest(self) -> Share:
-        """The share of the others."""
+    def complement(self) -> Proportion:
+        """The complement, `1 - value`, with the mirrored interval."""
         if self.value is None or self.low is None or self.high is None:
             return self
-        return Share(self.of - self.hits, self.of, 1 - self.value, 1 - self.high, 1 - self.low)
+        return Proportion(self.of - self.hits, self.of, 1 - self.value, 1 - self.high, 1 - self.low)
 
 
 @dataclass(frozen=True)
 class Citations:
-    """How well right verdicts are shown.
+    """Quality of the citations of right verdicts.
 
     Attributes:
-        precision: of the sentences cited for a verdict, the share that decides it; a mean over verdicts.
-        recall: of the right verdicts that owe a citation, the share with one that decides it.
-        first: of the sentences cited, the share that stands in the first chunk.
-        due_first: that share, if each verdict cited what decides it.
+        precision: share of the cited sentences that are evidence for the verdict; a mean over verdicts.
+        recall: share of the right verdicts, among those that require a citation, that cite some evidence.
+        first: share of the cited sentences that are in the first chunk.
+        due_first: share of the right verdicts whose evidence is in the first chunk, from 0 to 1.
     """
 
-    precision: Share
-    recall: Share
-    first: Share
+    precision: Proportion
+    recall: Proportion
+    first: Proportion
     due_first: float
 
 
 @dataclass(frozen=True)
 class StepQualification:
-    """What was found of one step. Shares that do not apply to it have no value.
+    """Statistics of one step. Proportions that do not apply to it have no value.
 
     Attributes:
         step: its name.
-        verdict: "fit", "fit with care", "unfit" or "cannot tell"; the worst that any figure says.
-        reasons: the figures that decided it, the worst first.
-        rung: by which most readable replies came; None for embeddings.
-        valid: questions that were answered wholly at once, of those that were answered by the judge at all.
-        answered: questions that had an answer in the end, of the same.
-        right: verdicts of the first ask that are right, of those that there are.
-        unread: the share of these that the best judge with one answer to everything, or for embeddings a guess, would
-            have right.
-        words: the share of all labelled verdicts that word overlap has right: the offline judge, or its embeddings.
-        said: how often each verdict came, in the first ask.
-        flips: verdicts that another ask of the same question changes; without a value when nothing is asked twice.
-        citations: how well verdicts are shown; None where nothing is cited.
-        order_bias: verdicts that change when the chunks, or the statements, stand in reverse order.
-        length_bias: verdicts that change when a needless sentence stands at the end of each chunk.
-        calls: of the model.
-        tokens: read and written; None when the model reports none.
-        seconds: spent in these calls, added up over calls side by side.
-        lost: questions that the transport lost.
-        error: the first error of these.
+        verdict: "fit", "fit with care", "unfit" or "cannot tell"; the worst verdict on any of the statistics.
+        reasons: the statistics that decided the verdict, worst first.
+        rung: the rung of most valid replies, such as "json_schema"; None for embeddings.
+        valid: valid rate: share of the questions whose first reply was valid and complete; transport errors are not
+            counted; without a value for embeddings.
+        answered: share of the questions that were finally answered; transport errors are not counted.
+        right: right rate: share of the labelled verdicts of the first repeat that are right.
+        unread: share of these, from 0 to 1, that the best constant answer, or for embeddings a guess, gets right.
+        words: share of all labelled verdicts, from 0 to 1, that word overlap gets right: the offline judge, or the
+            hashing embeddings.
+        said: verdict to its count among the labelled verdicts of the first repeat.
+        flips: flip rate: share of the pairs of repeats that disagree, a mean over verdicts; without a value for a
+            single repeat.
+        citations: quality of the citations; None if the step cites nothing.
+        order_bias: position bias: share of the verdicts that change if chunks or statements are in reverse order.
+        length_bias: share of the verdicts that change if an irrelevant sentence is added to each chunk.
+        calls: number of model calls.
+        tokens: input and output tokens; None if the model reports none.
+        seconds: total duration of the calls; concurrent calls are added up.
+        lost: number of questions that ended with a transport error.
+        error: the first of these errors; "" if there is none.
     """
 
     step: str
     verdict: Fitness
     reasons: Sequence[str]
     rung: str | None
-    valid: Share
-    answered: Share
-    right: Share
+    valid: Proportion
+    answered: Proportion
+    right: Proportion
     unread: float
     words: float
     said: Mapping[str, int]
-    flips: Share
+    flips: Proportion
     citations: Citations | None
-    order_bias: Share
-    length_bias: Share
+    order_bias: Proportion
+    length_bias: Proportion
     calls: int
     tokens: int | None
     seconds: float
@@ -151,16 +155,16 @@ class StepQualification:
 
 @dataclass(frozen=True)
 class Qualification:
-    """Whether a judge can be believed, in one language.
+    """Trustworthiness of a judge in one language, by step and by metric.
 
     Attributes:
-        judge: which model.
+        judge: identity of the judge, and of the embeddings if they were examined.
         language: of the labelled items.
-        repeats: how often each question was asked as it is.
-        steps: step to what was found of it.
+        repeats: how often each unchanged item was run.
+        steps: name of a step to its statistics.
         verdict: metric to "fit", "fit with care", "unfit" or "cannot tell": the worst of its steps.
-        reasons: metric to the figures that say so.
-        notes: what a reader of the figures should know.
+        reasons: metric to the statistics behind its verdict.
+        notes: caveats for the reader.
     """
 
     judge: str
@@ -173,12 +177,12 @@ class Qualification:
 
     @property
     def title(self) -> str:
-        """Who was asked what."""
-        asked = "once" if self.repeats == 1 else f"{self.repeats} times"
-        return f"{self.judge} in {self.language!r}, each question asked {asked}"
+        """The judge, the language and the number of repeats."""
+        times = "once" if self.repeats == 1 else f"{self.repeats} times"
+        return f"{self.judge} in {self.language!r}, each question asked {times}"
 
     def step_cells(self) -> Iterator[list[str]]:
-        """A text for each of `STEP_HEADINGS`, step by step."""
+        """Yield a table row for each step, with a cell for each of `STEP_HEADINGS`."""
         for step in self.steps.values():
             right, citations = step.right, step.citations
             yield [
@@ -194,32 +198,32 @@ class Qualification:
             ]
 
     def cost_cells(self) -> Iterator[list[str]]:
-        """A text for each of `COST_HEADINGS`, step by step."""
+        """Yield a table row for each step, with a cell for each of `COST_HEADINGS`."""
         for step in self.steps.values():
             tokens = _NONE if step.tokens is None else f"{step.tokens:,}"
             shares = (step.valid.percent, step.answered.percent)
             yield [step.step, step.rung or _NONE, *shares, str(step.calls), tokens, f"{step.seconds:.1f}"]
 
     def metric_cells(self) -> Iterator[list[str]]:
-        """A text for each of `METRIC_HEADINGS`, metric by metric."""
+        """Yield a table row for each metric, with a cell for each of `METRIC_HEADINGS`."""
         yield from ([metric, verdict, self.reasons[metric]] for metric, verdict in self.verdict.items())
 
     def __str__(self) -> str:
-        """The verdicts with their reasons."""
+        """Return the title, a line for each metric with its verdict and reasons, and the notes."""
         lines = [f"{metric}: {verdict}. {reason}" for metric, verdict, reason in self.metric_cells()]
         return "\n".join([self.title, *lines, *self.notes])
 
     def _repr_html_(self) -> str:
-        """Both tables, for a notebook."""
+        """Return the tables of steps, costs and metrics as HTML, for notebooks."""
         steps = html_table(self.title, STEP_HEADINGS, self.step_cells(), [LEGEND])
         cost = html_table("Replies and cost", COST_HEADINGS, self.cost_cells())
         return steps + cost + html_table("Fit for", METRIC_HEADINGS, self.metric_cells(), self.notes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as JSON takes it."""
+        """Return all fields as a dictionary that can be written as JSON."""
         return asdict(self)
 
     def to_json(self, path: str | Path) -> None:
-        """Write everything to a file."""
+        """Write all fields to a JSON file."""
         text = json.dumps(self.to_dict(), ensure_ascii=False, indent=2)
         Path(path).write_text(text + "\n", encoding="utf-8")

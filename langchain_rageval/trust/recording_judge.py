@@ -1,4 +1,4 @@
-"""Witness: a judge that notes which rung it is asked by, and whether a first reply was not enough."""
+"""RecordingJudge: a judge that records how its model replied to one probe."""
 
 from __future__ import annotations
 
@@ -19,69 +19,69 @@ Parts = Mapping[str, Set[str]]
 
 
 @dataclass
-class Notes:
-    """What was noted of one question and all that came of it.
+class ReplyLog:
+    """Record of the replies to one probe.
 
     Attributes:
-        rungs: by which the readable replies came.
-        again: whether anything was asked again: a reply could not be read, was objected to, or left something out.
+        rungs: number of valid replies by the rung that produced them, such as "json_schema" or "prompt".
+        repeated: True if a request had to be repeated because a reply was invalid, rejected or incomplete.
     """
 
     rungs: Counter[str] = field(default_factory=Counter)
-    again: bool = False
+    repeated: bool = False
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class RecordingJudge(Judge):
-    """Asks as the judge does that it was made of, and takes notes."""
+    """A copy of a judge that also writes a `ReplyLog`."""
 
-    notes: Notes = field(default_factory=Notes, kw_only=True)
+    log: ReplyLog = field(default_factory=ReplyLog, kw_only=True)
 
     @classmethod
-    def of_judge(cls, judge: Judge, notes: Notes, *, cached: bool) -> RecordingJudge:
-        """A witness in the place of a judge.
+    def of_judge(cls, judge: Judge, log: ReplyLog, *, cached: bool) -> RecordingJudge:
+        """Build a recording copy of a judge, with the same knowledge of the endpoint's capabilities.
 
         Args:
-            judge: who is asked, with all that it knows of its endpoint.
-            notes: where it notes what it sees.
-            cached: whether the model's own cache may answer.
+            judge: the judge to copy.
+            log: receives the records.
+            cached: False bypasses the model's own cache.
         """
-        options = {own.name: getattr(judge, own.name) for own in fields(Judge) if own.init}
+        options = {option.name: getattr(judge, option.name) for option in fields(Judge) if option.init}
         if not cached and isinstance(judge.model, BaseChatModel):
             options["model"] = judge.model.model_copy(update={"cache": False})
-        made = cls(**options, notes=notes)
-        object.__setattr__(made, "_endpoint", _RecordingEndpoint(made, judge._endpoint, notes))
-        return made
+        recorder = cls(**options, log=log)
+        object.__setattr__(recorder, "_endpoint", _RecordingEndpoint(recorder, judge._endpoint, log))
+        return recorder
 
 
 class _RecordingEndpoint(Endpoint):
-    """The endpoint of a judge that takes notes, with all that is known of it."""
+    """Endpoint of a recording judge, with the capabilities that are already known."""
 
-    def __init__(self, judge: Judge, known: Endpoint, notes: Notes) -> None:
+    def __init__(self, judge: Judge, known: Endpoint, log: ReplyLog) -> None:
         super().__init__(judge.model, judge.mode, judge.layout, known.capabilities)
-        self.notes = notes
+        self.log = log
         self._answered: list[Parts] = []
-        self._asked: list[Parts] = []
+        self._requested: list[Parts] = []
 
     def call(self, request: RequestContent, mode: RequestMode, tail: Sequence[BaseMessage], draw: int) -> Call:
-        """The model call; a tail, or a question within one that was answered before, is asking again."""
-        parts = _parts(request, draw)
-        within = any(all(parts[name] <= before.get(name, set()) for name in parts) for before in self._answered)
-        self.notes.again = self.notes.again or bool(tail) or within
-        self._asked.append(parts)
+        """Build the model call; log a repetition if it has a tail, or if all its parts already have a valid reply."""
+        parts = _request_parts(request, draw)
+        answered = any(all(parts[name] <= before.get(name, set()) for name in parts) for before in self._answered)
+        self.log.repeated = self.log.repeated or bool(tail) or answered
+        self._requested.append(parts)
         return super().call(request, mode, tail, draw)
 
     def record_success(self, mode: RequestMode) -> None:
-        """Note the rung of a readable reply."""
-        self.notes.rungs[mode.rung] += 1
-        self._answered.append(self._asked[-1])
+        """Record the rung of a valid reply."""
+        self.log.rungs[mode.rung] += 1
+        self._answered.append(self._requested[-1])
         super().record_success(mode)
 
 
-def _parts(request: RequestContent, draw: int) -> Parts:
-    """What a request asks about: the items of its lists, its other inputs, the sentences of its contexts."""
+def _request_parts(request: RequestContent, draw: int) -> Parts:
+    """Return the items of a request's lists, its other inputs and its context sentences, as sets by input name."""
     inputs = {
-        name: set(map(repr, given if isinstance(given, list) else [given])) for name, given in request.inputs.items()
+        name: set(map(repr, value if isinstance(value, list) else [value])) for name, value in request.inputs.items()
     }
     lines: Sequence[Any] = request.contexts.lines if request.contexts else ()
     return {**inputs, "contexts": set(map(repr, lines)), "draw": {str(draw)}}

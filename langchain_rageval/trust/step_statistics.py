@@ -1,4 +1,4 @@
-"""Figures: from what came of the asks of a step to shares with intervals; sums only, no model."""
+"""step_statistics: proportions with confidence intervals from the probe results of one step; calls no model."""
 
 from __future__ import annotations
 
@@ -8,44 +8,49 @@ from itertools import combinations
 from typing import Any
 
 from langchain_rageval.data.schema import Usage
-from langchain_rageval.trust.ask import Told, Variant
-from langchain_rageval.trust.examination import EMBEDDED, EXAMINATIONS, Given
-from langchain_rageval.trust.fitness import judged
-from langchain_rageval.trust.items import Label
-from langchain_rageval.trust.qualification import Citations, Share, StepQualification
+from langchain_rageval.trust.examination import EMBEDDING_STEP, EXAMINATIONS, CitedVerdict
+from langchain_rageval.trust.fitness import assess_step
+from langchain_rageval.trust.labelled_item import Label
+from langchain_rageval.trust.probe import ProbeResult, Variant
+from langchain_rageval.trust.qualification import Citations, Proportion, StepQualification
 
 
-def step_figures(step: str, told: Sequence[Told], words: float, usage: Usage) -> StepQualification:
-    """The figures of a step, and what they say.
+def step_statistics(step: str, results: Sequence[ProbeResult], words: float, usage: Usage) -> StepQualification:
+    """Return the statistics of a step, with its verdict and reasons.
 
     Args:
         step: its name.
-        told: what came of all that was asked.
-        words: the share of its labelled verdicts that word overlap has right.
-        usage: what it cost.
+        results: of all its probes, in any order.
+        words: share of its labelled verdicts, from 0 to 1, that word overlap gets right.
+        usage: of all its probes.
     """
-    reached = [one for one in told if not one.lost]
-    answered = [one for one in reached if not one.error]
-    first = {one.ask.item.id: one for one in answered if (one.ask.variant, one.ask.time) == ("plain", 0)}
+    reached = [result for result in results if not result.lost]
+    answered = [result for result in reached if not result.error]
+    first = {
+        result.probe.item.id: result
+        for result in answered
+        if (result.probe.variant, result.probe.repeat) == ("plain", 0)
+    }
     labelled = labelled_verdicts(first.values())
-    lost = [one.error for one in told if one.lost]
-    said = Counter(given.verdict for _, given in labelled)
-    figures: dict[str, Any] = {
-        "right": Share.over([float(given.verdict in label.accepted) for label, given in labelled]),
-        "unread": _unread(step, [label.accepted for label, _ in labelled]),
+    lost = [result.error for result in results if result.lost]
+    said = Counter(answer.verdict for _, answer in labelled)
+    valid = [float(not result.error and not result.log.repeated) for result in reached if step != EMBEDDING_STEP]
+    statistics: dict[str, Any] = {
+        "right": Proportion.mean(float(answer.verdict in label.accepted) for label, answer in labelled),
+        "unread": _unread_share(step, [label.accepted for label, _ in labelled]),
         "said": dict(said.most_common()),
-        "answered": Share.over([float(not one.error) for one in reached]),
-        "valid": Share.over([float(not one.error and not one.notes.again) for one in reached if step != EMBEDDED]),
-        "flips": Share.over(_flips(answered)),
-        "order_bias": Share.over(_changed(first, answered, "reverse")),
-        "length_bias": Share.over(_changed(first, answered, "padded")),
+        "answered": Proportion.mean(float(not result.error) for result in reached),
+        "valid": Proportion.mean(valid),
+        "flips": Proportion.mean(_flip_rates(answered)),
+        "order_bias": Proportion.mean(_changes(first, answered, "reverse")),
+        "length_bias": Proportion.mean(_changes(first, answered, "padded")),
         "citations": _citations(labelled),
         "lost": len(lost),
         "error": lost[0] if lost else "",
     }
-    verdict, reasons = judged(**figures)
-    rungs = sum((one.notes.rungs for one in answered), Counter[str]())
-    reported = [count for count in (usage.input_tokens, usage.output_tokens) if count is not None]
+    verdict, reasons = assess_step(**statistics)
+    rungs = sum((result.log.rungs for result in answered), Counter[str]())
+    token_counts = [count for count in (usage.input_tokens, usage.output_tokens) if count is not None]
     return StepQualification(
         step=step,
         words=words,
@@ -53,69 +58,77 @@ def step_figures(step: str, told: Sequence[Told], words: float, usage: Usage) ->
         reasons=reasons,
         rung=rungs.most_common(1)[0][0] if rungs else None,
         calls=usage.calls,
-        tokens=sum(reported) if reported else None,
+        tokens=sum(token_counts) if token_counts else None,
         seconds=usage.seconds,
-        **figures,
+        **statistics,
     )
 
 
-def _unread(step: str, accepted: Sequence[Sequence[str]]) -> float:
-    """The share of right verdicts of the best judge with only one answer, or of one who guesses."""
+def _unread_share(step: str, accepted: Sequence[Sequence[str]]) -> float:
+    """Return the share of right verdicts, from 0 to 1, of the best constant answer, or the step's `chance`."""
     chance = EXAMINATIONS[step].chance
     if chance is not None or not accepted:
         return chance or 0.0
-    return max(Counter(verdict for each in accepted for verdict in each).values()) / len(accepted)
+    return max(Counter(verdict for verdicts in accepted for verdict in verdicts).values()) / len(accepted)
 
 
-def _flips(answered: Sequence[Told]) -> list[float]:
-    """Of each labelled verdict, the share of pairs of asks that do not agree on it."""
-    asks: dict[str, list[Told]] = {}
-    for one in answered:
-        if one.ask.variant == "plain":
-            asks.setdefault(one.ask.item.id, []).append(one)
+def _flip_rates(answered: Sequence[ProbeResult]) -> list[float]:
+    """Return for each labelled verdict the share of pairs of repeats that disagree; skip items with one repeat."""
+    repeats: dict[str, list[ProbeResult]] = {}
+    for result in answered:
+        if result.probe.variant == "plain":
+            repeats.setdefault(result.probe.item.id, []).append(result)
     return [
         sum(one != other for one, other in pairs) / len(pairs)
-        for several in asks.values()
-        for place, label in enumerate(several[0].ask.item.labels)
-        if label.accepted and (pairs := list(combinations([one.given[place].verdict for one in several], 2)))
+        for results in repeats.values()
+        for place, label in enumerate(results[0].probe.item.labels)
+        if label.accepted and (pairs := list(combinations([result.verdicts[place].verdict for result in results], 2)))
     ]
 
 
-def _changed(first: Mapping[str, Told], answered: Sequence[Told], variant: Variant) -> list[float]:
-    """Of each labelled verdict, whether the variant changes it."""
+def _changes(first: Mapping[str, ProbeResult], answered: Sequence[ProbeResult], variant: Variant) -> list[float]:
+    """Return 1 for each labelled verdict that the variant changes, and 0 for each that it does not.
+
+    Args:
+        first: id of an item to the result of its first plain probe.
+        answered: results of the step without an error.
+        variant: the variant to compare with the first plain probe.
+    """
     pairs = [
-        (first[one.ask.item.id], one) for one in answered if one.ask.variant == variant and one.ask.item.id in first
+        (first[result.probe.item.id], result)
+        for result in answered
+        if result.probe.variant == variant and result.probe.item.id in first
     ]
     return [
         float(before.verdict != after.verdict)
-        for plain, other in pairs
-        for label, before, after in zip(plain.ask.item.labels, plain.given, other.given, strict=True)
+        for plain, varied in pairs
+        for label, before, after in zip(plain.probe.item.labels, plain.verdicts, varied.verdicts, strict=True)
         if label.accepted
     ]
 
 
-def _citations(labelled: Sequence[tuple[Label, Given]]) -> Citations | None:
-    """The citations of right verdicts that owe one; None where no label names any."""
-    due = [(label, given) for label, given in labelled if label.evidence]
-    if not due:
+def _citations(labelled: Sequence[tuple[Label, CitedVerdict]]) -> Citations | None:
+    """Return the statistics of the citations of right verdicts; None if no label requires a citation."""
+    required = [(label, answer) for label, answer in labelled if label.evidence]
+    if not required:
         return None
-    owing = [(label.evidence, given.cites) for label, given in due if given.verdict in label.accepted]
-    hits = [[_decides(cite, evidence) for cite in cites] for evidence, cites in owing]
-    cited = [cite for _, cites in owing for cite in cites]
-    chunks = [evidence[0].partition(".")[0] for evidence, _ in owing]
+    right = [(label.evidence, answer.cites) for label, answer in required if answer.verdict in label.accepted]
+    hits = [[_is_evidence(cite, evidence) for cite in cites] for evidence, cites in right]
+    cited = [cite for _, cites in right for cite in cites]
+    chunks = [evidence[0].partition(".")[0] for evidence, _ in right]
     return Citations(
-        precision=Share.over([sum(each) / len(each) for each in hits if each]),
-        recall=Share.over([float(any(each)) for each in hits]),
-        first=Share.over([float(cite.startswith("1.")) for cite in cited]),
+        precision=Proportion.mean(sum(cite_hits) / len(cite_hits) for cite_hits in hits if cite_hits),
+        recall=Proportion.mean(float(any(cite_hits)) for cite_hits in hits),
+        first=Proportion.mean(float(cite.startswith("1.")) for cite in cited),
         due_first=chunks.count("1") / max(1, len(chunks)),
     )
 
 
-def _decides(cite: str, evidence: Sequence[str]) -> bool:
+def _is_evidence(cite: str, evidence: Sequence[str]) -> bool:
     return any(cite == number or cite.startswith(f"{number}.") for number in evidence)
 
 
-def labelled_verdicts(told: Iterable[Told]) -> list[tuple[Label, Given]]:
-    """The labels that name a right verdict, each with what was given."""
-    pairs = (pair for one in told for pair in zip(one.ask.item.labels, one.given, strict=True))
-    return [(label, given) for label, given in pairs if label.accepted]
+def labelled_verdicts(results: Iterable[ProbeResult]) -> list[tuple[Label, CitedVerdict]]:
+    """Return the labels that accept some verdict, each with the verdict that was given."""
+    pairs = (pair for result in results for pair in zip(result.probe.item.labels, result.verdicts, strict=True))
+    return [(label, answer) for label, answer in pairs if label.accepted]

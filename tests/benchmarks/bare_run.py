@@ -1,7 +1,7 @@
-"""A bare ChatOpenAI that sends recorded requests: `bare_run.py OPTIONS`, one JSON object; see `compare.py`.
+"""Bare ChatOpenAI client that replays recorded requests: `bare_run.py OPTIONS`, a JSON object; see `compare.py`.
 
-The same messages and options in the order of their arrival, through the same door and as many slots, and nothing else:
-answers are not read, nothing is tried again.
+It sends the same messages and options in the order of arrival, with the same interface and number of slots. Replies
+are not parsed and failed calls are not retried.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOOP = asyncio.Runner()
 
 
 class Bare:
-    """A model, embeddings, and what failed."""
+    """Model, embeddings and a count of failures."""
 
     def __init__(self, url: str) -> None:
         self.model = ChatOpenAI(base_url=url, api_key="sk-test", model="m", max_retries=0, temperature=0)
@@ -32,7 +32,7 @@ class Bare:
         self.failed = 0
 
     def run(self, requests: list[Any]) -> dict[str, int | None]:
-        """Send them all; without metrics there is nothing that could be unscored."""
+        """Send all requests and return the counts; `unscored` is always 0, because there are no metrics."""
         if OPTIONS["door"] == "async":
             LOOP.run(self._side_by_side(requests))
         else:
@@ -69,7 +69,7 @@ class Bare:
 
 
 def made(body: dict[str, Any]) -> Any:
-    """The arguments of a chat call, or the texts to embed."""
+    """Return the arguments of a chat call, or the texts to embed."""
     if "input" in body:
         return body["input"]
     system, human = (message["content"] for message in body["messages"])

@@ -1,4 +1,4 @@
-"""What the offline judge and embeddings make of public data: figures of word overlap, a baseline, never quality.
+"""Baselines: scores of the offline judge and embeddings, which use word overlap, on public data sets.
 
     python tests/benchmarks/baselines.py --data DIR
 
@@ -53,7 +53,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the table: `values` in 0..1 make mean and interval; without them `told` says it all."""
+    """One line of the table: mean and interval of `values`, from 0 to 1, or the text `told` if there are none."""
 
     measure: str
     values: Sequence[float] = ()
@@ -73,7 +73,7 @@ def read(path: Path) -> list[Row]:
 
 
 def fitting(samples: Iterable[Row]) -> list[Any]:
-    """The eight metrics, or those of them whose fields every sample has."""
+    """Return the eight metrics, or those of them whose fields every sample has."""
     judge, embeddings = OfflineJudge(), HashingEmbeddings()
     metrics = [
         faithfulness(judge),
@@ -90,7 +90,7 @@ def fitting(samples: Iterable[Row]) -> list[Any]:
 
 
 def judged(samples: list[Row], *more: Any, only: Sequence[str] = ()) -> Report:
-    """All that fits or, where a field is not the data's own, only some of it; and more. No score may fail."""
+    """Score samples with all fitting metrics, or with those of `only`, and with `more`; raise if a score fails."""
     fit = [metric for metric in fitting(samples) if not only or metric.name in only]
     report = evaluate(samples, [*fit, *more], progress=False)
     failures = report.failures()
@@ -103,7 +103,7 @@ def values(report: Report, metric: str) -> list[float | None]:
 
 
 def means(report: Report, prefix: str = "") -> list[Figure]:
-    """A line for each metric, with what was left unscored and why; none for an answer compared with itself."""
+    """Return a line for each metric with the unscored counts; skip metrics that compare an answer with itself."""
     figures = []
     itself = all(row.sample.answer in row.sample.references for row in report.rows)
     for name, summary in report.summary().items():
@@ -123,7 +123,7 @@ Scorer = Callable[[Row, str, str], float]
 
 
 def wikieval_samples(rows: list[Row]) -> dict[str, list[Row]]:
-    """The grounded answer and each contrast. The set has no references: the grounded answer stands in for one."""
+    """Return samples of the grounded answer and of each contrast, with the grounded answer as reference."""
     variants = {
         "answer": ("answer", "context_v1"),
         "ungrounded_answer": ("ungrounded_answer", "context_v1"),
@@ -150,12 +150,12 @@ def tokens(text: str) -> set[str]:
 
 
 def overlap(text: str, other: str) -> float:
-    """Share of the tokens of `text` that `other` has too."""
+    """Return the share of the tokens of `text` that occur in `other`, from 0 to 1."""
     return len(tokens(text) & tokens(other)) / max(1, len(tokens(text)))
 
 
 def contest(measure: str, better: Sequence[float | None], worse: Sequence[float | None]) -> Figure:
-    """Wins of the better one, ties half."""
+    """Return 1 for each win of the better one, 0.5 for a tie and 0 for a loss."""
     pairs = [(b, w) for b, w in zip(better, worse, strict=True) if b is not None and w is not None]
     points = [1.0 if b > w else 0.5 if b == w else 0.0 for b, w in pairs]
     left = len(better) - len(pairs)
@@ -200,7 +200,7 @@ def squeezed(text: str) -> str:
 
 
 def gold_of_ours(ours: Sequence[str], gold: Sequence[str], relevant: set[int]) -> list[bool]:
-    """Whether at least half the characters of each of our sentences lie in relevant gold sentences, spaces aside."""
+    """Return for each of our sentences whether relevant gold sentences contain half its non-space characters."""
     marks = [place in relevant for place, text in enumerate(gold) for _ in squeezed(text)]
     ends = [0, *accumulate(len(squeezed(text)) for text in ours)]
     assert ends[-1] == len(marks), "both splits hold the same characters"
@@ -222,7 +222,7 @@ def clapnq_samples(rows: list[Row], answer: Callable[[Row], str]) -> list[Row]:
 
 @dataclass(frozen=True)
 class Selection:
-    """Sentences of all passages: selected by the metric, gold, and their token overlap with the question."""
+    """Return for the sentences of all passages: selected by the metric, gold, and token overlap with the question."""
 
     selected: list[bool]
     gold: list[bool]
@@ -293,7 +293,7 @@ def clapnq(folder: Path) -> Iterable[Figure]:
 
 
 def terra_samples(rows: list[Row]) -> list[Row]:
-    """The hypothesis as answer and reference. The question is ours, the set has none: no metric may rest on it."""
+    """Build a sample with the hypothesis as answer and reference, and a placeholder that stands for the question."""
     return [
         {
             "id": row["id"],
@@ -339,7 +339,7 @@ def _share(reason: str) -> float:
 
 
 def xquad_samples(questions: list[Row], contexts: list[Row], language: str) -> list[Row]:
-    """Each question with its own paragraph, the next of its article and one of another article, in turning order."""
+    """Build a sample for each question with its own paragraph, the next one and one of another article, in rotation."""
     texts = {context["id"]: context["context"][language] for context in contexts}
     samples = []
     for turn, question in enumerate(questions):
@@ -360,7 +360,7 @@ def xquad_samples(questions: list[Row], contexts: list[Row], language: str) -> l
 
 
 def neighbours(contexts: list[Row], own: str) -> dict[str, str]:
-    """Ids of the paragraph itself, of the next of its article, of the first of the next article; cyclic."""
+    """Return the ids of the paragraph, of the next one of its article, and of the first one of the next article."""
     ids = [context["id"] for context in contexts]
     article = {context["id"]: context["article"] for context in contexts}
     after = [*ids[ids.index(own) + 1 :], *ids[: ids.index(own)]]
@@ -370,7 +370,7 @@ def neighbours(contexts: list[Row], own: str) -> dict[str, str]:
 
 
 def useful(report: Report, metric: str) -> Mapping[str, list[float]]:
-    """Kind of paragraph to whether each was called useful."""
+    """Return for each kind of paragraph whether each one was graded useful."""
     kinds: dict[str, list[float]] = {"own": [], "sibling": [], "stranger": []}
     for row in report.rows:
         verdicts = [f.verdict for f in row.scores[metric].findings if f.kind == "context"]
@@ -404,7 +404,7 @@ def xquad(folder: Path) -> Iterable[Figure]:
 
 
 def language_gap(reports: Mapping[str, Report]) -> Iterable[Figure]:
-    """Each metric on the same items, with their own and two other paragraphs, and the mean differences from English."""
+    """Score the same items in each language and return mean differences from English."""
     for name in reports["en"].summary():
         given = {lang: [v for v in values(report, name) if v is not None] for lang, report in reports.items()}
         assert {len(scored) for scored in given.values()} == {len(reports["en"])}, "every item is scored in all"

@@ -1,9 +1,9 @@
-"""Ten thousand chain calls under a callback whose judge is down, slow, raises, or works: what the chain and memory see.
+"""Load test: ten thousand chain calls with a callback whose judge is down, slow, faulty or working.
 
     python tests/benchmarks/callback_load.py --calls 10000
 
-Every call is sampled and each judge has a process of its own. Told are whether every answer was the chain's own, what
-became of the runs, how many rows stand in the sink's file after `flush`, and the memory held after each tenth.
+Every call is sampled and each judge runs in a separate process. The report gives whether every answer was the chain's
+own, the counts of the callback, the rows in the sink's file after `flush`, and the memory after each tenth.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ CONTEXTS = ["Баню страхуют вместе с домом, отдель�
 
 
 def down(_: Any) -> Any:
-    """Nobody listens at the judge's address."""
+    """Refuse the connection, like an address without a server."""
     raise ConnectionRefusedError("[Errno 111] Connection refused")
 
 
 def slow(_: Any) -> Any:
-    """An answer without facts, after a second."""
+    """Return a reply without facts after a second."""
     time.sleep(1)
     return '{"statements": []}'
 
 
 def raises(_: Any) -> Any:
-    """A judge with a bug."""
+    """Raise an error, as a judge with a bug does."""
     raise ValueError("no")
 
 
@@ -53,12 +53,12 @@ JUDGES: dict[str, Callable[[], Any]] = {
 
 
 def answer(question: str) -> dict[str, Any]:
-    """What the chain says."""
+    """Return the answer of the chain."""
     return {"answer": f"{question} Баню страхуют вместе с домом.", "context": CONTEXTS}
 
 
 def one(judge: str, calls: int) -> None:
-    """One judge, in this process."""
+    """Run the load with one judge in this process."""
     chain, held = RunnableLambda(answer), []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.jsonl"
@@ -82,13 +82,13 @@ def one(judge: str, calls: int) -> None:
 
 
 def memory() -> float:
-    """What this process holds, in MB; from /proc, thus on Linux only."""
+    """Return the resident memory of this process in MB; reads /proc, so Linux only."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
     return int(status["VmRSS"].split()[0]) / 1024
 
 
 def main() -> None:
-    """Each judge in a process of its own."""
+    """Run each judge in a separate process."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, default=10_000)
     parser.add_argument("--here", choices=JUDGES, help=argparse.SUPPRESS)

@@ -1,12 +1,12 @@
-"""What the callback adds to a chain call, not sampled and sampled, beside the same chain without it in the same run.
+"""Overhead of the callback per chain call, sampled and not sampled, relative to the chain without it in the same run.
 
     python tests/benchmarks/callback_overhead.py --calls 2000
 
-The chain is retriever, prompt, model and parser, all local, over five chunks of Russian text. Its variants take turns
-call by call, in an order that chance decides, so that a busy machine is busy for all of them. What is added is the
-difference of medians to the chain without a callback, which is there twice: the second one shows the noise. An empty
-handler shows LangChain's own share. The judge of sampled runs waits, as one behind a network does. p99 is of single
-calls, the noise of the machine included.
+The chain is retriever, prompt, model and parser, all local, over five chunks of Russian text. The variants
+alternate call by call in random order, so that load on the machine affects all of them. The overhead is the difference
+of medians to the chain without a callback, which is measured twice: the second one shows the noise. An empty handler
+shows LangChain's own part. The judge of sampled runs waits, like one behind a network. p99 is of single calls,
+including the noise of the machine.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ ANSWER = "Баню страхуют только вместе с домом. В�
 
 
 class Search(BaseRetriever):
-    """Five chunks of about a thousand characters."""
+    """Return five chunks of about a thousand characters."""
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
         return [Document(CHUNK * 10, id=str(number)) for number in range(5)]
 
 
 def chain() -> Runnable[Any, Any]:
-    """A usual one."""
+    """Return a typical chain: retriever, prompt, model, parser."""
     joined = RunnableLambda(lambda documents: "\n".join(document.page_content for document in documents))
     prompt = ChatPromptTemplate([("system", "Ответь по контексту: {context}"), ("human", "{question}")])
     found = {"context": Search() | joined, "question": RunnablePassthrough()}
@@ -54,13 +54,13 @@ def chain() -> Runnable[Any, Any]:
 
 
 def waiting(_: Any) -> AIMessage:
-    """A judge that takes a while and no CPU."""
+    """Return a judge that waits without using CPU."""
     time.sleep(0.2)
     return AIMessage('{"statements": []}')
 
 
 class Empty(BaseCallbackHandler):
-    """What LangChain takes to tell any handler of a chain's events."""
+    """Empty handler: measures what LangChain itself needs to dispatch the events of a chain."""
 
     run_inline = True
     ignore_llm = ignore_chat_model = ignore_retry = ignore_custom_event = True
@@ -77,7 +77,7 @@ VARIANTS: dict[str, Callable[[], BaseCallbackHandler | None]] = {
 
 
 async def timed(rag: Runnable[Any, Any], door: str, config: Any) -> float:
-    """Milliseconds of one call."""
+    """Return the milliseconds of one call."""
     started = time.perf_counter()
     if door == "invoke":
         rag.invoke("Как застраховать баню?", config)
@@ -87,7 +87,7 @@ async def timed(rag: Runnable[Any, Any], door: str, config: Any) -> float:
 
 
 async def measured(door: str, calls: int) -> dict[str, list[float]]:
-    """Times of every variant, taken in turns."""
+    """Return the times of every variant, measured in random order call by call."""
     rag = chain()
     callbacks = {name: make() for name, make in VARIANTS.items()}
     configs = {name: {"callbacks": [callback] if callback else []} for name, callback in callbacks.items()}
@@ -107,7 +107,7 @@ async def measured(door: str, calls: int) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    """A table for each door."""
+    """Print a table for the sync and the async interface."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, default=1000)
     options = parser.parse_args()

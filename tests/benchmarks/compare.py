@@ -1,12 +1,12 @@
-"""Speed and cost of our library beside a bare ChatOpenAI and ragas 0.4.3, on the same data and the same server.
+"""Speed and cost of this library compared with a bare ChatOpenAI and ragas 0.4.3, on the same data and server.
 
     python tests/benchmarks/compare.py --ragas ragas/bin/python
     python tests/benchmarks/compare.py --bars --ragas ragas/bin/python
     python tests/benchmarks/compare.py --layouts
 
-The model is a loopback OpenAI-compatible server in a process of its own that answers by word overlap: nothing here says
-anything about quality. Each client is a process of its own, and they take turns; before the first round each runs once,
-not timed and without latency, so that the server knows all answers. The bare client sends the very requests of ours.
+The model is a loopback OpenAI-compatible server in a separate process that answers by word overlap, so the results say
+nothing about quality. Each client is a separate process, and they take turns; before the first round each runs once,
+untimed and without latency, so that the server has cached all answers. The bare client replays our requests.
 
 Tokens are bytes / 4 of the messages as a chat template renders them. Schemas are not among them: vLLM keeps them from
 the model. The prefix cache is vLLM's, empty when a client begins. Ideal is the sum of the calls' latencies / slots. CPU
@@ -45,11 +45,11 @@ Outcome = dict[str, Any]
 
 @dataclass(frozen=True)
 class Trial:
-    """What is run.
+    """Setting of one comparison.
 
     Attributes:
-        samples: how many.
-        slots: most calls of a client at a time.
+        samples: number of samples.
+        slots: maximum number of calls of a client at a time.
         metrics: "one" or "six".
         door: "sync" or "async".
         conditions: how the server serves.
@@ -73,7 +73,7 @@ class Trial:
 
 
 class Bench:
-    """A server, the clients' programs, and a folder for what they read."""
+    """The server, the programs of the clients, and the folder of their inputs."""
 
     def __init__(self, server: ServerProcess, folder: Path, ragas: str | None) -> None:
         self.server = server
@@ -81,7 +81,7 @@ class Bench:
         self.ragas = ragas
 
     def compare(self, trial: Trial, rounds: int) -> dict[str, list[Outcome]]:
-        """What each client cost in each round."""
+        """Return the measurements of each client in each round."""
         given = self._write("samples", samples(trial.samples + 1))
         calm = replace(trial, slots=16, conditions=replace(trial.conditions, latency=0.0, hang=None))
         clients = ["ours", "bare", *(["ragas"] if self.ragas else [])]
@@ -97,11 +97,11 @@ class Bench:
         return costs
 
     def alone(self, trial: Trial, language: str) -> Outcome:
-        """What ours costs on samples of one language."""
+        """Return the measurements of this library on samples of one language."""
         return self.run("ours", trial, samples=self._write("samples", samples(trial.samples + 1, [language])))
 
     def run(self, client: str, trial: Trial, **options: str) -> Outcome:
-        """Start a client and, when it is warm, the server's books; gives what both tell."""
+        """Start a client, reset the server's records when it is warm, and return the measurements of both."""
         given = {
             **options,
             "url": f"{self.server.url}/v1",
@@ -130,7 +130,7 @@ class Bench:
 
 
 def figures(told: Outcome, books: dict[str, float], trial: Trial) -> Outcome:
-    """What the table shows, beside what was told."""
+    """Return the figures of the table from the measurements."""
     slots = min(trial.slots, trial.conditions.slots or trial.slots)
     ideal = books["seconds"] / slots
     return {
@@ -164,20 +164,20 @@ ROWS: Sequence[tuple[str, str, str]] = (
 
 
 def middle(costs: list[Outcome], name: str) -> float | None:
-    """The median over the rounds; None for what this client does not know."""
+    """Return the median over the rounds; None if this client does not measure the figure."""
     values = [cost[name] for cost in costs if cost[name] is not None]
     return median(values) if values else None
 
 
 def ratio(ones: list[Outcome], others: list[Outcome], name: str) -> float | None:
-    """The median of the rounds' ratios; None where there is none."""
+    """Return the median of the rounds' ratios; None if there is none."""
     pairs = [(one[name], other[name]) for one, other in zip(ones, others, strict=True)]
     ratios = [one / other for one, other in pairs if one is not None and other]
     return median(ratios) if ratios else None
 
 
 def table(costs: dict[str, list[Outcome]]) -> Iterator[str]:
-    """A line for each figure: medians, then ratios."""
+    """Return a line for each figure: medians, then ratios."""
     others = [name for name in costs if name != "ours"]
     heads = [*costs, *(f"ours/{name}" for name in others)]
     if "ragas" in costs:
@@ -197,7 +197,7 @@ def _cell(value: float | None, form: str) -> str:
 
 @dataclass(frozen=True)
 class Bar:
-    """What the contract asks of a figure."""
+    """Required limit of a figure."""
 
     asked: str
     value: float | None
@@ -210,7 +210,7 @@ class Bar:
 
 
 def bars(costs: dict[str, list[Outcome]], trial: Trial) -> Iterator[Bar]:
-    """The contract's bars for one setting."""
+    """Return the required limits for one setting."""
     ours, bare, ragas = costs["ours"], costs["bare"], costs.get("ragas")
     on_top = [one["cpu_per_call"] - other["cpu_per_call"] for one, other in zip(ours, bare, strict=True)]
     yield Bar("as many calls as bare", ratio(ours, bare, "calls"), lambda value: value == 1)
@@ -230,7 +230,7 @@ def bars(costs: dict[str, list[Outcome]], trial: Trial) -> Iterator[Bar]:
 
 
 def layouts(bench: Bench, trial: Trial) -> Iterator[Outcome]:
-    """Tokens of each layout, for one metric and six, per language."""
+    """Print the tokens of each layout, for one metric and six, by language."""
     for metrics in ("one", "six"):
         for language in ("en", "ru"):
             for layout in LAYOUTS:
@@ -244,7 +244,7 @@ def _sent(body: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _started(command: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """A client's process, without a user's settings."""
+    """Start the process of a client without the user's settings."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(SETTING_NAMES)}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=clean) as process:
         try:
@@ -255,10 +255,10 @@ def _started(command: list[str]) -> Iterator[subprocess.Popen[str]]:
 
 
 def _line(process: subprocess.Popen[str], start: str) -> str:
-    """The next line, which begins so.
+    """Read the next line, which must begin with a prefix.
 
     Raises:
-        RuntimeError: if the client ended, or said something else.
+        RuntimeError: if the client ended or wrote another line.
     """
     assert process.stdout is not None
     line = process.stdout.readline()
@@ -274,7 +274,7 @@ def _say(process: subprocess.Popen[str], word: str) -> None:
 
 
 def main() -> None:
-    """Run what the options ask for."""
+    """Run the comparison that the options select."""
     options = _parser().parse_args()
     if options.ragas and not Path(options.ragas).exists():
         sys.exit(f"--ragas takes the path of a Python with ragas, and there is no {options.ragas}")

@@ -1,10 +1,10 @@
-"""A faulty server and six metrics: what is lost, what differs from a clean run, and what fails.
+"""Fault test: six metrics with a faulty server; counts lost, different and failed scores.
 
     python tests/benchmarks/faults.py --samples 2000
 
-A loopback server in a process of its own answers as OfflineJudge does, but meets 5% of the requests with 429 and a
+A loopback server in a separate process answers like OfflineJudge, but answers 5% of the requests with 429 and a
 Retry-After, 2% with 500, 5% with broken JSON, and lets 0.5% hang for 120 s, longer than the timeout of a call. The
-client is the real ChatOpenAI, without retries of its own. Every score is compared with that of a run without a network.
+client is the real ChatOpenAI without its own retries. Every score is compared with that of a run without a network.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ HANG = 120.0
 
 
 def brain(request: Any) -> dict[str, Any]:
-    """What OfflineJudge says to the first human message."""
+    """Return the reply of OfflineJudge to the first human message."""
     human = next(message["content"] for message in request.messages if message["role"] == "user")
     return answer_offline(request.schema_title, human)
 
 
 def serve(options: argparse.Namespace, pipe: Any) -> None:
-    """Serve until asked for what was met."""
+    """Serve until the counts of the faults are requested."""
     faults = Faults.rates(seed=options.seed, retry_after=options.retry_after, hang_seconds=HANG, **MIX)
     with OpenAIServer(brain, faults=faults) as server:
         pipe.send(server.url)
@@ -58,7 +58,7 @@ def serve(options: argparse.Namespace, pipe: Any) -> None:
 
 
 def asked(count: int) -> list[Sample]:
-    """Real questions with answers; when there are more wanted than there are, under other words."""
+    """Return real questions with answers; if more are requested than exist, they are repeated in other words."""
     known = rag_samples(count)
     return [
         sample.model_copy(update={"id": f"{sample.id}-{turn}", "question": sample.question + f" ({turn})" * bool(turn)})
@@ -68,18 +68,18 @@ def asked(count: int) -> list[Sample]:
 
 
 def run(samples: list[Sample], judge: Any, **options: Any) -> Report:
-    """All six metrics."""
+    """Return all six metrics."""
     metrics = [METRICS[name](judge, HashingEmbeddings()) for name in SIX]
     return evaluate(samples, metrics, progress=False, **options)
 
 
 def says(score: Score) -> str:
-    """All that a score says but what it cost, and of whom."""
+    """Return a score as a dictionary, without usage and instrument."""
     return json.dumps(score.model_dump(exclude={"usage", "instrument"}), sort_keys=True)
 
 
 def show(report: Report, clean: Report) -> None:
-    """Score by score beside the clean run."""
+    """Compare each score with that of the clean run."""
     lost = len(clean) - len({row.index for row in report.rows})
     found: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
@@ -105,7 +105,7 @@ def show(report: Report, clean: Report) -> None:
 
 
 def main() -> None:
-    """The run with faults, then the clean one."""
+    """Run with faults, then without."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--slots", type=int, default=16)

@@ -1,9 +1,9 @@
-"""Kill a run at random moments, go on with its journal each time, and count what was paid twice.
+"""Kill test: kill a run at random moments, resume it with its journal, and count the calls that were paid twice.
 
     python tests/benchmarks/kills.py --kills 50
 
-A loopback server stands for the model; each life of the run ends by SIGKILL after a random number of calls. Prints how
-many calls there were beside those of a run that nobody disturbs, and whether the scores are equal.
+The model is a loopback server; each process of the run is killed by SIGKILL after a random number of calls. Prints the
+number of calls beyond those of an undisturbed run, and whether the scores are equal.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ report.to_jsonl(sys.argv[5])
 
 
 def life(server: OpenAIServer, folder: Path, samples: int) -> subprocess.Popen[bytes]:
-    """Start the run, or go on with it."""
+    """Start or resume the run."""
     words = [TESTS, TESTS.parent, f"{server.url}/v1", folder / "run.db", folder / "out.jsonl", samples, SLOTS]
     return subprocess.Popen([sys.executable, "-c", RUN, *map(str, words)])
 
 
 def scores(folder: Path) -> list[Any]:
-    """What a report says, all but what it cost and which server it was."""
+    """Return the scores of a report without usage and server address."""
     rows = Report.load(folder / "out.jsonl").rows
     return [[s.model_dump(exclude={"usage", "instrument"}) for s in row.scores.values()] for row in rows]
 
 
 def main(given: Iterable[str] | None = None) -> None:
-    """Run undisturbed, then with kills."""
+    """Run without kills, then with kills."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--samples", type=int, default=150)

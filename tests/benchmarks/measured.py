@@ -1,7 +1,7 @@
-"""How a client's process is measured; needs the standard library only, for peers live in environments of their own.
+"""Measurement of a client's process; uses only the standard library, because other clients have separate environments.
 
-The process warms up, says "ready", waits for a line, works, and tells in one line of JSON what that cost. Whatever
-libraries print goes to stderr.
+The process warms up, prints "ready", waits for a line, runs, and prints the measurements as one line of JSON. Output
+of libraries goes to stderr.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 
 def measured(warm_up: Callable[[], Any], work: Callable[[], dict[str, Any]]) -> None:
-    """Measure one work: `wall` and `cpu` in seconds, `peak` in MiB; beside it what the work itself tells."""
+    """Run a function and return `wall` and `cpu` in seconds and `peak` in MiB, beside its own results."""
     told = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     warm_up()
@@ -30,14 +30,14 @@ def measured(warm_up: Callable[[], Any], work: Callable[[], dict[str, Any]]) -> 
 
 
 def peak() -> float:
-    """The most memory that this process has held, in MiB.
+    """Return the peak memory of this process in MiB.
 
-    From /proc, thus on Linux only: `getrusage` counts what the parent held before it started this program.
+    Reads /proc, so Linux only: `getrusage` includes the memory of the parent before it started this program.
     """
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) / 1024
 
 
 def read_lines(path: str) -> list[Any]:
-    """The values of a file with one JSON value a line."""
+    """Return the values of a JSON Lines file."""
     return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]

@@ -3,8 +3,8 @@
     python tests/benchmarks/memory.py --samples 1000,10000,100000
 
 An iterator makes samples that are all different; `OfflineJudge` judges their faithfulness, two calls a sample, or a
-canned judge that says the same to everybody (`--judge canned`). Each run has a process of its own, which tells after
-each tenth of its samples how long one took, how much memory the process holds, and how many blocks Python has in use.
+canned judge with constant replies (`--judge canned`). Each run has a separate process, which prints after each tenth of
+its samples the time per sample, the memory of the process, and the number of blocks that Python has allocated.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PARTS = 10
 
 
 def canned(messages: Any) -> AIMessage:
-    """One statement, supported; costs next to nothing."""
+    """Return a canned reply with one supported statement, which costs almost no time."""
     asked = read_inputs(messages[1].text)
     if "text" in asked:
         return AIMessage('{"statements": ["So it is."]}')
@@ -44,7 +44,7 @@ JUDGES: dict[str, Callable[[], Any]] = {"offline": OfflineJudge, "canned": lambd
 
 
 def samples(count: int) -> Iterator[dict[str, Any]]:
-    """Small samples, each unlike all others."""
+    """Yield small samples that are all different."""
     for number in range(count):
         yield {
             "id": f"s-{number}",
@@ -55,7 +55,7 @@ def samples(count: int) -> Iterator[dict[str, Any]]:
 
 
 def watched(items: Iterator[dict[str, Any]], count: int) -> Iterator[dict[str, Any]]:
-    """The items; tells after each tenth of them how it goes."""
+    """Yield the items, and print the state after each tenth of them."""
     part = max(1, count // _PARTS)
     wall, cpu = time.perf_counter(), time.process_time()
     for number, item in enumerate(items, 1):
@@ -67,7 +67,7 @@ def watched(items: Iterator[dict[str, Any]], count: int) -> Iterator[dict[str, A
 
 
 def told(place: str, what: str) -> None:
-    """Print with the memory that this process holds."""
+    """Print a text with the memory of this process."""
     gc.collect()
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
     held = int(status["VmRSS"].split()[0]) / 1024
@@ -75,7 +75,7 @@ def told(place: str, what: str) -> None:
 
 
 async def streamed(count: int, judge: Any) -> int:
-    """Rows one by one, none of them kept."""
+    """Stream the rows without keeping them."""
     rows = 0
     async for _ in astream_evaluate(watched(samples(count), count), faithfulness(judge)):
         rows += 1
@@ -83,7 +83,7 @@ async def streamed(count: int, judge: Any) -> int:
 
 
 def kept(count: int, judge: Any, folder: str) -> int:
-    """Rows on disk."""
+    """Keep the rows on disk."""
     report = evaluate(watched(samples(count), count), faithfulness(judge), out=f"{folder}/report.jsonl", progress=False)
     started = time.perf_counter()
     summary = report.summary()["faithfulness"]
@@ -95,7 +95,7 @@ def kept(count: int, judge: Any, folder: str) -> int:
 
 
 def one(door: str, count: int, judge: str) -> None:
-    """One run, in this process."""
+    """Run once in this process."""
     told("begin", "")
     with tempfile.TemporaryDirectory() as folder:
         made = JUDGES[judge]()
@@ -106,7 +106,7 @@ def one(door: str, count: int, judge: str) -> None:
 
 
 def main() -> None:
-    """Each length and each door in a process of its own."""
+    """Run each length and each interface in a separate process."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", default="1000,10000,100000")
     parser.add_argument("--doors", default=",".join(DOORS))

@@ -1,4 +1,4 @@
-"""The benchmarks' model server, in a process of its own: latency, slots, faults, a prefix cache, and its books."""
+"""Model server of the benchmarks, in a separate process: latency, slots, faults, a prefix cache and records."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BLOCKS = 16_384  # 262,144 tokens: the keys and values of an 8B Llama in 32 GiB
 
 @dataclass(frozen=True)
 class Conditions:
-    """Under what conditions a client is served.
+    """Conditions under which a client is served.
 
     Attributes:
         latency: seconds of a call, the mean of them when they are lognormal.
@@ -51,7 +51,7 @@ class Conditions:
 
 @dataclass
 class Books:
-    """What was served: chat calls with their seconds and prompt tokens, requests for embeddings; the server's CPU."""
+    """Records of the server: chat calls with seconds and prompt tokens, embedding requests, and CPU time."""
 
     calls: int = 0
     embeddings: int = 0
@@ -62,7 +62,7 @@ class Books:
 
 
 class ModelServer(OpenAIServer):
-    """Answers our steps as the offline judge does and ragas in its schemas, each prompt worked out once."""
+    """Server that answers our steps like the offline judge and ragas in its schemas; answers are cached by prompt."""
 
     def __init__(self) -> None:
         super().__init__(self._answer, latency=self._admit)
@@ -70,7 +70,7 @@ class ModelServer(OpenAIServer):
         self.open(Conditions())
 
     def open(self, conditions: Conditions) -> None:
-        """Begin with empty books and an empty cache."""
+        """Clear the records and the prefix cache."""
         self.conditions = conditions
         self.books = Books()
         self.cache = PrefixCache(conditions.blocks)
@@ -83,11 +83,11 @@ class ModelServer(OpenAIServer):
             self.faults = Faults.rates(seed=1, hang_seconds=conditions.hang, **FAULTS)
 
     def bodies(self) -> list[Any]:
-        """What was asked, in order of arrival."""
+        """Return the request bodies in order of arrival."""
         return [received.body for received in self.requests]
 
     def told(self) -> Books:
-        """The books as they are."""
+        """Return the current records."""
         self.books.embeddings = len(self.embedder.batches)
         self.books.server_cpu = time.process_time() - self._cpu
         return self.books
@@ -110,7 +110,7 @@ class ModelServer(OpenAIServer):
         return self._known[asked]
 
     def _admit(self, request: ChatRequest) -> float:
-        """Enter a call into the books; gives its seconds."""
+        """Record a call and return its latency in seconds."""
         prompt = chat_prompt(request.messages)
         seconds = self._seconds(prompt)
         with self._lock:
@@ -130,7 +130,7 @@ class ModelServer(OpenAIServer):
 
 
 def serve(pipe: Any) -> None:
-    """Do what comes through the pipe, a method's name with its arguments, until it says "stop"."""
+    """Execute commands from the pipe, a method's name with its arguments, until "stop"."""
     with ModelServer() as server:
         pipe.send(server.url)
         while (order := pipe.recv()) != "stop":
@@ -140,7 +140,7 @@ def serve(pipe: Any) -> None:
 
 
 class ServerProcess:
-    """A `ModelServer` in another process, from `with` on."""
+    """Context manager that runs a `ModelServer` in another process."""
 
     def __enter__(self) -> Self:
         context = get_context("spawn")

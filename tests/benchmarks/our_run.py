@@ -1,4 +1,4 @@
-"""Our library as a client of the benchmarks: `our_run.py OPTIONS`, one JSON object; see `compare.py`."""
+"""This library as a client of the benchmarks: `our_run.py OPTIONS`, a JSON object; see `compare.py`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LOOP = asyncio.Runner()  # a single loop: ChatOpenAI objects share one async cli
 
 
 def metrics(url: str) -> list[Metric]:
-    """One metric or six, with a judge that has not been asked yet."""
+    """Return one metric or six with a new judge."""
     model = ChatOpenAI(base_url=url, api_key="sk-test", model="m", max_retries=0, temperature=0)
     judge = Judge(model, **({"layout": OPTIONS["layout"]} if OPTIONS["layout"] else {}))
     if OPTIONS["metrics"] == "one":
@@ -50,7 +50,7 @@ def metrics(url: str) -> list[Metric]:
 
 
 def run(samples: list[Any], url: str) -> dict[str, int]:
-    """Evaluate, and count what has no value."""
+    """Evaluate, and count scores without a value."""
     options = {"max_concurrency": OPTIONS["slots"], "progress": False, "timeout": OPTIONS["timeout"]}
     if OPTIONS["door"] == "async":
         report = LOOP.run(aevaluate(samples, metrics(url), **options))

@@ -1,4 +1,4 @@
-"""Make the pictures of the README anew: `PYTHONPATH=. python tests/benchmarks/pictures.py`.
+"""Generate the pictures of the README: `PYTHONPATH=. python tests/benchmarks/pictures.py`.
 
 `rageval demo` runs as a reader would run it; its terminal and its page are shown to Chromium, without a network, and
 what it draws is written to notebooks/images.
@@ -23,7 +23,7 @@ LARGEST = 150_000  # bytes
 
 
 def main_job() -> None:
-    """Run the demo, and take a picture of all that it shows."""
+    """Run the demo and take all pictures."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
@@ -38,8 +38,10 @@ def main_job() -> None:
 
 
 def terminal() -> str:
-    """What `rageval demo --open` prints, as SVG; leaves the page in the current folder."""
-    shown = tables.Output(record=True, width=118, force_terminal=True, file=io.StringIO(), highlight=False, emoji=False)
+    """Return the output of `rageval demo --open` as SVG; writes the page to the current folder."""
+    shown = tables.TableConsole(
+        record=True, width=118, force_terminal=True, file=io.StringIO(), highlight=False, emoji=False
+    )
     tables.console = lambda **_: shown
     webbrowser.open = lambda *_: True
     assert main.run(["demo", "--open", "--quiet"]) == 0
@@ -47,7 +49,7 @@ def terminal() -> str:
 
 
 def shoot(browser: Browser, page: str, name: str, width: int, height: int) -> None:
-    """Write the upper part of a page, in few colours, so that it is small."""
+    """Write the upper part of a page with few colours, for a small file."""
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme="light")
     context.route("**/*", lambda route: route.continue_() if route.request.url.startswith("file:") else route.abort())
     tab = context.new_page()

@@ -1,4 +1,4 @@
-"""What the model server answers to ragas 0.4.3: valid answers of its schemas, from the same overlap of words as ours.
+"""Replies of the model server to ragas 0.4.3: valid answers of its schemas, by the same word overlap as ours.
 
 Its prompts hold the answer's JSON schema and end with their input as JSON; those of ContextRelevance ask for a bare
 rating of 0, 1 or 2. What it cannot read it sends back to be mended, with the prompt that it came from.
@@ -19,7 +19,7 @@ Inputs = Mapping[str, Any]
 
 
 def answer_ragas(prompt: str) -> dict[str, Any] | str:
-    """The answer to a prompt of ragas, a rating when it asks for no JSON.
+    """Return the reply to a prompt of ragas; a rating if the prompt has no schema.
 
     Raises:
         KeyError: if there is no prompt with such a schema.

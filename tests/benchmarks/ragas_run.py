@@ -1,4 +1,4 @@
-"""Ragas 0.4.3 as a client of the benchmarks: `ragas_run.py OPTIONS`, one JSON object; see `compare.py`.
+"""Ragas 0.4.3 as a client of the benchmarks: `ragas_run.py OPTIONS`, a JSON object; see `compare.py`.
 
 Runs in an environment of its own, made by
 
@@ -45,7 +45,7 @@ logging.getLogger("ragas").setLevel(logging.ERROR)
 
 
 def metrics() -> list[Any]:
-    """The counterparts of ours, in the same order."""
+    """Return the counterparts of our metrics, in the same order."""
     if OPTIONS["metrics"] == "one":
         return [Faithfulness()]
     return [
@@ -59,7 +59,7 @@ def metrics() -> list[Any]:
 
 
 def run(samples: list[Any], url: str) -> dict[str, int | None]:
-    """Evaluate, and count NaN: ragas does not tell what failed from what could not be scored."""
+    """Evaluate, and count NaN: ragas does not distinguish failed from unscored."""
     rows = [
         {
             "user_input": sample["question"],

@@ -1,4 +1,4 @@
-"""The samples of the benchmarks: real questions and answers, five contexts each, none like another."""
+"""Samples of the benchmarks: real questions and answers with five contexts each, all different."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Item = dict[str, Any]
 
 
 def samples(count: int, languages: Sequence[str] = ("en", "ru")) -> list[Item]:
-    """Samples whose answer and reference state facts, so that every metric takes all its steps; languages in turn.
+    """Return samples whose answer and reference state facts, so that metrics run all steps; languages alternate.
 
     A row has two or three contexts; passages of other questions fill them up. Many answers are their own reference, and
     would be worked out once for both: here an answer goes on with the first sentence of the question's passage. When

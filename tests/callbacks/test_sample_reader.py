@@ -1,4 +1,4 @@
-"""What a callback takes from the runs of chains, graphs and agents: question, answer, contexts."""
+"""Question, answer and contexts that a callback reads from the runs of chains, graphs and agents."""
 
 import asyncio
 import gc
@@ -194,7 +194,7 @@ def test_two_retrievers_give_their_documents_in_the_order_in_which_they_were_ask
     assert rows[0].sample.context_ids is None  # not all have one
 
 
-def test_what_a_retriever_asks_of_another_one_is_its_own_affair():
+def test_documents_of_a_retriever_within_a_retriever_are_ignored():
     class Merged(Search):
         def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
             Search(documents=BACKUP).invoke(query, {"callbacks": run_manager.get_child()})
@@ -206,7 +206,7 @@ def test_what_a_retriever_asks_of_another_one_is_its_own_affair():
     assert told(rows) == [EXPECTED]
 
 
-def test_a_retriever_that_found_nothing_is_an_answer_and_one_that_failed_is_none():
+def test_a_retriever_that_found_nothing_gives_empty_contexts_and_a_failed_one_is_ignored():
     class Broken(Search):
         def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
             raise TimeoutError("no")
@@ -314,7 +314,7 @@ async def test_runs_side_by_side_keep_their_own_documents():
     }
 
 
-def test_what_the_caller_does_with_the_answer_changes_nothing():
+def test_changes_that_the_caller_makes_to_the_answer_do_not_reach_the_sample():
     chain = RunnableLambda(lambda question: {"input": question, "context": list(DOCUMENTS), "answer": ANSWER})
     callback, rows = watching()
     with callback:
@@ -392,7 +392,7 @@ async def test_a_cancelled_task_is_not_scored_and_what_its_thread_still_does_is_
 
 async def test_long_use_leaves_nothing_behind():
     callback, _ = watching(sample_rate=0.5, max_pending=10)
-    following = callback._watch.following
+    trees = callback._state.trees
     with callback:
         for number in range(150):
             config = with_callback(callback)
@@ -407,18 +407,18 @@ async def test_long_use_leaves_nothing_behind():
             else:
                 await rag().ainvoke(QUESTION, config)
         await auntil(lambda: not callback.stats()["running"], 30)
-        assert len(following) == len(following._cancelled) <= 1000
+        assert len(trees) == len(trees._cancelled) <= 1000
     assert callback.stats()["seen"] == 150
 
 
-def test_a_run_whose_end_never_comes_is_given_up_in_the_end(monkeypatch):
-    monkeypatch.setattr("langchain_rageval.callbacks.run_tree._MOST_OPEN", 50)
+def test_runs_that_never_end_are_dropped_when_too_many_are_open(monkeypatch):
+    monkeypatch.setattr("langchain_rageval.callbacks.run_trees._MAX_OPEN", 50)
     callback, rows = watching()
     with callback:
         for _ in range(60):
             callback.on_chain_start({}, {"input": QUESTION}, run_id=uuid4())
         rag().invoke(QUESTION, with_callback(callback))
     stats = callback.stats()
-    assert len(callback._watch.following) <= 50
+    assert len(callback._state.trees) <= 50
     assert told(rows) == [EXPECTED]
     assert stats["sampled"] == 61 == stats["running"] + stats["dropped"] + stats["scored"]

@@ -1,4 +1,4 @@
-"""What the tests of the command line share."""
+"""Fixtures of the command-line tests."""
 
 import pytest
 
@@ -7,15 +7,15 @@ from langchain_rageval.cli.main import run
 
 @pytest.fixture
 def rageval(capsys):
-    """Run a command in this process: exit code, stdout, stderr. No traceback, whatever happens."""
+    """Run a command in this process and return exit code, stdout and stderr; there is never a traceback."""
 
     def command(*words):
         try:
             code = run([str(word) for word in words])
-        except SystemExit as ended:  # argparse ends by itself
-            code = ended.code
-        told = capsys.readouterr()
-        assert "Traceback" not in told.out + told.err
-        return code, told.out, told.err
+        except SystemExit as error:  # raised by argparse
+            code = error.code
+        output = capsys.readouterr()
+        assert "Traceback" not in output.out + output.err
+        return code, output.out, output.err
 
     return command

@@ -1,4 +1,4 @@
-"""The command line: what it prints, how it ends, and what it makes of mistakes."""
+"""The command line: output, exit codes, and errors."""
 
 import gzip
 import json
@@ -17,8 +17,8 @@ from helpers.waiting import until
 
 from langchain_rageval import Report
 from langchain_rageval._version import __version__
-from langchain_rageval.cli.choice import names_in
 from langchain_rageval.cli.demo import METRICS
+from langchain_rageval.cli.metric_selection import parse_metric_names
 from langchain_rageval.metrics import ASPECTS, BUILDERS, RANKINGS, SCORES
 
 PROGRAM = [sys.executable, "-m", "langchain_rageval"]
@@ -118,7 +118,7 @@ def test_fields_of_any_name_are_mapped(rageval, written, tmp_path):
     assert Report.load(tmp_path / "out.jsonl").rows[0].scores["faithfulness"].value == 1.0
 
 
-def test_lines_that_are_no_samples_are_skipped_if_asked(rageval, written, tmp_path, caplog):
+def test_invalid_lines_are_skipped_on_request(rageval, written, tmp_path, caplog):
     path = written(SAMPLE, "{oops", {"answer": "a"}, SAMPLE)
     assert rageval("evaluate", path, "--on-error", "skip", "--out", tmp_path / "out.jsonl")[0] == 0
     assert [record.getMessage().split(":")[0] for record in caplog.records] == [
@@ -137,10 +137,10 @@ def test_the_demo_needs_nothing_and_shows_why(rageval):
     for expected in ("40 answers", "ru: its", "en: a", "refusal", "supported", "[1.1]", NOTE, "Шурин", "0 failed"):
         assert expected in told
     lines = [line.strip("│ ").split()[0] for line in told.splitlines() if line.startswith("│")]
-    assert lines == names_in(METRICS)
+    assert lines == parse_metric_names(METRICS)
 
 
-def test_the_demo_is_judged_by_whom_the_user_names(rageval, openai_server, monkeypatch):
+def test_the_demo_uses_the_judge_that_the_options_name(rageval, openai_server, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     server = openai_server(offline)
     options = ["--judge", "openai:m", "--base-url", f"{server.url}/v1", "--embeddings", "offline"]
@@ -179,10 +179,10 @@ def test_all_leaves_out_what_the_samples_lack_and_says_so(rageval, written, tmp_
     assert "faithfulness left out: 1 of 3 samples lack contexts" in complaints
 
 
-def test_all_with_nothing_to_score_is_a_mistake_of_the_input(rageval, written):
+def test_all_metrics_without_a_scorable_sample_is_an_error(rageval, written):
     code, _, complaints = rageval("evaluate", written({"question": "Q?"}), "--metrics", "all")
     assert code == 2
-    assert "no metric can score these samples; fill in answer, contexts or references" in complaints
+    assert "no metric can score these samples; add answer, contexts or references" in complaints
 
 
 @pytest.mark.parametrize(
@@ -205,11 +205,11 @@ def test_embeddings_are_named_when_the_judge_is_a_real_one(rageval, written, tmp
     judge = ["--metrics", "answer_relevance", "--judge", "openai:m", "--base-url", url]
     code, _, complaints = rageval("evaluate", written(SAMPLE), *judge)
     assert code == 2
-    assert "name them with --embeddings openai:MODEL, vllm:MODEL, gigachat or offline" in complaints
+    assert "need embeddings: add --embeddings openai:MODEL, vllm:MODEL, gigachat or offline" in complaints
     assert scored(rageval, written(SAMPLE), tmp_path, *judge, "--embeddings", "offline")[0] == ["answer_relevance"]
     names, complaints = scored(rageval, written(SAMPLE), tmp_path, *judge, "--metrics", "all")
     assert names == ["faithfulness", "context_precision", "context_relevance", "rubric", *ASPECTS]
-    assert "answer_relevance left out: it compares by embeddings; name some with --embeddings" in complaints
+    assert "answer_relevance left out: it needs embeddings; add --embeddings" in complaints
 
 
 def test_a_gate_may_name_any_of_all_metrics(rageval, written):
@@ -236,7 +236,7 @@ def test_all_leaves_out_what_is_not_installed(rageval, written, tmp_path, monkey
     assert 'bleu left out: bleu needs sacrebleu: pip install "langchain-rageval[text]"' in complaints
 
 
-def test_what_the_twelve_lack_is_told_once(rageval, written, tmp_path):
+def test_metrics_of_one_suite_are_left_out_in_one_line(rageval, written, tmp_path):
     _, complaints = scored(rageval, written(SAMPLE), tmp_path, "--metrics", "all")
     lacking = [line for line in complaints.splitlines() if "lack references" in line]
     assert sum("claim_" in line for line in lacking) == 1
@@ -303,22 +303,22 @@ def test_failures_without_a_gate_are_a_warning_and_with_one_they_count(rageval, 
         server = openai_server(offline, faults=Faults.script(faults))
         ended, _, complaints = rageval("evaluate", path, *judge, "--base-url", f"{server.url}/v1", *gate)
         assert ended == code
-        assert "1 scores failed and are in no mean; the first: " in complaints
+        assert "rageval: failed scores: 1, excluded from the means; first failure: " in complaints
         assert "is the key in the environment right?" in complaints
         assert "sk-very-secret" not in complaints
     assert "faithfulness failed on 1 of 4 samples" not in complaints
 
 
-# Bad input: one message that names the mend, exit code 2, nothing written
+# Bad input: one message with the remedy, exit code 2, nothing written
 
 
 BAD_SAMPLES = [
     ([{"question": "q", "answer": "a"}], "lacks ['contexts']: fill it in or drop the metric"),
     ([{"answer": "a", "contexts": []}], "samples.jsonl, line 1: the sample lacks a question"),
     ([{"question": "q", "answer": "a", "contexts": "c"}], "expected a list of str, got str 'c'"),
-    ([{"question": 7}], "got int: mend it"),
+    ([{"question": 7}], "got int: correct it, or map another name with fields={...}"),
     ([SAMPLE, "{oops"], "samples.jsonl, line 2: not JSON"),
-    ([], "holds no samples"),
+    ([], "contains no samples"),
     ([{**SAMPLE, "id": "a"}, {**SAMPLE, "id": "a", "answer": "b"}], "two different samples have the id 'a'"),
 ]
 
@@ -335,8 +335,8 @@ def test_bad_samples(rageval, written, tmp_path, samples, mend):
 
 
 BAD_FILES = {
-    "nowhere.jsonl": "is not there: name a file that is",
-    "folder": "is a directory: name a file that is",
+    "nowhere.jsonl": "does not exist: pass the path of an existing file",
+    "folder": "is a directory: pass the path of an existing file",
     "latin.jsonl": "not UTF-8: save the file as UTF-8",
     "samples.txt": "expected one of .jsonl",
     "samples.parquet": "not Parquet",
@@ -358,13 +358,13 @@ def test_bad_files(rageval, tmp_path, name):
 @pytest.mark.parametrize(
     ("options", "mend"),
     [
-        (["--metrics", "faithfullness"], "there is no metric 'faithfullness'; there are faithfulness"),
-        (["--metrics", ","], "--metrics takes names, comma-separated, or all"),
+        (["--metrics", "faithfullness"], "unknown metric 'faithfullness'; use one of faithfulness"),
+        (["--metrics", ","], "--metrics takes comma-separated names, or all; use one of faithfulness"),
         (["--metrics", "answer_relevance", "--embeddings", "nonsense"], "'nonsense' names no embeddings; use offline"),
         (["--metrics", "answer_relevance", "--embeddings", "openai:m"], "openai needs a key in the environment"),
         (["--metrics", "context_recall"], "lacks ['references']: fill it in or drop the metric"),
         (["--metric", "x", "--colour", "blue"], "unrecognized arguments: --colour blue"),
-        (["--fields", "frage=q"], "'frage' is no field: use one of id, question"),
+        (["--fields", "frage=q"], "'frage' is not a field: use one of id, question"),
         (["--fields", "question"], "--fields takes NAME=VALUE, got 'question'"),
         (["--on-error", "ignore"], "invalid choice: 'ignore'"),
         (["--fail-under", "faithfulness"], "--fail-under takes NAME=VALUE"),
@@ -383,8 +383,11 @@ def test_bad_files(rageval, tmp_path, name):
         (["--judge", "vllm:m"], "--base-url http://HOST:8000/v1"),
         (["--judge", "openai"], "use offline, openai:MODEL"),
         (["--judge", "nonsense"], "nonsense"),
-        (["--out", "/no/such/folder/out.jsonl"], "no folder that can be written to; choose another place"),
-        (["--out", "/dev"], "is no file; choose another place"),
+        (
+            ["--out", "/no/such/folder/out.jsonl"],
+            "the folder /no/such/folder does not exist or is not writable; choose another path",
+        ),
+        (["--out", "/dev"], "--out /dev is not a file; choose another path"),
     ],
 )
 def test_bad_options(rageval, written, monkeypatch, options, mend):
@@ -398,12 +401,12 @@ def test_the_report_does_not_replace_the_samples(rageval, written):
     path = written(SAMPLE)
     code, _, complaints = rageval("evaluate", path, "--out", path)
     assert code == 2
-    assert "is the file that is read; choose another place" in complaints
+    assert "is the input file; choose another path" in complaints
     assert json.loads(path.read_text(encoding="utf-8")) == SAMPLE
 
 
 @pytest.mark.parametrize("words", [[], ["appraise"], ["evaluate"]])
-def test_a_command_that_is_none_shows_the_usage(rageval, words):
+def test_an_unknown_command_shows_the_usage(rageval, words):
     code, told, complaints = rageval(*words)
     assert (code, told) == (2, "")
     assert "usage: rageval" in complaints
@@ -418,12 +421,12 @@ def test_a_command_that_is_none_shows_the_usage(rageval, words):
     ],
     ids=["dead server", "wrong URL"],
 )
-def test_a_server_that_is_not_there(rageval, written, tmp_path, command, url, mend):
+def test_an_unreachable_server(rageval, written, tmp_path, command, url, mend):
     words = [written(SAMPLE), "--out", tmp_path / "out.jsonl", "--quiet"] if command == "evaluate" else []
     code, told, complaints = rageval(command, *words, "--judge", "vllm:m", "--base-url", url, "--embeddings", "offline")
     said = [line for line in complaints.splitlines() if " samples, " not in line]  # progress of a busy machine
     assert (code, told, len(said)) == (2, "", 1)
-    assert "no score could be had from" in complaints
+    assert "rageval: every score failed (samples: " in complaints
     assert mend in complaints
     assert not (tmp_path / "out.jsonl").exists()
 
@@ -433,7 +436,7 @@ def test_a_wrong_path_on_the_server(rageval, written, openai_server):
     url = f"{server.url}/v2"
     code, _, complaints = rageval("evaluate", written(SAMPLE), "--judge", "vllm:m", "--base-url", url, "--quiet")
     assert code == 2
-    assert "is the model's name right, and --base-url?" in complaints
+    assert "are the model's name and --base-url right?" in complaints
 
 
 def test_a_wrong_key(rageval, written, openai_server, monkeypatch):
@@ -452,10 +455,10 @@ def test_a_slow_server(rageval, written, openai_server, monkeypatch):
     judge = ["--judge", "vllm:m", "--base-url", f"{server.url}/v1", "--timeout", "0.2"]
     code, _, complaints = rageval("evaluate", written(SAMPLE), *judge)
     assert code == 2
-    assert "more --timeout" in complaints
+    assert "the server may be overloaded: increase --timeout or reduce --max-concurrency" in complaints
 
 
-def test_what_nobody_foresaw_ends_in_one_line(rageval, monkeypatch):
+def test_an_unexpected_error_ends_in_one_line(rageval, monkeypatch):
     def broken(*_, **__):
         raise LookupError("what is\nthis \x1b[31m?")
 
@@ -467,7 +470,7 @@ def test_what_nobody_foresaw_ends_in_one_line(rageval, monkeypatch):
 # Terminals and pipes
 
 
-def test_what_others_wrote_is_shown_as_it_is_and_steers_nothing(rageval, written):
+def test_untrusted_text_is_shown_without_control_characters(rageval, written):
     hostile = {
         **SAMPLE,
         "id": "[red]\x1b]0;owned\x07",
@@ -499,7 +502,7 @@ def test_a_pipe_whose_encoding_lacks_the_letters_gets_the_rest():
 
 
 @pytest.mark.parametrize("command", ["demo", "metrics"])
-def test_a_reader_that_goes_away_is_no_error_and_no_failed_gate(command):
+def test_a_reader_that_closes_the_pipe_is_no_error_and_no_failed_gate(command):
     read, write = os.pipe()
     os.close(read)
     try:
@@ -545,4 +548,4 @@ def test_the_module_and_the_script_are_one():
     assert (done.returncode, done.stdout.decode()) == (0, f"rageval {__version__}\n")
     done = finished("evaluate", "nowhere.jsonl")
     assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr == b"rageval: nowhere.jsonl is not there: name a file that is\n"
+    assert done.stderr == b"rageval: nowhere.jsonl does not exist: pass the path of an existing file\n"

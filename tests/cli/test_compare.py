@@ -1,4 +1,4 @@
-"""`rageval compare`: what it prints, and how it ends."""
+"""`rageval compare`: output and exit codes."""
 
 import json
 
@@ -38,7 +38,7 @@ LITTLE_WORSE, FAIR = report_of(*[scored(0.49)] * 400), report_of(*[scored(0.5)] 
         (report_of(scored(1.0)), report_of(scored(0.0)), ["--fail-if-worse"], 0, "too few pairs"),
     ],
 )
-def test_the_verdict_is_shown_and_a_worse_metric_fails_if_that_is_asked(
+def test_the_verdict_is_shown_and_a_worse_metric_fails_on_request(
     rageval, files, baseline, candidate, options, code, verdict
 ):
     ended, told, complaints = rageval("compare", *files(baseline, candidate), *options)
@@ -116,7 +116,7 @@ def test_different_instruments_are_refused_unless_allowed(rageval, files):
         (["good.jsonl"], "the following arguments are required: candidate"),
     ],
 )
-def test_what_cannot_be_compared_ends_with_2_and_prints_no_table(rageval, tmp_path, monkeypatch, words, problem):
+def test_reports_that_cannot_be_compared_end_with_2_and_without_a_table(rageval, tmp_path, monkeypatch, words, problem):
     monkeypatch.chdir(tmp_path)
     GOOD.to_jsonl("good.jsonl")
     report_of(scored(1.0, "other")).to_jsonl("other.jsonl")
@@ -126,7 +126,7 @@ def test_what_cannot_be_compared_ends_with_2_and_prints_no_table(rageval, tmp_pa
     assert problem in complaints
 
 
-def test_what_others_wrote_steers_no_terminal(rageval, files):
+def test_untrusted_text_is_shown_without_control_characters(rageval, files):
     name = "[red]\x1b]0;owned\x07"
     _, told, _ = rageval("compare", *files(report_of([scored(1.0, name)]), report_of([scored(1.0, name)])))
     assert not {"\x1b", "\x07"} & set(told)

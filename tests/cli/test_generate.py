@@ -18,7 +18,7 @@ def folder(tmp_path):
     return place
 
 
-def test_it_writes_a_test_set_and_shows_what_came(rageval, folder, tmp_path):
+def test_it_writes_a_test_set_and_shows_a_summary(rageval, folder, tmp_path):
     out = tmp_path / "t.jsonl"
     words = ["generate", folder, "--size", 4, "--distribution", "simple=0.5,reasoning=0.5", "--seed", 7, "--quiet"]
     code, told, complaints = rageval(*words, "--out", out)
@@ -48,7 +48,7 @@ def test_a_journal_and_a_budget(rageval, folder, tmp_path):
     words = ["generate", folder, "--size", 4, "--distribution", "simple=1", "--quiet", "--journal", tmp_path / "j.db"]
     code, told, _ = rageval(*words, "--out", tmp_path / "a.jsonl", "--budget-calls", 12)
     assert code == 0
-    assert "2 of 4 rows came: the budget is spent." in told
+    assert "2 of 4 rows were generated: the budget is spent." in told
     code, told, _ = rageval(*words, "--out", tmp_path / "b.jsonl", "--budget-calls", 12)
     assert Testset.load(tmp_path / "b.jsonl").complete
 
@@ -60,18 +60,18 @@ def test_a_journal_and_a_budget(rageval, folder, tmp_path):
         (["--distribution", "simple"], "--distribution takes NAME=VALUE"),
         (["--distribution", "simple=much"], "--distribution takes NAME=SHARE"),
         (["--size", "0"], "size takes a whole number"),
-        (["--out", "/nowhere/at/all/t.jsonl"], "there is no such folder"),
+        (["--out", "/nowhere/at/all/t.jsonl"], "the folder does not exist; choose another path"),
         (["--writer", "vllm:m"], "vllm needs the address"),
         (["--language", "tlh"], "language is one of"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(rageval, folder, words, told):
+def test_invalid_options_are_rejected(rageval, folder, words, told):
     code, shown, complaints = rageval("generate", folder, "--quiet", *words)
     assert (code, shown) == (2, "")
     assert told in complaints
 
 
-def test_documents_that_are_not_there(rageval, tmp_path):
+def test_missing_documents_are_rejected(rageval, tmp_path):
     assert rageval("generate", tmp_path / "nowhere")[0] == 2
     (tmp_path / "empty").mkdir()
     code, _, complaints = rageval("generate", tmp_path / "empty", "--out", tmp_path / "t.jsonl")
@@ -79,10 +79,10 @@ def test_documents_that_are_not_there(rageval, tmp_path):
     assert complaints.count("\n") == 1
 
 
-def test_a_server_that_is_not_there_is_told_in_one_line(rageval, folder, tmp_path):
+def test_an_unreachable_server_is_reported_in_one_line(rageval, folder, tmp_path):
     words = ["--writer", "vllm:m", "--base-url", "http://127.0.0.1:9/v1", "--embeddings", "offline", "--quiet"]
     code, _, complaints = rageval("generate", folder, "--size", 2, "--out", tmp_path / "t.jsonl", *words)
     assert code == 2
-    assert "no question could be had from 2 attempts" in complaints
+    assert "no question was accepted in 2 attempts: " in complaints
     assert "Connection" in complaints
     assert not (tmp_path / "t.jsonl").exists()

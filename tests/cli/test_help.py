@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from langchain_rageval.cli import main
-from langchain_rageval.cli.examples import EXAMPLES
+from langchain_rageval.cli.help_texts import EXAMPLES
 
 
 def commands():

@@ -50,7 +50,7 @@ def test_grades_and_thresholds_are_taken(rageval, report, tmp_path):
         (["agreement", "report.jsonl", "nowhere.csv"], "nowhere.csv cannot be read"),
     ],
 )
-def test_what_cannot_be_done_ends_with_two(rageval, report, tmp_path, monkeypatch, words, complaint):
+def test_errors_end_with_two(rageval, report, tmp_path, monkeypatch, words, complaint):
     monkeypatch.chdir(tmp_path)
     code, _, told = rageval(*words)
     assert code == 2

@@ -45,7 +45,7 @@ def test_models_are_ranked_with_their_grades(rageval, report, tmp_path):
     assert "Judged offline by word overlap" in told
 
 
-def test_reports_of_their_own_count_as_their_files_names(rageval, report, tmp_path):
+def test_a_report_per_model_is_named_after_its_file(rageval, report, tmp_path):
     paths = [report(tmp_path / f"{model}.jsonl", [model], named=False) for model in ANSWERS]
     code, told, _ = rageval("leaderboard", *paths)
     assert code == 0
@@ -53,7 +53,7 @@ def test_reports_of_their_own_count_as_their_files_names(rageval, report, tmp_pa
     assert lines_of(told)[1][-1] == "0.002"
 
 
-def test_reports_of_one_name_in_two_folders_count_as_their_paths(rageval, report, tmp_path):
+def test_reports_with_the_same_file_name_are_named_by_their_paths(rageval, report, tmp_path):
     for model in ANSWERS:
         (tmp_path / model).mkdir()
     paths = [report(tmp_path / model / "graded.jsonl", [model], named=False) for model in ANSWERS]
@@ -65,7 +65,7 @@ def test_reports_of_one_name_in_two_folders_count_as_their_paths(rageval, report
     ("words", "told"),
     [(["--metric", "tone"], "no metric 'tone'; it has rubric"), (["nowhere.jsonl"], "nowhere.jsonl cannot be read")],
 )
-def test_what_is_not_there_ends_with_2(rageval, report, tmp_path, words, told):
+def test_a_missing_metric_or_file_ends_with_2(rageval, report, tmp_path, words, told):
     code, _, complaints = rageval("leaderboard", report(tmp_path / "r.jsonl", ["new"]), *words)
     assert code == 2
     assert told in complaints

@@ -1,4 +1,4 @@
-"""What a run will cost, and no more than that: `rageval plan`, and the budget of `rageval evaluate`."""
+"""`rageval plan`, and the budget of `rageval evaluate`."""
 
 import json
 
@@ -38,7 +38,7 @@ def judged(openai_server, monkeypatch):
 # plan
 
 
-def test_a_plan_shows_what_the_run_then_costs(rageval, samples, judged, tmp_path):
+def test_the_estimate_equals_the_cost_of_the_run(rageval, samples, judged, tmp_path):
     server, judge = judged
     words = [samples, "--metrics", "faithfulness,context_recall", *judge]
     code, told, complaints = rageval("plan", *words)
@@ -80,7 +80,7 @@ def test_what_the_journal_holds_costs_nothing(rageval, samples, judged, tmp_path
         (["--journal", "."], "journal"),
     ],
 )
-def test_mistakes_are_told(rageval, samples, options, mend, tmp_path, monkeypatch):
+def test_invalid_options_are_reported(rageval, samples, options, mend, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, _, complaints = rageval("plan", samples, *options)
     assert code == 2
@@ -88,7 +88,7 @@ def test_mistakes_are_told(rageval, samples, options, mend, tmp_path, monkeypatc
     assert complaints.count("\n") == 1 or "usage" in complaints
 
 
-def test_a_file_that_is_not_there_or_lacks_fields_is_told(rageval, tmp_path):
+def test_a_missing_file_and_missing_fields_are_reported(rageval, tmp_path):
     assert rageval("plan", tmp_path / "none.jsonl")[0] == 2
     (tmp_path / "bare.jsonl").write_text('{"question": "Q?"}\n')
     code, _, complaints = rageval("plan", tmp_path / "bare.jsonl")
@@ -96,7 +96,7 @@ def test_a_file_that_is_not_there_or_lacks_fields_is_told(rageval, tmp_path):
     assert "lacks" in complaints
 
 
-def test_lines_that_are_no_samples_are_skipped_if_asked(rageval, samples):
+def test_invalid_lines_are_skipped_on_request(rageval, samples):
     samples.write_text(samples.read_text() + "{oops\n")
     assert rageval("plan", samples)[0] == 2
     code, told, _ = rageval("plan", samples, "--on-error", "skip")
@@ -115,7 +115,9 @@ def test_lines_that_are_no_samples_are_skipped_if_asked(rageval, samples):
         (["--budget-calls", "0"], "0 calls", 0),
     ],
 )
-def test_a_budget_is_kept_and_what_was_left_out_is_told(rageval, samples, judged, tmp_path, option, bound, rows):
+def test_a_budget_is_not_exceeded_and_left_out_scores_are_reported(
+    rageval, samples, judged, tmp_path, option, bound, rows
+):
     server, judge = judged
     code, told, complaints = rageval("evaluate", samples, *judge, *option, "--quiet", "--out", tmp_path / "out.jsonl")
     assert (code, complaints) == (0, "")

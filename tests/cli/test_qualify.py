@@ -1,4 +1,4 @@
-"""`rageval qualify`: what a user sees before believing a judge."""
+"""`rageval qualify`: output and exit codes."""
 
 import json
 
@@ -19,7 +19,7 @@ def test_it_shows_the_steps_the_cost_and_the_verdicts(rageval, tmp_path):
     assert json.loads(out.read_text(encoding="utf-8"))["language"] == "ru"
 
 
-def test_what_is_required_decides_the_exit_code(rageval):
+def test_a_requirement_decides_the_exit_code(rageval):
     words = ["qualify", "--language", "en", "--repeats", 1, "--quiet"]
     assert rageval(*words, "--require", "answer_similarity=fit")[0] == 0
     code, told, complaints = rageval(
@@ -27,7 +27,7 @@ def test_what_is_required_decides_the_exit_code(rageval):
     )
     assert code == 1
     assert "grade_contexts" in told
-    assert complaints == "rageval: context_precision is required to be care, it is cannot tell\n"
+    assert complaints == "rageval: context_precision: required fit or fit with care, got cannot tell\n"
 
 
 @pytest.mark.parametrize(
@@ -38,14 +38,14 @@ def test_what_is_required_decides_the_exit_code(rageval):
         (["--repeats", "0"], "repeats takes a whole number"),
         (["--require", "faithfulness"], "--require takes NAME=VALUE"),
         (["--require", "faithfulness=great"], "--require takes METRIC=fit or METRIC=care"),
-        (["--require", "beauty=fit"], "verdicts are given on faithfulness"),
-        (["--out", "/nowhere/at/all/q.json"], "is no place for a file"),
-        (["--out", "."], "is no place for a file"),
+        (["--require", "beauty=fit"], "--require beauty: unknown metric; use one of faithfulness"),
+        (["--out", "/nowhere/at/all/q.json"], "a file cannot be written there; choose another path"),
+        (["--out", "."], "a file cannot be written there; choose another path"),
         (["--judge", "vllm:m"], "vllm needs the address"),
-        (["--judge", "vllm:m", "--base-url", "http://127.0.0.1:9/v1"], "the judge could not be asked"),
+        (["--judge", "vllm:m", "--base-url", "http://127.0.0.1:9/v1"], "the first call to the judge failed"),
     ],
 )
-def test_what_cannot_be_meant_or_reached_is_told_in_one_line(rageval, words, told):
+def test_invalid_options_and_unreachable_judges_are_reported_in_one_line(rageval, words, told):
     code, shown, complaints = rageval("qualify", "--quiet", *words)
     assert (code, shown) == (2, "")
     assert told in complaints

@@ -32,7 +32,7 @@ def test_it_shows_summary_worst_samples_diagnosis_and_notes(rageval, saved):
     assert "Judged offline." in out
 
 
-def test_nothing_is_worst_by_a_metric_that_found_nothing_bad(rageval, tmp_path):
+def test_no_worst_samples_are_shown_for_a_metric_with_perfect_scores(rageval, tmp_path):
     rows = []
     for row in report([1.0, 1.0]).rows:
         noise = row.scores["claim_noise"].model_copy(update={"failure": None, "unscored": None, "value": 0.0})
@@ -61,12 +61,18 @@ def test_open_puts_the_page_beside_the_report_and_opens_it(rageval, saved, opene
     assert opened == [page.as_uri()]
 
 
-def test_mistakes_end_with_two_and_the_mend(rageval, saved, tmp_path):
+def test_errors_end_with_two_and_the_remedy(rageval, saved, tmp_path):
     for words, told in (
         (["report", tmp_path / "none.jsonl"], "cannot be read"),
-        (["report", saved, "--html", saved], "is the file that is read"),
-        (["report", saved, "--html", tmp_path / "no" / "x.html"], "no folder that can be written to"),
-        (["report", saved, "--baseline", saved], "rageval compare"),
+        (["report", saved, "--html", saved], "is the input file; choose another path"),
+        (
+            ["report", saved, "--html", tmp_path / "no" / "x.html"],
+            "does not exist or is not writable; choose another path",
+        ),
+        (
+            ["report", saved, "--baseline", saved],
+            "--baseline needs --html or --open; to compare in the terminal, use rageval compare",
+        ),
     ):
         code, _, err = rageval(*words)
         assert code == 2

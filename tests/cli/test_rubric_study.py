@@ -36,7 +36,7 @@ def test_scales_and_examples_are_studied_beside_each_other(rageval, sheets, tmp_
     assert [row[1] for row in rows] == ["0-3, examples", "0-3, no examples", "1-5, examples", "1-5, no examples"]
     assert [row[4] for row in rows] == ["100%", "100%", "–", "–"]
     assert all(float(row[-1]) > 0 for row in rows)
-    assert "No row ranks the models otherwise: new > old." in told
+    assert "No two rows disagree on the order of the models: new > old." in told
     assert len(Report.load(out).rows[0].scores) == 4
 
 
@@ -51,14 +51,14 @@ def test_one_choice_of_examples_makes_one_row(rageval, sheets):
     [
         (["--scale", "three"], "--scale takes LOW-HIGH, such as 0-3, got 'three'"),
         (["--scale", "3-0"], "scale takes the lowest and the highest grade"),
-        (["--label-scale", "x"], "--label-scale takes LOW-HIGH"),
-        (["--labels", "none"], "--labels none: no sample has it"),
-        (["--price", "offline=1"], "--price takes JUDGE=READ,WRITTEN"),
+        (["--label-scale", "x"], "--label-scale takes LOW-HIGH, such as 0-3, got 'x'"),
+        (["--labels", "none"], "--labels none: no sample has this key in its metadata"),
+        (["--price", "offline=1"], "--price takes JUDGE=INPUT,OUTPUT, such as offline=2.5,10, got offline=1"),
         (["--price", "other=1,2"], "price names 'other'"),
         (["--judge", "nobody:"], "names no judge"),
     ],
 )
-def test_what_cannot_be_meant_ends_with_2(rageval, sheets, words, told):
+def test_invalid_options_end_with_2(rageval, sheets, words, told):
     code, _, complaints = rageval("rubric-study", sheets, *words, "--quiet")
     assert code == 2
     assert told in complaints
@@ -66,4 +66,5 @@ def test_what_cannot_be_meant_ends_with_2(rageval, sheets, words, told):
 
 def test_an_empty_file_ends_with_2(rageval, tmp_path):
     (tmp_path / "empty.jsonl").write_text("", encoding="utf-8")
-    assert rageval("rubric-study", tmp_path / "empty.jsonl")[0] == 2
+    path = tmp_path / "empty.jsonl"
+    assert rageval("rubric-study", path) == (2, "", f"rageval: {path} contains no samples\n")

@@ -13,7 +13,7 @@ import pytest
 from helpers.pages import report
 from rich.table import Table
 
-from langchain_rageval.cli.tables import Output
+from langchain_rageval.cli.tables import TableConsole
 
 LONGEST = "context_entity_recall"
 
@@ -44,7 +44,7 @@ def shown(width, *words):
 
 
 @pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
-def test_progress_and_tables_have_colours_unless_they_are_not_wanted(tmp_path, environment, coloured):
+def test_progress_and_tables_have_colours_unless_disabled(tmp_path, environment, coloured):
     samples = tmp_path / "samples.jsonl"
     samples.write_text('{"question": "Q?", "answer": "It is so.", "contexts": ["It is so."]}\n' * 3)
     written = seen(100, "evaluate", samples, **environment)
@@ -63,7 +63,7 @@ def table(columns=("mean", "95% interval", "scored", "unscored", "failed", "call
 
 
 def printed(width, made, *, terminal=True):
-    out = Output(width=width, force_terminal=terminal, no_color=True, highlight=False)
+    out = TableConsole(width=width, force_terminal=terminal, no_color=True, highlight=False)
     with out.capture() as captured:
         out.print(made)
     return re.sub(r"\x1b\[[0-9;]*m", "", captured.get()), out.width
@@ -78,7 +78,7 @@ def test_no_name_and_no_number_is_cut(width):
     assert max(map(len, told.splitlines())) <= width
 
 
-def test_what_has_no_room_is_named():
+def test_dropped_columns_are_named():
     assert "A wider terminal also shows tokens, calls." in " ".join(printed(66, table())[0].split())
     assert "wider" not in printed(80, table())[0]
     assert "wider" not in printed(120, table())[0]

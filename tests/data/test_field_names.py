@@ -21,7 +21,7 @@ from langchain_core.messages import (
 from langsmith.schemas import Example, Run
 from pydantic import BaseModel, ConfigDict
 
-from langchain_rageval.data.field_names import read_fields, read_run, text_of
+from langchain_rageval.data.field_names import read_fields, read_run, unwrap_text
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
 
@@ -128,7 +128,7 @@ def test_outputs_are_read_by_the_same_vocabulary_and_leave_the_question_to_the_i
     }
 
 
-def test_whatever_reference_outputs_hold_is_reference():
+def test_all_fields_in_reference_outputs_are_references():
     outputs = {"answer": "r", "contexts": [PARIS]}
     found = read_fields({"question": "q", "reference_outputs": outputs})
     assert found["references"] == ["r"]
@@ -170,7 +170,7 @@ def test_langgraph_messages_give_the_last_question_its_answer_and_the_documents_
     }
 
 
-def test_a_conversation_in_the_words_of_openai_is_read_with_its_calls_of_tools():
+def test_a_conversation_with_openais_field_names_is_read_with_its_tool_calls():
     call = {"id": "1", "type": "function", "function": {"name": "search", "arguments": "{}"}}
     messages = [
         {"role": "developer", "content": "Be brief."},
@@ -186,7 +186,7 @@ def test_a_conversation_in_the_words_of_openai_is_read_with_its_calls_of_tools()
     assert read_fields(asked_and_told)["answer"] == "Paris."
 
 
-def test_messages_of_speakers_of_ones_own_stand_between_question_and_answer():
+def test_messages_with_unknown_roles_between_question_and_answer_are_ignored():
     messages = [RemoveMessage(id="0"), HumanMessage("q"), ChatMessage("no", role="critic"), AIMessage("a")]
     assert read_fields({"messages": messages}) == {"question": "q", "answer": "a", "metadata": {}}
 
@@ -197,7 +197,7 @@ def test_pairs_of_role_and_text_are_messages():
 
 
 @pytest.mark.parametrize("messages", [[("Anna", "Hi."), ("Ivan", "Hi.")], [{"role": "critic", "content": "no"}], ["q"]])
-def test_a_list_in_which_nobody_known_speaks_is_no_conversation(messages):
+def test_a_list_without_any_known_role_is_not_a_conversation(messages):
     with pytest.raises(SampleError, match="question"):
         Sample.parse({"messages": messages})
 
@@ -384,7 +384,7 @@ def test_rows_of_a_data_frame_are_read_and_all_its_missing_values_are_missing():
 
 
 @pytest.mark.parametrize("missing", [None, float("nan"), np.float32("nan"), np.datetime64("NaT"), pd.NaT, pd.NA])
-def test_whatever_stands_for_missing_is_missing(missing):
+def test_none_nan_and_their_like_are_missing(missing):
     assert read_fields({"question": "q", "answer": missing, "topic": missing}) == {"question": "q", "metadata": {}}
 
 
@@ -421,8 +421,10 @@ def test_a_str_under_context_is_one_context_and_a_document_is_one_anywhere():
 
 @pytest.mark.parametrize("name", ["contexts", "retrieved_contexts"])
 def test_a_str_under_contexts_is_refused(name):
-    with pytest.raises(SampleError, match="contexts: expected a list of str, got str 'c'") as caught:
+    with pytest.raises(SampleError, match="contexts: expected a list of str") as caught:
         read_fields({"question": "q", name: "c"})
+    remedy = "put it into a list (in CSV, write a JSON list)"
+    assert str(caught.value) == f"contexts: expected a list of str, got str 'c' under {name!r}: {remedy}"
     assert caught.value.field == "contexts"
 
 
@@ -502,28 +504,33 @@ def test_fields_without_names_are_refused(fields, got):
         read_fields({"q": "q"}, fields)
 
 
-def test_an_unknown_field_in_fields_is_refused_with_the_fields_there_are():
-    with pytest.raises(ConfigError, match="'q' is no field: use one of id, question, answer, contexts, references"):
+def test_an_unknown_field_in_fields_is_rejected_with_a_list_of_all_fields():
+    example = "fields maps fields of Sample to your names for them, as in {'question': 'q'}"
+    with pytest.raises(ConfigError) as caught:
         read_fields({"q": "q"}, {"q": "question"})
+    assert str(caught.value) == f"{example}; 'q' is not a field: use one of {', '.join(Sample.model_fields)}"
 
 
 @pytest.mark.parametrize("obj", ["text", 7, None, ["q"]])
-def test_what_has_no_fields_is_refused(obj):
-    with pytest.raises(SampleError, match=f"expected a sample.*got {type(obj).__name__}: pass one"):
+def test_an_object_without_fields_is_rejected(obj):
+    expected = "expected a sample: a mapping, or an object with attributes such as question"
+    with pytest.raises(SampleError, match=f"^{expected}; got {type(obj).__name__}: pass one sample$"):
         read_fields(obj)
 
 
-def test_a_sample_without_question_is_told_what_it_holds():
-    with pytest.raises(SampleError, match=r"sample 's1' lacks a question, it holds \['answer', 'id', 'q'\]") as caught:
+def test_the_error_of_a_sample_without_question_lists_its_fields():
+    with pytest.raises(SampleError, match="sample 's1' lacks a question") as caught:
         Sample.parse({"id": "s1", "q": "q", "answer": "a"})
+    message = "sample 's1' lacks a question, it has ['answer', 'id', 'q']: map the right name with fields={...}"
+    assert str(caught.value) == message
     assert caught.value.field == "question"
 
 
 def test_text_of_knows_texts_documents_and_messages_and_leaves_the_rest():
     blocks = ["a", {"type": "text", "text": "b"}, {"type": "reasoning", "reasoning": "r"}]
-    assert text_of("text") == "text"
-    assert text_of(PARIS) == PARIS.page_content
-    assert text_of(AIMessage(blocks)) == "ab"
-    assert text_of({"role": "assistant", "content": "a"}) == "a"
-    assert text_of(7) == 7
-    assert text_of({"type": "faq", "content": "c"}) == {"type": "faq", "content": "c"}
+    assert unwrap_text("text") == "text"
+    assert unwrap_text(PARIS) == PARIS.page_content
+    assert unwrap_text(AIMessage(blocks)) == "ab"
+    assert unwrap_text({"role": "assistant", "content": "a"}) == "a"
+    assert unwrap_text(7) == 7
+    assert unwrap_text({"type": "faq", "content": "c"}) == {"type": "faq", "content": "c"}

@@ -129,14 +129,18 @@ def test_a_sample_is_frozen_and_strict_about_names():
 @pytest.mark.parametrize(
     ("obj", "field", "message"),
     [
-        ({"question": 7}, "question", "the sample: question: Input should be a valid string, got int: mend it"),
+        (
+            {"question": 7},
+            "question",
+            "the sample: question: Input should be a valid string, got int: correct it, or map another name with",
+        ),
         ({"question": "q", "contexts": ["c", 7]}, "contexts", r"contexts\.1: .* got int"),
         ({"question": "q", "relevance": {"d": float("inf")}}, "relevance", "finite number, got float"),
         ({"question": "q", "id": "s1", "answer": 7}, "answer", "sample 's1': answer"),
-        ({}, "question", r"lacks a question, it holds \[\]"),
+        ({}, "question", r"^the sample lacks a question, it has \[\]: map the right name with fields={...}$"),
     ],
 )
-def test_what_is_no_sample_is_refused_by_field_and_type(obj, field, message):
+def test_the_error_of_an_invalid_sample_names_field_and_type(obj, field, message):
     with pytest.raises(SampleError, match=message) as caught:
         Sample.parse(obj)
     assert caught.value.field == field
@@ -224,7 +228,7 @@ def test_surrogates_anywhere_in_a_row_do_not_break_writing(text):
     assert Row.model_validate_json(row.model_dump_json()) == row
 
 
-def test_surrogates_in_what_a_score_says_of_itself_do_not_break_writing():
+def test_surrogates_in_the_fields_of_a_score_do_not_break_writing():
     told = Score(metric="m\ud800", aspect="answer", unscored="u\ud800", instrument="i\udfff")
     assert (told.metric, told.unscored, told.instrument) == ("m\ufffd", "u\ufffd", "i\ufffd")
     told.model_dump_json()

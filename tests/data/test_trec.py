@@ -59,7 +59,7 @@ def test_a_whole_run_is_evaluated_from_the_file(tmp_path):
     assert values == {"ndcg@10": printed["ndcg_cut_10"], "mrr@1000": printed["recip_rank"]}
 
 
-def test_documents_stand_by_score_then_by_id_both_descending_and_the_rank_does_not_count(written):
+def test_documents_are_ordered_by_descending_score_then_id_and_the_rank_is_ignored(written):
     path = written(
         "a.run",
         "q1 Q0 b 1 0.5 me",
@@ -81,13 +81,13 @@ def test_scores_that_are_equal_as_32_bit_floats_are_ties(written):
     assert [ids(sample) for sample in load_samples(path)] == [["я", "b", "a"]]
 
 
-def test_a_topic_for_which_nothing_was_found_counts_and_one_without_judgments_is_left_out(written, caplog):
+def test_a_topic_without_documents_counts_and_one_without_judgments_is_omitted(written, caplog):
     run = written("run.txt", "q1 Q0 a 1 1 me", "q2 Q0 a 1 1 me")
     qrels = written("qrels.txt", "q1 0 a 2", "q1 0 b -1", "q3 0 c 1")
     with caplog.at_level(logging.WARNING, "langchain_rageval"):
         samples = list(load_samples(run, qrels=qrels))
     assert [(s.id, ids(s), s.relevance) for s in samples] == [("q1", ["a"], {"a": 2, "b": -1}), ("q3", [], {"c": 1})]
-    assert "run.txt: topics without judgments are left out: q2" in caplog.text
+    assert "run.txt: topics without judgments are omitted: q2" in caplog.text
     scores = [ndcg_at(5, label_grader()).invoke(sample) for sample in samples]
     assert [score.value for score in scores] == [1.0, 0.0]
     assert scores[1].reason == "Nothing was retrieved."
@@ -105,14 +105,14 @@ def test_topics_give_the_questions(written):
     ("line", "problem"),
     [
         ("q Q0 a 1 1", "expected topic, Q0, document, rank, score and run, got 5 columns"),
-        ("q Q0 a 1 high me", "the score 'high' is no number"),
+        ("q Q0 a 1 high me", "the score 'high' is not a number"),
         ("q Q0 a 1 nan me", "the score 'nan' is not finite"),
-        ("q Q0 b 1 2 me", "document b is there already for topic q"),
+        ("q Q0 b 1 2 me", "document b appears twice for topic q"),
     ],
 )
-def test_a_line_that_is_none_names_its_place_or_is_skipped(written, caplog, line, problem):
+def test_an_invalid_line_is_reported_with_its_number_or_skipped(written, caplog, line, problem):
     run = written("a.run", "q Q0 b 1 1 me", line)
-    with pytest.raises(SampleError, match=rf"a\.run, line 2: {problem}"):
+    with pytest.raises(SampleError, match=rf"^a\.run, line 2: {problem}$"):
         list(load_samples(run))
     assert [ids(sample) for sample in load_samples(run, on_error="skip")] == [["b"]]
     assert f"line 2: {problem}; skipped" in caplog.text
@@ -122,28 +122,34 @@ def test_a_line_that_is_none_names_its_place_or_is_skipped(written, caplog, line
     ("line", "problem"),
     [
         ("q a 1", "expected topic, 0, document and grade, got 3 columns"),
-        ("q 0 a good", "the grade 'good' is no number"),
-        ("q 0 b 2", "document b is judged already for topic q"),
+        ("q 0 a good", "the grade 'good' is not a number"),
+        ("q 0 b 2", "document b is judged twice for topic q"),
     ],
 )
-def test_judgments_that_are_none_are_refused(written, line, problem):
+def test_invalid_judgments_are_rejected(written, line, problem):
     run, qrels = written("a.run", "q Q0 b 1 1 me"), written("qrels.txt", "q 0 b 1", line)
-    with pytest.raises(ConfigError, match=rf"qrels\.txt, line 2: {problem}"):
+    with pytest.raises(ConfigError, match=rf"^qrels\.txt, line 2: {problem}: correct the judgments$"):
         list(load_samples(run, qrels=qrels))
 
 
-def test_files_that_do_not_go_together_are_refused_at_the_call(written, tmp_path):
+def test_options_that_do_not_fit_the_file_are_rejected_at_the_call(written, tmp_path):
     run, samples = written("a.run", "q Q0 b 1 1 me"), written("a.jsonl", '{"question": "q"}')
     topics = written("topics.tsv", "no tab")
-    with pytest.raises(ConfigError, match="qrels and topics go with a TREC run"):
+    with pytest.raises(
+        ConfigError, match=r"qrels and topics apply only to TREC runs; put relevance and question into the samples$"
+    ):
         load_samples(samples, qrels=run)
-    with pytest.raises(ConfigError, match="qrels and topics go with a TREC run"):
+    with pytest.raises(
+        ConfigError, match=r"qrels and topics apply only to TREC runs; put relevance and question into the samples$"
+    ):
         load_samples(samples, topics={"q": "?"})
-    with pytest.raises(ConfigError, match="a TREC run has columns of its own"):
+    with pytest.raises(
+        ConfigError, match=r"a.run: fields do not apply to TREC runs, whose columns are fixed; omit them$"
+    ):
         load_samples(run, {"question": "q"})
-    with pytest.raises(ConfigError, match="nowhere is not there"):
+    with pytest.raises(ConfigError, match=r"nowhere does not exist: pass the path of an existing file$"):
         load_samples(run, qrels=tmp_path / "nowhere")
-    with pytest.raises(ConfigError, match="is a directory"):
+    with pytest.raises(ConfigError, match=r"is a directory: pass the path of an existing file$"):
         load_samples(run, topics=tmp_path)
     with pytest.raises(ConfigError, match=r"topics\.tsv, line 1: expected id, tab and question, got 'no tab'"):
         list(load_samples(run, topics=topics))

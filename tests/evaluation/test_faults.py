@@ -21,7 +21,7 @@ from helpers.servers.faults import EMBEDDING_FAULTS, FAULTS, SPOILERS, Faults
 from langchain_core.callbacks import BaseCallbackHandler
 
 from langchain_rageval import Judge, RetryPolicy, Sample, aevaluate, evaluate, faithfulness
-from langchain_rageval.prompts.answer_schemas import ANSWERS
+from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 
 SOON = RetryPolicy(initial=0.01)
 
@@ -74,7 +74,7 @@ def check_scores(report, samples):
             if score.failure:
                 assert score.failure.error
                 assert score.failure.message
-                assert score.failure.step in {*ANSWERS, "measure_similarity"}
+                assert score.failure.step in {*ANSWER_SCHEMAS, "measure_similarity"}
                 failed[row.index, name] = score.failure
             else:
                 assert says_the_same(score, row.sample)

@@ -381,10 +381,10 @@ def test_resume_goes_on_with_the_command_that_wrote_the_journal(tmp_path, openai
 
 def test_resume_says_what_is_missing(tmp_path, capsys):
     assert cli(["resume", str(tmp_path / "none.db")]) == 2
-    assert "is no file; name what was given to --journal" in capsys.readouterr().err
+    assert "is not a file; pass the file that was given to --journal" in capsys.readouterr().err
     Journal(tmp_path / "empty.db").put("k", "v")
     assert cli(["resume", str(tmp_path / "empty.db")]) == 2
-    assert "names no command" in capsys.readouterr().err
+    assert "contains no command; run `rageval evaluate --journal` again" in capsys.readouterr().err
 
 
 def test_passwords_in_an_address_are_not_kept(tmp_path, monkeypatch):

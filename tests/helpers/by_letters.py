@@ -1,4 +1,4 @@
-"""What the tests of the metrics without a model share."""
+"""Inputs and helpers for tests of the string metrics: hypothesis strategies, long texts, `scored` and `value`."""
 
 from hypothesis import strategies as st
 
@@ -15,8 +15,10 @@ LONG = (
 
 
 def scored(metric, answer, *references, question="Что?"):
+    """Return the score of an answer."""
     return metric.invoke({"question": question, "answer": answer, "references": list(references)})
 
 
 def value(metric, answer, *references):
+    """Return the value of the score of an answer."""
     return scored(metric, answer, *references).value

@@ -1,4 +1,4 @@
-"""A judge that knows which chunk says what: statements are lines, and it may be shown all chunks or some."""
+"""`World`: a judge for claim metrics with a table of which chunk supports which statement; statements are lines."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ SAMPLE = Sample(
     contexts=CONTEXTS,
     references=["\n".join([FIRE, FLOOD])],
 )
-"""Of the answer the first is right, the second is from a relevant chunk, the third from another, the last from none."""
+"""The answer has four statements: a right one, one from a relevant chunk, one from another chunk, one from none."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class World:
     """Numbers of the chunks that support or contradict each statement.
 
     Attributes:
-        supports: statement to the chunks that say so.
-        contradicts: statement to the chunks that say otherwise.
-        cites: how many of them the judge cites.
+        supports: statement to the numbers of the chunks that support it.
+        contradicts: statement to the numbers of the chunks that contradict it.
+        cites: maximum number of chunks that the judge cites.
     """
 
     supports: Mapping[str, Sequence[int]] = field(
@@ -42,7 +42,7 @@ class World:
     cites: int = 100
 
     def reply(self, messages: Any) -> Any:
-        """The answer to any of the three questions of a claim graph."""
+        """Return the reply to a request of any of the three steps of the claim graph."""
         human = human_of(messages)
         inputs = read_inputs(human)
         if "text" in inputs:
@@ -50,13 +50,14 @@ class World:
         if "statements" in inputs:
             shown = {int(number) for number in re.findall(r"^\[(\d+)\.1\]", human, re.MULTILINE)}
             return verdicts(*(self.verdict(item["statement"], item["text"], shown) for item in inputs["statements"]))
-        said = {item["text"]: item["reference"] for item in inputs["reference_statements"]}
-        told = {item["answer"]: item["text"] for item in inputs["answer_statements"]}
-        right = {number: [said[text]] for number, text in told.items() if text in said}
-        missed = [number for text, number in said.items() if text not in told.values()]
-        return classification(right, fp=[number for number in told if number not in right], fn=missed)
+        references = {item["text"]: item["reference"] for item in inputs["reference_statements"]}
+        answers = {item["answer"]: item["text"] for item in inputs["answer_statements"]}
+        right = {number: [references[text]] for number, text in answers.items() if text in references}
+        missed = [number for text, number in references.items() if text not in answers.values()]
+        return classification(right, fp=[number for number in answers if number not in right], fn=missed)
 
     def verdict(self, number: int, text: str, shown: set[int]) -> Any:
+        """Return the verdict on a statement, by the chunks that are shown."""
         for label, chunks in (("supported", self.supports), ("contradicted", self.contradicts)):
             deciding = [chunk for chunk in chunks.get(text, ()) if chunk in shown]
             if deciding:
@@ -64,5 +65,5 @@ class World:
         return verdict(number, "absent")
 
     def judge(self) -> Scripted:
-        """A new judge; it keeps what it was asked."""
+        """Return a new judge that records its requests."""
         return answering(self.reply)

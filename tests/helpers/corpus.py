@@ -1,4 +1,4 @@
-"""Real documents: pages of Russian Wikipedia, and of FastAPI's documentation in four languages."""
+"""`corpus`: real documents from Russian Wikipedia, and from FastAPI's documentation in four languages."""
 
 import gzip
 import json
@@ -10,7 +10,7 @@ _DATA = Path(__file__).parents[1] / "fixtures" / "documents"
 
 
 def corpus(name: str) -> list[Document]:
-    """The documents of "ru_wiki" or "fastapi"."""
+    """Return the documents of "ru_wiki" or "fastapi"."""
     lines = gzip.decompress((_DATA / f"{name}.jsonl.gz").read_bytes()).decode().splitlines()
     records = [json.loads(line) for line in lines]
     return [Document(record.pop("text"), metadata=record) for record in records]

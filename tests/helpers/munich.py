@@ -1,4 +1,4 @@
-"""A question about Munich whose answer is half made up, in the shapes in which a user has it."""
+"""A sample about Munich whose answer is half right, as a mapping, as documents and as a chain, and judges for it."""
 
 from typing import Any
 
@@ -19,20 +19,20 @@ REFUSAL = {**SAMPLE, "answer": "I do not know."}
 
 
 def rag_chain() -> Runnable[str, dict[str, Any]]:
-    """A chain as LangChain's retrieval chains are: from a question to input, context and answer."""
+    """Return a chain with the output of LangChain's retrieval chains: input, context and answer."""
     return RunnableLambda(lambda question: {"input": question, "context": DOCUMENTS, "answer": ANSWER})
 
 
 def offline_reply(messages: list[BaseMessage]) -> BaseMessage:
-    """What OfflineJudge says, for judges that do something besides."""
-    return OfflineJudge()._generate(messages).generations[0].message  # no run of its own for callbacks to see
+    """Return the reply of OfflineJudge, for judges with additional behaviour."""
+    return OfflineJudge()._generate(messages).generations[0].message  # without a run that callbacks would see
 
 
 def recording_judge() -> Scripted:
-    """Answers as OfflineJudge does and keeps what it was asked."""
+    """Return a judge that replies like OfflineJudge and records its requests."""
     return answering(offline_reply)
 
 
 def broken_judge(reply: Any = "I would rather not.") -> Scripted:
-    """Always gives the same reply, or raises it: by default prose that no parser reads."""
+    """Return a judge with a constant reply or exception; by default prose that cannot be parsed."""
     return answering(lambda _: reply)

@@ -1,4 +1,4 @@
-"""A judge that answers the labelled items from their labels, and how it may go wrong."""
+"""`oracle`: a judge that replies to labelled items from their labels, and functions that make it err."""
 
 import json
 import re
@@ -13,26 +13,26 @@ from helpers.scripted import Scripted, answering, human_of
 from langchain_rageval.prompts.layout import read_inputs
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.text.sentences import split_sentences
-from langchain_rageval.trust.items import Item, labelled_items
+from langchain_rageval.trust.labelled_item import LabelledItem, labelled_items
 
 _SENTENCE = re.compile(r"^\[(\d+\.\d+)\] (.*)$", re.MULTILINE)
 
 Choose = Callable[[list[str], str], str]
-"""From the possible verdicts and the right one to the one that is given."""
+"""Function from the possible verdicts and the right verdict to the given verdict."""
 
 
 def truth(_options: list[str], right: str) -> str:
-    """Always right."""
+    """Return the right verdict."""
     return right
 
 
 def yes(options: list[str], _right: str) -> str:
-    """The first possible verdict, whatever the texts say."""
+    """Return the first possible verdict."""
     return options[0]
 
 
 def coins(seed: int) -> Choose:
-    """Any of the possible verdicts."""
+    """Return a function that returns a random verdict."""
     random, lock = Random(seed), Lock()
 
     def choose(options: list[str], _right: str) -> str:
@@ -43,12 +43,12 @@ def coins(seed: int) -> Choose:
 
 
 def oracle(choose: Choose = truth, *, cites: str | None = None) -> Scripted:
-    """A judge with the labels at hand; `cites` is what it cites in the place of what decides."""
+    """Return a judge that knows the labels; `cites` is a sentence number that replaces its citations."""
     return answering(lambda messages: json.dumps(answer(human_of(messages), choose, cites)))
 
 
 def answer(human: str, choose: Choose = truth, cites: str | None = None) -> dict[str, Any]:
-    """The answer to a request."""
+    """Return the reply to a request as a mapping."""
     inputs = read_inputs(human)
     numbers = {text: number for number, text in _SENTENCE.findall(human)}
     if "statements" in inputs:
@@ -125,10 +125,10 @@ def _grades(inputs: Mapping[str, Any], numbers: Mapping[str, str], choose: Choos
     return {"verdicts": verdicts}
 
 
-def _item(step: str, field: str, value: str) -> Item:
+def _item(step: str, field: str, value: str) -> LabelledItem:
     return next(item for item in _items(step) if getattr(item, field) == value)
 
 
 @cache
-def _items(step: str) -> list[Item]:
+def _items(step: str) -> list[LabelledItem]:
     return [item for language in ("ru", "en") for item in labelled_items(language) if item.step == step]

@@ -1,6 +1,6 @@
-"""For which steps the package has prompts in each language."""
+"""`OWN`: the steps for which the package has prompts, by language."""
 
-from langchain_rageval.prompts.answer_schemas import ANSWERS
+from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 
 LANGUAGES = ["en", "it", "ko", "ru", "zh"]
 JUDGING = {
@@ -12,4 +12,4 @@ JUDGING = {
     "select_sentences",
     "verify_statements",
 }
-OWN = {language: sorted(ANSWERS if language in ("en", "ru") else JUDGING) for language in LANGUAGES}
+OWN = {language: sorted(ANSWER_SCHEMAS if language in ("en", "ru") else JUDGING) for language in LANGUAGES}

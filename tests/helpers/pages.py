@@ -1,4 +1,4 @@
-"""Reports with every kind of thing in them, for the tests of the page."""
+"""Reports with all kinds of scores and findings, for tests of pages, plots and tables."""
 
 from langchain_rageval import Finding, Report, Row, Sample, Score
 from langchain_rageval.data.schema import Failure
@@ -18,17 +18,17 @@ FINDINGS = [
 
 
 def sample(number, **others):
-    told = {"id": f"sample-{number}", "question": f"Question {number}?", "answer": f"Answer {number} with Ёлка"}
-    return Sample(**told | {"contexts": CONTEXTS, "references": ["It is on the Isar."]} | others)
+    defaults = {"id": f"sample-{number}", "question": f"Question {number}?", "answer": f"Answer {number} with Ёлка"}
+    return Sample(**defaults | {"contexts": CONTEXTS, "references": ["It is on the Isar."]} | others)
 
 
 def score(value, metric="faithfulness", **others):
-    told = {"aspect": "grounding", "reason": "1 of 3.", "findings": FINDINGS, "instrument": "0123"}
-    return Score(metric=metric, value=value, **told | others)
+    defaults = {"aspect": "grounding", "reason": "1 of 3.", "findings": FINDINGS, "instrument": "0123"}
+    return Score(metric=metric, value=value, **defaults | others)
 
 
 def report(values, **others):
-    """A row for each value of faithfulness, and of a second metric that fails for the first and suits no second."""
+    """Return a report with a row for each value; claim_noise fails in row 0 and is unscored in row 1."""
     rows = []
     for place, value in enumerate(values):
         noise = {"metric": "claim_noise", "aspect": "grounding", "direction": "lower"}

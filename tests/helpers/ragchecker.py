@@ -1,24 +1,24 @@
-"""RAGChecker's eleven numbers as its paper and code define them, with plain loops over tables of true and false.
+"""`ragchecker`: independent implementation of RAGChecker's eleven metrics, with loops over boolean tables.
 
 Ru et al. 2024, arXiv:2408.08067, section 3.3.
 """
 
 
 def mean(truths):
-    """Share of what is true; None of nothing."""
+    """Return the share of true values; None if there are no values."""
     truths = list(truths)
     return sum(truths) / len(truths) if truths else None
 
 
 def ragchecker(answer_by_chunk, reference_by_chunk, correct, covered, chunks):
-    """The numbers by name; None where there is nothing to divide by.
+    """Return the metrics by name; None where the denominator is 0.
 
     Args:
         answer_by_chunk: for each claim of the answer, whether each chunk entails it.
         reference_by_chunk: likewise for the reference.
         correct: whether the reference entails each claim of the answer.
         covered: whether the answer entails each claim of the reference.
-        chunks: how many there are.
+        chunks: number of chunks.
     """
     relevant = [False] * chunks
     for row in reference_by_chunk:
@@ -49,7 +49,7 @@ def ragchecker(answer_by_chunk, reference_by_chunk, correct, covered, chunks):
 
 
 def harmonic(precision, recall):
-    """Mean of both; 0 when either is."""
+    """Return the harmonic mean; 0 if either value is 0, None if either is None."""
     if precision is None or recall is None:
         return None
     return 2 * precision * recall / (precision + recall) if precision and recall else 0.0

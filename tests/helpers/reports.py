@@ -1,4 +1,4 @@
-"""Reports and scores made by hand."""
+"""Builders of scores, rows and reports without a run."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,32 +12,32 @@ STATEMENT = Finding(kind="statement", number=1, text="Munich is old.", verdict="
 
 
 def scored(value: float, metric: str = "faithfulness", **more: Any) -> Score:
-    """A score with a value."""
+    """Return a score with a value."""
     return Score(**{"metric": metric, "aspect": "grounding", "value": value, **more})
 
 
 def unscored(why: str = FACTLESS, metric: str = "faithfulness", **more: Any) -> Score:
-    """A score to which no value applies."""
+    """Return an unscored score."""
     return Score(**{"metric": metric, "aspect": "grounding", "unscored": why, **more})
 
 
 def failed(metric: str = "faithfulness", **more: Any) -> Score:
-    """A score that could not be had."""
+    """Return a failed score."""
     return Score(**{"metric": metric, "aspect": "grounding", "failure": LOST, **more})
 
 
 def row(index: int, *scores: Score, **sample: Any) -> Row:
-    """A row with these scores."""
+    """Return a row with these scores; keyword arguments are fields of the sample."""
     given = {"id": f"q-{index}", "question": "When was Munich founded?", **sample}
     return Row(index=index, sample=Sample(**given), scores={score.metric: score for score in scores})
 
 
 def report_of(*scores: Score | Sequence[Score], notes: Sequence[str] = ()) -> Report:
-    """A report with a row for each score, or for each list of scores."""
+    """Return a report with a row for each score, or for each list of scores."""
     given = [[part] if isinstance(part, Score) else part for part in scores]
     return Report([row(index, *part) for index, part in enumerate(given)], list(notes))
 
 
 def paid(calls: int, read: int | None, written: int | None, seconds: float) -> Usage:
-    """What a score cost."""
+    """Return the usage of a score."""
     return Usage(calls=calls, input_tokens=read, output_tokens=written, seconds=seconds)

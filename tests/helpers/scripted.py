@@ -1,4 +1,4 @@
-"""Judges and embeddings for tests: they replay typed replies, or answer by a function, and keep what was asked."""
+"""Judges, replies, embeddings and cross-encoders for tests: scripted or computed, with a record of the requests."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -36,10 +36,10 @@ from langchain_rageval.testing.scripted_judge import Reply, ScriptedJudge, Scrip
 
 
 class Scripted(ScriptedJudge):
-    """Gives replies as `ScriptedJudge` does; or what `answer` makes of the messages."""
+    """A `ScriptedJudge` that can also compute its replies with `answer`, a function of the messages."""
 
     answer: Callable[[list[BaseMessage]], Any] | None = None
-    _agenerate = BaseChatModel._agenerate  # an answer may wait for others, so it must not hold up the loop
+    _agenerate = BaseChatModel._agenerate  # an answer may wait for others, so it must not block the event loop
 
     @property
     def asked(self) -> list[list[BaseMessage]]:
@@ -56,54 +56,54 @@ class Scripted(ScriptedJudge):
 
 
 def scripted(*replies: Reply) -> Scripted:
-    """A judge that gives these replies in order."""
+    """Return a judge that gives these replies in order."""
     return Scripted(*replies)
 
 
 def answering(answer: Callable[[list[BaseMessage]], Any]) -> Scripted:
-    """A judge that answers by a function of the messages."""
+    """Return a judge that computes its replies from the messages."""
     return Scripted(answer=answer)
 
 
 def human_of(messages: Sequence[BaseMessage]) -> str:
-    """The first human message."""
+    """Return the text of the first human message."""
     return next(message.text for message in messages if message.type == "human")
 
 
 def verdict(number: int, label: VerdictLabel, *evidence: str, reason: str = "because") -> Verdict:
-    """One verdict."""
+    """Return a verdict on the statement with this number."""
     return Verdict(statement=number, reason=reason, evidence=list(evidence), verdict=label)
 
 
 def supported(number: int, *evidence: str) -> Verdict:
-    """A supported statement, by default by sentence 1.1."""
+    """Return the verdict "supported", by default by sentence 1.1."""
     return verdict(number, "supported", *(evidence or ("1.1",)))
 
 
 def contradicted(number: int, *evidence: str) -> Verdict:
-    """A contradicted statement, by default by sentence 1.1."""
+    """Return the verdict "contradicted", by default by sentence 1.1."""
     return verdict(number, "contradicted", *(evidence or ("1.1",)))
 
 
 def absent(number: int) -> Verdict:
-    """A statement of which the contexts say nothing."""
+    """Return the verdict "absent"."""
     return verdict(number, "absent")
 
 
 def verdicts(*given: Verdict) -> Verdicts:
-    """The answer of verify_statements."""
+    """Return a reply of verify_statements."""
     return Verdicts(verdicts=list(given))
 
 
 def statements(*texts: str) -> Statements:
-    """The answer of extract_statements."""
+    """Return a reply of extract_statements."""
     return Statements(statements=list(texts))
 
 
 def classification(
     tp: Mapping[int, Sequence[int]] | None = None, fp: Sequence[int] = (), fn: Sequence[int] = ()
 ) -> Classification:
-    """The answer of classify_statements; `tp` from answer statements to the reference statements they say."""
+    """Return a reply of classify_statements; `tp` maps answer statements to the reference statements they match."""
     return Classification(
         TP=[TruePositive(answer=n, references=list(said), reason=f"tp{n}") for n, said in (tp or {}).items()],
         FP=[FalsePositive(answer=n, reason=f"fp{n}") for n in fp],
@@ -112,59 +112,59 @@ def classification(
 
 
 def grades(useful: Mapping[int, bool]) -> ContextVerdicts:
-    """The answer of grade_contexts."""
+    """Return a reply of grade_contexts."""
     return ContextVerdicts(verdicts=[ContextVerdict(context=n, reason=f"r{n}", useful=u) for n, u in useful.items()])
 
 
 def relevance(given: Mapping[int, int]) -> RelevanceGrades:
-    """The answer of grade_relevance."""
+    """Return a reply of grade_relevance."""
     return RelevanceGrades(grades=[RelevanceGrade(context=n, reason=f"r{n}", grade=g) for n, g in given.items()])
 
 
 def needed(*numbers: str, reason: str = "because") -> NeededSentences:
-    """The answer of select_sentences."""
+    """Return a reply of select_sentences."""
     return NeededSentences(reason=reason, sentences=list(numbers))
 
 
 def questions(*texts: str, evasive: bool = False) -> RegeneratedQuestions:
-    """The answer of regenerate_questions."""
+    """Return a reply of regenerate_questions."""
     return RegeneratedQuestions(evasive=evasive, questions=list(texts))
 
 
 def critique(applies: bool, reason: str = "because") -> AspectVerdict:
-    """The answer of critique_aspect."""
+    """Return a reply of critique_aspect."""
     return AspectVerdict(reason=reason, verdict=applies)
 
 
 def entities(*texts: str) -> Entities:
-    """The answer of extract_entities."""
+    """Return a reply of extract_entities."""
     return Entities(entities=list(texts))
 
 
 def found_in(evidence: Mapping[int, Sequence[str]]) -> FoundEntities:
-    """The answer of find_entities: number of each entity found to its citations."""
+    """Return a reply of find_entities, from the number of each found entity to its citations."""
     return FoundEntities(found=[FoundEntity(entity=n, evidence=list(cited)) for n, cited in evidence.items()])
 
 
 def abstains(yes: bool, reason: str = "because") -> Abstention:
-    """The answer of detect_abstention."""
+    """Return a reply of detect_abstention."""
     return Abstention(reason=reason, abstains=yes)
 
 
 def answerable(yes: bool, reason: str = "because") -> Answerable:
-    """The answer of detect_answerable."""
+    """Return a reply of detect_answerable."""
     return Answerable(reason=reason, answerable=yes)
 
 
 def graded(**given: int) -> RubricGrades:
-    """The answer of grade_rubric: criterion to grade, a space in a name written as "_"."""
+    """Return a reply of grade_rubric, from criterion to grade; "_" in a name stands for a space."""
     return RubricGrades(
         grades=[RubricGrade(criterion=n.replace("_", " "), reason=f"{n} {g}", grade=g) for n, g in given.items()]
     )
 
 
 class Vectors(Embeddings):
-    """The vector of each text, or what `answer` makes of it; keeps the batches it was asked for."""
+    """Embeddings from a table of vectors, or computed by `answer`; records the batches."""
 
     def __init__(
         self, vectors: Mapping[str, Sequence[float]] | None = None, answer: Callable[[str], Any] | None = None
@@ -173,23 +173,23 @@ class Vectors(Embeddings):
         self.asked: list[list[str]] = []
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """The vectors, in order."""
+        """Return the vectors in order."""
         self.asked.append(texts)
         return [self.answer(text) for text in texts]
 
     def embed_query(self, text: str) -> list[float]:
-        """Not for us: both sides of a comparison are of one kind."""
+        """Fail: both sides of a comparison must be embedded as documents."""
         raise AssertionError(f"embed_query was asked for {text!r}")
 
 
 class PairScores(BaseCrossEncoder):
-    """What `answer` makes of each pair; keeps the pairs it was asked for."""
+    """Cross-encoder that scores each pair by `answer`; records the pairs."""
 
     def __init__(self, answer: Callable[[str, str], float]) -> None:
         self.answer = answer
         self.asked: list[list[tuple[str, str]]] = []
 
     def score(self, text_pairs: list[tuple[str, str]]) -> list[float]:
-        """The scores, in order."""
+        """Return the scores in order."""
         self.asked.append(text_pairs)
         return [self.answer(one, other) for one, other in text_pairs]

@@ -1,4 +1,4 @@
-"""A service as people run it: FastAPI, a streaming RAG chain, and a callback whose judge is the chain's own model."""
+"""A FastAPI service with a streaming RAG chain and a callback whose judge is the chain's own model."""
 
 import os
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The excerpt of trec_eval's own tests: runs, judgments, and what trec_eval prints."""
+"""An excerpt of trec_eval's tests: runs, judgments and expected output."""
 
 import gzip
 import json
@@ -10,20 +10,20 @@ DATA = Path(__file__).parents[1] / "fixtures" / "trec_eval"
 
 
 def unpacked(name, folder):
-    """A file of the excerpt as it was, in a folder."""
+    """Unpack a file of the excerpt into a folder and return its path."""
     path = folder / name
     path.write_bytes(gzip.decompress((DATA / f"{name}.gz").read_bytes()))
     return path
 
 
 def sample_of(run, qrels, folder):
-    """Topic 301 of a run with its judgments."""
+    """Return topic 301 of a run with its judgments as a sample."""
     name = "run.txt" if run == "full" else f"run_{run}.txt"
     (sample,) = load_samples(unpacked(name, folder), qrels=unpacked(f"qrels_{qrels}.txt", folder))
     return sample
 
 
 def expected():
-    """What trec_eval prints: measure, value to four decimals, run, qrels, rel_threshold."""
+    """Return the output of trec_eval: measure, value to four decimals, run, qrels, rel_threshold."""
     with gzip.open(DATA / "expected.jsonl.gz", "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]

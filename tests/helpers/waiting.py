@@ -1,4 +1,4 @@
-"""Waiting in tests: for a moment when something holds, never for a fixed time."""
+"""`until` and `auntil`: wait for a condition instead of a fixed time."""
 
 import asyncio
 import time
@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 
 def until(holds: Callable[[], object], seconds: float = 5.0) -> None:
-    """Wait in this thread until something holds."""
+    """Block this thread until a condition is true; fail after some seconds."""
     deadline = time.monotonic() + seconds
     while not holds():
-        assert time.monotonic() < deadline, "it never came to hold"
+        assert time.monotonic() < deadline, "the condition did not become true in time"
         time.sleep(0.001)
 
 
 async def auntil(holds: Callable[[], object], seconds: float = 5.0) -> None:
-    """Wait on this loop until something holds."""
+    """Wait on this event loop until a condition is true; raise TimeoutError after some seconds."""
     async with asyncio.timeout(seconds):
         while not holds():
             await asyncio.sleep(0.001)

@@ -1,4 +1,4 @@
-"""Chains to watch, about Munich, and what a callback made of their runs."""
+"""Chains about Munich with a `RagEvalCallback`, and rows as sinks receive them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +18,7 @@ from langchain_rageval.data.schema import Failure, Usage
 
 
 class Search(BaseRetriever):
-    """Finds the documents about Munich, or those it is given."""
+    """Retriever that returns the documents about Munich, or other ones."""
 
     documents: Sequence[Document] = DOCUMENTS
 
@@ -27,7 +27,7 @@ class Search(BaseRetriever):
 
 
 class Words(GenericFakeChatModel):
-    """Says the answer, word by word when it is streamed."""
+    """Chat model with a constant answer, streamed word by word."""
 
     messages: Any = ()
 
@@ -44,14 +44,14 @@ def joined(documents: Sequence[Document]) -> str:
 
 
 def rag(search: Any = None) -> Runnable[str, str]:
-    """A usual chain: retriever, prompt, model, parser; from a question to an answer."""
+    """Return a typical chain from question to answer: retriever, prompt, model, parser."""
     prompt = ChatPromptTemplate([("system", "Answer from this: {context}"), ("human", "{question}")])
     found = {"context": (search or Search()) | RunnableLambda(joined), "question": RunnablePassthrough()}
     return found | prompt | Words() | StrOutputParser()
 
 
 def watching(*metrics: Any, **options: Any) -> tuple[RagEvalCallback, list[Row]]:
-    """A callback that watches every run, and the rows that it gives, in the order in which the runs ended."""
+    """Return a callback that samples every run, and the list of its rows in order of completion."""
     rows: list[Row] = []
     given = list(metrics) or [faithfulness(OfflineJudge())]
     return RagEvalCallback(given, **{"sample_rate": 1.0, "sinks": [rows.append], "max_concurrency": 1, **options}), rows
@@ -62,7 +62,7 @@ def with_callback(callback: RagEvalCallback, **config: Any) -> Any:
 
 
 def row(value: float | None = 0.5, index: int = 0, run_id: str | None = None, **sample: Any) -> Row:
-    """A row as a sink gets it: with a value, or with one score that failed and one that does not apply."""
+    """Return a row as a sink receives it; without a value, one score is failed and one unscored."""
     run_id = run_id or str(uuid4())
     usage = Usage(calls=2, input_tokens=100, output_tokens=10, seconds=0.5)
     if value is not None:

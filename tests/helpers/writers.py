@@ -1,4 +1,4 @@
-"""A writer and critic by the rules of a game: what it writes is plain, and a test changes one answer at a time."""
+"""A rule-based writer and critic for test-set generation; tests replace single replies."""
 
 import json
 from collections import Counter
@@ -16,9 +16,9 @@ TOPICS = ("поле", "щавель", "глинозём", "кирпич", "св�
 
 
 class Writer:
-    """Answers every step; `changed` maps a schema's title to what answers it in place of the rule.
+    """Model that replies to every step by a rule; `changed` maps the title of a schema to a function that replaces it.
 
-    Such a function gets the inputs, and how often the title was asked before; None leaves it to the rule.
+    The function receives the inputs and the number of earlier requests with this title; None falls back to the rule.
     """
 
     def __init__(self, **changed: Callable[[dict[str, Any], int], Any]) -> None:
@@ -65,7 +65,7 @@ RULES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 
 
 class Ring(Embeddings):
-    """Each text gets a direction of its own; `same` says which texts are one, `near` is the cosine of two passages."""
+    """Embeddings with one direction per text; `same` maps a text to its class, `near` is the cosine of two classes."""
 
     def __init__(self, same: Callable[[str], str] = lambda text: text, near: float = 0.6) -> None:
         self.same, self.near = same, near
@@ -88,12 +88,12 @@ class Ring(Embeddings):
 
 
 def passage(number: int, text: str | None = None, source: str = "doc") -> Passage:
-    """A passage of a document."""
+    """Return a passage of a document."""
     text = text or f"Отрывок {number} рассказывает о {TOPICS[number % len(TOPICS)]}."
     return Passage(text=text, source=source, start=100 * number, end=100 * number + len(text), metadata={})
 
 
 def documents(count: int, sources: int = 3) -> list[Document]:
-    """Short documents, each a passage."""
+    """Return short documents of one passage each."""
     texts = [f"{TOPICS[n % len(TOPICS)].title()} номер {n}: об этом рассказано здесь подробно." for n in range(count)]
     return [Document(text, metadata={"source": f"doc-{n % sources}", "page": n}) for n, text in enumerate(texts)]

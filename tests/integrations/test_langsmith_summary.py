@@ -24,7 +24,7 @@ def run(answer: str | None, contexts: list[str] | None = CONTEXTS) -> Any:
     return RunTree(name="rag", inputs={}, outputs={"answer": answer, "contexts": contexts}, client=None)
 
 
-def test_the_mean_comes_with_its_interval_and_what_it_does_not_speak_of():
+def test_the_mean_has_an_interval_and_counts_of_missing_scores():
     answers = [ANSWER, TRUE, TRUE, REFUSAL["answer"]]
     result = summary_evaluator(faithfulness(OfflineJudge()))([*map(run, answers)], [example() for _ in answers])
     low, high = bounded_mean_interval([0.5, 1.0, 1.0])
@@ -34,14 +34,14 @@ def test_the_mean_comes_with_its_interval_and_what_it_does_not_speak_of():
     assert result["metadata"]["notes"][0].startswith("Judged offline")
 
 
-def test_runs_that_cannot_be_scored_are_counted_and_take_no_other_with_them():
+def test_runs_that_cannot_be_scored_are_counted_and_do_not_affect_others():
     runs = [run(TRUE), run(TRUE, None), RunTree(name="rag", inputs={}, outputs=None, client=None)]
     result = summary_evaluator(faithfulness(OfflineJudge()))(runs, [example() for _ in runs])
     assert (result["score"], result["metadata"]["failed"]) == (1.0, 2)
     assert "1 scored, 0 unscored, 2 failed; SampleError: " in result["comment"]
 
 
-def test_a_run_that_cannot_be_read_is_told_of_in_its_own_words():
+def test_the_error_of_an_unreadable_run_is_in_the_comment():
     result = summary_evaluator(faithfulness(OfflineJudge()))([run(TRUE), run(TRUE, "a text")], [example(), example()])
     assert (result["score"], result["metadata"]["failed"]) == (1.0, 1)
     assert "SampleError: contexts: expected a list of str, got str 'a text'" in result["comment"]
@@ -55,7 +55,7 @@ def test_without_a_scored_run_there_is_no_score():
     assert nothing == {"results": []}
 
 
-def test_repetitions_of_one_example_are_samples_of_their_own():
+def test_repetitions_of_one_example_are_separate_samples():
     once = example()
     result = summary_evaluator(faithfulness(OfflineJudge()))([run(TRUE), run(ANSWER)], [once, once])
     assert (result["score"], result["metadata"]["scored"]) == (0.75, 2)
@@ -69,6 +69,6 @@ def test_a_suite_gives_a_mean_for_each_metric_and_asks_once():
     assert len(judge.asked) == 2
 
 
-def test_what_is_no_metric_is_refused():
+def test_an_argument_that_is_no_metric_raises():
     with pytest.raises(ConfigError, match="takes a metric or a suite, got str"):
         summary_evaluator("faithfulness")

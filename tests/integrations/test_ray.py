@@ -157,7 +157,7 @@ def test_a_row_that_is_no_sample_is_a_failure_on_that_row(scored):
 # Through a client that the worker makes
 
 
-def test_judges_are_made_in_the_worker_and_failures_recorded(ray, openai_server):
+def test_judges_are_built_in_the_worker_and_failures_recorded(ray, openai_server):
     """The key is in the worker's environment alone; one of the two judges never says what can be read."""
     good, bad = openai_server(offline), openai_server(lambda _: "I would rather not.")
     samples = [sample.model_dump(include={*FIELDS}) for sample in rag_samples(6)]
@@ -191,7 +191,7 @@ def local_faithfulness(samples):
     return evaluate(samples, faithfulness(OfflineJudge()), progress=False)
 
 
-def test_a_slow_sample_of_one_batch_holds_up_no_other_batch(ray, openai_server):
+def test_a_slow_sample_does_not_delay_other_batches(ray, openai_server):
     """The first sample is answered only after the last, which is two batches further on."""
     samples = [{**RICH[0].model_dump(include={*FIELDS}), "question": f"Question {number}?"} for number in range(6)]
     last_came = threading.Event()
@@ -227,7 +227,7 @@ def over_http(url, note=None):
 def test_the_block_in_the_readme(ray, openai_server, tmp_path, capsys):
     samples = [sample.model_dump(include={*FIELDS}) for sample in rag_samples(9)]
     ray.data.from_items(samples, override_num_blocks=1).write_parquet(tmp_path / "answers")
-    block = (ROOT / "README.md").read_text(encoding="utf-8").partition("### On more machines\n\n```python\n")[2]
+    block = (ROOT / "README.md").read_text(encoding="utf-8").partition("### Scaling out with Ray\n\n```python\n")[2]
     block = block.partition("```")[0].replace("http://localhost:8000", openai_server(offline).url)
     block = block.replace("concurrency=4", "concurrency=1")
     exec(compile(block.replace("s3://bucket", str(tmp_path)), "README.md", "exec"), {})
@@ -305,7 +305,7 @@ def test_an_empty_data_set_gives_an_empty_report(ray):
     assert report_of(rows) == Report([])
 
 
-def test_what_only_a_worker_can_find_out_is_named(ray):
+def test_errors_in_a_worker_contain_their_cause(ray):
     def make_metrics():
         from langchain_rageval import load_judge
 
@@ -320,7 +320,7 @@ def test_what_only_a_worker_can_find_out_is_named(ray):
     ("options", "told"),
     [
         ({"make_metrics": [faithfulness(OfflineJudge())]}, "make_metrics takes a function .* got list"),
-        ({"fields": {"query": "q"}}, "'query' is no field"),
+        ({"fields": {"query": "q"}}, "'query' is not a field"),
         ({"max_concurrency": 0}, "max_concurrency takes a whole number from 1 on, got 0"),
         ({"batch_size": 0}, "batch_size takes a whole number from 1 on, got 0"),
         ({"batch_size": 2.5}, "batch_size takes a whole number from 1 on, got 2.5"),
@@ -330,18 +330,18 @@ def test_what_only_a_worker_can_find_out_is_named(ray):
         ({"timeout": 0}, "timeout takes seconds above 0"),
         ({"retry": 3}, "retry takes a RetryPolicy"),
         ({"journal": 3}, "journal takes the path of a file, got int"),
-        ({"dataset": [ROWS[0]]}, "dataset takes a ray.data.Dataset, got list; evaluate"),
+        ({"dataset": [ROWS[0]]}, "dataset takes a ray.data.Dataset, got list; use evaluate for other data"),
     ],
     ids=lambda given: str(given) if isinstance(given, dict) else "",
 )
-def test_a_mistake_is_told_at_the_call(ray, options, told):
+def test_invalid_options_raise_at_the_call(ray, options, told):
     given = {"dataset": ray.data.range(1), "make_metrics": all_metrics, **options}
     with pytest.raises(ConfigError, match=told):
         evaluate_dataset(given.pop("dataset"), given.pop("make_metrics"), **given)
 
 
 def test_other_rows_make_no_report(ray):
-    with pytest.raises(ConfigError, match=r"the rows have no answer, context_ids, .* with all its columns"):
+    with pytest.raises(ConfigError, match=r"the rows lack answer, context_ids, .* with all its columns"):
         report_of(ray.data.from_items([{"id": "a", "question": "b"}]))
     with pytest.raises(ConfigError, match=r"dataset takes a ray\.data\.Dataset, got list"):
         report_of([])
@@ -351,7 +351,7 @@ def test_a_damaged_row_makes_no_report(ray, scored):
     def damaged(batch):
         return batch.set_column(batch.schema.get_field_index("scores"), "scores", [["{}}"] * len(batch)])
 
-    with pytest.raises(ConfigError, match=r"row '.*' is none of evaluate_dataset"):
+    with pytest.raises(ConfigError, match=r"row '.*' does not come from evaluate_dataset: "):
         report_of(scored.limit(1).map_batches(damaged, batch_format="pyarrow"))
 
 
@@ -422,13 +422,15 @@ def test_lists_that_are_arrays_and_numbers_that_are_missing_are_read():
 
 
 @pytest.mark.parametrize("place", [-1, 1.5, None, "1"])
-def test_a_place_that_is_none_is_refused(place):
+def test_an_invalid_index_raises(place):
     judge = worker(faithfulness(OfflineJudge()), index="place")
-    with pytest.raises(ConfigError, match="index names a column of whole numbers from 0 on; under 'place' is"):
+    with pytest.raises(
+        ConfigError, match="index takes the name of a column of whole numbers from 0 on; column 'place' holds"
+    ):
         judge(table({**ROWS[0], "place": place}))
 
 
 @pytest.mark.parametrize("name", ["question", "scores", "faithfulness_reason"])
 def test_a_metric_must_not_take_the_name_of_a_column(name):
-    with pytest.raises(ConfigError, match=f"a second column {name}; give it another name with name="):
+    with pytest.raises(ConfigError, match=f"needs a column {name}, which already exists; rename it with name="):
         worker(faithfulness(OfflineJudge()), aspect_critique(OfflineJudge(), name, definition="Any."))

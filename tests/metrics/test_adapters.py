@@ -1,4 +1,4 @@
-"""The doors of a metric: LCEL, events and callbacks, LangGraph, openevals."""
+"""Entry points of a metric: LCEL, events and callbacks, LangGraph, openevals."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -142,17 +142,22 @@ async def test_with_retry_on_a_real_client(openai_server, chat_openai):
 
 async def test_with_fallbacks_another_judge_scores():
     other = faithfulness(OfflineJudge())
-    for door in (
+    for entry_point in (
         broken.with_fallbacks([other]),
         faithfulness(broken_judge(OSError("dead")).with_fallbacks([OfflineJudge()])),
     ):
-        assert door.invoke(SAMPLE).value == 0.5
-        assert (await door.ainvoke(SAMPLE)).value == 0.5
+        assert entry_point.invoke(SAMPLE).value == 0.5
+        assert (await entry_point.ainvoke(SAMPLE)).value == 0.5
 
 
 async def test_wrapped_metrics_are_evaluated_under_their_own_name():
-    for door in (metric.with_retry(), metric.with_fallbacks([broken]), metric.with_config(tags=["a"]), metric.bind()):
-        report = evaluate([SAMPLE], door, progress=False)
+    for entry_point in (
+        metric.with_retry(),
+        metric.with_fallbacks([broken]),
+        metric.with_config(tags=["a"]),
+        metric.bind(),
+    ):
+        report = evaluate([SAMPLE], entry_point, progress=False)
         assert [score.value for score in report.rows[0].scores.values()] == [0.5]
         assert list(report.rows[0].scores) == ["faithfulness"]
 
@@ -470,7 +475,7 @@ def test_a_call_without_what_the_metric_reads_raises():
 # Failing, and telling
 
 
-async def test_the_runnable_methods_raise_what_the_doors_record():
+async def test_the_runnable_methods_raise_what_the_adapters_record():
     with pytest.raises(JudgeOutputError) as caught:
         broken.invoke(SAMPLE)
     assert (caught.value.step, caught.value.raw_output) == ("extract_statements", "I would rather not.")

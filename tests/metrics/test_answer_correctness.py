@@ -17,7 +17,7 @@ from langchain_rageval import (
     evaluate,
 )
 from langchain_rageval.data.schema import Finding
-from langchain_rageval.metrics.answer_correctness import Counts, weighted_correctness
+from langchain_rageval.metrics.answer_correctness import StatementCounts, weighted_correctness
 
 SAMPLE = Sample(question="Where?", answer="A.", references=["R."])
 NEAR = Vectors({"A.": [1, 0], "R.": [0.6, 0.8], "S.": [0.8, 0.6], "T.": [-1, 0], "Не знаю.": [1, 0]})
@@ -36,7 +36,7 @@ def found(tp=0, fp=0, covered=0, fn=0):
 
 
 def f_score(tp=0, fp=0, covered=0, fn=0, beta=1.0, formula="counts"):
-    return Counts.of(found(tp, fp, covered, fn)).f_score(beta, formula)
+    return StatementCounts.of(found(tp, fp, covered, fn)).f_score(beta, formula)
 
 
 # Arithmetic
@@ -309,7 +309,7 @@ def test_a_cross_encoder_may_measure_the_similarity():
 )
 def test_weights_out_of_range_are_refused_when_the_metric_is_built(weights):
     with pytest.raises(
-        ConfigError, match="weights takes two numbers from 0 on, of F and of the similarity, not both 0; got"
+        ConfigError, match="weights takes two numbers from 0 on, for F and for the similarity, not both 0; got"
     ):
         answer_correctness(scripted(), NEAR, weights=weights)
 
@@ -326,9 +326,9 @@ def test_another_formula_is_refused_when_the_metric_is_built():
 
 
 def test_a_part_with_weight_needs_its_model_when_the_metric_is_built():
-    with pytest.raises(ConfigError, match=r"needs embeddings for the similarity; or say weights=\(1, 0\)"):
+    with pytest.raises(ConfigError, match=r"needs embeddings for the similarity; pass them or set weights=\(1, 0\)"):
         answer_correctness(scripted())
-    with pytest.raises(ConfigError, match=r"needs a judge for the facts; or say weights=\(0, 1\)"):
+    with pytest.raises(ConfigError, match=r"needs a judge for the facts; pass one or set weights=\(0, 1\)"):
         answer_correctness(None, NEAR)
 
 

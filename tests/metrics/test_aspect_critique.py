@@ -58,11 +58,11 @@ def test_a_threshold_respects_the_direction(direction, applies):
 @pytest.mark.parametrize(
     ("aspect", "options", "message"),
     [
-        ("tone", {}, "'tone' is none of harmfulness, .*; for your own aspect say definition="),
+        ("tone", {}, "'tone' is none of harmfulness, .*; pass definition=... for your own aspect"),
         ("", {"definition": "x"}, "'' is none of"),
         ("tone", {"definition": " "}, "the definition of 'tone' is blank"),
         ("coherence", {"definition": ""}, "the definition of 'coherence' is blank"),
-        ("tone", {"definition": ["polite"]}, "the definition of 'tone' is a text, got list"),
+        ("tone", {"definition": ["polite"]}, "the definition of 'tone' takes a str, got list"),
         ("coherence", {"direction": "up"}, 'direction is "higher" or "lower", got \'up\''),
     ],
 )

@@ -52,8 +52,9 @@ from langchain_rageval import (
     suite,
 )
 from langchain_rageval.metrics import ASPECTS, BUILDERS, SCORES
+from langchain_rageval.metrics.sample_scores import collect_scores
 from langchain_rageval.testing import MetricTests
-from langchain_rageval.testing.material import HOSTILE, everywhere
+from langchain_rageval.testing.material import HOSTILE, insert_everywhere
 
 Build = Callable[..., Metric]
 
@@ -65,7 +66,7 @@ def similarity_of(_judge: Any, **options: Any) -> Metric:
 
 def one_of_the_twelve(score: str, judge: Any, *, name: str | None = None) -> Metric:
     """A part of `claim_metrics`."""
-    (part,) = (part for part in claim_metrics(judge).parts if part.name == score)
+    (part,) = (part for part in claim_metrics(judge).metrics if part.name == score)
     return part if name is None else part.model_copy(update={"name": name})
 
 
@@ -238,7 +239,7 @@ def numbers_at_line_starts(messages: list[Any]) -> list[str]:
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 async def test_hostile_content_stays_data_in_every_field(build, text):
     judge = recording_judge()
-    metric, sample = build(judge), everywhere(text)
+    metric, sample = build(judge), insert_everywhere(text)
     score = metric.invoke(sample)
 
     await metric.ainvoke(sample)
@@ -270,7 +271,7 @@ ANY_TEXT = st.text(st.characters() | st.characters(categories=["Cs"]) | st.sampl
 @given(text=ANY_TEXT, contexts=st.lists(ANY_TEXT, max_size=3))
 def test_no_text_makes_a_metric_fail(build, text, contexts):
     names = {"context_ids": None, "reference_context_ids": None, "relevance": None}
-    (score,) = build(OfflineJudge()).outcomes(everywhere(text) | names | {"contexts": contexts}).values()
+    (score,) = collect_scores(build(OfflineJudge()), insert_everywhere(text) | names | {"contexts": contexts}).values()
     assert score.failure is None
     assert score.value is None or 0 <= score.value <= 1
     assert Score.model_validate_json(score.model_dump_json()) == score

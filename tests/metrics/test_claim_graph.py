@@ -218,16 +218,16 @@ TOLD = ClaimGraph(
     ],
 )
 def test_a_number_is_told_in_english_and_in_russian(name, english, russian):
-    assert (FORMULAS[name].told(TOLD, russian=False), FORMULAS[name].told(TOLD, russian=True)) == (english, russian)
+    assert (FORMULAS[name].reason(TOLD, russian=False), FORMULAS[name].reason(TOLD, russian=True)) == (english, russian)
 
 
 @pytest.mark.parametrize(("russian", "more"), [(False, "«c», «c», «c», and 2 more"), (True, "«c», «c», «c», и ещё 2")])
 def test_three_statements_are_named_and_the_others_counted(russian, more):
-    told = FORMULAS["hallucination"].told(ClaimGraph([Claim("c", "absent")] * 5, [], 0), russian)
+    told = FORMULAS["hallucination"].reason(ClaimGraph([Claim("c", "absent")] * 5, [], 0), russian)
     assert told.endswith(f": {more}")
 
 
 @pytest.mark.parametrize("name", FORMULAS)
 def test_every_number_has_words_of_its_own(name):
-    others = {FORMULAS[other].told(TOLD, russian) for other in FORMULAS.keys() - {name} for russian in (False, True)}
-    assert not {FORMULAS[name].told(TOLD, russian) for russian in (False, True)} & others
+    others = {FORMULAS[other].reason(TOLD, russian) for other in FORMULAS.keys() - {name} for russian in (False, True)}
+    assert not {FORMULAS[name].reason(TOLD, russian) for russian in (False, True)} & others

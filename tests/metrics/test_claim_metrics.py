@@ -1,4 +1,4 @@
-"""Claim metrics through every door: what they cost, what they share, and what they make of one sample."""
+"""Claim metrics through every entry_point: what they cost, what they share, and what they make of one sample."""
 
 import asyncio
 import threading
@@ -89,11 +89,11 @@ def test_twelve_scores_for_five_calls():
     assert {name for name, score in scores.items() if score.direction == "lower"} == {f"claim_{n}" for n in LOWER}
 
 
-@pytest.mark.parametrize("door", ["invoke", "ainvoke", "evaluate", "aevaluate", "one at a time"])
-async def test_with_the_metrics_that_take_the_same_steps_it_is_still_five(door):
+@pytest.mark.parametrize("entry_point", ["invoke", "ainvoke", "evaluate", "aevaluate", "one at a time"])
+async def test_with_the_metrics_that_take_the_same_steps_it_is_still_five(entry_point):
     judge = World().judge()
     metrics = [claim_metrics(judge), *three(judge), noise_sensitivity(judge), noise_sensitivity(judge, "irrelevant")]
-    match door:
+    match entry_point:
         case "invoke":
             scores = suite(*metrics).invoke(SAMPLE)
         case "ainvoke":
@@ -271,7 +271,7 @@ def test_a_missing_field_raises_before_any_call(field):
     ("options", "complaint"),
     [
         ({"attribution": "by chunk"}, 'attribution is "cited" or "per_chunk", got \'by chunk\''),
-        ({"name": ""}, "name is what the names of the scores begin with"),
+        ({"name": ""}, "name takes the prefix of the scores' names, got an empty string"),
         ({"verifier": "nli"}, "a verifier is a BaseCrossEncoder, or an NliVerifier of one; got str"),
     ],
 )
@@ -349,7 +349,7 @@ def test_a_journal_keeps_each_score_and_nothing_is_paid_for_twice(tmp_path):
     whole = scores_of(evaluate([SAMPLE], claim_metrics(judge), progress=False))
     first = evaluate([SAMPLE], faithfulness(judge), progress=False, journal=tmp_path / "j", budget=Budget(calls=100))
     assert first.complete
-    partly = evaluate([SAMPLE], claim_metrics(judge).parts[:4], progress=False, journal=tmp_path / "j")
+    partly = evaluate([SAMPLE], claim_metrics(judge).metrics[:4], progress=False, journal=tmp_path / "j")
     asked = len(judge.asked)
     again = scores_of(evaluate([SAMPLE], claim_metrics(judge), progress=False, journal=tmp_path / "j"))
     assert what_was_found(again) == what_was_found(whole)
@@ -376,7 +376,7 @@ EDGES = [
 def test_every_score_is_had_again_from_its_own_findings(draws):
     metrics = claim_metrics(Judge(OfflineJudge(), draws=draws))
     report = evaluate([*ROWS, *EDGES], metrics, progress=False)
-    for metric in metrics.parts:
+    for metric in metrics.metrics:
         assert report.rescore(metric).rows == report.rows, metric.name
 
 
@@ -387,10 +387,10 @@ def test_one_mode_of_noise_is_had_from_the_other_and_faithfulness_from_either():
     other = report.rescore(noise_sensitivity(nobody, "irrelevant")).rows[0].scores["noise_sensitivity_irrelevant"]
     assert other.value == EXPECTED["claim_noise_irrelevant"]
     faithful = evaluate([SAMPLE], faithfulness(judge), progress=False)
-    part = next(metric for metric in claim_metrics(nobody).parts if metric.name == "claim_faithfulness")
+    part = next(metric for metric in claim_metrics(nobody).metrics if metric.name == "claim_faithfulness")
     assert faithful.rescore(part).rows[0].scores["claim_faithfulness"].value == EXPECTED["claim_faithfulness"]
     with pytest.raises(ConfigError, match="claim_f1 cannot be had from what faithfulness found"):
-        faithful.rescore(next(metric for metric in claim_metrics(nobody).parts if metric.name == "claim_f1"))
+        faithful.rescore(next(metric for metric in claim_metrics(nobody).metrics if metric.name == "claim_f1"))
 
 
 def test_of_the_twelve_any_that_found_the_same_will_do():
@@ -405,9 +405,9 @@ def test_the_best_reference_of_answer_correctness_does_not_tell_of_all():
     judge = World().judge()
     report = evaluate([sample], answer_correctness(judge, weights=(1, 0)), progress=False)
     with pytest.raises(ConfigError, match="cannot be had"):
-        report.rescore(claim_metrics(judge).parts[0])
+        report.rescore(claim_metrics(judge).metrics[0])
     one = evaluate([SAMPLE], answer_correctness(judge, weights=(1, 0)), progress=False)
-    assert one.rescore(claim_metrics(judge).parts[0]).rows[0].scores["claim_precision"].value == 0.25
+    assert one.rescore(claim_metrics(judge).metrics[0]).rows[0].scores["claim_precision"].value == 0.25
 
 
 @pytest.mark.parametrize("attribution", ["cited", "per_chunk"])
@@ -494,7 +494,7 @@ async def test_its_graph_and_its_events_name_the_steps():
 def test_the_table_of_names_is_that_of_the_metrics():
     judge = OfflineJudge()
     built = {"claim_metrics": claim_metrics(judge), "noise_sensitivity": noise_sensitivity(judge)}
-    assert {name: tuple(metric.names) for name, metric in built.items()} == dict(SCORES)
+    assert {name: tuple(metric.feedback_keys) for name, metric in built.items()} == dict(SCORES)
 
 
 # Noise sensitivity

@@ -201,12 +201,12 @@ NOTE = (
 )
 
 
-@pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
-async def test_a_run_in_which_auto_chooses_differently_says_so_in_its_notes_and_in_the_log(door, caplog):
+@pytest.mark.parametrize("entry_point", ["evaluate", "aevaluate"])
+async def test_a_run_in_which_auto_chooses_differently_says_so_in_its_notes_and_in_the_log(entry_point, caplog):
     metric = context_precision(answering(useful_all))
     samples = [sample.model_copy(update={"id": str(n)}) for n, sample in enumerate(MIXED)]
     with caplog.at_level(logging.WARNING, "langchain_rageval"):
-        if door == "evaluate":
+        if entry_point == "evaluate":
             report = evaluate(samples, metric, progress=False)
         else:
             report = await aevaluate(samples, metric, progress=False)

@@ -39,5 +39,5 @@ def test_it_is_symmetric(one, other):
 def test_the_reason_says_so():
     assert scored(metric, "да", "нет", "да").reason == "Ответ совпадает с эталоном."
     assert scored(metric, "да", "нет").reason == "Ответ не совпадает ни с одним эталоном."
-    assert scored(metric, "yes", "no", question="What?").reason == "The answer is none of the references."
-    assert scored(metric, "yes", "yes", question="What?").reason == "The answer is a reference word for word."
+    assert scored(metric, "yes", "no", question="What?").reason == "The answer equals none of the references."
+    assert scored(metric, "yes", "yes", question="What?").reason == "The answer equals a reference."

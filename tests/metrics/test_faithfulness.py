@@ -357,7 +357,7 @@ def test_what_was_shared_is_dropped_when_the_sample_ends(go):
     assert not run.single_flight.retained
 
 
-# Through other doors it is the same
+# Through other entry points it is the same
 
 
 @pytest.mark.parametrize("options", [{}, {"max_statements": 1}, {"draws": 3}, {"max_context_tokens": 5}], ids=str)

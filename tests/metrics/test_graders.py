@@ -57,7 +57,7 @@ def test_sigmoids_of_logits_lie_between_0_and_1_and_none_overflows():
 @pytest.mark.parametrize("how", ["rank", "sigmoid"])
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_a_score_that_is_not_finite_is_an_error(how, bad):
-    with pytest.raises(ModelOutputError, match="the cross-encoder gave the score"):
+    with pytest.raises(ModelOutputError, match="the cross-encoder returned the score"):
         grades(cross_encoder_grader(scoring({"a": 1.0, "b": bad}), how), contexts=["a", "b"])
 
 
@@ -83,7 +83,7 @@ def test_too_few_scores_are_an_error():
 
 @pytest.mark.parametrize("how", [None, "logits", "softmax"])
 def test_logits_are_no_grades(how):
-    with pytest.raises(ConfigError, match="logits are no grades"):
+    with pytest.raises(ConfigError, match="raw logits cannot serve as grades"):
         cross_encoder_grader(scoring({}), how)
 
 
@@ -120,13 +120,13 @@ LABELLED = {"context_ids": ["x", "y", "z"], "relevance": {"z": 3, "x": -1, "else
 
 def test_labels_are_grades_and_what_has_none_gets_0():
     assert grades(label_grader(), **LABELLED) == ["-1", "0", "3"]
-    assert label_grader().known(Sample(question="q", **LABELLED)) == [3, -1, 0.5]
+    assert label_grader().judged_grades(Sample(question="q", **LABELLED)) == [3, -1, 0.5]
 
 
 def test_ids_are_1_where_the_answer_is():
     fields = {"context_ids": ["x", "y", "z"], "reference_context_ids": ["z", "far", "far"]}
     assert grades(id_grader(), **fields) == ["0", "0", "1"]
-    assert id_grader().known(Sample(question="q", **fields)) == [1, 1]
+    assert id_grader().judged_grades(Sample(question="q", **fields)) == [1, 1]
 
 
 def test_a_document_that_comes_again_gains_nothing_again():
@@ -187,7 +187,7 @@ async def test_every_grader_is_a_stage_that_gives_the_same_sync_and_async():
         findings = grader.invoke(state)["grades"]
         assert [f.number for f in findings] == [1, 2]
         assert (await grader.ainvoke(state))["grades"] == findings
-        assert all(grader.gave(finding) for finding in findings)
+        assert all(grader.could_have_made(finding) for finding in findings)
 
 
 class Lengths(Grader):
@@ -220,5 +220,5 @@ def test_a_judges_finding_is_no_cosine_and_a_cosine_no_judges():
     cosines = embedding_grader(HashingEmbeddings()).invoke({"sample": sample})["grades"]
     judge = llm_grader(scripted(relevance({1: 2, 2: 3})))
     graded = judge.invoke({"sample": sample})["grades"]
-    assert not any(judge.gave(finding) for finding in cosines)
-    assert not any(embedding_grader(HashingEmbeddings()).gave(finding) for finding in graded)
+    assert not any(judge.could_have_made(finding) for finding in cosines)
+    assert not any(embedding_grader(HashingEmbeddings()).could_have_made(finding) for finding in graded)

@@ -96,7 +96,7 @@ def examples(*questions: str) -> list[Example]:
 
 
 async def experiment(
-    door: str, client: Client, target: Any, evaluator: Metric | Suite, data: list[Example], **more: Any
+    entry_point: str, client: Client, target: Any, evaluator: Metric | Suite, data: list[Example], **more: Any
 ) -> list[list[Any]]:
     """The feedback on each example, in the order of the examples."""
     options: dict[str, Any] = {
@@ -106,7 +106,7 @@ async def experiment(
         "client": client,
         **more,
     }
-    if door == "evaluate":
+    if entry_point == "evaluate":
         rows = list(evaluate(target, **options))
     else:
         rows = [row async for row in await aevaluate(target, **options)]
@@ -114,13 +114,13 @@ async def experiment(
     return [by_id[example.id] for example in data]
 
 
-both_doors = pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
+both_entry_points = pytest.mark.parametrize("entry_point", ["evaluate", "aevaluate"])
 
 
-@both_doors
-async def test_a_metric_is_an_evaluator_that_finds_the_contexts_in_the_retrievers_run(door, client):
+@both_entry_points
+async def test_a_metric_is_an_evaluator_that_finds_the_contexts_in_the_retrievers_run(entry_point, client):
     judge, data = recording_judge(), examples(QUESTION)
-    ((feedback,),) = await experiment(door, client, answers_alone(), faithfulness(judge), data)
+    ((feedback,),) = await experiment(entry_point, client, answers_alone(), faithfulness(judge), data)
     assert (feedback.key, feedback.score) == ("faithfulness", 0.5)
     assert feedback.comment.startswith("The contexts support 1 of 2 statements")
     assert feedback.metadata["sample"] == str(data[0].id)
@@ -129,10 +129,10 @@ async def test_a_metric_is_an_evaluator_that_finds_the_contexts_in_the_retriever
     assert f"[1.1] {CONTEXTS[0]}\n[2]\n[2.1] {CONTEXTS[1]}" in human_of(judge.asked[1])
 
 
-@both_doors
-async def test_contexts_that_the_target_returns_are_read(door, client):
+@both_entry_points
+async def test_contexts_that_the_target_returns_are_read(entry_point, client):
     target = RunnableLambda(lambda _: {"answer": ANSWER, "context": DOCUMENTS})
-    ((feedback,),) = await experiment(door, client, target, faithfulness(OfflineJudge()), examples(QUESTION))
+    ((feedback,),) = await experiment(entry_point, client, target, faithfulness(OfflineJudge()), examples(QUESTION))
     assert feedback.score == 0.5
 
 
@@ -180,15 +180,15 @@ async def test_whatever_shape_the_outputs_have_the_answer_is_found(shape, client
     assert CONTEXTS[1] in human_of(judge.asked[1])
 
 
-@both_doors
-async def test_several_retrievers_add_up_in_their_order(door, client):
+@both_entry_points
+async def test_several_retrievers_add_up_in_their_order(entry_point, client):
     class Other(Retriever):
         def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
             return [Document("Munich has a zoo.")]
 
     twice = Retriever() | RunnableLambda(lambda _: "zoo") | Other() | RunnableLambda(lambda _: ANSWER)
     target, judge = RunnableLambda(lambda inputs: inputs["question"]) | twice, recording_judge()
-    await experiment(door, client, target, faithfulness(judge), examples(QUESTION))
+    await experiment(entry_point, client, target, faithfulness(judge), examples(QUESTION))
     assert re.search(r"\[2\.1\] It lies on the Isar\.\n\[3\]\n\[3\.1\] Munich has a zoo\.", human_of(judge.asked[1]))
 
 
@@ -206,20 +206,17 @@ async def test_runs_of_one_experiment_are_scored_side_by_side(client):
 
 
 class Crashing(Metric):
-    """Fails where no judge is to blame."""
+    """Fails outside of the judge's calls."""
 
-    def outcomes(self, input: Any, config: Any = None) -> Any:
-        raise ZeroDivisionError("a bug")
-
-    async def aoutcomes(self, input: Any, config: Any = None) -> Any:
+    def read(self, input: Any) -> Any:
         raise ZeroDivisionError("a bug")
 
 
-@both_doors
-async def test_even_a_crash_leaves_a_record_without_a_score_under_the_metrics_name(door, client):
+@both_entry_points
+async def test_even_a_crash_leaves_a_record_without_a_score_under_the_metrics_name(entry_point, client):
     good = faithfulness(OfflineJudge())
     bad = Crashing("faithfulness", aspect="grounding", reads=good.reads, steps=good.steps, reduce=good.reduce)
-    ((feedback,),) = await experiment(door, client, answers_alone(), bad, examples(QUESTION))
+    ((feedback,),) = await experiment(entry_point, client, answers_alone(), bad, examples(QUESTION))
     assert (feedback.key, feedback.score) == ("faithfulness", None)
     assert "a bug" in feedback.comment
 
@@ -234,46 +231,46 @@ def test_a_metric_scores_behind_a_chain_as_langchains_own_evaluator_callback(cli
     assert [(result.key, result.score) for result in results] == [("faithfulness", 0.5)]
 
 
-@both_doors
-async def test_a_suite_gives_several_feedbacks(door, client):
+@both_entry_points
+async def test_a_suite_gives_several_feedbacks(entry_point, client):
     both = suite(faithfulness(OfflineJudge()), faithfulness(OfflineJudge(), name="other"))
-    (feedback,) = await experiment(door, client, answers_alone(), both, examples(QUESTION))
+    (feedback,) = await experiment(entry_point, client, answers_alone(), both, examples(QUESTION))
     assert [(part.key, part.score) for part in feedback] == [("faithfulness", 0.5), ("other", 0.5)]
 
 
-@both_doors
-async def test_claim_metrics_give_twelve_feedbacks_for_five_calls(door, client):
+@both_entry_points
+async def test_claim_metrics_give_twelve_feedbacks_for_five_calls(entry_point, client):
     judge = recording_judge()
     claims = claim_metrics(judge)
-    (feedback,) = await experiment(door, client, answers_alone(), claims, examples(QUESTION))
-    assert [part.key for part in feedback] == claims.names
+    (feedback,) = await experiment(entry_point, client, answers_alone(), claims, examples(QUESTION))
+    assert [part.key for part in feedback] == claims.feedback_keys
     assert len(feedback) == 12
     assert all(part.score is not None or part.comment for part in feedback)
     assert len(judge.asked) <= 5
 
 
-@both_doors
-async def test_a_judge_that_fails_leaves_no_score_but_the_cause_on_its_row_alone(door, client):
+@both_entry_points
+async def test_a_judge_that_fails_leaves_no_score_but_the_cause_on_its_row_alone(entry_point, client):
     def moody(messages: list[BaseMessage]) -> Any:
         return ConnectionError("reset by peer") if "Berlin" in human_of(messages) else offline_reply(messages)
 
     data = examples(QUESTION, "When was Berlin founded?", QUESTION + " Please.")
-    rows = await experiment(door, client, answers_alone(), faithfulness(answering(moody)), data)
+    rows = await experiment(entry_point, client, answers_alone(), faithfulness(answering(moody)), data)
     assert [feedback.score for (feedback,) in rows] == [0.5, None, 0.5]
     assert rows[1][0].comment == "ConnectionError: reset by peer"
     assert rows[1][0].metadata["failure"]["step"] == "extract_statements"
 
 
-@both_doors
-async def test_an_answer_without_facts_says_so_in_the_comment(door, client):
+@both_entry_points
+async def test_an_answer_without_facts_says_so_in_the_comment(entry_point, client):
     target = RunnableLambda(lambda _: {"answer": REFUSAL["answer"], "context": DOCUMENTS})
-    ((feedback,),) = await experiment(door, client, target, faithfulness(OfflineJudge()), examples(QUESTION))
+    ((feedback,),) = await experiment(entry_point, client, target, faithfulness(OfflineJudge()), examples(QUESTION))
     assert (feedback.score, feedback.comment) == (None, "the answer states no facts")
 
 
-@both_doors
+@both_entry_points
 @pytest.mark.parametrize("several", [False, True], ids=["metric", "suite"])
-async def test_a_missing_field_stays_on_its_row(door, several, client):
+async def test_a_missing_field_stays_on_its_row(entry_point, several, client):
     def target(inputs: dict[str, Any]) -> dict[str, Any]:
         return {"answer": ANSWER} if "Berlin" in inputs["question"] else {"answer": ANSWER, "contexts": CONTEXTS}
 
@@ -283,8 +280,8 @@ async def test_a_missing_field_stays_on_its_row(door, several, client):
     metric = faithfulness(OfflineJudge())
     evaluator = suite(metric, faithfulness(OfflineJudge(), name="other")) if several else metric
     data = examples("When was Berlin founded?", QUESTION)
-    rows = await experiment(door, client, target if door == "evaluate" else atarget, evaluator, data)
-    assert [[part.key for part in feedback] for feedback in rows] == [evaluator.names, evaluator.names]
+    rows = await experiment(entry_point, client, target if entry_point == "evaluate" else atarget, evaluator, data)
+    assert [[part.key for part in feedback] for feedback in rows] == [evaluator.feedback_keys, evaluator.feedback_keys]
     assert [[part.score for part in feedback] for feedback in rows] == [[None] * len(rows[0]), [0.5] * len(rows[0])]
     for part in rows[0]:
         assert "lacks ['contexts']: fill it in or drop the metric" in part.comment
@@ -301,27 +298,27 @@ def watching(seen: list[tuple[Any, Any]]) -> Scripted:
     return answering(answer)
 
 
-@both_doors
+@both_entry_points
 @pytest.mark.parametrize("tracing", [None, "true"], ids=["untraced process", "traced process"])
-async def test_without_upload_no_call_of_the_judge_is_traced(door, tracing, client, session, monkeypatch):
+async def test_without_upload_no_call_of_the_judge_is_traced(entry_point, tracing, client, session, monkeypatch):
     if tracing:
         monkeypatch.setenv("LANGSMITH_TRACING", tracing)
     seen: list[tuple[Any, Any]] = []
     both = suite(faithfulness(watching(seen)), faithfulness(OfflineJudge(), name="other"))
-    ((feedback, _),) = await experiment(door, client, answers_alone(), both, examples(QUESTION))
+    ((feedback, _),) = await experiment(entry_point, client, answers_alone(), both, examples(QUESTION))
     assert feedback.score == 0.5
     assert seen == [(False, None), (False, None)]
     assert "Retriever" in session.posted  # LangSmith itself posts the target's runs
     assert OUR_RUNS.isdisjoint(session.posted)
 
 
-@both_doors
-async def test_whoever_traces_the_process_sees_the_judges_calls(door, client, session, monkeypatch):
+@both_entry_points
+async def test_whoever_traces_the_process_sees_the_judges_calls(entry_point, client, session, monkeypatch):
     monkeypatch.setenv("LANGSMITH_TRACING", "true")
     traced = RunTree(name="rag", inputs={}, outputs={"answer": ANSWER, "contexts": CONTEXTS}, ls_client=client)
     metric, (example,) = faithfulness(recording_judge()), examples(QUESTION)
     with tracing_context(enabled=True, client=client):
-        if door == "evaluate":
+        if entry_point == "evaluate":
             feedback = metric.evaluate_run(traced, example)
         else:
             feedback = await metric.aevaluate_run(traced, example)
@@ -338,8 +335,8 @@ async def test_the_tracing_of_the_caller_is_as_before(client, monkeypatch):
         assert get_tracing_context()["enabled"] == "local"
 
 
-@both_doors
-async def test_a_summary_evaluator_gives_the_mean_of_an_experiment(door, client):
+@both_entry_points
+async def test_a_summary_evaluator_gives_the_mean_of_an_experiment(entry_point, client):
     def target(inputs: dict[str, Any]) -> dict[str, Any]:
         return {"answer": ANSWER if inputs["question"] == QUESTION else "1158 in Munich.", "contexts": CONTEXTS}
 
@@ -349,12 +346,12 @@ async def test_a_summary_evaluator_gives_the_mean_of_an_experiment(door, client)
     metrics = suite(faithfulness(OfflineJudge()), faithfulness(OfflineJudge(), name="other"))
     options: dict[str, Any] = {
         "data": examples(QUESTION, "And when?"),
-        "summary_evaluators": [summary_evaluator(metrics.parts[0]), summary_evaluator(metrics)],
+        "summary_evaluators": [summary_evaluator(metrics.metrics[0]), summary_evaluator(metrics)],
         "upload_results": False,
         "client": client,
     }
-    done: Any = evaluate(target, **options) if door == "evaluate" else await aevaluate(atarget, **options)
-    if door == "aevaluate":
+    done: Any = evaluate(target, **options) if entry_point == "evaluate" else await aevaluate(atarget, **options)
+    if entry_point == "aevaluate":
         assert len([row async for row in done]) == 2
     means = [(result.key, result.score) for result in done._summary_results["results"]]
     assert means == [("faithfulness", 0.75), ("faithfulness", 0.75), ("other", 0.75)]
@@ -410,8 +407,8 @@ def watched(monkeypatch) -> Iterator[Watched]:
     get_env_var.cache_clear()
 
 
-@both_doors
-async def test_of_an_experiment_that_is_not_uploaded_nothing_of_ours_leaves_the_process(door, watched):
+@both_entry_points
+async def test_of_an_experiment_that_is_not_uploaded_nothing_of_ours_leaves_the_process(entry_point, watched):
     def target(inputs: dict[str, Any]) -> dict[str, Any]:
         return {"answer": ANSWER, "contexts": CONTEXTS}
 
@@ -427,14 +424,16 @@ async def test_of_an_experiment_that_is_not_uploaded_nothing_of_ours_leaves_the_
         "upload_results": False,
         "client": Client(auto_batch_tracing=True),
     }
-    if door == "evaluate":
+    if entry_point == "evaluate":
         rows = list(evaluate(target, **options))
     else:
         rows = [row async for row in await aevaluate(atarget, **options)]
     options["client"].flush()
     options["client"].cleanup()
     assert [len(row["evaluation_results"]["results"]) for row in rows] == [3, 3]
-    assert watched.posted == ([] if door == "evaluate" else ["AsyncTarget"] * 2)  # LangSmith posts an async target
+    assert watched.posted == (
+        [] if entry_point == "evaluate" else ["AsyncTarget"] * 2
+    )  # LangSmith posts an async target
 
 
 def test_the_server_would_see_a_traced_judge(watched):

@@ -249,7 +249,7 @@ def test_a_question_that_no_chunk_answers_is_unscored(ids):
             metric = BUILDERS[kind](3, grader)
             score = metric.invoke(sample)
             assert (score.value, score.unscored) == (None, "no chunk is known to be relevant")
-            assert metric.rescored(sample, score).unscored == score.unscored
+            assert metric.rescore(sample, score).unscored == score.unscored
 
 
 def test_a_judge_that_fails_is_a_failure_of_the_step():
@@ -281,21 +281,26 @@ def test_every_ranking_of_the_package_is_tested_here():
 @every_ranking
 @pytest.mark.parametrize("k", [0, -1, 2.0, "5", True, None])
 def test_a_cutoff_that_is_none_is_refused_when_the_metric_is_built(kind, k):
-    with pytest.raises(ConfigError, match="k takes a whole number from 1 on"):
+    with pytest.raises(
+        ConfigError, match=f"^k takes a whole number from 1 on, the number of leading chunks that count, got {k!r}$"
+    ):
         BUILDERS[kind](k)
 
 
 @every_ranking
 @pytest.mark.parametrize("grader", [OfflineJudge(), "llm", HashingEmbeddings(), llm_grader])
 def test_what_is_no_grader_is_refused_with_the_names_of_those_there_are(kind, grader):
-    with pytest.raises(ConfigError, match=r"grader is one of llm_grader\(judge\), .* id_grader\(\), got"):
+    with pytest.raises(ConfigError, match=r"grader takes llm_grader\(judge\), .* or id_grader\(\), got "):
         BUILDERS[kind](5, grader)
 
 
 @pytest.mark.parametrize("kind", BINARY)
 def test_ranks_need_a_threshold_where_a_chunk_is_relevant_or_not(kind):
     grader = cross_encoder_grader(PairScores(lambda _, text: len(text)))
-    with pytest.raises(ConfigError, match=f"{kind} needs threshold="):
+    with pytest.raises(
+        ConfigError,
+        match=rf"^{kind} needs threshold=\.\.\., the lowest grade of a relevant chunk: the grader has none \(rank",
+    ):
         BUILDERS[kind](5, grader)
     sample = {"question": "q", "contexts": ["a", "bb"]}
     assert BUILDERS[kind](1, grader, threshold=2).invoke(sample).value == 0.0
@@ -305,8 +310,14 @@ def test_ranks_need_a_threshold_where_a_chunk_is_relevant_or_not(kind):
 @pytest.mark.parametrize("kind", BINARY)
 @pytest.mark.parametrize("threshold", [0, -1, math.nan, math.inf, "1", True])
 def test_a_threshold_that_is_none_is_refused(kind, threshold):
-    with pytest.raises(ConfigError, match="threshold"):
+    number = isinstance(threshold, int) and not isinstance(threshold, bool)
+    with pytest.raises(ConfigError) as caught:
         BUILDERS[kind](5, label_grader(), threshold=threshold)
+    assert str(caught.value) == (
+        f"threshold {threshold!r} would make every chunk relevant; it takes a grade above 0"
+        if number
+        else f"threshold takes a number, the lowest grade of a relevant chunk, got {threshold!r}"
+    )
 
 
 def test_cosines_are_relevant_from_one_half_on_unless_told_otherwise():
@@ -336,8 +347,8 @@ def test_whatever_changes_the_number_changes_the_instrument():
 # One grading for all
 
 
-@pytest.mark.parametrize("door", ["suite", "evaluate", "aevaluate"])
-async def test_metrics_with_one_grader_share_the_grading_call(door):
+@pytest.mark.parametrize("entry_point", ["suite", "evaluate", "aevaluate"])
+async def test_metrics_with_one_grader_share_the_grading_call(entry_point):
     judge = recording_judge()
     ce = PairScores(lambda _, text: float(len(text)))
     own = {"llm": llm_grader(judge), "ce": cross_encoder_grader(ce, "sigmoid"), "ranks": cross_encoder_grader(ce)}
@@ -348,9 +359,9 @@ async def test_metrics_with_one_grader_share_the_grading_call(door):
         *(ndcg_at(k, own["ranks"], name=f"ranks_{k}") for k in (1, 2, 3)),
     ]
     sample = Sample(question="When was Munich founded?", contexts=["In 1158 Munich was.", "Beer.", "Isar."])
-    if door == "suite":
+    if entry_point == "suite":
         scores = suite(*metrics).invoke(sample)
-    elif door == "evaluate":
+    elif entry_point == "evaluate":
         scores = evaluate([sample], metrics, progress=False).rows[0].scores
     else:
         scores = (await aevaluate([sample], metrics, progress=False)).rows[0].scores

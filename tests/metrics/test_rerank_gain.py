@@ -162,12 +162,12 @@ def test_the_chunks_themselves_are_needed_to_rerank_them():
         rerank_gain(label_grader(), BY_LENGTH).invoke(sample)
 
 
-@pytest.mark.parametrize("door", ["invoke", "ainvoke", "evaluate", "aevaluate"])
-async def test_chunks_are_graded_once_and_reranked_once(door):
+@pytest.mark.parametrize("entry_point", ["invoke", "ainvoke", "evaluate", "aevaluate"])
+async def test_chunks_are_graded_once_and_reranked_once(entry_point):
     judge, compressor = recording_judge(), Compressor(order=by_length)
     metric = rerank_gain(llm_grader(judge), compressor, 3)
     sample = {"question": "When was Munich founded?", "contexts": ["Beer.", "Munich was founded in 1158.", "Isar."]}
-    match door:
+    match entry_point:
         case "invoke":
             scores = metric.invoke(sample)
         case "ainvoke":
@@ -199,7 +199,7 @@ def test_another_cutoff_is_had_from_a_report_without_a_call(tmp_path):
     samples = [LABELLED, LABELLED.model_copy(update={"id": "none", "contexts": [], "context_ids": []})]
     evaluate(samples, rerank_gain(label_grader(), drop), progress=False).to_jsonl(tmp_path / "report.jsonl")
     report, asked = Report.load(tmp_path / "report.jsonl"), len(drop.calls)
-    for metric in rerank_gain(label_grader(), drop, 1, gain="linear").parts:
+    for metric in rerank_gain(label_grader(), drop, 1, gain="linear").metrics:
         fresh = evaluate(samples, metric, progress=False)
         for row, other in zip(report.rescore(metric).rows, fresh.rows, strict=True):
             old, new = row.scores[metric.name], other.scores[metric.name]
@@ -227,7 +227,7 @@ def test_other_options_are_checked_as_well():
     ):
         with pytest.raises(ConfigError, match=message):
             rerank_gain(label_grader(), BY_LENGTH, **options)
-    with pytest.raises(ConfigError, match="grader is one of"):
+    with pytest.raises(ConfigError, match="grader takes llm_grader"):
         rerank_gain(OfflineJudge(), BY_LENGTH)
 
 
@@ -251,8 +251,8 @@ def chain_over(embeddings: Embeddings):
     return RunnablePassthrough.assign(context=found)
 
 
-@pytest.mark.parametrize("door", ["invoke", "ainvoke"])
-async def test_a_chain_with_a_vector_store_and_a_reranker_is_scored_by_every_grader(door):
+@pytest.mark.parametrize("entry_point", ["invoke", "ainvoke"])
+async def test_a_chain_with_a_vector_store_and_a_reranker_is_scored_by_every_grader(entry_point):
     def words(text):
         return {word.strip(".?").lower() for word in text.split()}
 
@@ -274,7 +274,7 @@ async def test_a_chain_with_a_vector_store_and_a_reranker_is_scored_by_every_gra
     }
     for name, grader in graders.items():
         metric = chain | rerank_gain(grader, ce, 4)
-        scores = metric.invoke(asked) if door == "invoke" else await metric.ainvoke(asked)
+        scores = metric.invoke(asked) if entry_point == "invoke" else await metric.ainvoke(asked)
         assert 0 < scores["retriever"].value <= 1, name
         assert scores["gain"].value == scores["reranker"].value - scores["retriever"].value
         # What retrieves cannot find fault with its own order, nor can what reranks.

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
 from langchain_rageval import ConfigError, rouge
-from langchain_rageval.metrics.rouge import longest_common, shared_words
-from langchain_rageval.text.normalization import folded
+from langchain_rageval.metrics.rouge import lcs_length, shared_words
+from langchain_rageval.text.normalization import normalize_text
 
 VARIANTS = ["rouge1", "rouge2", "rouge3", "rouge4", "rougeL"]
 OF = ["precision", "recall", "fmeasure"]
@@ -30,7 +30,7 @@ def test_on_english_all_numbers_are_those_of_rouge_score(answer, reference):
     expected = ORACLE.score(reference, answer)
     for variant in VARIANTS:
         for of in OF:
-            found = shared_words(folded(answer), folded(reference), variant=variant, of=of)
+            found = shared_words(normalize_text(answer), normalize_text(reference), variant=variant, of=of)
             assert found == pytest.approx(getattr(expected[variant], of), abs=1e-12)
 
 
@@ -38,7 +38,7 @@ def test_on_english_all_numbers_are_those_of_rouge_score(answer, reference):
 def test_on_russian_they_are_those_of_rouge_score_with_words_that_it_knows(answer, reference):
     expected = CYRILLIC_ORACLE.score(reference, answer)
     for variant in VARIANTS:
-        found = shared_words(folded(answer), folded(reference), variant=variant, of="fmeasure")
+        found = shared_words(normalize_text(answer), normalize_text(reference), variant=variant, of="fmeasure")
         assert found == pytest.approx(expected[variant].fmeasure, abs=1e-12)
 
 
@@ -48,7 +48,7 @@ def test_rouge_score_by_itself_sees_no_russian():
     assert value(rouge(), text, text) == 1.0
 
 
-def plain_longest_common(one, other):
+def plain_lcs_length(one, other):
     table = [[0] * (len(other) + 1)]
     for token in one:
         row = [0]
@@ -63,7 +63,7 @@ TOKENS = st.lists(st.sampled_from("abcd"), max_size=90)
 
 @given(TOKENS, TOKENS)
 def test_the_longest_common_sequence_is_that_of_the_table(one, other):
-    assert longest_common(one, other) == plain_longest_common(one, other) == longest_common(other, one)
+    assert lcs_length(one, other) == plain_lcs_length(one, other) == lcs_length(other, one)
 
 
 @given(RUSSIAN, RUSSIAN)

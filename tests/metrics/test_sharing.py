@@ -1,4 +1,4 @@
-"""Metrics of one sample ask each question once, through every door; what was asked for is paid for once."""
+"""Metrics of one sample ask each question once, through every entry_point; what was asked for is paid for once."""
 
 from collections import Counter
 from typing import Any
@@ -38,8 +38,16 @@ from langchain_rageval import (
 from langchain_rageval.prompts.layout import read_inputs
 
 ANSWER = "Munich was founded in 1158. It lies on the Isar."
-DOORS = ["suite.invoke", "suite.ainvoke", "suite.batch", "suite.abatch", "evaluate", "aevaluate", "astream_evaluate"]
-every_door = pytest.mark.parametrize("door", DOORS)
+ENTRY_POINTS = [
+    "suite.invoke",
+    "suite.ainvoke",
+    "suite.batch",
+    "suite.abatch",
+    "evaluate",
+    "aevaluate",
+    "astream_evaluate",
+]
+every_entry_point = pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 
 
 def samples(count: int = 1) -> list[Sample]:
@@ -68,8 +76,8 @@ def six(judge: Any) -> list[Any]:
     ]
 
 
-async def scores_of(door: str, given: list[Sample], metrics: list[Any]) -> list[dict[str, Any]]:
-    match door:
+async def scores_of(entry_point: str, given: list[Sample], metrics: list[Any]) -> list[dict[str, Any]]:
+    match entry_point:
         case "suite.invoke":
             return [suite(*metrics).invoke(sample) for sample in given]
         case "suite.ainvoke":
@@ -94,26 +102,26 @@ def texts_extracted(judge: Scripted) -> list[str]:
     return [inputs["text"] for inputs in judge.inputs if "text" in inputs]
 
 
-@every_door
-async def test_faithfulness_correctness_and_recall_cost_five_calls_and_split_the_answer_once(door):
+@every_entry_point
+async def test_faithfulness_correctness_and_recall_cost_five_calls_and_split_the_answer_once(entry_point):
     judge, (sample,) = recording_judge(), samples()
-    scores = await scores_of(door, [sample], three(judge))
+    scores = await scores_of(entry_point, [sample], three(judge))
     assert len(judge.asked) == paid(scores) == 5
     assert sorted(texts_extracted(judge)) == sorted([sample.answer, *sample.references])
 
 
-@every_door
-async def test_all_six_metrics_cost_eight_calls(door):
+@every_entry_point
+async def test_all_six_metrics_cost_eight_calls(entry_point):
     judge = recording_judge()
-    scores = await scores_of(door, samples(), six(judge))
+    scores = await scores_of(entry_point, samples(), six(judge))
     assert len(judge.asked) == paid(scores) == 8
     assert all(score.value is not None for score in scores[0].values())
 
 
-@every_door
-async def test_sixteen_samples_in_flight_cost_eight_calls_each_and_score_as_each_alone(door):
+@every_entry_point
+async def test_sixteen_samples_in_flight_cost_eight_calls_each_and_score_as_each_alone(entry_point):
     judge, given = recording_judge(), samples(16)
-    scores = await scores_of(door, given, six(judge))
+    scores = await scores_of(entry_point, given, six(judge))
     assert len(judge.asked) == paid(scores) == 8 * 16
     assert Counter(texts_extracted(judge)) == Counter(text for s in given for text in (s.answer, *s.references))
     for sample, by_name in zip(given, scores, strict=True):
@@ -130,19 +138,19 @@ async def test_sync_and_async_send_the_very_same_messages():
     assert sent[0] == sent[1]
 
 
-@every_door
+@every_entry_point
 @pytest.mark.parametrize("count", [1, 16])
-async def test_each_text_is_embedded_once_for_all_metrics_of_a_sample(door, count):
+async def test_each_text_is_embedded_once_for_all_metrics_of_a_sample(entry_point, count):
     judge, vectors = recording_judge(), Vectors(answer=HashingEmbeddings().embed_query)
     metrics = [
         answer_relevance(judge, vectors),
         answer_similarity(vectors),
         answer_correctness(judge, vectors, weights=(0, 1)),
     ]
-    scores = await scores_of(door, samples(count), metrics)
+    scores = await scores_of(entry_point, samples(count), metrics)
     embedded = [text for batch in vectors.asked for text in batch]
     assert len(embedded) == sum(score.usage.embedded for by_name in scores for score in by_name.values())
-    if count == 1 or "evaluate" in door:  # each sample of a suite is a run of its own
+    if count == 1 or "evaluate" in entry_point:  # each sample of a suite is a run of its own
         assert set(Counter(embedded).values()) == {1}
     for sample in samples(count):
         assert embedded.count(sample.answer) == 1

@@ -20,6 +20,7 @@ from langchain_rageval import (
     faithfulness,
     suite,
 )
+from langchain_rageval.metrics.sample_scores import acollect_scores, collect_scores
 
 
 def unfaithfulness(judge: Any) -> Metric:
@@ -57,7 +58,7 @@ async def test_steps_that_metrics_share_are_asked_once(call):
     assert sum(score.usage.calls for score in scores.values()) == 2
 
 
-async def test_every_door_of_a_suite_gives_all_scores_and_pays_for_each_sample_once():
+async def test_every_entry_point_of_a_suite_gives_all_scores_and_pays_for_each_sample_once():
     model = recording_judge()
     both = pair(model)
     assert [values(scores) for scores in both.batch([SAMPLE, SAMPLE])] == [BOTH, BOTH]
@@ -90,7 +91,7 @@ def test_a_suite_in_a_suite_counts_as_its_metrics():
     nested = suite(pair(model), faithfulness(model, name="third"))
     assert values(nested.invoke(SAMPLE)) == BOTH | {"third": 0.5}
     assert len(model.asked) == 2
-    assert nested.names == ["faithfulness", "unfaithfulness", "third"]
+    assert nested.feedback_keys == ["faithfulness", "unfaithfulness", "third"]
 
 
 def test_judges_that_are_asked_otherwise_do_not_share():
@@ -112,22 +113,22 @@ async def test_two_judges_do_not_wait_for_each_other():
     assert values(await asyncio.wait_for(side_by_side.ainvoke(SAMPLE), 10)) == {"faithfulness": 0.5, "other": 0.5}
 
 
-async def test_a_metric_that_fails_makes_invoke_raise_and_outcomes_record():
+async def test_a_metric_that_fails_makes_invoke_raise_and_collect_scores_record():
     mixed = suite(faithfulness(OfflineJudge()), faithfulness(broken_judge(), name="broken"))
     with pytest.raises(JudgeOutputError):
         mixed.invoke(SAMPLE)
     with pytest.raises(JudgeOutputError):
         await mixed.ainvoke(SAMPLE)
-    for scores in (mixed.outcomes(SAMPLE), await mixed.aoutcomes(SAMPLE)):
+    for scores in (collect_scores(mixed, SAMPLE), await acollect_scores(mixed, SAMPLE)):
         assert values(scores) == {"faithfulness": 0.5, "broken": None}
         assert scores["broken"].failure.error == "JudgeOutputError"
 
 
-@pytest.mark.parametrize("call", ["outcomes", "aoutcomes"])
+@pytest.mark.parametrize("call", ["sync", "async"])
 async def test_what_failed_is_not_asked_again_for_the_others_beyond_their_attempts(call):
     model = broken_judge()
     both = pair(Judge(model, attempts=2))
-    scores = both.outcomes(SAMPLE) if call == "outcomes" else await both.aoutcomes(SAMPLE)
+    scores = collect_scores(both, SAMPLE) if call == "sync" else await acollect_scores(both, SAMPLE)
     assert all(score.failure for score in scores.values())
     assert len(model.asked) <= 2 * 2
     assert sum(score.usage.calls for score in scores.values()) == len(model.asked)
@@ -141,7 +142,7 @@ async def test_a_sample_that_lacks_a_field_raises_before_any_call():
         with pytest.raises(SampleError):
             await pair(model).ainvoke(input)
         with pytest.raises(SampleError):
-            pair(model).outcomes(input)
+            collect_scores(pair(model), input)
     assert model.asked == []
 
 
@@ -161,13 +162,13 @@ def test_evaluate_takes_a_suite_for_its_metrics():
 
 def test_a_suite_of_two_metrics_of_one_name_is_refused():
     metric = faithfulness(OfflineJudge())
-    with pytest.raises(ConfigError, match="give one of them another with name="):
+    with pytest.raises(ConfigError, match="rename one of them with name="):
         suite(metric, metric)
     with pytest.raises(ConfigError, match="a suite takes metrics"):
         suite()
     with pytest.raises(ConfigError, match="got RunnableRetry; wrap the whole suite instead"):
         suite(metric.with_retry())
-    with pytest.raises(ConfigError, match=r"got list; hand them over as suite\(one, two\)"):
+    with pytest.raises(ConfigError, match=r"got list; pass them as suite\(one, two\)"):
         suite([metric, metric])
 
 

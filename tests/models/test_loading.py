@@ -145,7 +145,9 @@ class TestLoadJudge:
     @pytest.mark.parametrize("load", [load_judge, load_embeddings])
     @pytest.mark.parametrize("given", [None, OfflineJudge()])
     def test_what_is_no_name_is_refused(self, load, given):
-        with pytest.raises(ConfigError, match=f"'openai:MODEL', got {type(given).__name__}: a model needs no loading"):
+        with pytest.raises(
+            ConfigError, match=f"'openai:MODEL', got {type(given).__name__}; a model object is used as it is"
+        ):
             load(given)
 
     def test_an_option_out_of_range_is_named(self):

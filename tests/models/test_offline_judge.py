@@ -112,7 +112,9 @@ def test_what_a_text_says_in_braces_does_not_mislead_it():
 
 @pytest.mark.parametrize("call", ["invoke", "ainvoke"])
 async def test_anything_but_a_step_is_refused_with_what_it_does(call):
-    with pytest.raises(ValueError, match="answers the steps of langchain_rageval only"):
+    with pytest.raises(
+        ValueError, match="answers only the steps of langchain_rageval, and this request is not one of them"
+    ):
         OfflineJudge().invoke("Hello") if call == "invoke" else await OfflineJudge().ainvoke([HumanMessage("Hello")])
 
 

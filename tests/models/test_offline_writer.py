@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from langchain_rageval import Judge, OfflineJudge, PromptSet
 from langchain_rageval.models.offline_judge import answer_offline
-from langchain_rageval.prompts.answer_schemas import ANSWERS
+from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.steps.step import Step
 from langchain_rageval.testset.docstore import Docstore
 
@@ -34,7 +34,7 @@ def passages(*texts):
 def asked(step, /, language="auto", layout="contexts_first", **inputs):
     """What the judge answers when the step asks it as it asks any model."""
     judge = Judge(OfflineJudge(), language=language, layout=layout)
-    return Step(step, judge, ANSWERS[step]).invoke(inputs)[step]
+    return Step(step, judge, ANSWER_SCHEMAS[step]).invoke(inputs)[step]
 
 
 def question(step, /, **inputs):
@@ -85,7 +85,7 @@ def test_steps_that_answer_the_same_are_told_apart_by_what_they_read(language):
 def test_an_instruction_of_the_users_own_is_answered_like_the_first_that_reads_the_same():
     prompt = PromptSet.default("ru").get("evolve_unanswerable").model_copy(update={"instruction": "Сделай по-своему."})
     inputs = {"question": QUESTION, "passages": passages(BATH)}
-    found = Step(prompt, OfflineJudge(), ANSWERS["evolve_unanswerable"], name="mine").invoke(inputs)["mine"]
+    found = Step(prompt, OfflineJudge(), ANSWER_SCHEMAS["evolve_unanswerable"], name="mine").invoke(inputs)["mine"]
     assert found == asked("evolve_reasoning", **inputs)
 
 
@@ -93,7 +93,7 @@ def test_every_step_of_the_package_is_answered():
     """With the inputs of its own examples, in both languages."""
     for language in ("ru", "en"):
         prompts = PromptSet.default(language)
-        for step, answer in ANSWERS.items():
+        for step, answer in ANSWER_SCHEMAS.items():
             for example in prompts.get(step).examples:
                 rest = {name: value for name, value in example.input.items() if name != "contexts"}
                 block = "[1]\n[1.1] a" if "contexts" in example.input else ""
@@ -340,7 +340,7 @@ def accepted(question_, text):
 
 def written(step, /, **inputs):
     human = f"{PromptSet.default('ru').get(step).instruction}\n{json.dumps(inputs, ensure_ascii=False)}"
-    return answer_offline(ANSWERS[step].__name__, human)
+    return answer_offline(ANSWER_SCHEMAS[step].__name__, human)
 
 
 @given(st.text(max_size=120), st.text(max_size=60), st.lists(st.text(max_size=120), max_size=3))
@@ -362,4 +362,4 @@ def test_it_answers_whatever_stands_in_a_passage_and_always_the_same(passage, te
         given_inputs = {name: inputs[name] for name in reads.get(step, "question passages").split()}
         first = written(step, **given_inputs)
         assert first == written(step, **given_inputs)
-        ANSWERS[step].model_validate(first)
+        ANSWER_SCHEMAS[step].model_validate(first)

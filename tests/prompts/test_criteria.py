@@ -3,7 +3,7 @@
 import pytest
 
 from langchain_rageval import ConfigError, Criterion
-from langchain_rageval.prompts.criteria import default_criteria
+from langchain_rageval.prompts.criteria import criterion_inputs, default_criteria
 from langchain_rageval.text.language import detect_language
 
 DEFAULT = default_criteria()
@@ -63,21 +63,22 @@ def test_on_another_scale_grades_keep_their_place_between_the_ends(scale, descri
     assert moved.examples[-1].answer == usual.examples[-1].answer
 
 
-def test_the_judge_is_shown_the_ends_of_the_scale_also_where_nothing_is_said_of_them():
+def test_the_judge_reads_both_ends_of_the_scale_even_without_descriptions():
     bare = Criterion("tone", "Whether it is kind.", grades={2: "Neither."})
-    assert bare.shown((1, 5), with_examples=True) == {
+    assert criterion_inputs(bare, (1, 5), with_examples=True) == {
         "criterion": "tone",
         "description": "Whether it is kind.",
         "grades": {"1": "", "2": "Neither.", "5": ""},
     }
-    assert list(bare.shown((1, 5), with_examples=True)["grades"]) == ["1", "2", "5"]
+    assert list(criterion_inputs(bare, (1, 5), with_examples=True)["grades"]) == ["1", "2", "5"]
 
 
-def test_graded_answers_are_shown_lowest_first_unless_they_are_not_wanted():
+def test_graded_answers_are_sorted_by_grade_and_can_be_left_out():
     lower = {"question": "?", "answer": "No.", "grade": 0}
-    shown = Criterion("tone", "d", examples=[*TONE.examples, lower]).shown((0, 3), with_examples=True)
-    assert [example["grade"] for example in shown["examples"]] == [0, 3]
-    assert "examples" not in TONE.shown((0, 3), with_examples=False)
+    criterion = Criterion("tone", "d", examples=[*TONE.examples, lower])
+    inputs = criterion_inputs(criterion, (0, 3), with_examples=True)
+    assert [example["grade"] for example in inputs["examples"]] == [0, 3]
+    assert "examples" not in criterion_inputs(TONE, (0, 3), with_examples=False)
 
 
 def test_a_criterion_is_frozen_and_equal_by_its_texts():

@@ -9,7 +9,7 @@ from helpers.packaged import OWN
 
 from langchain_rageval import PromptSet
 from langchain_rageval.metrics import ASPECTS
-from langchain_rageval.prompts.answer_schemas import ANSWERS, Question
+from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS, Question
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.text.language import detect_language
 from langchain_rageval.text.sentences import split_sentences
@@ -48,7 +48,7 @@ READS = {  # keys of the JSON block
 }
 STEPS = [(language, step) for language in OWN for step in READS if step in OWN[language]]
 GRADES = ["clarity", "depth", "structure", "relevance"]
-QUESTIONS = [step for step, answer in ANSWERS.items() if answer is Question]
+QUESTIONS = [step for step, answer in ANSWER_SCHEMAS.items() if answer is Question]
 CITATION = re.compile(r"(?<![A-Za-z])[A-Z]\.\d+")
 NEGATION = {
     "en": r"\b(?:not|cannot|No|nothing|Nothing|nobody)\b|n't\b",
@@ -474,17 +474,17 @@ def structure(value):
 
 
 def answered(step):
-    schema = ANSWERS[step].model_json_schema()
+    schema = ANSWER_SCHEMAS[step].model_json_schema()
     return {name for part in [schema, *schema.get("$defs", {}).values()] for name in part["properties"]}
 
 
 def test_every_step_of_the_package_is_checked_here():
-    assert READS.keys() == TEACHES.keys() == ANSWERS.keys()
+    assert READS.keys() == TEACHES.keys() == ANSWER_SCHEMAS.keys()
 
 
 @pytest.mark.parametrize(("step", "example"), EXAMPLES)
 def test_an_output_is_a_valid_answer_with_its_fields_in_order(step, example):
-    answer = ANSWERS[step].model_validate(example.output, strict=True).model_dump()
+    answer = ANSWER_SCHEMAS[step].model_validate(example.output, strict=True).model_dump()
     assert answer == example.output
     assert [list(item) for item in items(answer)] == [list(item) for item in items(example.output)]
 

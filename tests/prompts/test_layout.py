@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from langchain_rageval.judge.parser import strict_schema
-from langchain_rageval.prompts.answer_schemas import ANSWERS
+from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.prompts.layout import HANDBOOK, RequestContent, lay_out, read_inputs
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.prompts.promptset import Prompt, PromptSet, languages
@@ -59,7 +59,7 @@ def request(step="verify_statements", language="ru", contexts=CONTEXTS, inputs=N
     prompts = PromptSet.default(language)
     block = None if contexts is None else NumberedContexts.of(contexts)
     given = {"question": "Как?", "statements": []} if inputs is None else inputs
-    return RequestContent(step, prompts, prompts.get(step), given, block, strict_schema(ANSWERS[step]))
+    return RequestContent(step, prompts, prompts.get(step), given, block, strict_schema(ANSWER_SCHEMAS[step]))
 
 
 def own_request(contexts=CONTEXTS):
@@ -88,7 +88,7 @@ def encodable(text):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("step", sorted(ANSWERS))
+@pytest.mark.parametrize("step", sorted(ANSWER_SCHEMAS))
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_request_is_exactly_one_system_and_one_human_message(layout, step, language):
     for with_schema in (True, False):
@@ -108,7 +108,7 @@ def test_a_refused_system_message_heads_the_human_one(layout):
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_system_message_is_the_same_for_all_steps_of_a_language(layout, language):
-    steps = [request(step, language) for step in sorted(ANSWERS)]
+    steps = [request(step, language) for step in sorted(ANSWER_SCHEMAS)]
     if language == "ru":
         steps.append(own_request())
     assert len({lay_out(step, layout, with_schema=False)[0].text for step in steps}) == 1
@@ -126,7 +126,7 @@ def test_languages_have_system_messages_of_their_own():
 
 
 def test_these_steps_read_contexts():
-    reading = [step for step in sorted(ANSWERS) if PromptSet.default("en").get(step).reads_contexts]
+    reading = [step for step in sorted(ANSWER_SCHEMAS) if PromptSet.default("en").get(step).reads_contexts]
     assert reading == READ_CONTEXTS
 
 
@@ -171,7 +171,7 @@ def test_the_handbook_holds_the_rules_of_its_steps(step, language):
 
 def test_the_handbook_holds_no_rules_of_other_steps():
     system = lay_out(request(), "handbook", with_schema=False)[0].text
-    for step in ANSWERS:
+    for step in ANSWER_SCHEMAS:
         assert (PromptSet.default("ru").get(step).instruction in system) is (step in HANDBOOK)
 
 

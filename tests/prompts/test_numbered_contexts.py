@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval.prompts.numbered_contexts import Line, NumberedContexts, numbered_lines
+from langchain_rageval.prompts.numbered_contexts import Line, NumberedContexts, render_lines
 
 NUMBERED = re.compile(r"\[\d+(\.\d+)?\]( |$)")
 BREAKS = ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"]
@@ -109,13 +109,13 @@ def test_without_a_limit_there_is_one_window():
 )
 def test_citations_that_exist_are_found_and_others_dropped(evidence, cites):
     contexts = NumberedContexts((Line(1, 1, "Раз."), Line(1, 2, "Два."), Line(1, 10, "Десять."), Line(3, 1, "Три.")))
-    assert contexts.cited(evidence) == cites
+    assert contexts.resolve(evidence) == cites
 
 
 @given(st.lists(st.text(alphabet="0123456789.[]A ,-", max_size=12)))
 def test_a_citation_is_never_invented(evidence):
     contexts = NumberedContexts.of(["One. Two.", "Three."])
-    cited = contexts.cited(evidence)
+    cited = contexts.resolve(evidence)
     assert len(set(cited)) == len(cited)
     assert set(cited) <= contexts.sentences.keys()
     assert all(any(number in text for text in evidence) for number in cited)
@@ -123,7 +123,7 @@ def test_a_citation_is_never_invented(evidence):
 
 def test_chunks_of_an_example_may_be_lettered():
     lines = NumberedContexts.of(["One. Two.", "Three."]).lines
-    assert list(numbered_lines(lines, "AB")) == ["[A]", "[A.1] One.", "[A.2] Two.", "[B]", "[B.1] Three."]
+    assert list(render_lines(lines, "AB")) == ["[A]", "[A.1] One.", "[A.2] Two.", "[B]", "[B.1] Three."]
 
 
 def test_contexts_are_numbered_once_for_all_who_read_them_unless_they_are_long():

@@ -18,7 +18,7 @@ from langchain_rageval import ConfigError, Judge, Prompt, PromptSet
 from langchain_rageval._internal.cached import locked_cache
 from langchain_rageval.metrics.aspect_critique import ASPECTS
 from langchain_rageval.prompts import promptset
-from langchain_rageval.prompts.answer_schemas import ANSWERS
+from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.prompts.layout import RequestContent, lay_out
 from langchain_rageval.prompts.numbered_contexts import CHARACTERS_PER_TOKEN
 from langchain_rageval.prompts.promptset import languages, packaged_fingerprint
@@ -46,6 +46,7 @@ LIFE = {
     ],
     "zh": ["元", "《民法典》", "大额存单", "押金", "护照", "政务服务中心", "列车", "家财险"],
 }
+LABELS = PromptSet.default("en").common.labels
 GOOD = {"input": {"question": "?", "text": "A."}, "output": {"statements": ["A."]}}
 
 
@@ -91,13 +92,15 @@ def test_five_languages_come_with_the_package_and_every_other_one_is_asked_in_en
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_language_has_every_step(language):
     assert PromptSet.default(language).common.language == language
-    assert PromptSet.default(language).prompts.keys() == ANSWERS.keys()
+    assert PromptSet.default(language).prompts.keys() == ANSWER_SCHEMAS.keys()
 
 
 @pytest.mark.parametrize("language", ["it", "ko", "zh"])
 def test_steps_without_prompts_in_a_language_are_asked_in_english_under_its_own_labels(language):
     prompts, english = PromptSet.default(language), PromptSet.default("en")
-    assert {step for step in ANSWERS if prompts.get(step) == english.get(step)} == ANSWERS.keys() - JUDGING
+    assert {
+        step for step in ANSWER_SCHEMAS if prompts.get(step) == english.get(step)
+    } == ANSWER_SCHEMAS.keys() - JUDGING
     lacking = RequestContent("write_question", prompts, prompts.get("write_question"), {"passage": "?"}, None, {})
     system, human = lay_out(lacking, "contexts_first", with_schema=False)
     assert system.text == prompts.common.system != english.common.system
@@ -109,7 +112,7 @@ def test_a_change_to_the_english_prompt_of_a_step_is_seen_wherever_it_is_asked(t
     monkeypatch.setattr(promptset, "_packaged", lambda: tmp_path / "prompts")
 
     def fingerprints():
-        monkeypatch.setattr(promptset, "_default", locked_cache(promptset._default.__wrapped__))
+        monkeypatch.setattr(promptset, "_packaged_set", locked_cache(promptset._packaged_set.__wrapped__))
         packaged = packaged_fingerprint.__wrapped__
         sets = {language: PromptSet.default(language).fingerprint for language in LANGUAGES}
         return sets, packaged("write_question"), packaged("verify_statements")
@@ -221,7 +224,7 @@ def test_a_saved_set_loads_as_the_same_set(language, tmp_path):
     prompts = PromptSet.default(language)
     prompts.save(tmp_path / "mine")
     loaded = PromptSet.load(tmp_path / "mine")
-    assert {path.stem for path in (tmp_path / "mine").iterdir()} == {"common", *ANSWERS}
+    assert {path.stem for path in (tmp_path / "mine").iterdir()} == {"common", *ANSWER_SCHEMAS}
     assert loaded == prompts
     assert loaded.fingerprint == prompts.fingerprint
 
@@ -292,13 +295,13 @@ def test_a_copy_with_other_texts_has_another_fingerprint():
     assert prompt.fingerprint == prompt.model_copy(deep=True).fingerprint
 
 
-@pytest.mark.parametrize("step", sorted(ANSWERS))
+@pytest.mark.parametrize("step", sorted(ANSWER_SCHEMAS))
 def test_the_examples_of_one_language_fit_the_step_of_another_and_no_step_that_answers_with_other_fields(step):
     english, russian = PromptSet.default("en"), PromptSet.default("ru")
     given = [example.model_dump() for example in russian.get(step).examples]
     assert english.replace(step, examples=given).get(step).examples == russian.get(step).examples
-    fields = ANSWERS[step].model_fields.keys()
-    for other in {name for name, answer in ANSWERS.items() if not answer.model_fields.keys() <= fields}:
+    fields = ANSWER_SCHEMAS[step].model_fields.keys()
+    for other in {name for name, answer in ANSWER_SCHEMAS.items() if not answer.model_fields.keys() <= fields}:
         with pytest.raises(ConfigError, match=f"{other}, output of example 1"):
             english.replace(other, examples=given)
 
@@ -316,7 +319,7 @@ def test_the_examples_of_one_language_fit_the_step_of_another_and_no_step_that_a
         ),
         (
             lambda prompts: prompts.replace("extract_statements", examples=[{**GOOD, "output": {"statements": "A."}}]),
-            "extract_statements, output of example 1: statements",
+            "extract_statements, output of example 1: statements: Input should be a valid list",
         ),
         (
             lambda prompts: prompts.replace("extract_statements", examples=[GOOD, {**GOOD, "output": {}}]),
@@ -334,10 +337,14 @@ def test_a_wrong_step_or_example_is_refused(wrong, told):
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
-        ("extract_statements.yaml", "instruction: [", "extract_statements.yaml is no prompt file"),
-        ("extract_statements.yaml", "examples: []", "extract_statements.yaml is no prompt file"),
-        ("extract_statements.yaml", "instruction: x\nexample: []", "extract_statements.yaml is no prompt file"),
-        ("extract_statements.yaml", b"instruction: \xff", "extract_statements.yaml is no prompt file"),
+        ("extract_statements.yaml", "instruction: [", "extract_statements.yaml is not a valid prompt file"),
+        ("extract_statements.yaml", "examples: []", "extract_statements.yaml is not a valid prompt file"),
+        (
+            "extract_statements.yaml",
+            "instruction: x\nexample: []",
+            "extract_statements.yaml is not a valid prompt file",
+        ),
+        ("extract_statements.yaml", b"instruction: \xff", "extract_statements.yaml is not a valid prompt file"),
         (
             "extract_statments.yaml",
             "instruction: x",
@@ -346,36 +353,38 @@ def test_a_wrong_step_or_example_is_refused(wrong, told):
         (
             "verify_statements.yaml",
             "instruction: x\nexamples: [{input: {}, output: {verdicts: [{statement: 1}]}}]",
-            "verify_statements, output of example 1: verdicts.0.reason",
+            "verify_statements, output of example 1: verdicts.0.reason: Field required",
         ),
-        ("common.yaml", "language: en", "common.yaml is no common file"),
+        ("common.yaml", "language: en", "common.yaml is not a valid common file"),
         (
             "common.yaml",
             "{language: en, system: x, labels: {task: y}, ask_again: z}",
-            "common.yaml lacks the labels",
+            f"common.yaml lacks the labels {sorted(LABELS.keys() - {'task'})}; copy them from another language",
         ),
         (
             "common.yaml",
             "{language: en, system: x, ask_again: 'why {what}', labels: LABELS}",
-            "common.yaml: ask_again",
+            "common.yaml: ask_again may contain {problem} and no other braces, got 'why {what}'",
         ),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused_by_name(name, text, told, tmp_path):
     if isinstance(text, str):
-        text = text.replace("LABELS", repr(PromptSet.default("en").common.labels)).encode()
+        text = text.replace("LABELS", repr(LABELS)).encode()
     (tmp_path / name).write_bytes(text)
     with pytest.raises(ConfigError, match=re.escape(told)):
         PromptSet.load(tmp_path)
 
 
 def test_a_directory_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="is no directory"):
-        PromptSet.load(tmp_path / "missing")
+    folder = tmp_path / "missing"
+    with pytest.raises(ConfigError) as caught:
+        PromptSet.load(folder)
+    assert str(caught.value) == f"{folder} is not a directory; PromptSet.load takes a directory of <step>.yaml files"
 
 
 def test_threads_that_ask_at_the_same_moment_get_one_set(monkeypatch):
-    monkeypatch.setattr(promptset, "_default", locked_cache(promptset._default.__wrapped__))
+    monkeypatch.setattr(promptset, "_packaged_set", locked_cache(promptset._packaged_set.__wrapped__))
     meeting = threading.Barrier(8)
 
     def asked(_number):

@@ -33,6 +33,7 @@ from langchain_rageval import (
     evaluate,
     suite,
 )
+from langchain_rageval.metrics.structure import stages_of
 from langchain_rageval.run.embedding import BATCH_SIZE
 
 JUDGE = OfflineJudge()
@@ -315,7 +316,7 @@ class TestSecrets:
         assert all("***" in failure.message for failure in failed)
         report.to_jsonl(tmp_path / "report.jsonl")
         output = capsys.readouterr()
-        instruments = [stage.instrument for metric in metrics for stage in metric._stages()]
+        instruments = [stage.instrument for metric in metrics for stage in stages_of(metric)]
         for told in (
             (tmp_path / "report.jsonl").read_text(),
             repr(report) + report._repr_html_() + str(report.rows) + str(report.failures()) + str(report.notes),
@@ -385,11 +386,11 @@ class TestCrossEncoder:
         [
             ([1.5, 0.2], "ConfigError", 'say scale="sigmoid"'),
             ([-0.1, 0.2], "ConfigError", "got -0.100"),
-            ([float("nan"), 0.2], "ModelOutputError", "gave the score nan"),
-            ([float("inf"), 0.2], "ModelOutputError", "gave the score inf"),
-            ([0.5], "ModelOutputError", "gave 1 scores for 2 pairs"),
-            ([0.5] * 3, "ModelOutputError", "gave 3 scores for 2 pairs"),
-            ([], "ModelOutputError", "gave 0 scores for 2 pairs"),
+            ([float("nan"), 0.2], "ModelOutputError", "returned the score nan"),
+            ([float("inf"), 0.2], "ModelOutputError", "returned the score inf"),
+            ([0.5], "ModelOutputError", "returned 1 scores for 2 pairs"),
+            ([0.5] * 3, "ModelOutputError", "returned 3 scores for 2 pairs"),
+            ([], "ModelOutputError", "returned 0 scores for 2 pairs"),
             (None, "ModelOutputError", "no list of scores"),
             (["high", 0.2], "ModelOutputError", "'high'"),
             ([[0.1, 0.9], [0.2, 0.8]], "ModelOutputError", "no list of scores"),

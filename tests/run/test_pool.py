@@ -47,8 +47,7 @@ def asking(model):
 
 async def slots_after(door, samples, metric, **options):
     """Score samples as one door or the other does, 16 calls at a time; every score must be there. Gives the slots."""
-    settings = {"on_failure": "record", "timeout": 60.0, "retry": None, "callbacks": None, **options}
-    job = Evaluation.of(metric, 16, **settings)
+    job = Evaluation.of(metric, {"max_concurrency": 16, **options})
     source = checked(samples, job.metrics)
     rows = list(job.rows(source)) if door == "evaluate" else [row async for row in job.arows(source)]
     assert len(rows) == len(samples)

@@ -113,8 +113,8 @@ def test_every_value_lies_in_its_interval_and_nothing_is_nan(pairs):
 @pytest.mark.parametrize(
     ("name", "scores", "labels", "reason"),
     [
-        ("kappa", [1, 1], [1, 1], "scores and labels are all one and the same value"),
-        ("krippendorff", [0, 0], [0, 0], "scores and labels are all one and the same value"),
+        ("kappa", [1, 1], [1, 1], "all scores and labels are the same value"),
+        ("krippendorff", [0, 0], [0, 0], "all scores and labels are the same value"),
         ("spearman", [1, 1], [0, 1], "every score is the same"),
         ("kendall", [0, 1], [1, 1], "every label is the same"),
         ("pearson", [0, 0], [1, 1], "every score and every label is the same"),

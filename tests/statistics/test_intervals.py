@@ -1,3 +1,4 @@
+import re
 from statistics import fmean
 
 import numpy as np
@@ -118,15 +119,22 @@ def test_a_clustered_interval_holds_the_true_mean_as_often_as_it_promises(agreem
     assert np.mean(held) >= 0.91
 
 
-@pytest.mark.parametrize("values", [[], [1.1], [-0.1], [0.5, float("nan")], [float("inf")]])
-def test_values_outside_0_to_1_are_refused(values):
-    with pytest.raises(ValueError, match="value"):
+@pytest.mark.parametrize("values", [[1.1], [-0.1], [0.5, float("nan")], [float("inf")]])
+def test_values_outside_0_to_1_are_rejected(values):
+    message = f"every value must be in [0, 1]; got {values[-1]}: divide by the highest grade of the scale"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         bounded_mean_interval(values)
 
 
+def test_an_interval_without_values_is_rejected():
+    message = "an interval needs at least one value; got none: at least one sample must be scored"
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        bounded_mean_interval([])
+
+
 @pytest.mark.parametrize("level", [0, 1, 95, -0.5, float("nan")])
-def test_a_level_outside_0_to_1_is_refused(level):
-    with pytest.raises(ValueError, match="level"):
+def test_a_level_outside_0_to_1_is_rejected(level):
+    with pytest.raises(ValueError, match=f"^level must be between 0 and 1, such as 0.95; got {level}$"):
         bounded_mean_interval([0.5], level)
 
 

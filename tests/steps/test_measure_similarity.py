@@ -142,15 +142,19 @@ def test_sigmoid_takes_any_logit(logit):
 
 
 @pytest.mark.parametrize("score", [-0.01, 1.001, 7.5, -11.2])
-def test_scores_outside_0_to_1_name_the_option_that_mends_it(score):
-    with pytest.raises(ConfigError, match=r'got -?\d+\.\d+; if they are logits, say scale="sigmoid"'):
+def test_scores_outside_0_to_1_are_refused_with_the_option_for_logits(score):
+    with pytest.raises(ConfigError) as caught:
         similarities(PairScores(lambda one, other: score), "a", "b")
+    assert str(caught.value) == (
+        f"the cross-encoder's scores are not from 0 to 1, got {score:.3f}; if they are logits, "
+        'say scale="sigmoid" (an option of answer_similarity)'
+    )
 
 
 @pytest.mark.parametrize("scale", [None, "sigmoid"])
 @pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
 def test_scores_that_are_not_finite_are_an_error(scale, score):
-    with pytest.raises(ModelOutputError, match="cross-encoder gave the score"):
+    with pytest.raises(ModelOutputError, match=r"the cross-encoder returned the score (nan|-?inf)$"):
         similarities(PairScores(lambda one, other: score), "a", "b", scale=scale)
 
 
@@ -183,5 +187,5 @@ def test_what_cannot_compare_texts_is_refused(model):
 def test_an_unknown_scale_and_one_for_embeddings_are_refused():
     with pytest.raises(ConfigError, match="""scale is None or "sigmoid", got 'log'"""):
         measure_similarity(PairScores(lambda one, other: 1), pairs, scale="log")
-    with pytest.raises(ConfigError, match="cosines are from 0 to 1 as they are"):
+    with pytest.raises(ConfigError, match="scale is for a cross-encoder's scores; cosines need none"):
         measure_similarity(Vectors({}), pairs, scale="sigmoid")

@@ -7,7 +7,7 @@ import pytest
 from helpers.scripted import answering, human_of, scripted
 
 from langchain_rageval import ConfigError, Judge, JudgeOutputError, PromptSet, faithfulness, translate_prompts
-from langchain_rageval.prompts.answer_schemas import ANSWERS
+from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.prompts.layout import read_inputs
 
 MARK = "ß"
@@ -35,7 +35,7 @@ def translating(change=lambda content: content):
 def test_every_text_is_translated_and_nothing_else_is_touched():
     prompts, english = translate_prompts(translating(), "de"), PromptSet.default("en")
     assert prompts.common.language == "de"
-    assert prompts.prompts.keys() == ANSWERS.keys()
+    assert prompts.prompts.keys() == ANSWER_SCHEMAS.keys()
     assert MARK in prompts.common.system
     assert prompts.common.labels["rules"].count("{step}") == 1
     assert "{problem}" in prompts.common.ask_again
@@ -43,7 +43,7 @@ def test_every_text_is_translated_and_nothing_else_is_touched():
     for step, prompt in prompts.prompts.items():
         assert MARK in prompt.instruction
         for example, original in zip(prompt.examples, english.get(step).examples, strict=True):
-            ANSWERS[step].model_validate(example.output, strict=True)
+            ANSWER_SCHEMAS[step].model_validate(example.output, strict=True)
             assert example != original
     verdicts = prompts.get("verify_statements").examples[0].output["verdicts"]
     kept = english.get("verify_statements").examples[0].output["verdicts"]
@@ -66,7 +66,7 @@ def test_grades_numbers_of_passages_and_an_empty_answer_are_no_texts_to_translat
 def test_the_model_is_asked_once_for_each_step_and_once_for_what_they_share():
     judge = translating()
     translate_prompts(judge, "de")
-    assert len(judge.asked) == len(ANSWERS) + 1
+    assert len(judge.asked) == len(ANSWER_SCHEMAS) + 1
     assert {inputs["language"] for inputs in judge.inputs} == {"de"}
 
 
@@ -117,7 +117,7 @@ def test_a_missing_translation_is_asked_again():
         return json.dumps({"translations": whole if len(messages) == 4 else whole[1:]}, ensure_ascii=False)
 
     assert translate_prompts(answering(answer), "de").common.language == "de"
-    assert sorted(replies) == [2] * (len(ANSWERS) + 1) + [4] * (len(ANSWERS) + 1)
+    assert sorted(replies) == [2] * (len(ANSWER_SCHEMAS) + 1) + [4] * (len(ANSWER_SCHEMAS) + 1)
 
 
 @pytest.mark.parametrize("given", [{"language": " "}, {"language": "de", "source": "xx"}])

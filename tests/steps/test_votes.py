@@ -5,14 +5,14 @@ from hypothesis import strategies as st
 
 from langchain_rageval import Judge
 from langchain_rageval.judge.voting import Voter
-from langchain_rageval.steps.votes import agreement, majority
+from langchain_rageval.steps.votes import agreement_rates, majority
 
 ONE, TWO, THREE = (Judge(scripted(), max_statements=size) for size in (1, 2, 3))
 
 
 def told(*votes, judges=(ONE, ONE, ONE)):
     voters = [Voter(judge, draw) for draw, judge in enumerate(judges)]
-    return list(agreement({4: "text"}, voters, [{4: vote} for vote in votes]))
+    return list(agreement_rates({4: "text"}, voters, [{4: vote} for vote in votes]))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Pytest sessions of somebody else's, in a process of their own."""
+"""Pytest sessions in a separate process, as a user of the package runs them."""
 
 import re
 import subprocess
@@ -14,28 +14,28 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Session:
-    """What a session printed.
+    """Output of a pytest session.
 
     Attributes:
-        output: all of it.
+        output: standard output and standard error.
     """
 
     output: str
 
     @property
     def failed(self) -> set[str]:
-        """Ids of the tests that failed."""
+        """The ids of the failed tests."""
         return set(re.findall(r"^FAILED (\S+)", self.output, re.MULTILINE))
 
     @property
     def header(self) -> str:
-        """What stands above the results."""
+        """The output above the results."""
         return self.output.partition("collected")[0]
 
 
 @pytest.fixture
 def pytester_session(tmp_path: Path) -> Callable[[str], Session]:
-    """Run a test module as a user would, without this repository's settings."""
+    """Return a function that runs a test module without this repository's pytest settings."""
 
     def run(source: str) -> Session:
         (tmp_path / "test_outside.py").write_text(source, encoding="utf-8")

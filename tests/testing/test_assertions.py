@@ -1,4 +1,4 @@
-"""assert_scores: what passes, and what a failure shows."""
+"""assert_scores: thresholds, and the message of a failure."""
 
 import pytest
 from helpers.munich import SAMPLE
@@ -26,8 +26,8 @@ RUSSIAN = {
 
 def judge():
     """Three statements: one supported, one absent, one contradicted."""
-    told = statements("Баню страхуют вместе с домом.", "Слоны бесплатно.", "Взнос платят раз в месяц.")
-    return ScriptedJudge(told, verdicts(supported(1), absent(2), contradicted(3, "2.1")), repeat=True)
+    extracted = statements("Баню страхуют вместе с домом.", "Слоны бесплатно.", "Взнос платят раз в месяц.")
+    return ScriptedJudge(extracted, verdicts(supported(1), absent(2), contradicted(3, "2.1")), repeat=True)
 
 
 async def test_scores_that_reach_their_thresholds_are_returned():
@@ -39,24 +39,20 @@ async def test_scores_that_reach_their_thresholds_are_returned():
 async def test_a_failure_shows_a_line_for_each_metric_with_the_worst_findings():
     faithful, useful = faithfulness(judge()), context_precision(ScriptedJudge(grades({1: True, 2: True}), repeat=True))
     expected = [
-        "1 of 2 scores of sample 'баня' («Как застраховать баню?») will not do",
-        "  FAILED faithfulness 0.333, at least 0.8: Контексты подтверждают 1 из 3 утверждений; "
-        "противоречит: «Взнос платят раз в месяц»; не найдено: «Слоны бесплатно»."
+        "1 of 2 scores of sample 'баня' («Как застраховать баню?») miss their threshold",
+        f"  FAILED faithfulness 0.333, at least 0.8: {faithful.invoke(RUSSIAN).comment}"
         " | contradicted [2.1]: «Взнос платят раз в месяц.» («because») | absent: «Слоны бесплатно.» («because»)",
-        "  passed context_precision 1.000, at least 0.9: Полезных фрагментов 2 из 2, на местах: 1, 2.",
+        f"  passed context_precision 1.000, at least 0.9: {useful.invoke(RUSSIAN).comment}",
     ]
     with pytest.raises(AssertionError) as caught:
         assert_scores(RUSSIAN, {faithful: 0.8, useful: 0.9})
-    assert str(caught.value).splitlines()[0] == expected[0]
-    assert str(caught.value).splitlines()[1].split(": ", 1)[0] == expected[1].split(": ", 1)[0]
-    assert expected[1].rpartition(" | ")[0].rpartition(" | ")[2] in str(caught.value)
-    assert str(caught.value).splitlines()[2].startswith(expected[2].partition(":")[0])
+    assert str(caught.value).splitlines() == expected
     with pytest.raises(AssertionError) as again:
         await aassert_scores(RUSSIAN, {faithful: 0.8, useful: 0.9})
     assert str(again.value) == str(caught.value)
 
 
-def test_the_worst_come_first_and_only_as_many_as_asked():
+def test_the_number_of_findings_is_limited_and_the_worst_is_kept():
     with pytest.raises(AssertionError) as caught:
         assert_scores(RUSSIAN, {faithfulness(judge()): 0.8}, findings=1)
     assert " | contradicted [2.1]: " in str(caught.value)
@@ -103,30 +99,33 @@ def test_a_score_without_a_value_fails_unless_it_may_pass(judge, told):
 
 
 def test_a_sample_that_lacks_a_field_raises_before_any_call():
-    asked = ScriptedJudge()
+    judge = ScriptedJudge()
     with pytest.raises(SampleError, match=r"lacks \['references'\]"):
-        assert_scores(SAMPLE, {faithfulness(asked): 0.5, context_recall(asked): 0.5})
-    assert asked.requests == []
+        assert_scores(SAMPLE, {faithfulness(judge): 0.5, context_recall(judge): 0.5})
+    assert judge.requests == []
 
 
 @pytest.mark.parametrize(
     ("thresholds", "told"),
     [
-        ({}, "thresholds maps metrics to numbers"),
-        ([0.8], "thresholds maps metrics to numbers"),
-        ({"faithfulness": 0.8}, "has metrics for keys, such as faithfulness"),
-        ({faithfulness(OfflineJudge()): "0.8"}, "takes a number, got '0.8'"),
-        ({faithfulness(OfflineJudge()): float("nan")}, "takes a number, got nan"),
-        ({faithfulness(OfflineJudge()): True}, "takes a number, got True"),
+        ({}, r"thresholds takes metrics with numbers, such as .*, got \{\}"),
+        ([0.8], r"thresholds takes metrics with numbers, such as .*, got \[0\.8\]"),
+        (
+            {"faithfulness": 0.8},
+            r"the keys of thresholds are metrics, such as faithfulness\(judge\), got 'faithfulness'",
+        ),
+        ({faithfulness(OfflineJudge()): "0.8"}, "must be a finite number, got '0.8'"),
+        ({faithfulness(OfflineJudge()): float("nan")}, "must be a finite number, got nan"),
+        ({faithfulness(OfflineJudge()): True}, "must be a finite number, got True"),
     ],
 )
-def test_thresholds_that_cannot_be_meant_are_refused(thresholds, told):
+def test_invalid_thresholds_raise(thresholds, told):
     with pytest.raises(ConfigError, match=told):
         assert_scores(SAMPLE, thresholds)
 
 
-def test_a_misspelt_way_with_missing_values_is_refused():
-    with pytest.raises(ConfigError, match="missing is 'fail' or 'pass', got 'raise'"):
+def test_an_invalid_missing_option_raises():
+    with pytest.raises(ConfigError, match="missing takes 'fail' or 'pass', got 'raise'"):
         assert_scores(SAMPLE, {faithfulness(OfflineJudge()): 0.5}, missing="raise")
 
 

@@ -1,4 +1,4 @@
-"""MetricTests finds what is wrong with a metric: each test against a metric that is broken in its way."""
+"""MetricTests: each of its tests fails for a metric that is broken in the matching way."""
 
 import os
 import random
@@ -19,6 +19,7 @@ from langchain_rageval import (
     faithfulness,
     testing,
 )
+from langchain_rageval.metrics.structure import sequential_steps
 from langchain_rageval.steps import Statements
 from langchain_rageval.testing import MetricTests, ScriptedJudge
 from langchain_rageval.testing.material import SAMPLE
@@ -49,13 +50,13 @@ class TestFixturesOfAModule(MetricTests):
     def sample(self) -> dict[str, Any]:
         return {"question": "Where is Munich?", "contexts": ["On the Isar.", "Far away."]}
 
-    def test_a_fixture_takes_the_place_of_the_property(self, metric, sample, given):
+    def test_a_fixture_overrides_the_property(self, metric, sample, fields):
         assert metric.name == "context_precision"
-        assert sample["question"] == given["question"] == "Where is Munich?"
+        assert sample["question"] == fields["question"] == "Where is Munich?"
 
 
 class Shuffled(Metric):
-    """Gives the scores of a batch in the order in which they were finished."""
+    """Returns the scores of a batch in order of completion."""
 
     def batch(self, inputs: Any, config: Any = None, **options: Any) -> Any:
         done = super().batch_as_completed(inputs, config, **options)
@@ -63,7 +64,7 @@ class Shuffled(Metric):
 
 
 class Counting(Metric):
-    """Says of the same sample something else each time."""
+    """Returns another reason for the same sample each time."""
 
     def _do(self, input: Any, config: Any) -> Score:
         made = super()._do(input, config)
@@ -75,7 +76,7 @@ calls: list[int] = []
 
 
 class Seeding(Metric):
-    """Seeds what everybody draws from."""
+    """Seeds the global random generator."""
 
     def _do(self, input: Any, config: Any) -> Score:
         random.seed(len(calls))
@@ -83,7 +84,7 @@ class Seeding(Metric):
 
 
 class Setting(Metric):
-    """Leaves a variable in the environment."""
+    """Sets an environment variable."""
 
     def _do(self, input: Any, config: Any) -> Score:
         os.environ["RAGEVAL_BROKEN"] = "1"
@@ -91,7 +92,7 @@ class Setting(Metric):
 
 
 class Formatting(Metric):
-    """Takes a question for a template."""
+    """Uses the question as a format string."""
 
     def _do(self, input: Any, config: Any) -> Score:
         self.read(input).question.format()
@@ -99,22 +100,22 @@ class Formatting(Metric):
 
 
 class Sluggish(Metric):
-    """Says something else without a loop than on one."""
+    """Returns another value asynchronously than synchronously."""
 
     async def _ado(self, input: Any, config: Any) -> Score:
         return (await super()._ado(input, config)).model_copy(update={"value": 0.25})
 
 
 class Late(Metric):
-    """Looks for what it needs after it has asked."""
+    """Checks required fields only after a call."""
 
     def _do(self, input: Any, config: Any) -> Score:
-        self._sequence()[0].invoke({"sample": Sample.parse(input).model_copy(update={"answer": "x."})}, config)
+        sequential_steps(self)[0].invoke({"sample": Sample.parse(input).model_copy(update={"answer": "x."})}, config)
         return super()._do(input, config)
 
 
 class Fickle(Metric):
-    """Has another instrument whenever it is asked."""
+    """Returns another instrument on each access."""
 
     @property
     def instrument(self) -> str:
@@ -133,21 +134,21 @@ class Spoiling(Metric):
 
 
 class Silent(Metric):
-    """Gives no reason."""
+    """Returns no reason."""
 
     def _do(self, input: Any, config: Any) -> Score:
         return super()._do(input, config).model_copy(update={"reason": ""})
 
 
 class Mistaken(Metric):
-    """Feeds back another number than it scores."""
+    """Returns feedback with another number than the score."""
 
     def __call__(self, **given: Any) -> Any:
         return {**super().__call__(**given), "score": 0.99}  # type: ignore[dict-item]
 
 
 class Bare(Metric):
-    """A node that gives the bare score to the graph."""
+    """Is its own graph node and returns the bare score."""
 
     def as_node(self, key: str | None = None) -> Any:
         return self
@@ -185,21 +186,23 @@ def test_a_broken_metric_fails_where_it_is_broken(kind, monkeypatch):
     monkeypatch.delenv("RAGEVAL_BROKEN", raising=False)
 
 
-def test_an_order_that_cannot_be_seen_is_said_not_to_be_tested():
+def test_the_order_test_is_skipped_if_all_scores_are_equal():
     constant = aspect_critique(ScriptedJudge(critique(True), repeat=True), "coherence")
-    with pytest.raises(pytest.skip.Exception, match="their order cannot be seen"):
+    with pytest.raises(pytest.skip.Exception, match="all samples have equal scores, so their order cannot be tested"):
         MetricTests().test_scores_keep_the_order_of_the_samples_when_the_first_takes_longest(constant, SAMPLE, "batch")
 
 
-def test_a_metric_that_cannot_be_sent_elsewhere_is_told_why():
+def test_the_failure_for_a_metric_that_cannot_be_pickled_says_how_to_fix_it():
     good = built(Metric)
     local = Metric("mine", aspect="answer", reads={"answer"}, steps=good.steps, reduce=lambda state: good.reduce(state))
-    with pytest.raises(AssertionError, match="cannot go to another process: define its functions at the top of a mod"):
+    with pytest.raises(
+        AssertionError, match="the metric cannot be pickled: define its functions at the top level of a module"
+    ):
         MetricTests().test_a_copy_scores_the_same_under_the_same_instrument(local, dict(SAMPLE), "pickle")
 
 
-def test_a_battery_without_a_metric_says_what_to_define():
-    with pytest.raises(NotImplementedError, match="MetricTests defines `metric`, as a property or a fixture"):
+def test_without_a_metric_the_error_says_what_to_define():
+    with pytest.raises(NotImplementedError, match="MetricTests must define `metric` as a property or a fixture"):
         MetricTests().metric  # noqa: B018
 
 
@@ -208,9 +211,9 @@ def test_a_sample_that_the_metric_cannot_read_is_an_error_that_says_so():
         MetricTests().test_nothing_is_kept_between_calls(built(Metric), {"question": "?"})
 
 
-def test_without_pytest_the_rest_can_be_used_and_the_battery_says_what_to_install(monkeypatch):
+def test_without_pytest_only_metric_tests_is_missing_and_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pytest", None)
-    with pytest.raises(ConfigError, match="MetricTests is run by pytest: pip install pytest"):
+    with pytest.raises(ConfigError, match="MetricTests needs pytest: pip install pytest"):
         testing.__getattr__("MetricTests")
     with pytest.raises(AttributeError, match="has no attribute 'MetricTest'"):
         testing.__getattr__("MetricTest")
@@ -229,8 +232,8 @@ class TestPoliteness(MetricTests):
         return aspect_critique(OfflineJudge(), "politeness", definition="The answer is polite.")
 
 class Broken(Metric):
-    def _stamped(self, value, usage):
-        return super()._stamped(value, usage).model_copy(update={"reason": ""})
+    def _score(self, value, usage):
+        return super()._score(value, usage).model_copy(update={"reason": ""})
 
 class TestBroken(MetricTests):
     @property
@@ -243,14 +246,15 @@ def test_thresholds():
 """
 
 
-def test_in_a_session_of_its_own_failures_are_readable(pytester_session):
+def test_failures_in_a_separate_session_are_readable(pytester_session):
     told = pytester_session(OUTSIDE)
     assert "TestPoliteness" not in told.failed
     assert told.failed == {
         "test_outside.py::TestBroken::test_its_score_is_a_number_with_a_reason_and_survives_being_written",
         "test_outside.py::test_thresholds",
     }
-    assert "a score says in one sentence how it came about" in told.output
+    assert "a score must give its reason in one sentence" in told.output
+    assert "where '' = Score(" in told.output  # pytest rewrites the assertions of MetricTests
     assert "FAILED faithfulness 0.500, at least 0.9: " in told.output
-    assert "asserting.py" not in told.output  # our own frames are hidden
-    assert "rageval" not in told.header  # no plugin of ours shows itself
+    assert "assertions.py" not in told.output  # the frames of assert_scores are hidden
+    assert "rageval" not in told.header  # the package registers no plugin

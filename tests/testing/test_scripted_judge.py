@@ -45,7 +45,7 @@ def test_replies_of_one_class_come_in_order():
     assert judge.left == []
 
 
-def test_it_keeps_what_it_was_asked():
+def test_it_records_its_requests():
     judge = ScriptedJudge(*HALF)
     faithfulness(judge).invoke(SAMPLE)
     assert [request.step for request in judge.requests] == ["extract_statements", "verify_statements"]
@@ -60,14 +60,14 @@ def test_it_keeps_what_it_was_asked():
 @pytest.mark.parametrize(
     ("replies", "told"),
     [
-        ((), "extract_statements asks for Statements and no such reply is left: .* given 0 that fit, left is nothing"),
-        ((HALF[0],), "verify_statements asks for Verdicts and no such reply is left: .* left is nothing"),
-        ((HALF[1],), r"extract_statements asks for Statements .* left is Verdicts\. Add Statements\(...\)"),
-        ((HALF[0], grades({1: True})), "verify_statements asks for Verdicts .* left is ContextVerdicts"),
+        ((), r"extract_statements requests Statements, but no unused reply fits: 0 of .* fit, unused are none\."),
+        ((HALF[0],), r"verify_statements requests Verdicts, but no unused reply fits: 0 of .*, unused are none\."),
+        ((HALF[1],), r"extract_statements requests Statements, .* unused are Verdicts\. Add Statements\(\.\.\.\)"),
+        ((HALF[0], grades({1: True})), r"verify_statements requests Verdicts, .* unused are ContextVerdicts\."),
     ],
     ids=["none", "run out", "of another step", "of a step that is not there"],
 )
-async def test_a_step_without_a_reply_is_named(replies, told, door):
+async def test_the_error_names_the_step_without_a_reply(replies, told, door):
     metric = faithfulness(ScriptedJudge(*replies))
     with pytest.raises(AssertionError, match=told):
         metric.invoke(SAMPLE) if door == "invoke" else await metric.ainvoke(SAMPLE)
@@ -105,11 +105,11 @@ def test_replies_may_be_repeated_for_a_metric_that_is_called_often():
     judge = ScriptedJudge(*HALF, repeat=True)
     assert [score.value for score in faithfulness(judge).batch([SAMPLE] * 9)] == [0.5] * 9
     assert len(judge.requests) == 18
-    with pytest.raises(AssertionError, match="grade_contexts asks for ContextVerdicts"):
+    with pytest.raises(AssertionError, match="grade_contexts requests ContextVerdicts, but no unused reply fits"):
         context_precision(judge, against="answer").invoke(SAMPLE)
 
 
-def test_metrics_side_by_side_take_each_reply_once():
+def test_concurrent_metrics_take_each_reply_once():
     judge = ScriptedJudge(*HALF, grades({1: True, 2: False}))
     scores = suite(faithfulness(judge), context_precision(judge, against="answer")).invoke(SAMPLE)
     assert {name: score.value for name, score in scores.items()} == {"faithfulness": 0.5, "context_precision": 1.0}
@@ -124,7 +124,7 @@ def test_many_threads_take_every_reply_once():
     assert len(judge.requests) == 200
 
 
-def test_later_draws_read_on_in_the_same_script():
+def test_later_draws_take_the_next_replies():
     judge = ScriptedJudge(HALF[0], *[verdicts(supported(1), absent(2))] * 2, verdicts(supported(1), supported(2)))
     assert faithfulness(Judge(judge, draws=3)).invoke(SAMPLE).value == 0.5
     assert len(judge.requests) == 4
@@ -148,25 +148,25 @@ def tone(judge):
     )
 
 
-def test_a_step_of_ones_own_is_answered_by_its_own_class():
+def test_a_custom_step_is_answered_by_its_own_class():
     judge = ScriptedJudge(Tone(reason="It says please.", polite=True))
     assert tone(judge).invoke(SAMPLE).value == 1.0
-    with pytest.raises(AssertionError, match="Tone asks for Tone and no such reply is left"):
+    with pytest.raises(AssertionError, match="Tone requests Tone, but no unused reply fits"):
         tone(judge).invoke(SAMPLE)
 
 
-def test_steps_that_share_a_class_are_told_apart_by_their_instruction():
+def test_steps_that_share_a_class_are_distinguished_by_their_instruction():
     step = Step("compress_question", ScriptedJudge(), Question)
-    with pytest.raises(AssertionError, match=r"^compress_question asks for Question"):
+    with pytest.raises(AssertionError, match=r"^compress_question requests Question,"):
         step.invoke({"question": "Как застраховать баню?"})
 
 
-def test_it_is_a_chat_model_that_can_stand_in_a_chain():
+def test_it_is_a_chat_model_that_works_in_a_chain():
     assert (ScriptedJudge(HALF[0]) | StrictJsonOutputParser(Statements)).invoke("?") == HALF[0]
     assert ScriptedJudge("hello").invoke("?").text == "hello"
     assert asyncio.run(ScriptedJudge("hello").ainvoke("?")).text == "hello"
     assert ScriptedRequest([]).step == "a request without a schema"
-    with pytest.raises(AssertionError, match="a request without a schema asks for a reply"):
+    with pytest.raises(AssertionError, match="a request without a schema requests a reply, but no unused reply fits"):
         ScriptedJudge().invoke("?")
 
 
@@ -176,6 +176,6 @@ def test_a_copy_has_the_replies(copied):
 
 
 @pytest.mark.parametrize("reply", [{"statements": []}, Verdicts, 1, None, ValueError])
-def test_what_is_no_reply_is_refused_when_the_judge_is_built(reply):
+def test_an_invalid_reply_raises_when_the_judge_is_built(reply):
     with pytest.raises(ConfigError, match=re.escape(f"got {reply!r}")):
         ScriptedJudge(reply)

@@ -140,7 +140,7 @@ async def test_a_corpus_of_which_nothing_is_good_ends_with_the_reasons(made):
     testset = await made(generator(writer), documents(5), size=3)
     assert (len(testset), testset.complete) == (0, False)
     assert testset.yields["rejected"] == {"passage rejected": testset.yields["attempts"]}
-    assert testset.notes == ["0 of 3 rows came: see yields."]
+    assert testset.notes == ["0 of 3 rows were generated: see yields."]
     assert writer.total == 5
 
 
@@ -220,7 +220,7 @@ async def test_a_model_that_never_answers_ends_the_run_after_a_round(made):
     assert testset.yields == {"attempts": 5, "rejected": {"failed: RuntimeError": 5}}
     assert testset.notes == [
         "The first failure: RuntimeError: no such model",
-        "0 of 5 rows came: every attempt of a round failed.",
+        "0 of 5 rows were generated: every attempt of a round failed.",
     ]
 
 
@@ -382,7 +382,7 @@ async def test_a_budget_ends_the_run_with_what_there_is(made):
     assert len(testset) == 3
     assert writer.total == 18
     assert testset.yields["rejected"] == {"the budget is spent": 7}
-    assert testset.notes == ["3 of 10 rows came: the budget is spent."]
+    assert testset.notes == ["3 of 10 rows were generated: the budget is spent."]
 
 
 def test_an_interrupted_run_gives_what_there_is():
@@ -405,7 +405,7 @@ def test_an_interrupted_run_gives_what_there_is():
     ("options", "told"),
     [
         ({"distribution": {}}, "at least one evolution"),
-        ({"distribution": {"clever": 1}}, "there is no evolution 'clever'; there are simple, reasoning"),
+        ({"distribution": {"clever": 1}}, "there is no evolution 'clever'; choose from simple, reasoning"),
         ({"distribution": {"simple": 0}}, "the share of simple takes a number above 0"),
         ({"distribution": {"simple": float("nan")}}, "above 0"),
         ({"size": 0}, "size takes a whole number from 1 on"),

@@ -1,4 +1,4 @@
-"""Documents from files, folders, and whatever else holds texts."""
+"""Documents from files, folders, and objects with texts."""
 
 import json
 import logging
@@ -14,7 +14,7 @@ from langchain_core.documents import Document
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.testset import readers
-from langchain_rageval.testset.readers import documents_of, load_documents
+from langchain_rageval.testset.readers import load_documents, to_documents
 
 
 @pytest.fixture
@@ -71,15 +71,15 @@ def test_a_file_in_another_encoding_is_named_and_the_others_are_read(folder, war
     assert warned() == [f"{name}: not UTF-8: save the file as UTF-8; skipped" for name in ("a.txt", "c.md")]
 
 
-def test_each_kind_of_file_that_nothing_reads_is_named_once(folder, warned):
+def test_each_unknown_kind_of_file_is_named_once(folder, warned):
     root = folder(
         {"a.png": "x", "b/c.png": "x", "d.png": "x", "e.PNG": "x", "f.zip": "x", "Makefile": "x", "g.md": "да"}
     )
     assert read(root) == [("g.md", "да")]
     assert sorted(warned()) == [
-        "Makefile: nothing here reads such files; skipped",
-        "a.png, b/c.png, d.png and 1 more: nothing here reads '.png' files; skipped",
-        "f.zip: nothing here reads '.zip' files; skipped",
+        "Makefile: files without a suffix cannot be read; skipped",
+        "a.png, b/c.png, d.png and 1 more: '.png' files cannot be read; skipped",
+        "f.zip: '.zip' files cannot be read; skipped",
     ]
 
 
@@ -111,7 +111,7 @@ def test_a_line_that_is_no_document_is_named_and_the_others_are_read(folder, war
     assert "not UTF-8" in warned()[3]
 
 
-def test_rows_of_a_table_are_documents_by_langchains_loader_which_is_not_heard_to_be_winding_down(folder):
+def test_rows_of_a_table_are_documents_and_the_deprecation_of_langchains_loader_is_not_shown(folder):
     root = folder({"a.csv": b"\xef\xbb\xbfq,a\n\xd0\xb4\xd0\xb0,1\nno,2\n"})
     script = (
         "import json; from langchain_rageval.testset.readers import load_documents;"
@@ -162,7 +162,8 @@ def test_a_page_in_html_is_read_as_its_text(folder):
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("b.txt", "b.txt is not there"), ("a.png", r"a.png: expected one of .txt")]
+    ("name", "words"),
+    [("b.txt", "b.txt does not exist: pass the path of a file or folder$"), ("a.png", r"a.png: expected one of .txt")],
 )
 def test_a_path_that_cannot_be_read_is_refused_at_the_call(folder, name, words):
     with pytest.raises(ConfigError, match=words):
@@ -200,8 +201,8 @@ class Node:
     ],
     ids=lambda given: type(given).__name__,
 )
-def test_a_text_is_found_in_whatever_holds_it(given, texts, metadata):
-    found = documents_of(given)
+def test_a_text_is_found_in_any_supported_object(given, texts, metadata):
+    found = to_documents(given)
     assert [document.page_content for document in found] == texts
     assert [document.metadata for document in found[:1]] == ([] if metadata is None else [metadata])
 
@@ -210,44 +211,44 @@ def test_a_text_that_names_a_file_is_read_from_it(folder, monkeypatch):
     root = folder({"docs/a.txt": "да", "docs/b.txt": "нет"})
     monkeypatch.chdir(root)
     for given in ("docs", Path("docs"), ["docs/a.txt", Path("docs/b.txt")]):
-        assert [document.page_content for document in documents_of(given)] == ["да", "нет"]
-    assert documents_of("docs and more")[0].page_content == "docs and more"
+        assert [document.page_content for document in to_documents(given)] == ["да", "нет"]
+    assert to_documents("docs and more")[0].page_content == "docs and more"
 
 
 def test_the_misspelt_name_of_a_file_is_no_text():
     for given in ("handbok.pdf", ["docs/handbok.md"]):
-        with pytest.raises(ConfigError, match=r"handbok.\w+ is not there"):
-            documents_of(given)
-    with pytest.raises(ConfigError, match="handbok is not there"):
-        documents_of(Path("handbok"))
-    assert documents_of("Read the file handbook.pdf")[0].page_content == "Read the file handbook.pdf"
+        with pytest.raises(ConfigError, match=r"handbok.\w+ does not exist: pass the path of a file or folder$"):
+            to_documents(given)
+    with pytest.raises(ConfigError, match=r"^handbok does not exist: pass the path of a file or folder$"):
+        to_documents(Path("handbok"))
+    assert to_documents("Read the file handbook.pdf")[0].page_content == "Read the file handbook.pdf"
 
 
 @pytest.mark.parametrize("dtype", [object, "string"])
 def test_rows_of_a_dataframe_with_a_text_are_documents(dtype):
     table = pd.DataFrame({"text": ["да", None, "нет"], "body": ["x", "y", None], "page": [1.0, None, 3.0]})
     table = table.astype({"text": dtype, "body": dtype})
-    assert [(doc.page_content, doc.metadata) for doc in documents_of(table)] == [
+    assert [(doc.page_content, doc.metadata) for doc in to_documents(table)] == [
         ("да", {"body": "x", "page": 1.0}),
         ("нет", {"page": 3.0}),
     ]
-    assert [document.page_content for document in documents_of(table, column="body")] == ["x", "y"]
+    assert [document.page_content for document in to_documents(table, column="body")] == ["x", "y"]
     with pytest.raises(ConfigError, match=r"no column 'texts', but \['text', 'body', 'page'\]"):
-        documents_of(table, column="texts")
+        to_documents(table, column="texts")
 
 
 def test_a_data_frame_keeps_its_texts_under_any_known_name_or_is_handed_over_as_a_column():
     table = pd.DataFrame({"page_content": ["x"], "page": [1]})
-    (document,) = documents_of(table)
+    (document,) = to_documents(table)
     assert (document.page_content, document.metadata) == ("x", {"page": 1})
     other = table.rename(columns={"page_content": "body"})
     with pytest.raises(ConfigError, match=r"pass the column of the texts alone, as in table\['body'\]"):
-        documents_of(other)
-    assert [document.page_content for document in documents_of(other["body"])] == ["x"]
+        to_documents(other)
+    assert [document.page_content for document in to_documents(other["body"])] == ["x"]
 
 
 def test_a_key_of_mappings_is_named_as_a_column_is():
-    (document,) = documents_of([{"body": "да", "text": "нет"}], column="body")
+    (document,) = to_documents([{"body": "да", "text": "нет"}], column="body")
     assert (document.page_content, document.metadata) == ("да", {"text": "нет"})
 
 
@@ -255,7 +256,7 @@ def test_a_key_of_mappings_is_named_as_a_column_is():
     ("given", "words"),
     [
         (3, "documents: expected Documents, texts, a path, a DataFrame or a list of these, got int"),
-        (None, "got NoneType"),
+        (None, "documents: expected .*, got NoneType$"),
         (["да", 3], r"documents\[1\]: expected .*, got int"),
         ([["да"]], r"documents\[0\]: expected .*, got list"),
         (Node(3), "documents: expected .*, got Node"),
@@ -265,4 +266,4 @@ def test_a_key_of_mappings_is_named_as_a_column_is():
 )
 def test_what_holds_no_text_is_refused_with_its_place(given, words):
     with pytest.raises(ConfigError, match=words):
-        documents_of(given)
+        to_documents(given)

@@ -1,4 +1,4 @@
-"""The steps of a candidate, one by one: what they ask, what they make of the answer, and what passes untouched."""
+"""Steps of the generator, one by one: requests, treatment of answers, and candidates that pass unchanged."""
 
 import pytest
 from helpers.scripted import scripted
@@ -35,11 +35,11 @@ from langchain_rageval.testset import (
     simple,
     unanswerable,
 )
-from langchain_rageval.testset.branch import branch
+from langchain_rageval.testset.evolution_branch import evolution_branch
 from langchain_rageval.testset.evolutions import EVOLUTIONS
 
 FRESH = Candidate(passages=[passage(0)])
-ASKED = FRESH.but(keyphrase="поле").asking("Что такое поле?", "seed")
+ASKED = FRESH.replace(keyphrase="поле").with_question("Что такое поле?", "seed")
 FINE, UNCLEAR = QuestionReview(feedback="", standalone=True, answerable=True), "Назови закон."
 GRADED = {"clarity": 2, "depth": 2, "structure": 2}
 
@@ -66,7 +66,7 @@ def kinds(candidate):
         unanswerable,
     ],
 )
-async def test_what_was_rejected_passes_through_without_a_call(build):
+async def test_a_rejected_candidate_passes_through_without_a_call(build):
     judge = scripted()
     lost = ASKED.reject("question rejected")
     assert build(judge).invoke(lost) == await build(judge).ainvoke(lost) == lost
@@ -89,7 +89,7 @@ def test_the_threshold_is_the_callers():
     assert passage_filter(scripted(grades), threshold=3).invoke(FRESH).rejected == "passage rejected"
     assert passage_filter(scripted(grades), threshold=2.75).invoke(FRESH).rejected is None
     for wrong in (0.9, 3.1, "2", float("nan")):
-        with pytest.raises(ConfigError, match="a number from 1 to 3"):
+        with pytest.raises(ConfigError, match=r"^threshold takes a number from 1 to 3, got "):
             passage_filter(scripted(), threshold=wrong)
 
 
@@ -101,8 +101,8 @@ def test_a_grade_off_the_scale_is_asked_again():
 
 def test_a_passage_is_graded_once():
     judge = scripted()
-    assert passage_filter(judge).invoke(FRESH.but(grade=2.5)).rejected is None
-    assert passage_filter(judge).invoke(FRESH.but(grade=1.5)).rejected == "passage rejected"
+    assert passage_filter(judge).invoke(FRESH.replace(grade=2.5)).rejected is None
+    assert passage_filter(judge).invoke(FRESH.replace(grade=1.5)).rejected == "passage rejected"
     assert judge.asked == []
 
 
@@ -111,7 +111,7 @@ def test_each_draw_of_a_passage_takes_another_key_phrase_until_there_is_none():
     judge = scripted(Keyphrases(keyphrases=[" а ", "б", "", "в", "а"]))
     first = keyphrases(judge).invoke(FRESH)
     assert first.keyphrases == phrases
-    drawn = [keyphrases(scripted()).invoke(first.but(draw=draw)) for draw in range(4)]
+    drawn = [keyphrases(scripted()).invoke(first.replace(draw=draw)) for draw in range(4)]
     assert sorted(candidate.keyphrase for candidate in drawn[:3]) == phrases
     assert drawn[3].rejected == "no key phrase left"
     assert len(judge.asked) == 1
@@ -119,9 +119,9 @@ def test_each_draw_of_a_passage_takes_another_key_phrase_until_there_is_none():
 
 def test_the_seed_decides_which_key_phrase_is_first():
     judge = [Keyphrases(keyphrases=list("абвгд")) for _ in range(8)]
-    firsts = {keyphrases(scripted(judge[seed])).invoke(FRESH.but(seed=seed)).keyphrase for seed in range(8)}
+    firsts = {keyphrases(scripted(judge[seed])).invoke(FRESH.replace(seed=seed)).keyphrase for seed in range(8)}
     assert len(firsts) > 2
-    again = [keyphrases(scripted(judge[0])).invoke(FRESH.but(seed=3)).keyphrase for _ in range(2)]
+    again = [keyphrases(scripted(judge[0])).invoke(FRESH.replace(seed=3)).keyphrase for _ in range(2)]
     assert again[0] == again[1]
 
 
@@ -136,7 +136,7 @@ def test_at_most_five_key_phrases_are_kept_and_none_is_asked_again():
 
 def test_the_seed_question_is_about_the_key_phrase_of_the_passage():
     judge = scripted(Question(question=" Что такое поле? "))
-    made = seed_question(judge).invoke(FRESH.but(keyphrase="поле"))
+    made = seed_question(judge).invoke(FRESH.replace(keyphrase="поле"))
     assert made.question == "Что такое поле?"
     assert kinds(made) == [("seed", True)]
     assert judge.inputs == [{"passage": FRESH.passages[0].text, "keyphrase": "поле"}]
@@ -144,13 +144,13 @@ def test_the_seed_question_is_about_the_key_phrase_of_the_passage():
 
 def test_the_first_of_given_key_phrases_is_taken_when_none_was():
     judge = scripted(Question(question="Что такое поле?"))
-    seed_question(judge).invoke(FRESH.but(keyphrases=["поле", "лес"]))
+    seed_question(judge).invoke(FRESH.replace(keyphrases=["поле", "лес"]))
     assert judge.inputs[0]["keyphrase"] == "поле"
 
 
 def test_a_blank_question_is_asked_again_and_then_a_failure():
     with pytest.raises(JudgeOutputError, match="the question is blank") as caught:
-        seed_question(scripted(*[Question(question=" ")] * 3)).invoke(FRESH.but(keyphrase="поле"))
+        seed_question(scripted(*[Question(question=" ")] * 3)).invoke(FRESH.replace(keyphrase="поле"))
     assert caught.value.step == "write_question"
 
 
@@ -167,10 +167,10 @@ def test_without_a_writer_what_the_critic_rejects_is_rejected_at_once():
     assert made.history[0].feedback == UNCLEAR
 
 
-@pytest.mark.parametrize("before", [FRESH, FRESH.tried("passage", feedback="2 / 2 / 2")])
-def test_a_question_of_ones_own_is_filtered_as_well(before):
+@pytest.mark.parametrize("before", [FRESH, FRESH.with_trial("passage", feedback="2 / 2 / 2")])
+def test_a_question_that_no_step_wrote_is_filtered_as_well(before):
     unclear = QuestionReview(feedback=UNCLEAR, standalone=False, answerable=True)
-    own = before.but(question="Что такое оно?", parent="Что?")
+    own = before.replace(question="Что такое оно?", parent="Что?")
     made = question_filter(scripted(unclear)).invoke(own)
     assert (made.rejected, kinds(made)) == ("question rejected", [*kinds(before), ("given", False)])
     assert (made.history[-1].question, made.history[-1].feedback) == (own.question, UNCLEAR)
@@ -178,18 +178,18 @@ def test_a_question_of_ones_own_is_filtered_as_well(before):
     assert evolution_filter(scripted(shallow)).invoke(own).history[-1].feedback == "Столько же."
 
 
-def test_a_question_is_mended_by_the_feedback_and_reviewed_again():
+def test_a_rejected_question_is_rewritten_by_the_feedback_and_reviewed_again():
     critic = scripted(QuestionReview(feedback=UNCLEAR, standalone=False, answerable=True), FINE)
     writer = scripted(Question(question="Что такое поле по закону?"))
     made = question_filter(critic, writer, Docstore(["a", "b"])).invoke(ASKED)
     assert (made.rejected, made.question) == (None, "Что такое поле по закону?")
     assert kinds(made) == [("seed", False), ("rewrite", True)]
     assert writer.inputs[0]["feedback"] == UNCLEAR
-    assert len(writer.inputs[0]["passages"]) == 1  # it was answered: no neighbour helps
+    assert len(writer.inputs[0]["passages"]) == 1  # it was answered, so no neighbour is added
 
 
 @pytest.mark.parametrize("rewrites", [0, 1, 3])
-def test_a_question_is_mended_so_often_and_then_rejected(rewrites):
+def test_a_question_is_rejected_after_the_maximum_number_of_rewrites(rewrites):
     writer = Writer(QuestionReview=lambda *_: {"feedback": UNCLEAR, "standalone": False, "answerable": True})
     made = question_filter(writer.model, writer.model, max_rewrites=rewrites).invoke(ASKED)
     assert made.rejected == "question rejected"
@@ -199,7 +199,7 @@ def test_a_question_is_mended_so_often_and_then_rejected(rewrites):
 
 def test_the_neighbouring_passage_is_added_when_the_passages_do_not_answer():
     store = Docstore(["Первый.", "Второй.", "Третий."], splitter=False)
-    asked = Candidate(passages=[store.passages[1]]).asking("Что первое?", "seed")
+    asked = Candidate(passages=[store.passages[1]]).with_question("Что первое?", "seed")
     unanswered = QuestionReview(feedback="Не сказано.", standalone=True, answerable=False)
     critic, writer = scripted(unanswered, unanswered, FINE), scripted(*[Question(question="Что?")] * 2)
     made = question_filter(critic, writer, store).invoke(asked)
@@ -207,8 +207,8 @@ def test_the_neighbouring_passage_is_added_when_the_passages_do_not_answer():
     assert [len(inputs["passages"]) for inputs in critic.inputs] == [1, 2, 3]
 
 
-def test_a_question_that_is_not_to_be_answered_passes_when_it_is_not():
-    asked = ASKED.but(answerable=False)
+def test_an_unanswerable_question_passes_if_the_passages_do_not_answer_it():
+    asked = ASKED.replace(answerable=False)
     fine = QuestionReview(feedback="", standalone=True, answerable=False)
     assert question_filter(scripted(fine)).invoke(asked).rejected is None
     writer = scripted()
@@ -218,7 +218,7 @@ def test_a_question_that_is_not_to_be_answered_passes_when_it_is_not():
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, True])
 def test_the_number_of_rewrites_is_whole(wrong):
-    with pytest.raises(ConfigError, match="whole number from 0 on"):
+    with pytest.raises(ConfigError, match=r"^max_rewrites takes a whole number of at least 0, got "):
         question_filter(scripted(), max_rewrites=wrong)
 
 
@@ -255,12 +255,14 @@ def test_an_evolved_question_has_the_old_one_for_its_parent():
     }
 
 
-def test_simple_is_no_step():
-    with pytest.raises(ConfigError, match="simple is no step"):
+def test_simple_builds_no_step():
+    with pytest.raises(
+        ConfigError, match=r"^simple leaves the question as it is, so it has no step: call another evolution$"
+    ):
         simple(scripted())
 
 
-def test_an_evolution_of_ones_own_tells_the_writer_its_instruction():
+def test_an_own_evolution_sends_its_instruction_to_the_writer():
     writer = scripted(Question(question="А в сказке?"))
     made = evolution("fairy_tale", "Перепиши `question` как сказку.")(writer).invoke(ASKED)
     assert (made.question, made.evolution) == ("А в сказке?", "fairy_tale")
@@ -270,32 +272,32 @@ def test_an_evolution_of_ones_own_tells_the_writer_its_instruction():
 @pytest.mark.parametrize(
     ("name", "instruction"), [("", "x"), ("x", " "), ("a+b", "x"), ("reasoning", "x"), ("simple", "x")]
 )
-def test_an_evolution_of_ones_own_has_a_name_of_its_own_and_an_instruction(name, instruction):
+def test_an_own_evolution_without_instruction_or_with_a_taken_name_is_rejected(name, instruction):
     with pytest.raises(ConfigError):
         evolution(name, instruction)
 
 
 def test_multi_context_adds_the_nearest_passage_and_needs_a_store():
     store = Docstore(["Поле.", "Щавель.", "Кирпич."], splitter=False, embeddings=Ring())
-    asked = Candidate(passages=[store.passages[1]]).asking("Что?", "seed")
+    asked = Candidate(passages=[store.passages[1]]).with_question("Что?", "seed")
     writer = scripted(Question(question="Что общего?"))
     made = multi_context(writer, store).invoke(asked)
     assert len(made.passages) == 2
     assert made.passages[0].text == "Щавель."
     assert len(writer.inputs[0]["passages"]) == 2
-    with pytest.raises(ConfigError, match="needs a docstore"):
+    with pytest.raises(ConfigError, match=r"^multi_context adds the nearest passage: it needs a docstore$"):
         multi_context(writer)
 
 
 def test_multi_context_without_a_near_passage_is_rejected_without_a_call():
     store = Docstore(["Поле.", "Щавель."], splitter=False, embeddings=Ring(near=0.1))
     writer = scripted()
-    made = multi_context(writer, store).invoke(Candidate(passages=[store.passages[0]]).asking("Что?", "seed"))
+    made = multi_context(writer, store).invoke(Candidate(passages=[store.passages[0]]).with_question("Что?", "seed"))
     assert made.rejected == "no passage is near enough"
     assert kinds(made) == [("seed", True), ("multi_context", False)]
 
 
-def test_unanswerable_is_from_then_on_not_to_be_answered():
+def test_an_unanswerable_question_is_marked_as_such():
     made = unanswerable(scripted(Question(question="Кто победит в 2099 году?"))).invoke(ASKED)
     assert not made.answerable
 
@@ -308,8 +310,8 @@ def test_a_compressed_question_takes_the_place_of_the_long_one():
 
 
 @pytest.mark.parametrize(("deeper", "broader"), [(True, False), (False, True), (True, True), (False, False)])
-def test_a_question_evolved_that_is_deeper_or_broader(deeper, broader):
-    evolved = ASKED.but(parent="Поле?")
+def test_an_evolved_question_passes_if_it_is_deeper_or_broader(deeper, broader):
+    evolved = ASKED.replace(parent="Поле?")
     critic = scripted(QuestionComparison(reason="Столько же.", deeper=deeper, broader=broader))
     made = evolution_filter(critic).invoke(evolved)
     assert critic.inputs == [{"parent": "Поле?", "question": ASKED.question}]
@@ -323,10 +325,10 @@ def test_a_question_without_a_parent_is_not_compared():
     assert evolution_filter(scripted()).invoke(ASKED) == ASKED
 
 
-def test_a_branch_takes_four_calls_and_a_second_try_starts_from_the_first_and_has_the_same_parent():
+def test_a_branch_takes_four_calls_and_its_second_try_starts_from_the_first_with_the_same_parent():
     writer = Writer(QuestionComparison=lambda _, before: {"reason": "", "deeper": before == 1, "broader": False})
     (kind,) = reasoning.kinds
-    made = branch(kind, writer.model, writer.model).invoke(ASKED)
+    made = evolution_branch(kind, writer.model, writer.model).invoke(ASKED)
     assert made.rejected is None
     assert made.evolution == "reasoning"
     assert writer.calls == {"Question": 4, "QuestionReview": 2, "QuestionComparison": 2}
@@ -340,17 +342,17 @@ def test_a_branch_takes_four_calls_and_a_second_try_starts_from_the_first_and_ha
     ]
 
 
-def test_what_does_not_evolve_twice_is_rejected():
+def test_a_question_that_does_not_evolve_twice_is_rejected():
     writer = Writer(QuestionComparison=lambda *_: {"reason": "нет", "deeper": False, "broader": False})
-    made = branch(reasoning.kinds[0], writer.model, writer.model).invoke(ASKED)
+    made = evolution_branch(reasoning.kinds[0], writer.model, writer.model).invoke(ASKED)
     assert made.rejected == "not evolved"
     assert writer.calls["QuestionComparison"] == 2
 
 
 @pytest.mark.parametrize("kind", [conversational, unanswerable])
-def test_what_is_put_in_other_words_only_is_not_compressed_and_not_compared(kind):
+def test_a_rephrased_question_is_not_compressed_and_not_compared(kind):
     writer = Writer(QuestionReview=lambda *_: {"feedback": "", "standalone": True, "answerable": kind != unanswerable})
-    made = branch(kind.kinds[0], writer.model, writer.model).invoke(ASKED)
+    made = evolution_branch(kind.kinds[0], writer.model, writer.model).invoke(ASKED)
     assert made.rejected is None
     assert writer.calls == {"Question": 1, "QuestionReview": 1}
 
@@ -358,7 +360,7 @@ def test_what_is_put_in_other_words_only_is_not_compressed_and_not_compared(kind
 # The answer
 
 
-TWO = ASKED.but(passages=[passage(0), passage(1)])
+TWO = ASKED.replace(passages=[passage(0), passage(1)])
 
 
 @pytest.mark.parametrize(
@@ -372,7 +374,7 @@ def test_the_passages_that_are_needed_are_kept_in_order(named, kept, rejected):
 
 
 def test_a_question_over_several_passages_must_need_more_than_one():
-    evolved = TWO.but(evolution="multi_context+reasoning")
+    evolved = TWO.replace(evolution="multi_context+reasoning")
     one = NeededPassages(reason="Хватит второго.", passages=[2])
     assert find_passages(scripted(one)).invoke(evolved).rejected == "not all passages are needed"
     both = NeededPassages(reason="", passages=[1, 2])
@@ -385,7 +387,7 @@ def test_the_reference_answer_comes_from_the_passages_alone():
     assert [item["passage"] for item in writer.inputs[0]["passages"]] == [1, 2]
 
 
-def test_what_its_passages_do_not_answer_is_rejected():
+def test_a_question_that_its_passages_do_not_answer_is_rejected():
     unsaid = ReferenceAnswer(answerable=False, answer="")
     assert answer(scripted(unsaid)).invoke(TWO).rejected == "not answerable from its passages"
 
@@ -394,14 +396,14 @@ def test_what_its_passages_do_not_answer_is_rejected():
     ("text", "told"), [("Отрывок о поле.", "В документах этого нет."), ("All of it.", "The documents do not say.")]
 )
 def test_a_question_that_is_not_answered_has_the_sentence_that_says_so(text, told):
-    open_question = FRESH.but(passages=[passage(0, text)], answerable=False).asking("Что?", "seed")
+    open_question = FRESH.replace(passages=[passage(0, text)], answerable=False).with_question("Что?", "seed")
     assert answer(scripted(ReferenceAnswer(answerable=False, answer=""))).invoke(open_question).reference == told
     said = ReferenceAnswer(answerable=True, answer="Вот.")
     assert answer(scripted(said)).invoke(open_question).rejected == "the documents answer it"
     assert find_passages(scripted()).invoke(open_question) == open_question
 
 
-def test_a_blank_answer_that_is_called_one_is_asked_again():
+def test_a_blank_answer_that_claims_to_be_one_is_requested_again():
     judge = scripted(ReferenceAnswer(answerable=True, answer=" "), ReferenceAnswer(answerable=True, answer="Да."))
     assert answer(judge).invoke(TWO).reference == "Да."
 
@@ -414,10 +416,10 @@ def test_a_blank_answer_that_is_called_one_is_asked_again():
         ("Не знаю.", None),
     ],
 )
-def test_what_a_model_knows_without_the_documents_is_dropped(memory, rejected):
-    known = FRESH.asking("Кто основал Мюнхен?", "seed").but(reference="Генрих Лев, в 1158 году.")
+def test_a_question_that_a_model_answers_from_memory_is_rejected(memory, rejected):
+    known = FRESH.with_question("Кто основал Мюнхен?", "seed").replace(reference="Генрих Лев, в 1158 году.")
     made = closed_book_filter(scripted(DegradedAnswer(answer=memory))).invoke(known)
     assert made.rejected == rejected
-    assert closed_book_filter(scripted()).invoke(known.but(answerable=False)).rejected is None
-    with pytest.raises(ConfigError, match="above 0 and at most 1"):
+    assert closed_book_filter(scripted()).invoke(known.replace(answerable=False)).rejected is None
+    with pytest.raises(ConfigError, match=r"^threshold takes a number above 0 and at most 1, got 0$"):
         closed_book_filter(scripted(), threshold=0)

@@ -1,4 +1,4 @@
-"""Folding: what makes no difference, what does, and words in every script."""
+"""Normalization: which differences it removes and which it keeps, and words in every script."""
 
 import unicodedata
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval.text.normalization import folded, tokens_of
+from langchain_rageval.text.normalization import normalize_text, tokens_of, words_of
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("ёЁеЕйїéИи\u0301\u0308\u0306 \n\u00a0ßİ"))
 
@@ -26,29 +26,29 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("ёЁ
         ("Ї\u0301", "ї"),
     ],
 )
-def test_these_are_one(one, other):
-    assert folded(one) == folded(other)
+def test_these_are_equal_after_normalization(one, other):
+    assert normalize_text(one) == normalize_text(other)
 
 
 @pytest.mark.parametrize(("one", "other"), [("й", "и"), ("ї", "і"), ("é", "e"), ("a.", "a"), ("a b", "ab"), ("ё", "о")])
-def test_these_are_not(one, other):
-    assert folded(one) != folded(other)
+def test_these_differ_after_normalization(one, other):
+    assert normalize_text(one) != normalize_text(other)
 
 
 @given(TEXTS)
-def test_folding_twice_changes_nothing(text):
-    assert folded(folded(text)) == folded(text)
+def test_normalizing_twice_changes_nothing(text):
+    assert normalize_text(normalize_text(text)) == normalize_text(text)
 
 
 @given(TEXTS)
 def test_neither_form_nor_white_space_around_matters(text):
-    forms = {folded(unicodedata.normalize(form, f" {text}\n")) for form in ("NFC", "NFD")}
-    assert forms == {folded(text)}
+    forms = {normalize_text(unicodedata.normalize(form, f" {text}\n")) for form in ("NFC", "NFD")}
+    assert forms == {normalize_text(text)}
 
 
 @given(st.text(st.characters(max_codepoint=0x24F)))
 def test_in_european_alphabets_case_does_not_matter(text):
-    assert folded(text.casefold()) == folded(text)
+    assert normalize_text(text.casefold()) == normalize_text(text)
 
 
 @pytest.mark.parametrize(
@@ -71,3 +71,16 @@ def test_words_of_every_script(text, tokens):
 def test_every_letter_and_digit_is_in_a_word(text):
     found = "".join(tokens_of(text))
     assert [char for char in found if char.isalnum()] == [char for char in text if char.isalnum()]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Ещё ЁЛКА, 3 шт.", ["еще", "елка", "3", "шт"]),
+        ("за\u0301мок a_b", ["замок", "a", "b"]),
+        ("東京 Straße", ["東京", "straße"]),
+        ("", []),
+    ],
+)
+def test_words_of_a_text_are_lower_case_without_stress_marks(text, words):
+    assert words_of(text) == words

@@ -1,4 +1,4 @@
-"""agreement: labels of each kind, in every form in which users have them, and published correlations."""
+"""agreement: labels of each kind and in every input form, and published correlations."""
 
 import gzip
 import json
@@ -44,7 +44,7 @@ def test_a_statistic_for_labels_of_another_kind_has_no_value_and_says_so(kind):
 
 
 @given(st.lists(st.tuples(st.sampled_from([0.0, 0.3, 0.5, 0.9, 1.0]), st.booleans()), min_size=1, max_size=30))
-def test_accuracy_counts_scores_that_reach_the_threshold_as_yes(pairs):
+def test_accuracy_counts_scores_from_the_threshold_on_as_1(pairs):
     scores, labels = zip(*pairs, strict=True)
     said = [score >= 0.5 for score in scores]
     assert agreement(scores, labels)["accuracy"].value == pytest.approx(sklearn.accuracy_score(labels, said))
@@ -57,19 +57,19 @@ def test_another_threshold_moves_accuracy_and_not_auc():
     assert low["auc"] == high["auc"]
 
 
-def test_rounding_keeps_no_score_from_its_threshold():
+def test_rounding_errors_do_not_keep_a_score_below_its_threshold():
     assert agreement([0.1 + 0.2, 0.7 + 0.1], [True, True], threshold=0.3)["accuracy"].value == 1.0
     assert agreement([1 - 0.9], [True], threshold=0.1)["accuracy"].value == 1.0
 
 
-def test_scores_of_a_report_and_labels_meet_by_sample_id():
+def test_scores_of_a_report_and_labels_are_matched_by_sample_id():
     report = report_of(scored(1.0), scored(0.0), unscored(), failed(), scored(1.0))
     labels = {"q-1": False, "q-0": True, "q-2": True, "q-3": False, "elsewhere": True}
     found = agreement(report.scores("faithfulness"), labels)
     assert (found.pairs, found.unscored, found.unlabelled) == (2, 2, 1)
     assert found["accuracy"].value == 1.0
     assert found.notes == [
-        "1 labels are of ids that have no score: 'elsewhere'.",
+        "1 labels have ids without a score: 'elsewhere'.",
         "2 of the labelled samples have no score and are left out.",
     ]
 
@@ -103,11 +103,13 @@ def test_scores_on_another_scale_than_the_grades_are_ranked_and_not_matched():
     found = agreement([0.1, 0.6, 0.9], [0, 1, 3], "ordinal")
     assert found["spearman"].value == pytest.approx(1.0)
     assert found["exact"].value is None
-    assert "say with scale=(0, 3)" in found["exact"].reason
+    assert found["exact"].reason == (
+        "scores and labels are not whole grades on one scale: pass scale=(0, 3) with the lowest and highest grade"
+    )
     assert found["exact"] == found["within_one"] == found["weighted_kappa"] == found["krippendorff"]
 
 
-def test_a_tie_of_the_judge_is_half_right_where_a_person_prefers_one():
+def test_a_score_of_zero_is_half_right_where_the_label_is_not_zero():
     found = agreement([1, 0, -1, 0], [1, 1, 1, 0], "pairwise")
     assert (found["accuracy"].value, found["exact"].value) == (0.5, 0.5)
     assert agreement([1, 0], [0, 0], "pairwise")["accuracy"] == Estimate(None, reason="every label is a tie")
@@ -123,10 +125,10 @@ def test_without_a_pair_every_statistic_says_so():
     ("arguments", "options", "message"),
     [
         (([1], [1, 0]), {}, "of the same samples, got 1 and 2"),
-        (([1], [2]), {}, "a binary label is 0 or 1, True or False, got 2: grades are kind='ordinal'"),
+        (([1], [2]), {}, "a binary label is 0 or 1, True or False, got 2: pass kind='ordinal' for grades"),
         (([0.5], [1], "pairwise"), {}, "a preference is -1, 0 or 1, got 0.5: take the sign of a difference"),
         (([1], [1], "nominal"), {}, "kind is one of 'binary', 'ordinal', 'pairwise', got 'nominal'"),
-        (([1], ["да"]), {}, "numbers, True or False, got 'да': load_labels reads words"),
+        (([1], ["да"]), {}, "numbers, True or False, got 'да': load_labels converts words"),
         (([math.inf], [1]), {}, "finite numbers, got inf"),
         (({"a": 1}, [1]), {}, "both by sample id, or both in order"),
         (({"a": 1}, {"b": 1}), {}, "no id is in both scores and labels; scores have 'a', labels 'b'"),
@@ -135,7 +137,7 @@ def test_without_a_pair_every_statistic_says_so():
         (([1], [1]), {"threshold": math.nan}, "threshold is a number, got nan"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(arguments, options, message):
+def test_input_that_cannot_be_compared_raises(arguments, options, message):
     with pytest.raises(ConfigError, match=message):
         agreement(*arguments, **options)
 
@@ -143,7 +145,7 @@ def test_what_cannot_be_compared_is_refused(arguments, options, message):
 def test_it_shows_each_statistic_with_its_interval():
     found = agreement([1, 0, None], [1, 1, 1])
     assert repr(found).splitlines()[:2] == ["Agreement with binary labels on 2 pairs", f"accuracy {found['accuracy']}"]
-    assert repr(found).splitlines()[-1].startswith("Note: 1 of the labelled samples")
+    assert repr(found).splitlines()[-1] == "Note: 1 of the labelled samples have no score and are left out."
     assert "<td>auc</td><td>–</td><td>–</td><td>every label is the same</td>" in found._repr_html_()
 
 
@@ -163,7 +165,7 @@ def ragchecker(aspect):
     ("aspect", "pearson", "spearman"),
     [("correctness", 40.7, 38.7), ("completeness", 52.1, 55.0), ("overall", 56.2, 54.4)],
 )
-def test_correlations_of_ragchecker_with_people_come_out(aspect, pearson, spearman):
+def test_published_correlations_of_ragchecker_with_people_are_reproduced(aspect, pearson, spearman):
     found = agreement(*ragchecker(aspect), kind="ordinal")
     assert found.pairs == 172
     assert [round(100 * found[name].value, 1) for name in ("pearson", "spearman")] == [pearson, spearman]

@@ -47,7 +47,7 @@ def test_a_good_judge_narrows_the_interval_and_a_constant_one_changes_nothing():
     assert blind.judge_mean == 1.0
 
 
-def test_the_interval_holds_the_mean_of_people_where_the_judge_is_far_off():
+def test_the_interval_contains_the_true_mean_even_with_a_biased_judge():
     """A judge that calls half of the bad answers good, 200 times anew."""
     held = []
     for seed in range(200):
@@ -60,7 +60,7 @@ def test_the_interval_holds_the_mean_of_people_where_the_judge_is_far_off():
     assert 0.9 <= np.mean(held) <= 0.995
 
 
-def test_what_has_no_score_or_no_label_is_counted_and_left_out():
+def test_samples_without_a_score_or_a_label_are_counted_and_left_out():
     labelled, unlabelled = parted(*judged())
     scores = [scored(value) for value in unlabelled]
     found = calibrate([*labelled, (1, unscored()), (None, 1.0)], [*scores, unscored()])
@@ -73,12 +73,12 @@ def test_what_has_no_score_or_no_label_is_counted_and_left_out():
     ("labelled", "unlabelled", "options", "message"),
     [
         ([(1, 1)] * 99, [1, 0], {}, "at least 100 labelled samples, a random part of all, got 99: label 1 more"),
-        ([(1, 1)] * 100, [None, 1], {}, "that nobody labelled, at least 2, got 1"),
-        ([1.0] * 100, [1, 0], {}, "pairs, what a person said and what the judge said; got 1.0"),
+        ([(1, 1)] * 100, [None, 1], {}, "calibrate takes at least 2 scores of unlabelled samples, got 1"),
+        ([1.0] * 100, [1, 0], {}, "labelled takes pairs of a human label and a judge's score, got 1.0"),
         ([(1, 1)] * 100, [1, 0], {"level": 95}, "between 0 and 1, such as 0.95; got 95"),
     ],
 )
-def test_what_would_mislead_is_refused(labelled, unlabelled, options, message):
+def test_input_that_would_mislead_raises(labelled, unlabelled, options, message):
     with pytest.raises(ConfigError, match=message):
         calibrate(labelled, unlabelled, **options)
 
@@ -92,6 +92,6 @@ def test_without_ppi_python_it_says_what_to_install(monkeypatch):
 def test_it_shows_the_labels_alone_beside_both():
     found = calibrate(*parted(*judged()))
     told = repr(found).splitlines()
-    assert told[0] == "What people would say on average, from 150 labels and 850 more scores, at 95%"
+    assert told[0] == "Estimated mean human label from 150 labels and 850 more scores, 95% intervals"
     assert told[1] == f"labels and judge {found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]"
     assert "labels alone" in found._repr_html_()

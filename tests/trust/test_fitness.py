@@ -1,18 +1,18 @@
-"""From figures to verdicts: intervals against bars, and the worst step decides."""
+"""Fitness: thresholds decide on intervals, and a metric is as fit as its worst step."""
 
 import pytest
 
 from langchain_rageval.metrics import BUILDERS
-from langchain_rageval.prompts.answer_schemas import ANSWERS
-from langchain_rageval.trust.examination import EMBEDDED, EXAMINATIONS
-from langchain_rageval.trust.fitness import STEPS_OF, judged, metric_verdict
-from langchain_rageval.trust.qualification import Citations, Share
+from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
+from langchain_rageval.trust.examination import EMBEDDING_STEP, EXAMINATIONS
+from langchain_rageval.trust.fitness import STEPS_OF, assess_metric, assess_step
+from langchain_rageval.trust.qualification import Citations, Proportion
 
-NONE = Share.over([])
+NONE = Proportion.mean([])
 
 
 def share(hits, of):
-    return Share.over([1.0] * hits + [0.0] * (of - hits))
+    return Proportion.mean([1.0] * hits + [0.0] * (of - hits))
 
 
 def verdict(**figures):
@@ -29,7 +29,7 @@ def verdict(**figures):
         "lost": 0,
         "error": "",
     }
-    return judged(**given | figures)
+    return assess_step(**given | figures)
 
 
 def cited(precision, recall, first=NONE, due_first=0.25):
@@ -65,35 +65,39 @@ def cited(precision, recall, first=NONE, due_first=0.25):
     ],
 )
 def test_the_interval_decides_and_the_worst_figure_counts(figures, expected):
-    found, reasons = verdict(**figures)
-    assert found == expected
-    assert reasons
+    level, reasons = verdict(**figures)
+    assert level == expected
+    assert len(reasons) == 1
 
 
-def test_a_fit_judge_is_told_its_share_and_another_one_what_is_wrong():
+def test_reasons_give_the_share_of_right_verdicts_or_all_that_is_wrong():
     assert verdict()[1] == ["right verdicts 50 of 50, 100% [93%, 100%]"]
     assert verdict(flips=share(25, 50), valid=share(5, 50))[1] == [
-        "verdicts that stay when asked again 25 of 50, 50% [37%, 63%]",
+        "verdicts unchanged when asked again 25 of 50, 50% [37%, 63%]",
         "replies valid at once 5 of 50, 10% [4%, 21%]",
     ]
     assert verdict(right=share(25, 50), said={"yes": 50})[1] == [
-        "right verdicts 25 of 50, 50% [37%, 63%]: it said 'yes' to everything, no better than the 50% to be had "
-        "without reading"
+        "right verdicts 25 of 50, 50% [37%, 63%]: every verdict was 'yes', no better than the 50% possible without "
+        "reading the texts"
     ]
     first = cited(share(10, 50), share(50, 50), share(48, 50))
     assert verdict(citations=first)[1] == [
-        "citations to the point 10 of 50, 20% [11%, 33%]: 96% name the first chunk, where 25% belong"
+        "relevant citations 10 of 50, 20% [11%, 33%]: 96% are of the first chunk, 25% would be right"
     ]
     assert "first chunk" not in verdict(citations=cited(share(10, 50), share(50, 50), share(12, 50)))[1][0]
 
 
 def test_a_metric_is_as_fit_as_its_worst_step():
     steps = {"extract_statements": ("fit", ["a"]), "verify_statements": ("unfit", ["b", "c"])}
-    assert metric_verdict(steps, "faithfulness") == ("unfit", "verify_statements: b; c. extract_statements: a.")
+    assert assess_metric(steps, "faithfulness") == ("unfit", "verify_statements: b; c. extract_statements: a.")
     steps["verify_statements"] = ("fit with care", ["d"])
-    assert metric_verdict(steps, "faithfulness")[0] == "fit with care"
-    assert metric_verdict({}, "faithfulness")[0] == "cannot tell"
-    assert metric_verdict({}, "answer_similarity")[1].startswith("measure_similarity: the embeddings were not tried")
+    assert assess_metric(steps, "faithfulness")[0] == "fit with care"
+    missing = "the package has no labelled items for it: compare its scores with your own labels"
+    assert assess_metric({}, "rubric") == ("cannot tell", f"grade_rubric: {missing}.")
+    assert assess_metric({}, "answer_similarity") == (
+        "cannot tell",
+        "measure_similarity: no embeddings were examined: pass embeddings to qualify_judge.",
+    )
 
 
 def test_the_table_names_metrics_and_steps_that_there_are():
@@ -101,11 +105,11 @@ def test_the_table_names_metrics_and_steps_that_there_are():
     named = {step for steps in STEPS_OF.values() for step in steps}
     unlabelled = {"critique_aspect", "detect_abstention", "detect_answerable", "extract_entities", "find_entities"}
     assert named - EXAMINATIONS.keys() == {*unlabelled, "grade_rubric"}
-    assert EXAMINATIONS.keys() <= named <= ANSWERS.keys() | {EMBEDDED}
+    assert EXAMINATIONS.keys() <= named <= ANSWER_SCHEMAS.keys() | {EMBEDDING_STEP}
 
 
-def test_a_share_tells_counts_value_and_interval():
+def test_a_proportion_shows_counts_value_and_interval():
     assert str(share(45, 50)) == "45 of 50, 90% [79%, 96%]"
-    assert str(share(45, 50).rest) == "5 of 50, 10% [4%, 21%]"
-    assert (str(NONE), NONE.rest, NONE.value) == ("–", NONE, None)
-    assert Share.over([0.5, 1.0]).hits == 1.5
+    assert str(share(45, 50).complement) == "5 of 50, 10% [4%, 21%]"
+    assert (str(NONE), NONE.complement, NONE.value) == ("–", NONE, None)
+    assert Proportion.mean([0.5, 1.0]).hits == 1.5

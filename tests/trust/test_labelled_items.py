@@ -1,4 +1,4 @@
-"""The labelled items that come with the package: what their labels name is there."""
+"""The labelled items of the package: labels refer to existing chunks, sentences and statements."""
 
 import re
 from collections import Counter
@@ -10,8 +10,8 @@ import langchain_rageval
 from langchain_rageval import ConfigError
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.text.language import detect_language
-from langchain_rageval.trust.examination import EXAMINATIONS, in_reverse, with_padding
-from langchain_rageval.trust.items import labelled_items
+from langchain_rageval.trust.examination import EXAMINATIONS, pad_item, reverse_item
+from langchain_rageval.trust.labelled_item import labelled_items
 
 LANGUAGES = ("ru", "en")
 PLACE = Path(langchain_rageval.__file__).parent / "trust" / "labelled_items"
@@ -32,13 +32,13 @@ def test_every_step_has_enough_labels_for_an_interval(language):
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_the_items_speak_their_language(language):
+def test_items_are_written_in_their_language(language):
     for item in labelled_items(language):
         assert not item.question or detect_language(item.question) == language, item.id
         assert not item.padding or detect_language(item.padding) == language, item.id
 
 
-def test_no_label_but_that_of_the_embeddings_is_right_for_most():
+def test_no_constant_answer_is_right_for_most_labels():
     for step in EXAMINATIONS.keys() - {"measure_similarity"}:
         accepted = Counter(verdict for item in items(step) for label in item.labels for verdict in label.accepted)
         assert max(accepted.values()) / sum(bool(label.accepted) for i in items(step) for label in i.labels) < 0.7
@@ -50,7 +50,7 @@ def test_no_two_chunks_say_the_same():
         assert len({*sentences}) == len(sentences), item.id
 
 
-def test_what_statements_are_shown_by_is_there():
+def test_the_evidence_of_statements_exists():
     for item in items("verify_statements"):
         sentences = NumberedContexts.of(item.contexts).sentences
         assert len(item.statements) == len(item.labels), item.id
@@ -59,7 +59,7 @@ def test_what_statements_are_shown_by_is_there():
             assert all(any(f"{n}.".startswith(f"{e}.") for n in sentences) for e in label.evidence), item.id
 
 
-def test_sentences_that_were_copied_or_changed_are_what_their_labels_say():
+def test_labels_match_how_statements_were_copied_or_changed():
     for item in items("verify_statements"):
         if not item.source.startswith("XQuAD"):
             continue
@@ -99,23 +99,23 @@ def test_chunks_and_statements_have_a_label_each():
     assert min(places[n] for n in (1, 2, 3)) >= 10
 
 
-@pytest.mark.parametrize("step", [step for step, examination in EXAMINATIONS.items() if examination.turned])
+@pytest.mark.parametrize("step", [step for step, examination in EXAMINATIONS.items() if examination.reverse])
 def test_the_reverse_of_the_reverse_is_the_item(step):
     for item in items(step):
-        turned = in_reverse(item, EXAMINATIONS[step])
+        turned = reverse_item(item, EXAMINATIONS[step])
         assert turned != item
-        assert in_reverse(turned, EXAMINATIONS[step]) == item
+        assert reverse_item(turned, EXAMINATIONS[step]) == item
 
 
-def test_labels_go_with_the_chunks_in_reverse_order():
+def test_labels_follow_their_chunks_into_reverse_order():
     for item in items("select_sentences"):
         before, after = (
             [NumberedContexts.of(one.contexts).sentences[label.number] for label in one.labels]
-            for one in (item, in_reverse(item, EXAMINATIONS[item.step]))
+            for one in (item, reverse_item(item, EXAMINATIONS[item.step]))
         )
         assert before == after
     for item in items("grade_contexts"):
-        turned = in_reverse(item, EXAMINATIONS[item.step])
+        turned = reverse_item(item, EXAMINATIONS[item.step])
         assert dict(zip(item.contexts, item.labels, strict=True)) == dict(
             zip(turned.contexts, turned.labels, strict=True)
         )
@@ -125,7 +125,7 @@ def test_padding_leaves_the_numbers_of_sentences_as_they_are():
     for step in ("verify_statements", "grade_contexts", "select_sentences"):
         for item in items(step):
             before = NumberedContexts.of(item.contexts).sentences
-            after = NumberedContexts.of(with_padding(item).contexts).sentences
+            after = NumberedContexts.of(pad_item(item).contexts).sentences
             assert {number: after[number] for number in before} == before, item.id
             assert len(after) == len(before) + len(item.contexts), item.id
 
@@ -135,7 +135,7 @@ def test_a_language_without_items_is_refused():
         labelled_items("tlh")
 
 
-def test_sources_and_licences_stand_beside_the_items():
+def test_the_readme_of_the_items_names_sources_and_licences():
     told = (PLACE / "README.md").read_text(encoding="utf-8")
     sources = {
         source.split(":")[0]

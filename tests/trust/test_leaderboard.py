@@ -1,4 +1,4 @@
-"""leaderboard: the order, what is said of neighbours, and what it refuses."""
+"""leaderboard: ranking, comparison of neighbours, and invalid input."""
 
 import pytest
 from helpers.reports import LOST
@@ -28,7 +28,7 @@ def report_of(notes=(), **values):
 GOOD, FAIR, POOR = [0.9] * 10, [0.8, 0.9, 0.7, 0.6] * 2 + [0.9, 0.8], [0.1] * 10
 
 
-def test_models_stand_best_first_with_mean_and_interval():
+def test_models_are_ranked_best_first_with_mean_and_interval():
     board = leaderboard(report_of(poor=POOR, good=GOOD, fair=FAIR))
     assert list(board) == ["good", "fair", "poor"]
     assert [(standing.model, standing.place) for standing in board.rows] == [("good", 1), ("fair", 2), ("poor", 3)]
@@ -37,7 +37,7 @@ def test_models_stand_best_first_with_mean_and_interval():
     assert (board["good"].difference, board["good"].p_value, board["good"].tied) == (None, None, False)
 
 
-def test_the_difference_to_the_one_above_is_that_of_the_paired_test():
+def test_the_difference_to_the_model_above_comes_from_the_paired_test():
     board = leaderboard(report_of(good=GOOD, fair=FAIR))
     differences = [own - above for own, above in zip(FAIR, GOOD, strict=True)]
     fair = board["fair"]
@@ -47,21 +47,21 @@ def test_the_difference_to_the_one_above_is_that_of_the_paired_test():
     assert (fair.pairs, fair.tied) == (10, False)
 
 
-def test_several_neighbours_are_adjusted_for():
+def test_p_values_are_adjusted_for_several_comparisons():
     alone = leaderboard(report_of(good=GOOD, fair=FAIR))["fair"].p_value
     board = leaderboard(report_of(good=GOOD, fair=FAIR, poor=POOR))
     assert board["fair"].p_value == alone
     assert board["poor"].p_value == pytest.approx(2 * sign_flip_p([p - f for p, f in zip(POOR, FAIR, strict=True)]))
 
 
-def test_models_that_the_samples_do_not_tell_apart_are_tied():
+def test_models_without_a_significant_difference_are_tied():
     board = leaderboard(report_of(one=[1.0, 0.0] * 5, other=[0.0, 1.0] * 5, poor=[0.0] * 10))
     assert (board["other"].tied, board["other"].p_value) == (True, 1.0)
     assert board["poor"].tied is True  # 5 of 10 differ: p = 0.0625
     assert "1.000, tied" in str(board)
 
 
-def test_with_few_questions_nothing_is_told_apart():
+def test_with_too_few_questions_models_are_tied():
     board = leaderboard(report_of(one=[1.0] * 3, other=[0.0] * 3))
     assert (board["other"].tied, board["other"].p_value, board["other"].difference) == (True, None, -1.0)
     assert "too few pairs" in str(board["other"])
@@ -74,14 +74,14 @@ def test_only_questions_that_both_have_a_value_for_are_compared():
     assert board.notes == ["other: 1 of 10 answers have no value; the mean is of the rest."]
 
 
-def test_a_model_with_nothing_scored_stands_last_without_a_mean():
+def test_a_model_with_nothing_scored_is_last_and_has_no_mean():
     board = leaderboard(report_of(none=[None, None], some=[0.0, 0.0]))
     assert list(board) == ["some", "none"]
     assert (board["none"].mean, board["none"].difference, board["none"].pairs) == (None, None, 0)
     assert str(board["none"]) == "2. none – – (0 of 2 answers)"
 
 
-def test_models_asked_different_questions_are_ranked_and_said_not_to_be_paired():
+def test_models_with_different_questions_are_ranked_but_not_compared():
     report = report_of(one=[1.0, 1.0], other=[0.5, 0.5])
     rows = [r.model_copy(update={"sample": r.sample.model_copy(update={"id": f"x{r.index}"})}) for r in report.rows]
     board = leaderboard(rows)
@@ -90,14 +90,14 @@ def test_models_asked_different_questions_are_ranked_and_said_not_to_be_paired()
     assert board.notes[0].startswith("No sample is in both reports.")
 
 
-def test_where_lower_is_better_the_lowest_mean_stands_first():
+def test_where_lower_is_better_the_lowest_mean_is_first():
     values = {name: [score(value, "harmfulness", direction="lower")] * 8 for name, value in (("a", 1.0), ("b", 0.0))}
     board = leaderboard(report_of(**values))
     assert list(board) == ["b", "a"]
     assert "lower is better" in str(board)
 
 
-def test_mean_grades_of_a_rubric_are_told():
+def test_mean_grades_of_a_rubric_are_shown():
     board = leaderboard(report_of(one=[score(1.0, grade=3), score(0.5, grade=2)], other=[score(0.0, grade=0)] * 2))
     assert (board["one"].grades, board["other"].grades) == ({"tone": 2.5}, {"tone": 0.0})
     assert "<th>tone</th>" in board._repr_html_()
@@ -105,7 +105,7 @@ def test_mean_grades_of_a_rubric_are_told():
     assert list(board.to_pandas()["grade.tone"]) == [2.5, 0.0]
 
 
-def test_different_instruments_are_told():
+def test_different_instruments_are_noted():
     board = leaderboard(report_of(a=[score(1.0, instrument="x")] * 2, b=[score(0.0, instrument="y")] * 2))
     assert board.notes[0].startswith("Different instruments")
 
@@ -116,7 +116,7 @@ def test_the_metric_is_the_rubric_or_the_only_one_or_named():
     assert list(leaderboard(Report(both))) == ["a", "b"]
     assert list(leaderboard(Report(both), "tone")) == ["b", "a"]
     others = [r.model_copy(update={"scores": {name: score(1.0) for name in ("x", "y")}}) for r in rows]
-    with pytest.raises(ConfigError, match=r"say metric=\.\.\., there are x, y"):
+    with pytest.raises(ConfigError, match=r"pass metric=\.\.\., the report has x, y"):
         leaderboard(Report(others))
     with pytest.raises(ConfigError, match="no metric 'z'; it has x, y"):
         leaderboard(Report(others), "z")
@@ -130,7 +130,7 @@ def test_samples_without_a_model_are_left_out_and_counted():
         leaderboard([nameless])
 
 
-def test_what_it_shows_is_escaped():
+def test_names_are_escaped_in_html():
     report = report_of(**{"<b>": [1.0, 0.5], "b": [0.0, 0.5]})
     board = leaderboard(report)
     assert isinstance(board, Leaderboard)

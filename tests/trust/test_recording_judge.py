@@ -1,4 +1,4 @@
-"""A witness asks as its judge does, and notes how it was answered."""
+"""RecordingJudge: same requests as the original judge, and a log of the replies."""
 
 import pytest
 from helpers.scripted import Scripted, absent, scripted, supported, verdicts
@@ -6,7 +6,7 @@ from helpers.scripted import Scripted, absent, scripted, supported, verdicts
 from langchain_rageval import Judge, JudgeOutputError, Sample
 from langchain_rageval.judge.voting import voters_of
 from langchain_rageval.steps.verify_statements import verify_statements
-from langchain_rageval.trust.recording_judge import Notes, RecordingJudge
+from langchain_rageval.trust.recording_judge import RecordingJudge, ReplyLog
 
 STATE = {
     "sample": Sample(question="q", contexts=["One. Two.", "Three."]),
@@ -14,18 +14,18 @@ STATE = {
 }
 
 
-def noted(*replies, **options):
-    notes = Notes()
-    witness = RecordingJudge.of_judge(Judge(scripted(*replies), **options), notes, cached=True)
+def recorded(*replies, **options):
+    log = ReplyLog()
+    recorder = RecordingJudge.of_judge(Judge(scripted(*replies), **options), log, cached=True)
     try:
-        verify_statements(witness, of="answer").invoke(STATE)
+        verify_statements(recorder, of="answer").invoke(STATE)
     except JudgeOutputError:
-        notes.again = True
-    return notes
+        log.repeated = True
+    return log
 
 
 @pytest.mark.parametrize(
-    ("replies", "options", "again", "readable"),
+    ("replies", "options", "repeated", "readable"),
     [
         ([verdicts(supported(1), absent(2))], {}, False, 1),
         (["no", verdicts(supported(1), absent(2))], {}, True, 1),
@@ -36,23 +36,23 @@ def noted(*replies, **options):
         ([verdicts(supported(1), absent(2)), verdicts(absent(1), absent(2))], {"max_context_tokens": 6}, False, 2),
     ],
 )
-def test_asking_again_is_told_from_asking_in_parts(replies, options, again, readable):
-    notes = noted(*replies, **options)
-    assert notes.again == again
-    assert notes.rungs == {"prompt": readable}
+def test_repeated_requests_are_distinguished_from_partial_requests(replies, options, repeated, readable):
+    log = recorded(*replies, **options)
+    assert log.repeated == repeated
+    assert log.rungs == {"prompt": readable}
 
 
-def test_it_shares_what_the_judge_knows_and_is_the_same_instrument():
+def test_it_shares_the_capabilities_and_the_instrument_of_the_judge():
     judge = Judge(scripted(), draws=3)
-    witness = RecordingJudge.of_judge(judge, Notes(), cached=True)
-    assert witness._endpoint.capabilities is judge._endpoint.capabilities
-    assert witness.model is judge.model
-    assert witness.instrument == judge.instrument
-    assert [voter.judge for voter in voters_of(witness)] == [witness] * 3
+    recorder = RecordingJudge.of_judge(judge, ReplyLog(), cached=True)
+    assert recorder._endpoint.capabilities is judge._endpoint.capabilities
+    assert recorder.model is judge.model
+    assert recorder.instrument == judge.instrument
+    assert [voter.judge for voter in voters_of(recorder)] == [recorder] * 3
 
 
-def test_past_the_cache_the_model_is_a_copy_without_it():
+def test_without_the_cache_the_model_is_a_copy():
     judge = Judge(Scripted(cache=True))
-    witness = RecordingJudge.of_judge(judge, Notes(), cached=False)
-    assert witness.model.cache is False
+    recorder = RecordingJudge.of_judge(judge, ReplyLog(), cached=False)
+    assert recorder.model.cache is False
     assert judge.model.cache is True

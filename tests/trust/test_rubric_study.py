@@ -1,4 +1,4 @@
-"""rubric_study: the numbers of its table, checked by hand and against scipy and scikit-learn."""
+"""rubric_study: the numbers of its table, compared with scipy and scikit-learn, and invalid input."""
 
 from functools import partial
 from statistics import stdev
@@ -49,7 +49,7 @@ def study(judges=None, rubrics=None, sheets=SHEETS, labels=None, **options):
 
 
 @pytest.mark.parametrize(("name", "grades"), [("strong", STRONG), ("weak", WEAK)])
-def test_every_row_tells_mean_spread_and_agreement_with_the_labels(name, grades):
+def test_every_row_has_mean_spread_and_agreement_with_the_labels(name, grades):
     row = study()[name, "0-3"]
     given, people = list(grades.values()), list(PEOPLE.values())
     values = [grade / 3 for grade in given]
@@ -65,7 +65,7 @@ def test_every_row_tells_mean_spread_and_agreement_with_the_labels(name, grades)
     assert (row.scored, row.failed, row.calls, row.scale) == (12, 0, 12, (0, 3))
 
 
-def test_by_hand_10_of_12_grades_are_equal_and_all_within_one():
+def test_10_of_12_grades_are_equal_and_all_within_one():
     match = study()["strong", "0-3"].match
     assert (match.exact, match.within_one) == (10 / 12, 1.0)
 
@@ -77,16 +77,19 @@ def test_the_order_of_the_models_and_its_stability_over_the_rows():
     means = [[row.models[model] for model in MODELS] for row in found]
     tau = kendalltau(*means).statistic
     assert [row.stability for row in found] == pytest.approx([tau, tau])
-    assert found.notes[-1].startswith("Who ranks the models decides their order: a > b > c (1 of 2 rows); b > a > c")
+    assert found.notes[-1] == (
+        "The order of the models depends on judge and rubric: a > b > c (1 of 2 rows); b > a > c (1 of 2 rows). "
+        "Do not rely on a single row."
+    )
 
 
-def test_rows_that_agree_on_the_order_are_said_to():
+def test_rows_that_agree_on_the_order_are_noted():
     found = study({"one": judge(STRONG), "two": judge(PEOPLE)})
     assert [row.stability for row in found] == [1.0, 1.0]
-    assert found.notes == ["No row ranks the models otherwise: a > b > c."]
+    assert found.notes == ["No two rows disagree on the order of the models: a > b > c."]
 
 
-def test_models_that_tie_in_one_row_are_reckoned_as_by_tau_b():
+def test_ties_between_models_count_as_in_tau_b():
     level = {sheet: 2 if sheet.endswith(("a", "b")) else 0 for sheet in STRONG}
     found = study({"strong": judge(STRONG), "level": judge(level)})
     tau = kendalltau(*[[row.models[model] for model in MODELS] for row in found]).statistic
@@ -94,11 +97,11 @@ def test_models_that_tie_in_one_row_are_reckoned_as_by_tau_b():
     assert found["level", "0-3"].stability == pytest.approx(tau)
 
 
-def test_a_tie_is_no_other_order():
+def test_a_tie_does_not_contradict_an_order():
     flat = dict.fromkeys(STRONG, 2)
     found = study({"strong": judge(STRONG), "flat": judge(flat)})
     assert found["flat", "0-3"].stability is None
-    assert found.notes[-1].startswith("No row ranks the models otherwise")
+    assert found.notes[-1].startswith("No two rows disagree on the order of the models: ")
 
 
 def test_a_judge_that_gives_one_grade_only_has_no_rank_correlation():
@@ -119,7 +122,7 @@ def test_grades_on_another_scale_than_the_labels_are_compared_by_rank_alone():
     assert wide.match.pairs == 12
 
 
-def test_labels_of_several_criteria_are_weighed_as_the_rubric_weighs_them():
+def test_labels_of_several_criteria_are_weighted_as_in_the_rubric():
     criteria = [Criterion("tone", "Kind?", 3), Criterion("brevity", "Short?", 1)]
 
     def reply(messages):
@@ -150,7 +153,7 @@ def test_without_labels_there_is_no_agreement():
     assert (row.match.pairs, row.match.exact, row.spearman) == (0, None, None)
 
 
-def test_the_cost_is_that_of_the_tokens():
+def test_the_cost_follows_from_tokens_and_prices():
     found = study(price={"strong": (2.5, 10)})
     assert found["strong", "0-3"].cost == pytest.approx(12 * (1000 * 2.5 + 10 * 10) / 1_000_000)
     assert found["strong", "0-3"].tokens == 12 * 1010
@@ -162,7 +165,7 @@ def test_a_model_that_reports_no_tokens_has_no_cost():
     assert (row.tokens, row.cost) == (None, None)
 
 
-def test_a_sheet_without_an_answer_fails_in_every_row_and_is_in_no_number():
+def test_a_sheet_without_an_answer_fails_in_every_row_and_is_excluded():
     found = study(sheets=[*SHEETS[:-1], SHEETS[-1].model_copy(update={"answer": None})])
     assert [(row.scored, row.failed, row.match.pairs) for row in found] == [(11, 1, 11)] * 2
 
@@ -194,7 +197,7 @@ def test_without_models_there_is_no_order():
     assert found.notes == []
 
 
-def test_it_is_shown_as_a_table_and_as_a_frame():
+def test_output_as_text_html_and_frame():
     found = study(price={"strong": (2.5, 10)})
     assert isinstance(found, RubricStudy)
     lines = str(found).splitlines()
@@ -215,17 +218,20 @@ def test_it_is_shown_as_a_table_and_as_a_frame():
     [
         ({"judges": [1]}, "judges takes a mapping of names, got list"),
         ({"rubrics": [1]}, "rubrics takes a mapping of names, got list"),
-        ({"rubrics": {"r": {"scal": (0, 3)}}}, r"strong \| r: these are no options of rubric: .*scal"),
-        ({"rubrics": {"r": 3}}, "a rubric is given as its options, or as a function"),
+        ({"rubrics": {"r": {"scal": (0, 3)}}}, r"strong \| r: invalid options of rubric: .*scal"),
+        ({"rubrics": {"r": 3}}, "rubrics takes a mapping of options, or a function from a judge to a metric, got int"),
         ({"rubrics": {"r": lambda judge: judge}}, "got Judge"),
-        ({"labels": {"q9@z": {"tone": 1}}}, r"no label is of these sheets: .* such as q0@a, q0@b, q0@c"),
-        ({"labels": {"q0@a": {"tone": 4}}}, "the label of 'q0@a' for tone is 4, no grade from 0 to 3"),
-        ({"labels": {"q0@a": {"tone": 1.5}}}, "is 1.5, no grade"),
-        ({"price": {"x": (1, 1)}}, "price names 'x', the judges are strong, weak"),
-        ({"price": {"strong": 1}}, "price takes"),
+        ({"labels": {"q9@z": {"tone": 1}}}, r"no label belongs to these sheets: .* such as q0@a, q0@b, q0@c"),
+        ({"labels": {"q0@a": {"tone": 4}}}, "the label of 'q0@a' for tone is 4, not a grade from 0 to 3"),
+        ({"labels": {"q0@a": {"tone": 1.5}}}, "is 1.5, not a grade"),
+        ({"price": {"x": (1, 1)}}, "price names 'x', but the judges are strong, weak"),
+        (
+            {"price": {"strong": 1}},
+            r"price takes \(per million input tokens, per million output tokens\), got strong: 1",
+        ),
     ],
 )
-def test_what_cannot_be_meant_is_refused_before_any_call(given, told):
+def test_invalid_arguments_raise_before_any_call(given, told):
     judges = {"strong": answering(lambda _: pytest.fail("asked")), "weak": answering(lambda _: pytest.fail("asked"))}
     with pytest.raises(ConfigError, match=told):
         study(**{"judges": judges, **given})

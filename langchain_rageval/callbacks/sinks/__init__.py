@@ -1,4 +1,4 @@
-"""Sinks: where the rows of a watched chain go. Any callable that takes one Row is one."""
+"""Sinks: destinations of the rows that `RagEvalCallback` scores. Any callable that takes one `Row` is a sink."""
 
 from langchain_rageval.callbacks.sinks.jsonl import JsonlSink
 from langchain_rageval.callbacks.sinks.langsmith import LangSmithSink

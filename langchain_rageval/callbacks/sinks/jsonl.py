@@ -1,4 +1,4 @@
-"""JsonlSink: rows as lines of JSON, in a file that is a report."""
+"""JsonlSink: append rows to a report file of JSON lines."""
 
 from __future__ import annotations
 
@@ -21,23 +21,24 @@ _CHUNK = 65_536
 
 
 class JsonlSink:
-    """Appends each row to a file that `Report.load` reads. Usable from threads, and by several processes at once.
+    """Appends each row to a file that `Report.load` reads. Threads and processes may share the file.
 
-    A row's `index` is its place in the file, in bytes: it tells rows of several processes apart and puts them in order.
-    Whatever a killed process left half-written is cut off by the next one.
+    The `index` of a row is its offset in the file, in bytes: it distinguishes and orders the rows of several processes.
+    An incomplete line that a killed process left is removed before the next row is written.
 
     Args:
-        path: of the file; made, like its folder, when the first row comes.
-        max_bytes: a file that would grow beyond this is renamed to `<name>.1`, the one before to `<name>.2`, and so on;
-            None lets it grow.
-        backups: renamed files that are kept.
+        path: path of the file; the file and its folder are created at the first row.
+        max_bytes: a file that would exceed this size is renamed to `<name>.1`, the earlier `<name>.1` to `<name>.2`,
+            and so on; None sets no limit.
+        backups: number of renamed files to keep.
 
     Attributes:
-        notes: what the report says of its rows.
+        path: path of the file.
+        notes: notes of the report.
 
     Raises:
-        ConfigError: if an option cannot be used, or the path is a folder or a file that is no report; on Windows, where
-            a file that is open can be neither locked in this way nor renamed.
+        ConfigError: if an option is invalid, or the path is a folder or a file that is not a report; also on Windows,
+            where an open file can be neither locked in this way nor renamed.
     """
 
     def __init__(self, path: str | Path, max_bytes: int | None = 100_000_000, backups: int = 5) -> None:
@@ -47,39 +48,40 @@ class JsonlSink:
         self.notes: list[str] = []
         self._max_bytes = max_bytes
         self._backups = backups
-        self._turn = PerProcess(threading.Lock)
+        self._lock = PerProcess(threading.Lock)
         if self.path.is_dir():
-            raise ConfigError(f"{self.path} is a folder; name a file in it")
+            raise ConfigError(f"{self.path} is a folder; pass the path of a file")
         if self.path.exists():
             with self.path.open("rb") as file:
-                self._refuse_foreign(file.read(len(HEAD)))
+                self._check_is_report(file.read(len(HEAD)))
         if max_bytes is not None and max_bytes < 1:
-            raise ConfigError(f"max_bytes takes a whole number from 1 on, or None, got {max_bytes!r}")
+            raise ConfigError(f"max_bytes takes a whole number of at least 1, or None, got {max_bytes!r}")
         if backups < 0:
-            raise ConfigError(f"backups takes a whole number from 0 on, got {backups!r}")
+            raise ConfigError(f"backups takes a whole number of at least 0, got {backups!r}")
 
     def __repr__(self) -> str:
-        """The place."""
+        """Return the class and the path."""
         return f"JsonlSink({str(self.path)!r})"
 
     def __call__(self, row: Row) -> None:
-        """Append a row; it is on its way to the disk when this returns.
+        """Append a row; it survives a crash of the process.
 
         Raises:
-            OSError: if it cannot be written; the file is then as it was.
+            ConfigError: if the file is not a report.
+            OSError: if the row cannot be written; the file is then unchanged.
         """
-        with self._turn.value:
+        with self._lock.value:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             while not self._append(row):
                 pass
 
     def _append(self, row: Row) -> bool:
-        """Write to the file that is there now; False when it was renamed meanwhile, or had to be."""
-        with _held(self.path) as file:
-            if not _still_at(self.path, file):
+        """Append a row to the current file; return False if the file was renamed, by this process or another one."""
+        with _locked(self.path) as file:
+            if not _is_same_file(self.path, file):
                 return False
-            self._refuse_foreign(os.pread(file, len(HEAD), 0))
-            end = _whole_lines(file)
+            self._check_is_report(os.pread(file, len(HEAD), 0))
+            end = _truncate_to_lines(file)
             head = head_line({"notes": self.notes, "complete": False, "left_out": []}).encode() if not end else b""
             line = head + row_line(row.model_copy(update={"index": end + len(head)})).encode()
             if end and self._max_bytes is not None and end + len(line) > self._max_bytes:
@@ -88,10 +90,10 @@ class JsonlSink:
             _write(file, line, end)
             return True
 
-    def _refuse_foreign(self, beginning: bytes) -> None:
-        """Raise ConfigError if there is a file of somebody else's: its last line might be cut off."""
-        if not HEAD.startswith(beginning):
-            raise ConfigError(f"{self.path} is a file, but no report of ours; choose another place")
+    def _check_is_report(self, start: bytes) -> None:
+        """Raise ConfigError if a file is not a report: its last line could be removed as incomplete."""
+        if not HEAD.startswith(start):
+            raise ConfigError(f"{self.path} is not a report that this package wrote; choose another path")
 
     def _rotate(self) -> None:
         names = [self.path, *(self.path.with_name(f"{self.path.name}.{n}") for n in range(1, self._backups + 1))]
@@ -102,26 +104,26 @@ class JsonlSink:
 
 
 @contextmanager
-def _held(path: Path) -> Iterator[int]:
-    """The file, open and locked against other processes."""
+def _locked(path: Path) -> Iterator[int]:
+    """Open a file, locked against other processes."""
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield file
     finally:
-        fcntl.flock(file, fcntl.LOCK_UN)  # closing would leave it with a process that was forked meanwhile
+        fcntl.flock(file, fcntl.LOCK_UN)  # closing alone would leave the lock with a process that was forked meanwhile
         os.close(file)
 
 
-def _still_at(path: Path, file: int) -> bool:
+def _is_same_file(path: Path, file: int) -> bool:
     try:
         return os.path.samestat(os.stat(path), os.fstat(file))
     except FileNotFoundError:
         return False
 
 
-def _whole_lines(file: int) -> int:
-    """Where the last whole line ends; whatever comes after it is cut off."""
+def _truncate_to_lines(file: int) -> int:
+    """Remove an incomplete last line; return the size of the file."""
     end, window = os.lseek(file, 0, os.SEEK_END), 1
     while end:
         start = max(0, end - window)

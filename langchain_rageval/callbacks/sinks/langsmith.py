@@ -1,4 +1,4 @@
-"""LangSmithSink: scores as feedback on the runs that LangSmith traced."""
+"""LangSmithSink: post scores as feedback on LangSmith runs."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ from langchain_rageval.errors import ConfigError
 if TYPE_CHECKING:
     from langsmith import Client
 
-_TRIES = 1  # the callback tries again by itself, and counts
+_TRIES = 1  # the callback retries and counts the errors
 
 
 class LangSmithSink:
-    """Posts each score as feedback on the run that it is of; LangSmith must trace the chain for there to be one.
+    """Posts each score as feedback on its run; LangSmith must trace the chain.
 
-    The score is None, with the cause in the comment, where there is no value. Feedback that is posted again takes its
-    old place.
+    A score without a value is posted as None, with the cause in the comment. Feedback that is posted again replaces the
+    earlier one.
 
     Args:
-        client: `langsmith.Client()`; it posts while this sink waits, and raises what goes wrong.
-        project: name of the one that the chain is traced to; None takes LangSmith's own settings when the first row
-            comes.
+        client: `langsmith.Client()`. It posts synchronously, and its errors are raised.
+        project: name of the project that the chain is traced to; None reads LangSmith's settings at the first row.
 
     Raises:
-        ConfigError: if the client cannot create feedback.
+        ConfigError: if `client` has no method `create_feedback`.
     """
 
     def __init__(self, client: Client, project: str | None = None) -> None:
@@ -39,28 +38,28 @@ class LangSmithSink:
         self._name = project
 
     def __repr__(self) -> str:
-        """The class; a client may hold secrets."""
+        """Return the class name alone: the client may hold secrets."""
         return "LangSmithSink()"
 
     def __call__(self, row: Row) -> None:
         """Post the scores of a row."""
         run_id = str(row.sample.metadata["run_id"])
         for score in row.scores.values():
-            told = score.feedback(row.sample.id)
+            feedback = score.feedback(row.sample.id)
             self._client.create_feedback(
                 run_id=run_id,
-                key=told["key"],
-                score=told["score"],
-                comment=told["comment"],
-                source_info={name: value for name, value in told["metadata"].items() if value is not None},
+                key=feedback["key"],
+                score=feedback["score"],
+                comment=feedback["comment"],
+                source_info={name: value for name, value in feedback["metadata"].items() if value is not None},
                 feedback_id=uuid5(NAMESPACE_OID, f"{run_id} {score.metric}"),
                 stop_after_attempt=_TRIES,
-                **self._place,
+                **self._project_argument,
             )
 
     @cached_property
-    def _place(self) -> dict[str, Any]:
-        """The id of the project, by which LangSmith finds a run; it is there when its first run has arrived."""
+    def _project_argument(self) -> dict[str, Any]:
+        """Keyword argument with the id of the project, which exists after the first traced run."""
         if not hasattr(self._client, "read_project"):
             return {}
         name = self._name or get_tracer_project() or "default"

@@ -1,4 +1,4 @@
-"""LoggingSink: scores as log records."""
+"""LoggingSink: write scores to a log."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from langchain_rageval.data.schema import Row
 
 
 class LoggingSink:
-    """Logs each score: the run, the metric, and its value with the reason, or why there is none.
+    """Logs each score: run id, metric, and the value with its reason, or why there is no value.
 
-    The record's attribute `rageval` holds the same as a mapping, for formatters that write JSON. Reasons may quote the
-    answer; question, answer and contexts are not logged.
+    The attribute `rageval` of the log record holds `run_id`, `metric`, `value` and `comment` as a mapping, for
+    formatters that write JSON. Reasons may quote the answer; question, answer and contexts are not logged.
 
     Args:
-        logger: by default the one named `langchain_rageval.scores`.
-        level: of scores; failures are logged as warnings.
+        logger: logger to write to; by default `langchain_rageval.scores`.
+        level: level of scores; failures are logged as warnings.
     """
 
     def __init__(self, logger: logging.Logger | None = None, level: int = logging.INFO) -> None:
@@ -23,13 +23,13 @@ class LoggingSink:
         self._level = level
 
     def __repr__(self) -> str:
-        """Where it logs."""
+        """Return the class and the name of the logger."""
         return f"LoggingSink({self._logger.name!r})"
 
     def __call__(self, row: Row) -> None:
         """Log the scores of a row."""
         run_id = str(row.sample.metadata.get("run_id", row.sample.id))
         for score in row.scores.values():
-            told = {"run_id": run_id, "metric": score.metric, "value": score.value, "comment": score.comment}
+            fields = {"run_id": run_id, "metric": score.metric, "value": score.value, "comment": score.comment}
             level = max(self._level, logging.WARNING) if score.failure else self._level
-            self._logger.log(level, "run %s: %s", run_id, score, extra={"rageval": told})
+            self._logger.log(level, "run %s: %s", run_id, score, extra={"rageval": fields})

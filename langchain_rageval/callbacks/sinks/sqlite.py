@@ -1,4 +1,4 @@
-"""SqliteSink: scores in an SQLite file, one row each, to be asked in SQL while the chain runs."""
+"""SqliteSink: write scores to a table of an SQLite file, for SQL queries while the chain runs."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ COLUMNS = {
     "metadata": "TEXT",
     "findings": "TEXT",
 }
-"""Of the table `scores`, whose key is run_id and metric.
+"""Columns of the table `scores` with their SQL types. The primary key is (run_id, metric).
 
-`written` is seconds since 1970; of `value`, `unscored` and `error` exactly one is there; `contexts`, `metadata` and
-`findings` are JSON.
+`written` is the time in seconds since 1970. Exactly one of `value`, `unscored` and `error` is not NULL. `contexts`,
+`metadata` and `findings` are JSON.
 """
 
 
 class SqliteSink:
-    """Writes each score of a row to the table `scores` of an SQLite file. Usable from threads and by several processes.
+    """Writes each score to the table `scores` of an SQLite file. Threads and processes may share the file.
 
-    The columns are listed in `COLUMNS`. A run that is written again replaces its earlier row.
-    The file is opened when the first row comes, and anew after a fork; it stands in WAL mode, so readers never wait.
+    `COLUMNS` lists the columns. Scores that are written again replace the earlier ones. The file is opened at the first
+    row, and reopened after a fork. It is in WAL mode, so readers never wait.
 
     Args:
-        path: of the file, which may hold tables of yours; made, like its folder, if it is not there.
+        path: path of the file, which may hold other tables; the file and its folder are created if missing.
 
     Raises:
         ConfigError: if the path is a folder.
@@ -57,21 +57,21 @@ class SqliteSink:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         if self.path.is_dir():
-            raise ConfigError(f"{self.path} is a folder; name a file in it")
+            raise ConfigError(f"{self.path} is a folder; pass the path of a file")
         self._file = SqliteFile(self.path, _prepare)
 
     def __repr__(self) -> str:
-        """The place."""
+        """Return the class and the path."""
         return f"SqliteSink({str(self.path)!r})"
 
     def __call__(self, row: Row) -> None:
-        """Write a row; it is on its way to the disk when this returns.
+        """Write the scores of a row in one transaction; they survive a crash of the process.
 
         Raises:
-            sqlite3.Error: if it cannot be written; then nothing of it is.
+            sqlite3.Error: if the row cannot be written; the file is then unchanged.
         """
         written = time.time()
-        values = [tuple(told(row.sample, score, written).values()) for score in row.scores.values()]
+        values = [tuple(_column_values(row.sample, score, written).values()) for score in row.scores.values()]
         places = ", ".join("?" * len(COLUMNS))
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._file.open() as connection, connection:
@@ -79,7 +79,7 @@ class SqliteSink:
             connection.executemany(f"INSERT OR REPLACE INTO scores ({', '.join(COLUMNS)}) VALUES ({places})", values)
 
     def close(self) -> None:
-        """Close the file; it opens again when it is used."""
+        """Close the file; the next row opens it again."""
         self._file.close()
 
 
@@ -90,8 +90,8 @@ def _prepare(connection: sqlite3.Connection) -> None:
     connection.execute(f"CREATE TABLE IF NOT EXISTS scores ({columns}, PRIMARY KEY (run_id, metric)) WITHOUT ROWID")
 
 
-def told(sample: Sample, score: Score, written: float) -> dict[str, Any]:
-    """A score as the columns have it."""
+def _column_values(sample: Sample, score: Score, written: float) -> dict[str, Any]:
+    """Return the values of a score by column, in the order of `COLUMNS`."""
     failure, usage = score.failure, score.usage
     return {
         "run_id": str(sample.metadata.get("run_id", sample.id)),
@@ -118,5 +118,5 @@ def told(sample: Sample, score: Score, written: float) -> dict[str, Any]:
 
 
 def _json(value: Any) -> str | None:
-    """JSON that keeps its letters; what it cannot hold goes in as text."""
+    """Return JSON with non-ASCII characters as they are; values without a JSON form become text."""
     return None if value is None else json.dumps(value, ensure_ascii=False, default=str, skipkeys=True)

@@ -1,1 +1,1 @@
-"""Graders: what says how relevant each retrieved chunk is, one per file; the ranking metrics take one each."""
+"""Graders of retrieved chunks by relevance, one per file; each ranking metric takes one."""

@@ -1,4 +1,4 @@
-"""Cross-encoder grader: how a cross-encoder ranks the chunks, or how sure it is of each."""
+"""Cross-encoder grader: the rank or the sigmoid of a cross-encoder's score of each chunk."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.identity import model_identity
 from langchain_rageval.metrics.graders.embedding_grader import SimilarityGrader, question_and_chunks
-from langchain_rageval.metrics.graders.grader import Grader, graded
+from langchain_rageval.metrics.graders.grader import Grader, grade_findings
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.measure_similarity import measure_similarity
 from langchain_rageval.steps.rate_pairs import rate_pairs
 
-Scores = Literal["rank", "sigmoid"]
+CrossEncoderGrades = Literal["rank", "sigmoid"]
 
 
 class RankGrader(Grader):
-    """Ranks as grades: 1 for the chunk with the lowest score, one more for each higher score."""
+    """Grader by the rank of a cross-encoder's score: 1 for the lowest score, one more for each higher score."""
 
     cross_encoder: Any
 
@@ -31,42 +31,45 @@ class RankGrader(Grader):
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Which model it is."""
+        """Identity of the cross-encoder."""
         return {"step": self.get_name(), "model": model_identity(self.cross_encoder), "grades": "rank"}
 
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:
-        """Have the cross-encoder read the question with each chunk."""
-        question, worded = question_and_chunks({"sample": sample})
-        scores = yield from rate_pairs(self.cross_encoder, question, worded)
+        """Rank the chunks by the cross-encoder's score of the question and each chunk; a blank chunk gets 0."""
+        question, chunks = question_and_chunks({"sample": sample})
+        scores = yield from rate_pairs(self.cross_encoder, question, chunks)
         ranks = {score: rank for rank, score in enumerate(sorted(set(scores)), 1)}
         grades = iter([float(ranks[score]) for score in scores])
         texts = sample.contexts or []
-        return graded(texts, [next(grades) if text.strip() else 0.0 for text in texts], self.means)
+        return grade_findings(texts, [next(grades) if text.strip() else 0.0 for text in texts], self.meaning)
 
 
-def cross_encoder_grader(ce: BaseCrossEncoder, grades: Scores = "rank") -> Grader:
-    """Grade each chunk by a cross-encoder. Its scores are logits of no known scale, and no grades as they are.
+def cross_encoder_grader(ce: BaseCrossEncoder, grades: CrossEncoderGrades = "rank") -> Grader:
+    """Grade each chunk by a cross-encoder.
+
+    Its raw scores are logits of an unknown scale and cannot serve as grades.
 
     Args:
-        ce: reads (question, chunk); scores that are not finite are a failure.
+        ce: cross-encoder of (question, chunk) pairs; a score that is not finite is a failure.
         grades: "rank" is 1 for the lowest score and one more for each higher one; equal scores get equal grades. Ranks
-            say which chunk is better, never whether one is any good: metrics that know only relevant and not need a
-            `threshold` with them. "sigmoid" maps logits to 0..1, from 0.5 on relevant unless a `threshold` says other.
+            compare chunks but do not show whether a chunk is relevant, so metrics of binary relevance need a
+            `threshold`. "sigmoid" maps logits to 0..1; a chunk is relevant from 0.5 on, or from the metric's
+            `threshold`.
 
     Returns:
-        A grader reading `question` and `contexts`; a blank chunk gets 0 without being asked about.
+        A grader that reads `question` and `contexts`; a blank chunk gets 0 without a call.
 
     Raises:
-        ConfigError: if `ce` is no cross-encoder, or `grades` is neither.
+        ConfigError: if `ce` is not a cross-encoder, or `grades` is invalid.
     """
     if not isinstance(ce, BaseCrossEncoder):
         raise ConfigError(f"cross_encoder_grader takes a LangChain BaseCrossEncoder, got {type(ce).__name__}")
-    if grades not in get_args(Scores):
-        raise ConfigError(f'grades is "rank" or "sigmoid" (logits are no grades), got {grades!r}')
+    if grades not in get_args(CrossEncoderGrades):
+        raise ConfigError(f'grades is "rank" or "sigmoid" (raw logits cannot serve as grades), got {grades!r}')
     if grades == "rank":
         return RankGrader(
-            name="rank_contexts", cross_encoder=ce, threshold=None, means="rank among the cross-encoder's scores"
+            name="rank_contexts", cross_encoder=ce, threshold=None, meaning="rank among the cross-encoder's scores"
         )
     stage = measure_similarity(ce, question_and_chunks, scale="sigmoid")
-    means = "sigmoid of the cross-encoder's score"
-    return SimilarityGrader(name="measure_similarity", stage=stage, threshold=0.5, means=means)
+    meaning = "sigmoid of the cross-encoder's score"
+    return SimilarityGrader(name="measure_similarity", stage=stage, threshold=0.5, meaning=meaning)

@@ -1,4 +1,4 @@
-"""Grader: a stage that grades each retrieved chunk, and knows what its grades mean."""
+"""Grader: a stage that grades each retrieved chunk by relevance."""
 
 from __future__ import annotations
 
@@ -11,51 +11,51 @@ from langchain_rageval.steps.stage import Stage, State
 
 
 class Grader(Stage[State]):
-    """Adds `grades`, a list of Finding: for each chunk in retrieval order one of the kind "context".
+    """Base class of graders: adds `grades` to the state, a finding of the kind "context" for each retrieved chunk.
 
-    Its verdict is the grade, higher for the more relevant; what else was found comes after. For a grader of your own,
-    subclass this and give `grade`, a generator that yields what it needs and returns the findings, and `instrument`.
+    Findings are in retrieval order; the verdict is the grade, higher for a more relevant chunk. Other findings, such as
+    the agreement of votes, follow. For your own grader, subclass this and define `instrument` and `grade`, a generator
+    that yields its requests and returns the findings.
     """
 
     reads: frozenset[str] = frozenset({"question", "contexts"})
-    """Fields of the sample that must be there."""
+    """Fields that a sample must have."""
 
     lowest: float = 0.0
-    """Grade of a chunk that is not relevant at all; it gains nothing."""
+    """Grade of a chunk that is not relevant at all; its gain is 0."""
 
     threshold: float | None = 1.0
-    """Grade from which a chunk counts as relevant, where a metric knows only relevant and not; None where no grade
-    tells."""
+    """Lowest grade of a relevant chunk, for metrics of binary relevance; None if the grades do not define one."""
 
-    means: str = ""
-    """What the grades are, as the findings tell it; "" when the findings give a judge's reasons."""
+    meaning: str = ""
+    """Description of the grades, used as the reason of each finding; "" if the findings hold a judge's reasons."""
 
     @abstractmethod
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:
-        """The findings, without I/O."""
+        """Return the findings; yield a request for each call that is needed."""
 
-    def known(self, sample: Sample) -> list[float] | None:
-        """Grades of every document that was judged, retrieved or not; None when only the retrieved ones are known."""
+    def judged_grades(self, sample: Sample) -> list[float] | None:
+        """Return the grades of all judged documents, retrieved or not; None if those not retrieved are unknown."""
         return None
 
-    def gave(self, finding: Finding) -> bool:
-        """Whether a finding may be this grader's."""
-        return not self.means or finding.reason == self.means
+    def could_have_made(self, finding: Finding) -> bool:
+        """Return True if this grader could have made a finding."""
+        return not self.meaning or finding.reason == self.meaning
 
     def work(self, state: State) -> Operation[State]:
-        """Grade the sample's chunks."""
+        """Grade the chunks of the sample."""
         grades = yield from self.grade(state["sample"])
         return state | {"grades": list(grades)}
 
 
-def graded(texts: Sequence[str], grades: Sequence[float], means: str) -> list[Finding]:
-    """The findings of chunks in retrieval order."""
+def grade_findings(texts: Sequence[str], grades: Sequence[float], meaning: str) -> list[Finding]:
+    """Return the findings of chunks in retrieval order; `meaning` is their reason."""
     return [
-        Finding(kind="context", number=number, text=text, verdict=told(grade), reason=means)
+        Finding(kind="context", number=number, text=text, verdict=format_grade(grade), reason=meaning)
         for number, (text, grade) in enumerate(zip(texts, grades, strict=True), 1)
     ]
 
 
-def told(grade: float) -> str:
-    """A grade as a finding holds it: exactly, and a whole number without a point."""
+def format_grade(grade: float) -> str:
+    """Return a grade as the verdict of a finding: exact, whole numbers without a decimal point."""
     return str(int(grade)) if float(grade).is_integer() else repr(float(grade))

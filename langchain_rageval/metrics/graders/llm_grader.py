@@ -1,4 +1,4 @@
-"""LLM grader: a judge grades each chunk by how far it answers the question."""
+"""LLM grader: a judge's grade of how far each chunk answers the question."""
 
 from __future__ import annotations
 
@@ -15,54 +15,54 @@ from langchain_rageval.steps.step import Step
 
 
 class LlmGrader(Grader):
-    """Whole grades on a scale, with the judge's reasons. Make one with `llm_grader(...)`."""
+    """Grader by a judge, with whole grades on a scale and reasons. Build one with `llm_grader(...)`."""
 
     step: Step
     highest: float
 
     @property
     def judges(self) -> Sequence[Judge]:
-        """Who is asked."""
+        """Judges that grade."""
         return self.step.judges
 
     def with_fresh_capabilities(self) -> Self:
-        """The same grader with a forgetful judge."""
+        """Return a copy whose judge does not share what it learns about an endpoint."""
         return self.model_copy(update={"step": self.step.with_fresh_capabilities()})
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """That of the step that asks."""
+        """Settings of the grading step that affect the grades."""
         return self.step.instrument
 
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:
-        """Ask the judge."""
+        """Request the judge's grades."""
         state = yield from self.step.work({"sample": sample})
         grades: list[Finding] = state["grades"]
         return grades
 
-    def gave(self, finding: Finding) -> bool:
-        """Whether it is a whole number on the scale."""
+    def could_have_made(self, finding: Finding) -> bool:
+        """Return True if the verdict of a finding is a whole number on the scale."""
         return finding.verdict.lstrip("-").isdecimal() and self.lowest <= int(finding.verdict) <= self.highest
 
 
 def llm_grader(judge: JudgeLike, scale: tuple[int, int] = (0, 4), pointwise: bool = False) -> Grader:
-    """Have a judge grade each chunk; no labels are needed.
+    """Grade each chunk by a judge; no labels are needed.
 
-    The judge sees the chunks in an order that has nothing to do with the retriever's (that of a hash of their content),
-    and grades each by itself, so that several may get the same grade.
+    The judge reads the chunks in the order of a hash of their content, independent of the retriever's order, and grades
+    each on an absolute scale, so that several may get the same grade.
 
     Args:
-        judge: asked once per sample, about all chunks; not at all when they hold no words. With `draws`, or as a jury,
-            the median of the grades holds.
-        scale: the lowest and the highest grade, whole numbers. The lowest gains nothing, whatever its number; a chunk
-            counts as relevant from the one above it on.
-        pointwise: ask about one chunk at a time: a call for each, and no chunk's grade depends on another's.
+        judge: called once per sample, for all chunks; not called if they are blank. With `draws`, or as a jury, the
+            median grade counts.
+        scale: lowest and highest grade, whole numbers. The lowest has no gain, whatever its number; a chunk is relevant
+            from the next grade on.
+        pointwise: True to grade each chunk in a separate call, so that its grade does not depend on the others.
 
     Returns:
-        A grader reading `question` and `contexts`. It knows of no chunk that was not retrieved.
+        A grader that reads `question` and `contexts`. Chunks that were not retrieved are unknown to it.
 
     Raises:
-        ConfigError: if `scale` is none.
+        ConfigError: if `scale` or `pointwise` is invalid.
     """
     if not (isinstance(scale, Sequence) and len(scale) == 2 and all(type(grade) is int for grade in scale)):
         raise ConfigError(

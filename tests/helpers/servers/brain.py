@@ -53,7 +53,7 @@ METRICS: dict[str, Callable[[Any, Embeddings], Metric]] = {
     "answer_similarity": lambda _, embeddings: answer_similarity(embeddings),
     "answer_correctness": answer_correctness,
     "conciseness": lambda judge, _: aspect_critique(judge, "conciseness"),
-    "claim_f1": lambda judge, _: next(part for part in claim_metrics(judge).parts if part.name == "claim_f1"),
+    "claim_f1": lambda judge, _: next(part for part in claim_metrics(judge).metrics if part.name == "claim_f1"),
     "noise_sensitivity_relevant": lambda judge, _: noise_sensitivity(judge),
     "ndcg@5": lambda judge, _: ndcg_at(5, llm_grader(judge)),
     "context_entity_recall": lambda judge, _: context_entity_recall(judge),

@@ -1,4 +1,4 @@
-"""qualify_judge: good judges are fit, bad ones are not, each for its own reason."""
+"""qualify_judge: good judges are fit; bad judges are unfit, each for its own reason."""
 
 import json
 from random import Random
@@ -13,10 +13,10 @@ from langchain_core.embeddings import Embeddings
 
 from langchain_rageval import ConfigError, HashingEmbeddings, Judge, OfflineJudge, RetryPolicy, jury, qualify_judge
 from langchain_rageval.trust.fitness import STEPS_OF
-from langchain_rageval.trust.items import labelled_items
+from langchain_rageval.trust.labelled_item import labelled_items
 
 JUDGED = ("faithfulness", "context_precision", "context_recall", "context_relevance")
-"""Metrics that stand on the judge alone."""
+"""Metrics that depend on the judge alone."""
 
 
 class Knowing(Embeddings):
@@ -46,7 +46,7 @@ def test_a_judge_that_is_always_right_is_fit_for_all_that_is_labelled(language):
     found = qualified(oracle(), Knowing(), language)
     unlabelled = {"abstention", "aspect_critique", "context_entity_recall", "rubric"}
     assert found.verdict == {name: "cannot tell" if name in unlabelled else "fit" for name in STEPS_OF}
-    assert all("no labelled items come with the package" in found.reasons[name] for name in unlabelled)
+    assert all("the package has no labelled items for it" in found.reasons[name] for name in unlabelled)
     for step in found.steps.values():
         assert step.right.hits == step.right.of >= 30, step.step
         assert step.answered.value == 1.0
@@ -62,7 +62,7 @@ def test_a_judge_that_always_says_yes_is_unfit_because_it_always_says_the_same(l
     found = qualified(oracle(yes), language=language)
     for metric in JUDGED:
         assert found.verdict[metric] == "unfit"
-        assert "to everything, no better than the" in found.reasons[metric]
+        assert "every verdict was" in found.reasons[metric]
     assert found.steps["grade_contexts"].said == {"useful": 48}
     assert found.steps["grade_contexts"].right.hits == 16
     assert found.steps["verify_statements"].flips.value == 0.0
@@ -76,8 +76,8 @@ def test_a_judge_that_always_cites_the_first_chunk_is_unfit_because_of_what_it_c
         "context_recall": "unfit",
         "context_relevance": "fit",
     }
-    assert "citations to the point" in found.reasons["faithfulness"]
-    assert "100% name the first chunk, where" in found.reasons["faithfulness"]
+    assert "relevant citations" in found.reasons["faithfulness"]
+    assert "100% are of the first chunk" in found.reasons["faithfulness"]
     verified = found.steps["verify_statements"]
     assert verified.right.value == 1.0
     assert verified.citations.first.value == 1.0
@@ -88,13 +88,13 @@ def test_a_judge_that_flips_coins_is_unfit_because_it_flips():
     found = qualified(oracle(coins(7)))
     for metric in JUDGED:
         assert found.verdict[metric] == "unfit", metric
-        assert "verdicts that stay when asked again" in found.reasons[metric]
+        assert "verdicts unchanged when asked again" in found.reasons[metric]
     graded = found.steps["grade_contexts"]
     assert 0.3 < graded.flips.value < 0.7
     assert 0.3 < graded.order_bias.value < 0.7
 
 
-def test_replies_that_are_no_json_show_in_what_was_valid_at_once():
+def test_replies_that_are_no_json_lower_the_valid_rate():
     random, lock = Random(3), Lock()
 
     def broken(messages):
@@ -112,20 +112,20 @@ def test_replies_that_are_no_json_show_in_what_was_valid_at_once():
     assert sum(step.calls for step in found.steps.values()) > 450
 
 
-def test_a_verdict_that_was_left_out_and_asked_again_was_not_valid_at_once():
-    def with_fresh_capabilities(messages):
+def test_a_missing_verdict_that_was_requested_again_is_not_valid_at_once():
+    def incomplete(messages):
         made = answer(human_of(messages))
         if "verdicts" in made and len(made["verdicts"]) > 1:
             made["verdicts"].pop()
         return json.dumps(made)
 
-    steps = qualified(answering(with_fresh_capabilities), repeats=1).steps
+    steps = qualified(answering(incomplete), repeats=1).steps
     assert steps["verify_statements"].valid.value == 0.0
     assert steps["verify_statements"].right.value == 1.0
     assert steps["select_sentences"].valid.value == 1.0
 
 
-def test_slices_and_windows_are_no_asking_again():
+def test_slices_and_windows_do_not_count_as_repeated_requests():
     found = qualified(Judge(OfflineJudge(), max_statements=1, max_context_tokens=100), repeats=1)
     assert {step.valid.value for step in found.steps.values()} == {1.0}
     assert found.steps["verify_statements"].calls > 200
@@ -139,7 +139,7 @@ def test_a_judge_that_never_answers_has_no_verdicts_and_is_unfit():
     assert "questions answered 0 of 48" in found.reasons["context_precision"]
 
 
-def test_what_is_asked_again_does_not_come_from_the_cache():
+def test_repeats_bypass_the_cache():
     judge = oracle(coins(1)).model_copy(update={"cache": InMemoryCache()})
     assert qualified(judge).steps["grade_contexts"].flips.value > 0.3
     calls = len(judge.asked)
@@ -148,20 +148,20 @@ def test_what_is_asked_again_does_not_come_from_the_cache():
     assert found.steps["grade_contexts"].flips.value > 0.3
 
 
-def test_a_function_that_flips_coins_is_asked_anew_as_well():
+def test_repeats_call_a_function_again():
     choose = coins(2)
     found = qualified(lambda messages: json.dumps(answer(human_of(messages), choose)))
     assert found.steps["grade_contexts"].flips.value > 0.3
 
 
-def test_one_ask_shows_no_flips():
+def test_a_single_repeat_has_no_flip_rate():
     found = qualified(oracle(), repeats=1)
     assert found.steps["grade_contexts"].flips.value is None
     assert found.verdict["context_precision"] == "fit"
     assert found.steps["grade_contexts"].calls == 3 * 16
 
 
-def test_order_and_padding_that_decide_verdicts_are_seen():
+def test_position_bias_and_length_bias_are_measured():
     def vain(messages):
         human = human_of(messages)
         made = answer(human)
@@ -190,7 +190,7 @@ def test_order_and_padding_that_decide_verdicts_are_seen():
     assert graded.order_bias.value == 0.0
 
 
-def test_statements_that_invent_lose_or_swallow_are_not_right():
+def test_extractions_that_invent_lose_or_merge_facts_are_not_right():
     def judge(change):
         def changed(messages):
             made = answer(human_of(messages))
@@ -208,14 +208,14 @@ def test_statements_that_invent_lose_or_swallow_are_not_right():
         assert said == {name: 16, "no facts": 16}
 
 
-def test_a_jury_is_asked_as_one():
+def test_a_jury_is_examined_as_one_judge():
     found = qualified(jury([oracle(), oracle(), oracle(coins(5))]), repeats=1)
     assert found.verdict["context_precision"] == "fit"
     assert found.steps["grade_contexts"].calls == 3 * 3 * 16
     assert found.steps["grade_contexts"].valid.value == 1.0
 
 
-def test_the_judge_itself_learns_nothing_and_is_not_changed():
+def test_the_judge_itself_is_not_changed():
     model = oracle()
     judge = Judge(model, draws=3)
     found = qualified(judge, repeats=1)
@@ -227,29 +227,29 @@ def test_the_judge_itself_learns_nothing_and_is_not_changed():
 # Embeddings
 
 
-def test_without_embeddings_nobody_can_tell_of_metrics_that_compare():
+def test_without_embeddings_metrics_that_compare_cannot_be_judged():
     found = qualified(oracle(), repeats=1)
     assert "measure_similarity" not in found.steps
     for metric in ("answer_relevance", "answer_similarity", "answer_correctness"):
         assert found.verdict[metric] == "cannot tell"
-        assert "the embeddings were not tried" in found.reasons[metric]
+        assert "no embeddings were examined" in found.reasons[metric]
 
 
-def test_embeddings_that_tell_nothing_apart_are_unfit():
+def test_embeddings_that_give_equal_vectors_are_unfit():
     found = qualified(oracle(), Vectors(answer=lambda _: [1.0, 0.0]), repeats=1)
     assert found.steps["measure_similarity"].said == {"as near": 40}
     assert {found.verdict[metric] for metric in STEPS_OF if "answer" in metric} == {"unfit"}
 
 
-def test_embeddings_that_cannot_be_asked_are_no_bad_embeddings():
+def test_unreachable_embeddings_are_an_error_and_not_unfit():
     def down(_text):
         raise ConnectionError("nobody there")
 
-    with pytest.raises(ConfigError, match="the embeddings could not be asked: ConnectionError: nobody there"):
+    with pytest.raises(ConfigError, match="the first call to the embeddings failed: ConnectionError: nobody there"):
         qualified(oracle(), Vectors(answer=down), repeats=1)
 
 
-# Whom nobody can ask
+# Unreachable judges and invalid options
 
 
 def test_a_judge_that_is_down_is_an_error_and_not_unfit():
@@ -259,12 +259,12 @@ def test_a_judge_that_is_down_is_an_error_and_not_unfit():
         calls.append(messages)
         raise ConnectionError("nobody there")
 
-    with pytest.raises(ConfigError, match="the judge could not be asked: ConnectionError: nobody there"):
+    with pytest.raises(ConfigError, match="the first call to the judge failed: ConnectionError: nobody there"):
         qualified(answering(down))
     assert len(calls) == 1
 
 
-def test_of_a_judge_that_goes_down_nobody_can_tell():
+def test_a_judge_that_goes_down_midway_cannot_be_judged():
     calls, lock = [], Lock()
 
     def fading(messages):
@@ -276,7 +276,7 @@ def test_of_a_judge_that_goes_down_nobody_can_tell():
 
     found = qualified(answering(lambda messages: json.dumps(fading(messages))), repeats=1)
     assert found.verdict["context_relevance"] == "cannot tell"
-    assert "60 of 60 questions were lost on the way: ConnectionError: gone" in found.reasons["context_relevance"]
+    assert "60 of 60 questions failed in transport: ConnectionError: gone" in found.reasons["context_relevance"]
     assert found.steps["extract_statements"].verdict == "fit"
 
 
@@ -291,17 +291,17 @@ def test_of_a_judge_that_goes_down_nobody_can_tell():
         ({"embeddings": "offline"}, "embeddings takes LangChain Embeddings, got str"),
     ],
 )
-def test_options_that_cannot_be_meant_are_refused_before_any_call(options, told):
+def test_invalid_options_raise_before_any_call(options, told):
     judge = oracle()
     with pytest.raises(ConfigError, match=told):
         qualified(judge, **options)
     assert judge.asked == []
 
 
-# What is shown
+# Output
 
 
-def test_the_baseline_of_word_overlap_stands_beside_every_judge():
+def test_every_judge_is_shown_beside_the_word_overlap_baseline():
     offline_found = qualified(OfflineJudge(), HashingEmbeddings())
     found = qualified(oracle(), Knowing(), repeats=1)
     for name, step in offline_found.steps.items():
@@ -311,7 +311,7 @@ def test_the_baseline_of_word_overlap_stands_beside_every_judge():
     assert offline_found.notes[-1].startswith("The texts are public")
 
 
-def test_it_is_shown_as_text_as_html_and_as_json(tmp_path):
+def test_output_as_text_html_and_json(tmp_path):
     found = qualified(OfflineJudge(), HashingEmbeddings(), "en", repeats=1)
     assert str(found).startswith("OfflineJudge(), HashingEmbeddings(size=512) in 'en', each question asked once\n")
     assert "context_precision: cannot tell. grade_contexts: right verdicts" in str(found)
@@ -325,7 +325,7 @@ def test_it_is_shown_as_text_as_html_and_as_json(tmp_path):
     assert read["steps"]["verify_statements"]["citations"]["precision"]["value"] > 0.8
 
 
-async def test_a_model_over_http_is_asked_by_its_best_rung(endpoint):
+async def test_a_model_over_http_uses_its_best_rung(endpoint):
     found = qualified(endpoint.model(endpoint.server(offline)), repeats=1)
     best = {"openai": "json_schema", "gigachat": "function_calling"}[endpoint.name]
     assert {step.rung for step in found.steps.values()} == {best}

@@ -1,11 +1,12 @@
 import pytest
-from helpers.munich import SAMPLE, broken_judge
+from helpers.munich import SAMPLE
 from helpers.scripted import scripted
 from langchain_core.runnables import RunnableLambda
 
 from langchain_rageval import ConfigError, JudgeOutputError, OfflineJudge, Sample, SampleError, faithfulness, suite
 from langchain_rageval.data.schema import Usage
-from langchain_rageval.metrics.outcome import aoutcome, failures, judges_of, named, names_of, outcome
+from langchain_rageval.metrics.sample_scores import ascore_sample, failure_scores, score_sample, scores_by_name
+from langchain_rageval.metrics.structure import judges_of, names_of
 from langchain_rageval.prompts.answer_schemas import Statements
 from langchain_rageval.run.run import Run
 
@@ -14,26 +15,26 @@ score = metric.invoke(SAMPLE)
 MUNICH = Sample(**SAMPLE)
 
 
-def test_an_outcome_is_the_scores_by_name():
-    assert named(score) == {"faithfulness": score}
-    assert named({"mine": score}) == {"mine": score}
+def test_scores_are_keyed_by_name():
+    assert scores_by_name(score) == {"faithfulness": score}
+    assert scores_by_name({"mine": score}) == {"mine": score}
 
 
 @pytest.mark.parametrize("result", [0.5, None, "good", {"faithfulness": 0.5}, [score]], ids=type)
-def test_whatever_else_a_metric_returns_is_refused(result):
-    with pytest.raises(ConfigError, match=f"this one a {type(result).__name__}"):
-        named(result)
+def test_any_other_result_of_a_metric_is_refused(result):
+    with pytest.raises(ConfigError, match=f"a mapping of names to Scores, got {type(result).__name__}$"):
+        scores_by_name(result)
 
 
 async def test_the_users_own_runnable_is_scored_like_a_metric():
     own = RunnableLambda(lambda sample: {"a": metric.invoke(sample), "b": score})
-    for scores in (outcome(own, MUNICH, Run(), None), await aoutcome(own, MUNICH, Run(), None)):
+    for scores in (score_sample(own, MUNICH, Run(), None), await ascore_sample(own, MUNICH, Run(), None)):
         assert {name: given.value for name, given in scores.items()} == {"a": 0.5, "b": 0.5}
 
 
-async def test_a_failure_tells_error_step_reply_and_cost():
+async def test_a_failure_holds_error_step_reply_and_usage():
     broken = faithfulness(scripted("nothing", "of", "use", "nothing", "of", "use"))
-    for scores in (outcome(broken, MUNICH, Run(), None), await aoutcome(broken, MUNICH, Run(), None)):
+    for scores in (score_sample(broken, MUNICH, Run(), None), await ascore_sample(broken, MUNICH, Run(), None)):
         failed = scores["faithfulness"]
         assert (failed.failure.error, failed.failure.step) == ("JudgeOutputError", "extract_statements")
         assert failed.failure.raw_output == "use"
@@ -41,11 +42,15 @@ async def test_a_failure_tells_error_step_reply_and_cost():
         assert (failed.aspect, failed.direction, failed.instrument) == ("grounding", "higher", broken.instrument)
 
 
-async def test_the_step_at_fault_is_told_for_errors_of_the_client_too():
+async def test_a_failure_names_the_step_also_for_errors_of_the_client():
     replies = [Statements(statements=["a"]), ConnectionError("reset by peer")]
     for call in ("sync", "async"):
         lost = faithfulness(scripted(*replies))
-        scores = outcome(lost, MUNICH, Run(), None) if call == "sync" else await aoutcome(lost, MUNICH, Run(), None)
+        scores = (
+            score_sample(lost, MUNICH, Run(), None)
+            if call == "sync"
+            else await ascore_sample(lost, MUNICH, Run(), None)
+        )
         failure = scores["faithfulness"].failure
         assert (failure.error, failure.message, failure.step) == (
             "ConnectionError",
@@ -54,46 +59,38 @@ async def test_the_step_at_fault_is_told_for_errors_of_the_client_too():
         )
 
 
-async def test_what_ends_the_program_is_no_failure_of_a_metric():
+async def test_an_interrupt_is_raised_and_not_recorded():
     def interrupt(_: object) -> None:
         raise KeyboardInterrupt
 
     stopped = RunnableLambda(interrupt)
     with pytest.raises(KeyboardInterrupt):
-        outcome(stopped, MUNICH, Run(), None)
+        score_sample(stopped, MUNICH, Run(), None)
 
 
 def test_each_name_of_a_suite_gets_the_failure_and_the_first_the_cost():
     both = suite(metric, faithfulness(OfflineJudge(), name="other"))
-    scores = failures(both, SampleError("no contexts", "contexts"), Usage(calls=4))
+    scores = failure_scores(both, SampleError("no contexts", "contexts"), Usage(calls=4))
     assert {name: given.usage.calls for name, given in scores.items()} == {"faithfulness": 4, "other": 0}
     assert {given.failure.step for given in scores.values()} == {"sample"}
 
 
-def test_names_and_judges_are_found_behind_wrappers():
-    for wrapped in (
-        metric,
-        metric.with_retry(),
-        metric.with_config(tags=["a"]),
-        metric.with_fallbacks([faithfulness(broken_judge())]),
-        metric.bind().with_retry().with_config(run_name="x"),
-    ):
-        assert names_of(wrapped) == ["faithfulness"]
-        assert judges_of(wrapped)[:2] == metric.judges
-    assert names_of(RunnableLambda(lambda _: score, name="mine")) == ["mine"]
-    assert judges_of(RunnableLambda(lambda _: score)) == []
-
-
-def test_an_error_without_words_is_told_by_its_name():
-    assert failures(metric, TimeoutError(), Usage())["faithfulness"].failure.message == "TimeoutError"
-    told = failures(metric, JudgeOutputError("not JSON", "verify_statements", "?"), Usage())["faithfulness"].failure
-    assert (told.message, told.step, told.raw_output) == ("verify_statements: not JSON", "verify_statements", "?")
+def test_an_error_without_a_message_is_described_by_its_class():
+    assert failure_scores(metric, TimeoutError(), Usage())["faithfulness"].failure.message == "TimeoutError"
+    failure = failure_scores(metric, JudgeOutputError("not JSON", "verify_statements", "?"), Usage())[
+        "faithfulness"
+    ].failure
+    assert (failure.message, failure.step, failure.raw_output) == (
+        "verify_statements: not JSON",
+        "verify_statements",
+        "?",
+    )
 
 
 async def test_a_metric_at_the_end_of_a_chain_keeps_its_name_when_it_fails():
     broken = RunnableLambda(lambda sample: sample) | faithfulness(scripted(*["nothing"] * 6))
     assert names_of(broken) == ["faithfulness"]
     assert len(judges_of(broken)) == 2
-    for scores in (outcome(broken, MUNICH, Run(), None), await aoutcome(broken, MUNICH, Run(), None)):
+    for scores in (score_sample(broken, MUNICH, Run(), None), await ascore_sample(broken, MUNICH, Run(), None)):
         assert scores["faithfulness"].failure.error == "JudgeOutputError"
         assert scores["faithfulness"].aspect == "grounding"

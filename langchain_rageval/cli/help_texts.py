@@ -1,4 +1,4 @@
-"""What `--help` adds to the options of a command: lines to try, and the keys of `--json`."""
+"""Additions to the help of a command: examples, and the keys of `--json`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from textwrap import TextWrapper
 
-from langchain_rageval.cli.machine import KEYS
+from langchain_rageval.cli.json_output import KEYS
 
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "evaluate": (
@@ -34,11 +34,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "metrics": ("rageval metrics", "rageval metrics --json"),
     "demo": ("rageval demo", "rageval demo --open"),
 }
-"""Lines to try, by command."""
+"""Example command lines of each command."""
 
 
 def add_examples(parser: argparse.ArgumentParser, command: str) -> None:
-    """Put the examples of a command, and the keys of its `--json`, below its options."""
+    """Add the examples of a command and the keys of its `--json` below the options."""
     lines = [f"  {example}" for example in EXAMPLES[command]]
     if command in KEYS:
         wrapper = TextWrapper(78, initial_indent="  ", subsequent_indent="    ")

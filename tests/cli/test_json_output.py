@@ -1,4 +1,4 @@
-"""What programs read: `--json`, samples on stdin, reports on stdout."""
+"""Machine-readable input and output: `--json`, samples on stdin, reports on stdout."""
 
 import io
 import json
@@ -11,7 +11,7 @@ from helpers.munich import CONTEXTS, REFUSAL, SAMPLE
 from helpers.pages import report
 
 from langchain_rageval import Report, Testset
-from langchain_rageval.cli.machine import KEYS
+from langchain_rageval.cli.json_output import KEYS
 from langchain_rageval.cli.main import run
 
 PROGRAM = [sys.executable, "-m", "langchain_rageval"]
@@ -57,7 +57,7 @@ def documented(command, name):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_one_object_is_all_that_is_on_stdout_and_has_the_keys_that_the_help_lists(rageval, folder, command):
+def test_stdout_has_one_object_with_the_keys_that_the_help_lists(rageval, folder, command):
     code, out, err = rageval(command, *COMMANDS[command], "--json")
     assert (code, err) == (0, "")
     assert out.count("\n") == 1
@@ -100,7 +100,7 @@ def test_the_verdicts_are_those_of_the_comparison(rageval, folder):
     assert bool(err) == bool(code)
 
 
-def test_what_was_left_out_and_a_gate_that_fails_are_told_as_well(rageval, folder):
+def test_the_object_contains_left_out_scores_and_is_written_when_a_gate_fails(rageval, folder):
     told = json.loads(rageval("evaluate", "samples.jsonl", "--budget-calls", "1", "--json")[1])
     assert told["left_out"] == [{"index": 0, "metric": "faithfulness"}, {"index": 1, "metric": "faithfulness"}]
     code, out, err = rageval("evaluate", "samples.jsonl", "--fail-under", "faithfulness=1", "--json")
@@ -115,11 +115,11 @@ def test_mistakes_leave_stdout_empty(rageval, folder):
         assert (code, out, err.count("\n")) == (2, "", 1)
 
 
-def test_json_and_a_file_both_come(rageval, folder):
+def test_json_and_a_report_file_can_be_written_together(rageval, folder):
     for words in (["evaluate", "samples.jsonl"], ["generate", "documents", "--size", "1"]):
         code, out, err = rageval(*words, "--json", "--out", "-")
         assert (code, out) == (2, "")
-        assert "give --out the name of a file" in err
+        assert "--json and --out - both write to stdout; use --out with a file name" in err
         assert rageval(*words, "--json", "--out", "x.jsonl")[0] == 0
         assert (folder / "x.jsonl").is_file()
 
@@ -141,13 +141,13 @@ def test_samples_come_from_stdin(rageval, folder, given, command):
 @pytest.mark.parametrize(
     ("content", "mend"),
     [
-        (b"", "stdin holds no samples"),
+        (b"", "stdin contains no samples"),
         (b"{oops\n", "stdin, line 1: not JSON"),
         (LINES.encode() + b'{"answer": "a"}\n', "stdin, line 3: the sample lacks a question"),
         ('{"question": "где"}'.encode("cp1251"), "stdin, line 1: not UTF-8"),
     ],
 )
-def test_mistakes_on_stdin_are_told_by_their_line(rageval, given, content, mend):
+def test_errors_on_stdin_name_the_line(rageval, given, content, mend):
     given(content)
     code, out, err = rageval("evaluate", "-")
     assert (code, out, err.count("\n")) == (2, "", 1)
@@ -161,10 +161,10 @@ def test_fields_and_skipped_lines_on_stdin(rageval, given, tmp_path):
     assert [row.sample.question for row in Report.load(tmp_path / "out.jsonl").rows] == ["Где?"]
 
 
-def test_stdin_is_no_trec_run(rageval, folder):
+def test_a_trec_run_on_stdin_is_rejected(rageval, folder):
     code, out, err = rageval("evaluate", "-", "--qrels", "samples.jsonl")
     assert (code, out) == (2, "")
-    assert "give the name of a TREC run" in err
+    assert "--qrels and --topics need a TREC run in a file; stdin is read as JSON lines" in err
 
 
 @pytest.mark.parametrize("words", [["evaluate", "samples.jsonl", "--out", "-"], ["plan", "samples.jsonl", "--json"]])
@@ -199,7 +199,7 @@ def test_the_test_set_goes_to_stdout_and_the_table_to_stderr(rageval, folder):
     assert "2 questions" in err
 
 
-def test_a_resumed_run_reads_stdin_again_and_writes_where_it_was_told(rageval, folder, given, monkeypatch):
+def test_a_resumed_run_reads_stdin_again_and_writes_to_the_original_path(rageval, folder, given, monkeypatch):
     given(LINES.encode())
     words = ["evaluate", "-", "--journal", "run.db", "--html", "page.html", "--quiet", "--json"]
     first = json.loads(rageval(*words)[1])

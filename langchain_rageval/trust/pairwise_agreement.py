@@ -1,7 +1,7 @@
-"""pairwise_agreement: how often a metric prefers, of two samples, the one that is known to be better.
+"""pairwise_agreement: how often a metric prefers the sample that is known to be the better one of a pair.
 
 Source: the WikiEval protocol of Es et al. 2023, "RAGAS: Automated Evaluation of Retrieval Augmented Generation",
-arXiv:2309.15217, section 4. Ties count half, and are told apart.
+arXiv:2309.15217, section 4. Ties count half and are reported separately.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.evaluation.api import evaluate
 from langchain_rageval.evaluation.inputs import AnyMetric, flattened
-from langchain_rageval.metrics.outcome import names_of
+from langchain_rageval.metrics.structure import names_of
 from langchain_rageval.report.notebook import html_table
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.budget import Budget
@@ -26,28 +26,28 @@ from langchain_rageval.run.journal import Journal
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.statistics.agreement import share
 
-Outcome = Literal["win", "tie", "loss", "unscored"]
+PairOutcome = Literal["win", "tie", "loss", "unscored"]
 
-_SAME = 1e-9  # values that rounding has parted
-_POINTS: dict[Outcome, float] = {"win": 1.0, "tie": 0.5, "loss": 0.0}
+_TOLERANCE = 1e-9  # for rounding errors
+_POINTS: dict[PairOutcome, float] = {"win": 1.0, "tie": 0.5, "loss": 0.0}
 
 
 @dataclass(frozen=True, repr=False)
 class PairwiseAgreement:
-    """How a metric judged pairs of which one is better.
+    """Agreement of a metric with known preferences between pairs of samples.
 
     Attributes:
-        metric: its name.
-        wins: pairs in which the better sample has the better value.
-        ties: pairs with one and the same value.
-        losses: pairs in which the worse sample has the better value.
-        unscored: pairs of which a side has no value; they count nowhere else.
-        agreement: (wins + ties / 2) / (wins + ties + losses); None when all pairs are unscored.
-        low: lower end of its 95% interval, Wilson's; None likewise.
-        high: its upper end.
-        outcomes: of the pairs, in their order.
-        notes: which pairs are unscored, and why.
-        report: rows of the samples, better and worse in turn, as far as the run came.
+        metric: name of the metric.
+        wins: number of pairs in which the better sample has the better value.
+        ties: number of pairs with equal values.
+        losses: number of pairs in which the worse sample has the better value.
+        unscored: number of pairs in which a sample has no value; they are excluded from `agreement`.
+        agreement: (wins + ties / 2) / (wins + ties + losses), from 0 to 1; None if all pairs are unscored.
+        low: lower end of its 95% interval (Wilson); None if all pairs are unscored.
+        high: upper end of its 95% interval; None if all pairs are unscored.
+        outcomes: outcome of each pair, in order.
+        notes: the unscored samples with the reasons, and the report's notes.
+        report: rows of the samples, alternately better and worse, as far as the run got.
     """
 
     metric: str
@@ -58,26 +58,24 @@ class PairwiseAgreement:
     agreement: float | None
     low: float | None
     high: float | None
-    outcomes: list[Outcome]
+    outcomes: list[PairOutcome]
     notes: list[str] = field(default_factory=list)
     report: Report = field(default_factory=lambda: Report([]))
 
     def __repr__(self) -> str:
-        """The counts, the agreement, and the notes."""
-        told = f"{self.metric}: {self._told()}, {self._counts()}"
-        return "\n".join([told, *(f"Note: {note}" for note in self.notes)])
+        """Return a line with agreement and counts, and the notes."""
+        line = f"{self.metric}: {self._format_agreement()}, {self._format_counts()}"
+        return "\n".join([line, *(f"Note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
-        """A table, for notebooks."""
-        return html_table(f"Agreement of {self.metric}", ("agreement", "pairs"), [self._cells()], self.notes)
+        """Return an HTML table, for notebooks."""
+        cells = (self._format_agreement(), self._format_counts())
+        return html_table(f"Agreement of {self.metric}", ("agreement", "pairs"), [cells], self.notes)
 
-    def _cells(self) -> tuple[str, str]:
-        return self._told(), self._counts()
-
-    def _told(self) -> str:
+    def _format_agreement(self) -> str:
         return "–" if self.agreement is None else f"{self.agreement:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
-    def _counts(self) -> str:
+    def _format_counts(self) -> str:
         counts = {"wins": self.wins, "ties": self.ties, "losses": self.losses, "unscored": self.unscored}
         return ", ".join(f"{count} {name}" for name, count in counts.items())
 
@@ -98,27 +96,27 @@ def pairwise_agreement(
 
     Args:
         metric: a Runnable that returns one Score; where lower is better, the lower value wins.
-        pairs: the better sample and the worse one, each anything that `Sample.parse` reads, such as a sample and what
-            `degrade` made of it.
-        max_concurrency: as of `evaluate`, like all that follow.
+        pairs: pairs of the better and the worse sample, each in any form that `Sample.parse` reads, such as a sample
+            and a variant from `degrade`.
+        max_concurrency: maximum number of model calls at a time; this and all later options as in `evaluate`.
         timeout: seconds for one model call.
-        retry: of calls that the transport lost.
-        progress: show it on stderr.
+        retry: how calls with transport errors are retried.
+        progress: show progress on stderr.
         callbacks: LangChain callback handlers.
-        journal: path of a file that keeps what was paid for.
-        budget: what may be spent; pairs that it has no room for are unscored.
+        journal: path of a file that stores finished scores.
+        budget: limit of the costs; pairs beyond it are unscored.
 
     Returns:
-        Wins, ties, losses and pairs without a value, and the share of wins with its interval, ties counted half.
+        The numbers of wins, ties, losses and unscored pairs, and the agreement with its interval.
 
     Raises:
-        ConfigError: if there are no pairs, one is none, or the metric has several scores.
+        ConfigError: if there are no pairs, an item is not a pair, or the metric returns several scores.
         SampleError: if a sample lacks what the metric reads.
     """
     name, *more = [name for part in flattened(metric) for name in names_of(part)]
     if more:
-        raise ConfigError(f"pairwise_agreement takes one metric, this one gives {name}, {', '.join(more)}")
-    samples = [sample for place, pair in enumerate(pairs, 1) for sample in _two(place, pair)]
+        raise ConfigError(f"pairwise_agreement takes one metric, got {name}, {', '.join(more)}")
+    samples = [sample for place, pair in enumerate(pairs, 1) for sample in _parse_pair(place, pair)]
     if not samples:
         raise ConfigError("pairwise_agreement takes at least one pair of a better and a worse sample, got none")
     report = evaluate(
@@ -132,24 +130,24 @@ def pairwise_agreement(
         journal=journal,
         budget=budget,
     )
-    return _counted(name, samples, report)
+    return _count_outcomes(name, samples, report)
 
 
-def _two(place: int, pair: Any) -> list[Sample]:
-    """Both samples, under ids that tell them apart."""
+def _parse_pair(place: int, pair: Any) -> list[Sample]:
+    """Return both samples with distinct ids."""
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise ConfigError(f"pair {place}: expected a better and a worse sample, got {type(pair).__name__}")
     sides = zip(("better", "worse"), map(Sample.parse, pair), strict=True)
     return [sample.model_copy(update={"id": f"{place}.{side}@{sample.id}"}) for side, sample in sides]
 
 
-def _counted(metric: str, samples: Sequence[Sample], report: Report) -> PairwiseAgreement:
-    found = {row.index: score for row in report.rows for score in row.scores.values()}
-    outcomes = [_outcome(found.get(place), found.get(place + 1)) for place in range(0, len(samples), 2)]
+def _count_outcomes(metric: str, samples: Sequence[Sample], report: Report) -> PairwiseAgreement:
+    scores = {row.index: score for row in report.rows for score in row.scores.values()}
+    outcomes = [_outcome(scores.get(place), scores.get(place + 1)) for place in range(0, len(samples), 2)]
     notes = [
-        f"{samples[place].id} has no value: {found[place].comment if place in found else 'it was left out'}"
+        f"{samples[place].id} has no value: {scores[place].comment if place in scores else 'it was left out'}"
         for place in range(len(samples))
-        if place not in found or found[place].value is None
+        if place not in scores or scores[place].value is None
     ]
     agreed = share([_POINTS[outcome] for outcome in outcomes if outcome != "unscored"])
     return PairwiseAgreement(
@@ -167,9 +165,9 @@ def _counted(metric: str, samples: Sequence[Sample], report: Report) -> Pairwise
     )
 
 
-def _outcome(better: Score | None, worse: Score | None) -> Outcome:
+def _outcome(better: Score | None, worse: Score | None) -> PairOutcome:
     if better is None or worse is None or better.value is None or worse.value is None:
         return "unscored"
-    if isclose(better.value, worse.value, rel_tol=_SAME, abs_tol=_SAME):
+    if isclose(better.value, worse.value, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
         return "tie"
     return "win" if (better.value > worse.value) == (better.direction == "higher") else "loss"

@@ -1,4 +1,4 @@
-"""A test set: what it gives, how it is kept, and how a chain is asked its questions."""
+"""Testset: its rows, its files, and running a chain on its questions."""
 
 import json
 import re
@@ -33,13 +33,13 @@ OPEN = ROW.model_copy(update={"id": "q2", "question": "Кто победит в 
 TESTSET = Testset([ROW, OPEN], {"attempts": 5, "rejected": {"near-duplicate": 3}}, ["Offline."])
 
 
-def test_it_is_read_like_a_list():
+def test_a_test_set_is_a_sequence_of_rows():
     assert len(TESTSET) == 2
     assert list(TESTSET) == TESTSET.rows
     assert TESTSET[0] == ROW
 
 
-def test_the_repr_tells_the_yield():
+def test_the_repr_shows_counts_rejections_and_notes():
     assert repr(TESTSET).splitlines() == [
         "Test set of 2 questions: 2 reasoning",
         "5 attempts; rejected: 3 near-duplicate",
@@ -53,7 +53,7 @@ def test_a_notebook_shows_the_tree_with_everything_escaped():
     assert "✓ <b>rewrite</b> Как застраховать баню?" in html
 
 
-def test_it_comes_back_equal_from_its_file(tmp_path):
+def test_a_test_set_loaded_from_its_file_is_equal(tmp_path):
     TESTSET.to_jsonl(tmp_path / "t.jsonl")
     assert Testset.load(tmp_path / "t.jsonl") == TESTSET
     head, first, _ = map(json.loads, (tmp_path / "t.jsonl").read_text(encoding="utf-8").splitlines())
@@ -62,16 +62,16 @@ def test_it_comes_back_equal_from_its_file(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "no JSON", '{"rageval_report": {}}', '{"rageval_testset": {"yields": 1}}\n{}'])
-def test_what_is_no_test_set_is_refused(tmp_path, content):
+def test_a_file_that_is_not_a_test_set_is_rejected(tmp_path, content):
     (tmp_path / "t.jsonl").write_text(content)
-    with pytest.raises(ConfigError, match=r"t\.jsonl"):
+    with pytest.raises(ConfigError, match=r"t\.jsonl is not a test set that Testset.to_jsonl wrote: "):
         Testset.load(tmp_path / "t.jsonl")
 
 
-def test_places_that_cannot_be_used_are_named(tmp_path):
-    with pytest.raises(ConfigError, match="cannot be read"):
+def test_paths_that_cannot_be_read_or_written_are_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"nowhere cannot be read: No such file or directory$"):
         Testset.load(tmp_path / "nowhere")
-    with pytest.raises(ConfigError, match="cannot be written"):
+    with pytest.raises(ConfigError, match=r"cannot be written: Is a directory; choose another path$"):
         TESTSET.to_jsonl(tmp_path)
 
 
@@ -189,7 +189,7 @@ def test_a_function_is_asked_as_the_chain_of_it_would_be():
 
 
 def test_what_is_no_chain_is_refused():
-    with pytest.raises(ConfigError, match="a chain is a Runnable or a function of the question, got str"):
+    with pytest.raises(ConfigError, match="a chain must be a Runnable or a function of the question, got str"):
         TESTSET.run("gpt")
 
 

@@ -45,7 +45,7 @@ def test_the_grader_is_chosen_by_name(rageval, written, tmp_path, grader, best):
     assert next(f.verdict for f in scores["ndcg@5"].findings if f.text == "best grade") == best
 
 
-def test_cosines_grade_too_and_want_embeddings_beside_a_real_judge(
+def test_the_embedding_grader_needs_embeddings_with_a_real_judge(
     rageval, written, tmp_path, openai_server, monkeypatch
 ):
     metric = ["--metrics", "ndcg@5", "--grader", "embedding"]
@@ -54,7 +54,7 @@ def test_cosines_grade_too_and_want_embeddings_beside_a_real_judge(
     judge = ["--judge", "openai:m", "--base-url", f"{openai_server(offline).url}/v1"]
     code, _, complaints = rageval("evaluate", written(), *metric, *judge)
     assert code == 2
-    assert "--grader embedding compare by embeddings: name them with --embeddings" in complaints
+    assert "--grader embedding need embeddings: add --embeddings openai:MODEL" in complaints
 
 
 def test_a_real_judge_grades_all_metrics_by_one_call(rageval, written, tmp_path, openai_server, monkeypatch):
@@ -86,22 +86,22 @@ def test_topics_name_the_questions_of_a_run(rageval, tmp_path):
         (["--metrics", "ndcg"], "'ndcg' takes a cutoff, a whole number from 1 on, as in ndcg@5"),
         (["--metrics", "mrr@0"], "'mrr@0' takes a cutoff, a whole number from 1 on, as in mrr@5"),
         (["--metrics", "map@ten"], "'map@ten' takes a cutoff, a whole number from 1 on, as in map@5"),
-        (["--metrics", "dcg@5"], "there is no metric 'dcg@5'; there are faithfulness,"),
+        (["--metrics", "dcg@5"], "unknown metric 'dcg@5'; use one of faithfulness,"),
         (["--metrics", "ndcg@5", "--grader", "people"], "argument --grader: invalid choice: 'people'"),
-        (["--metrics", "ndcg@5", "--qrels", "x"], "x is not there: name a file that is"),
+        (["--metrics", "ndcg@5", "--qrels", "x"], "x does not exist: pass the path of an existing file"),
     ],
 )
-def test_a_mistake_is_told_with_its_mend(rageval, written, words, mend):
+def test_an_error_contains_the_remedy(rageval, written, words, mend):
     code, _, complaints = rageval("evaluate", written(), *words)
     assert code == 2
     assert mend in complaints
 
 
-def test_samples_without_ids_are_told_of_other_graders(rageval, written):
+def test_the_error_for_samples_without_ids_names_the_other_graders(rageval, written):
     path = written(reference_context_ids=False)
     code, _, complaints = rageval("evaluate", path, "--metrics", "ndcg@5")
     assert code == 2
-    assert "lacks ['reference_context_ids']: fill it in or drop the metric; or say --grader labels" in complaints
+    assert "lacks ['reference_context_ids']: fill it in or drop the metric; or use --grader labels" in complaints
     assert "--grader llm" in complaints
 
 

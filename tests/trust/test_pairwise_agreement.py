@@ -63,7 +63,7 @@ def test_where_lower_is_better_the_lower_value_wins():
     assert found.outcomes == ["win", "loss", "win"]
 
 
-def test_values_that_only_rounding_parts_are_a_tie():
+def test_values_that_differ_by_rounding_errors_are_a_tie():
     assert judged([(0.1 + 0.2, 0.3)]).outcomes == ["tie"]
 
 
@@ -83,7 +83,7 @@ def test_when_nothing_is_scored_there_is_no_agreement():
     assert repr(found).startswith("known: –, 0 wins, 0 ties, 0 losses, 1 unscored")
 
 
-def test_a_variant_with_the_same_id_is_told_from_its_sample():
+def test_a_variant_with_the_same_id_is_kept_apart_from_its_sample():
     contexts = ["Мюнхен основан в 1158 году."]
     better = sample(1, answer="Мюнхен основан в 1158 году.", contexts=contexts)
     worse = sample(1, answer="Город придумали пингвины.", contexts=contexts)
@@ -117,14 +117,14 @@ def test_a_journal_pays_nothing_twice_and_a_spent_budget_leaves_pairs_unscored(t
         ([(sample(1), sample(2))], SampleError, "sample '1.better@q-1' lacks"),
     ],
 )
-def test_what_is_no_pair_is_refused_before_anything_is_asked(given, error, message):
+def test_invalid_pairs_raise_before_any_call(given, error, message):
     with pytest.raises(error, match=message):
         pairwise_agreement(faithfulness(OfflineJudge()), given)
 
 
-def test_several_metrics_are_refused():
+def test_several_metrics_raise():
     both = suite(faithfulness(OfflineJudge()), aspect_critique(OfflineJudge(), "coherence"))
-    with pytest.raises(ConfigError, match="takes one metric, this one gives faithfulness, coherence"):
+    with pytest.raises(ConfigError, match="takes one metric, got faithfulness, coherence"):
         pairwise_agreement(both, [(sample(1), sample(2))])
 
 

@@ -1,4 +1,4 @@
-"""What becomes of the runs that a callback takes: scores, counts, limits, sinks, and a chain that notices nothing."""
+"""Scoring of sampled runs: scores, counters, limits, sinks, and a chain that is never disturbed."""
 
 import copy
 import gc
@@ -46,7 +46,7 @@ from langchain_rageval import (
     faithfulness,
     suite,
 )
-from langchain_rageval.models.offline_judge import HashingEmbeddings
+from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
 from langchain_rageval.sinks import JsonlSink
 
 ENDS = ("scored", "failed", "dropped", "unscorable", "pending", "running")
@@ -91,7 +91,7 @@ def test_the_id_of_a_run_decides_whether_it_is_scored_the_same_everywhere():
 
 
 @pytest.mark.parametrize(("rate", "scored"), [(0, 0), (1, 5)])
-def test_nothing_and_everything_are_shares_too(rate, scored):
+def test_the_sample_rate_may_be_0_or_1(rate, scored):
     callback, rows = watching(sample_rate=rate)
     with callback:
         for _ in range(5):
@@ -158,7 +158,7 @@ def test_embeddings_work_as_well():
 # Nothing is watched twice, nothing is traced
 
 
-class Heard(BaseCallbackHandler):
+class RunNames(BaseCallbackHandler):
     """Keeps the names of runs."""
 
     run_inline = True
@@ -173,8 +173,8 @@ class Heard(BaseCallbackHandler):
         self.names.append("model")
 
 
-def test_the_judges_calls_are_no_runs_of_the_chain_whoever_listens():
-    chains = Heard()
+def test_the_judges_calls_are_not_reported_to_handlers_of_the_chain():
+    chains = RunNames()
     callback, rows = watching()
     part = rag_chain().with_config(run_name="part", callbacks=[callback])  # ends while the chain around it runs
     with callback:
@@ -183,8 +183,8 @@ def test_the_judges_calls_are_no_runs_of_the_chain_whoever_listens():
     assert chains.names == ["RunnableSequence", "first", "part"]
 
 
-def test_the_judges_calls_are_heard_by_handlers_of_their_own():
-    chains, judges = Heard(), Heard()
+def test_the_judges_calls_are_reported_to_the_handlers_in_callbacks():
+    chains, judges = RunNames(), RunNames()
     callback, _ = watching(callbacks=[judges])
     with callback:
         rag_chain().invoke(QUESTION, {"callbacks": [chains, callback]})
@@ -192,7 +192,7 @@ def test_the_judges_calls_are_heard_by_handlers_of_their_own():
     assert judges.names == ["faithfulness", "extract_statements", "model", "verify_statements", "model"]
 
 
-def test_langsmith_is_not_told_of_the_judge_even_where_it_traces_the_chain(monkeypatch):
+def test_the_judge_is_not_traced_to_langsmith_even_if_the_chain_is(monkeypatch):
     gate, traced = Gate(), []
 
     def judge(messages):
@@ -250,9 +250,11 @@ def test_a_full_queue_drops_runs_and_the_chain_goes_on():
     assert accounted(callback)
 
 
-def test_so_many_a_minute_and_no_more(monkeypatch):
+def test_runs_above_the_rate_per_minute_are_dropped(monkeypatch):
     now = [1000.0]
-    monkeypatch.setattr("langchain_rageval.callbacks.scoring.time", type("Clock", (), {"monotonic": lambda: now[0]}))
+    monkeypatch.setattr(
+        "langchain_rageval.callbacks.scoring_pipeline.time", type("Clock", (), {"monotonic": lambda: now[0]})
+    )
     callback, rows = watching(max_per_minute=2)
     with callback:
         for seconds in (0, 10, 20, 59, 61, 65, 71):
@@ -323,18 +325,19 @@ def test_only_the_redacted_sample_reaches_judge_sinks_and_log(caplog):
     assert "LookupError" in caplog.text
 
 
-def test_a_redact_that_gives_no_sample_lets_nothing_out(caplog):
+def test_a_run_is_not_scored_if_redact_returns_no_sample(caplog):
     callback, rows = watching(redact=lambda sample: None)
     with callback:
         rag_chain().invoke(QUESTION, with_callback(callback))
     assert (rows, callback.stats()["failed"]) == ([], 1)
+    assert caplog.messages == ["a run could not be scored: ConfigError"]
 
 
 # Sinks
 
 
 def test_a_sink_that_fails_is_tried_again_and_holds_up_no_other(monkeypatch, caplog):
-    monkeypatch.setattr("langchain_rageval.callbacks.scoring._WAITS", (0.0, 0.0))
+    monkeypatch.setattr("langchain_rageval.callbacks.sink_queue._RETRY_DELAYS", (0.0, 0.0))
     tries, seen = [], []
 
     def moody(row):
@@ -378,8 +381,8 @@ def test_the_judge_waits_for_a_slow_sink_and_no_row_is_lost():
     assert (stats["lost"], len(seen)) == (0, stats["failed"])
 
 
-def test_a_sink_that_hangs_blocks_nobody_for_ever(monkeypatch):
-    monkeypatch.setattr("langchain_rageval.callbacks.scoring._PATIENCE", 0.05)
+def test_a_sink_that_hangs_blocks_the_judge_once_and_no_other_sink(monkeypatch):
+    monkeypatch.setattr("langchain_rageval.callbacks.sink_queue._PUT_TIMEOUT", 0.05)
     go_on, seen = threading.Event(), []
     callback, _ = watching(sinks=[lambda row: go_on.wait(60), seen.append], max_pending=2)
     for number in range(1, 9):
@@ -393,7 +396,7 @@ def test_a_sink_that_hangs_blocks_nobody_for_ever(monkeypatch):
     assert accounted(callback)
 
 
-def test_sinks_are_closed_in_the_end_and_one_that_cannot_be_is_told_of(caplog):
+def test_closing_closes_the_sinks_and_logs_an_error_of_a_sink(caplog):
     class Closing:
         closed = 0
 
@@ -466,17 +469,17 @@ async def test_whatever_goes_in_and_out_the_chain_is_not_disturbed(given):
 
 def test_an_error_in_the_callback_itself_is_logged_and_kept_from_the_chain(monkeypatch, caplog):
     callback, rows = watching()
-    monkeypatch.setattr(callback._watch.following, "begin", lambda *_: 1 / 0)
+    monkeypatch.setattr(callback._state.trees, "start_step", lambda *_: 1 / 0)
     with callback:
         assert rag().invoke(QUESTION, with_callback(callback)) == ANSWER
-    assert caplog.text.count("an event could not be taken in: ZeroDivisionError") == 1
+    assert caplog.text.count("an event could not be handled: ZeroDivisionError") == 1
     assert rows == []
 
 
 @pytest.mark.parametrize("kind", ["chain", "retriever", "tool"])
 def test_no_event_raises_whatever_happens_within(kind, monkeypatch):
     callback, _ = watching()
-    monkeypatch.setattr(callback, "_watch", None)
+    monkeypatch.setattr(callback, "_state", None)
     getattr(callback, f"on_{kind}_start")({}, QUESTION, run_id=uuid4())
     getattr(callback, f"on_{kind}_end")(ANSWER, run_id=uuid4())
     getattr(callback, f"on_{kind}_error")(ValueError("no"), run_id=uuid4())
@@ -684,7 +687,7 @@ def test_a_callback_among_the_judges_own_is_refused():
         watching(callbacks=[callback])
 
 
-def test_a_callback_that_nobody_holds_is_collected(monkeypatch):
+def test_an_unreferenced_callback_is_garbage_collected(monkeypatch):
     monkeypatch.setattr("langchain_rageval.run.threads._IDLE_SECONDS", 0.01)
     callback, _ = watching()
     rag_chain().invoke(QUESTION, with_callback(callback))
@@ -695,10 +698,13 @@ def test_a_callback_that_nobody_holds_is_collected(monkeypatch):
     assert known() is None
 
 
-def test_its_repr_tells_the_counts():
+def test_the_repr_shows_the_counters():
     callback, _ = watching()
     callback.on_chain_start({}, {}, run_id=uuid4())
-    assert repr(callback).startswith("RagEvalCallback(seen=1, sampled=1, ")
+    assert repr(callback) == (
+        "RagEvalCallback(seen=1, sampled=1, scored=0, failed=0, dropped=0, unscorable=0, sink_errors=0, skipped=0, "
+        "broken_off=0, lost=0, pending=0, running=1)"
+    )
     callback.close(0)
 
 

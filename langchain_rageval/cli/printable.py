@@ -1,4 +1,4 @@
-"""Texts of others, made safe to show in a terminal."""
+"""Escaping of untrusted text for terminals."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def printable(text: str) -> str:
-    """The text on one line, without the control characters by which it could steer a terminal."""
+    """Return the text on one line, with each control character, which could command the terminal, as U+FFFD."""
     return _CONTROL.sub("\ufffd", " ".join(text.split()))

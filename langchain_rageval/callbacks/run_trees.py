@@ -1,0 +1,241 @@
+"""Run trees: the open runs of watched chains, and the Documents that each sampled tree has retrieved so far.
+
+A run belongs to the tree of its parent. A run whose parent is unknown is a root: a whole chain, or the part of a chain
+that was given the handler. All runs of trees that are not sampled share one node, so each costs one dictionary entry.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from uuid import UUID
+
+RunType = Literal["chain", "retriever", "tool"]
+RunRecord = dict[str, Any]
+"""A run as a mapping, with the field names of LangSmith; `child_runs` holds the records of its children."""
+
+_MAX_OPEN = 100_000  # bounds memory if the ends of runs are never reported
+_MAX_CANCELLED = 1_000
+
+
+@dataclass(eq=False, slots=True)
+class RootRun:
+    """Root of a sampled tree, while it runs.
+
+    Attributes:
+        run_id: id of the run.
+        name: name of the run.
+        inputs: inputs of the run.
+        metadata: metadata of the run's config, with its tags.
+        record: nested record of the tree; None unless `extract` reads it.
+        started: start on the monotonic clock, in seconds.
+        retrieved: Documents by retriever run, or by run of a tool that returned Documents, in order of their starts;
+            None until the run ends.
+        documents: Documents that passed between steps last.
+        open_steps: number of steps that have started and not ended.
+    """
+
+    run_id: UUID
+    name: str
+    inputs: Any
+    metadata: dict[str, Any]
+    record: RunRecord | None = None
+    started: float = field(default_factory=time.monotonic)
+    retrieved: dict[UUID, list[Any] | None] = field(default_factory=dict)
+    documents: list[Any] = field(default_factory=list)
+    open_steps: int = 0
+
+    @property
+    def contexts(self) -> list[Any] | None:
+        """Retrieved Documents in order; None if no retrieval has ended."""
+        lists = [documents for documents in self.retrieved.values() if documents is not None]
+        return [document for documents in lists for document in documents] if lists else None
+
+
+@dataclass(eq=False, slots=True)
+class _Node:
+    """An open run; `root` is None if its tree is not sampled."""
+
+    root: RootRun | None
+    parent: _Node | None = None
+    run_type: RunType = "chain"
+    record: RunRecord | None = None
+    has_retrieval: bool = False  # a retriever ran within this run
+
+
+_UNSAMPLED = _Node(None)
+
+
+class RunTrees:
+    """Open runs by id, and the trees that they belong to.
+
+    Args:
+        on_evict: called with the root of each sampled tree that is dropped because too many runs are open.
+    """
+
+    def __init__(self, on_evict: Callable[[RootRun], None]) -> None:
+        self._nodes: dict[int, _Node] = {}  # keys are UUID.int, whose lookup is many times faster than that of a UUID
+        self._cancelled: deque[int] = deque()
+        self._on_evict = on_evict
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        """Return the number of open runs, with the remembered cancelled ones."""
+        return len(self._nodes)
+
+    @property
+    def n_sampled(self) -> int:
+        """Number of sampled trees that are running."""
+        with self._lock:
+            return sum(node.root is not None and node.parent is None for node in list(self._nodes.values()))
+
+    def is_open(self, run_id: UUID) -> bool:
+        """Return True if a run is open."""
+        return run_id.int in self._nodes
+
+    def start_tree(self, run_id: UUID, root: RootRun | None) -> None:
+        """Start a tree; `root` is None if the tree is not sampled."""
+        self._add(run_id, _Node(root, record=root.record) if root else _UNSAMPLED)
+
+    def skip_start(self, event: Mapping[str, Any]) -> bool:
+        """Handle the start of a step in a tree that is not sampled.
+
+        Most events belong to such trees, so this method and `skip_end` are called first and take no lock.
+
+        Args:
+            event: keyword arguments of LangChain's event.
+
+        Returns:
+            True if the event is handled; False if the step is in another tree.
+        """
+        parent_id = event.get("parent_run_id")
+        if parent_id is None or self._nodes.get(parent_id.int) is not _UNSAMPLED:
+            return False
+        self._add(event["run_id"], _UNSAMPLED)
+        return True
+
+    def skip_end(self, event: Mapping[str, Any]) -> bool:
+        """Handle the end of a run in a tree that is not sampled; see `skip_start`."""
+        key = event["run_id"].int
+        if self._nodes.get(key) is not _UNSAMPLED:
+            return False
+        self._nodes.pop(key, None)
+        return True
+
+    def start_step(
+        self, run_id: UUID, parent_id: UUID | None, run_type: RunType, name: str | None, inputs: Any
+    ) -> bool:
+        """Start a step within a tree; return False if the parent is in no tree."""
+        parent = self._nodes.get(parent_id.int) if parent_id else None
+        if parent is None:
+            return False
+        root = parent.root
+        if root is None:
+            self._add(run_id, _UNSAMPLED)
+            return True
+        if self.is_open(run_id):
+            return True  # the chain was given the handler twice
+        node = _Node(root, parent, run_type)
+        if parent.record is not None:
+            node.record = new_record(run_id, name, run_type, inputs)
+            parent.record["child_runs"].append(node.record)
+        self._add(run_id, node)
+        with self._lock:
+            root.open_steps += 1
+        if run_type != "chain" and not _is_within_retriever(parent):
+            root.retrieved[run_id] = None
+        elif run_type == "chain":
+            root.documents = _find_documents(inputs) or root.documents
+        return True
+
+    def end(self, run_id: UUID, outputs: Any, inputs: Any = None, error: BaseException | None = None) -> RootRun | None:
+        """End a run; return its root if the run was the root of a sampled tree, else None."""
+        node = self._nodes.pop(run_id.int, None)
+        if node is None:
+            return None
+        if error is not None and not isinstance(error, Exception):
+            self._remember_cancelled(run_id)
+        root = node.root
+        if root is None:
+            return None
+        if node.parent is not None:
+            with self._lock:
+                root.open_steps -= 1
+        if node.record is not None:
+            node.record["outputs"] = outputs
+            node.record["inputs"] = node.record["inputs"] if inputs is None else inputs
+            node.record["error"] = None if error is None else repr(error)
+        if node.parent is None:
+            return root
+        if node.run_type == "chain":
+            root.documents = _find_documents(outputs) or _find_documents(inputs) or root.documents
+        elif run_id in root.retrieved:
+            self._record_documents(run_id, node, root, outputs)
+        return None
+
+    def _record_documents(self, run_id: UUID, node: _Node, root: RootRun, outputs: Any) -> None:
+        """Record the Documents of a retriever, or of a tool in which no retriever ran."""
+        is_retriever = node.run_type == "retriever" and isinstance(outputs, Sequence)
+        documents = list(outputs) if is_retriever else _tool_documents(outputs)
+        if node.has_retrieval or documents is None:
+            root.retrieved.pop(run_id, None)
+            return
+        root.retrieved[run_id] = documents
+        ancestor = node.parent
+        while ancestor is not None:
+            ancestor.has_retrieval = True
+            ancestor = ancestor.parent
+
+    def _remember_cancelled(self, run_id: UUID) -> None:
+        """Keep a cancelled run open for a while: its thread may continue and start steps, which are not new roots."""
+        with self._lock:
+            self._nodes[run_id.int] = _UNSAMPLED
+            self._cancelled.append(run_id.int)
+            if len(self._cancelled) > _MAX_CANCELLED:
+                self._nodes.pop(self._cancelled.popleft(), None)
+
+    def _add(self, run_id: UUID, node: _Node) -> None:
+        self._nodes[run_id.int] = node
+        if len(self._nodes) > _MAX_OPEN:
+            self._evict()
+
+    def _evict(self) -> None:
+        """Drop the oldest tenth of the open runs."""
+        with self._lock:
+            oldest = list(self._nodes)[: len(self._nodes) // 10 + 1]
+            dropped = [node for key in oldest if (node := self._nodes.pop(key, None)) is not None]
+        for node in dropped:
+            if node.root is not None and node.parent is None:
+                self._on_evict(node.root)
+
+
+def new_record(run_id: UUID, name: str | None, run_type: RunType, inputs: Any) -> RunRecord:
+    """Return the record of a run that has started."""
+    record: RunRecord = {"id": str(run_id), "name": name, "run_type": run_type, "inputs": inputs}
+    return record | {"outputs": None, "error": None, "child_runs": []}
+
+
+def _find_documents(value: Any) -> list[Any]:
+    """Return the Documents in the inputs or outputs of a step: a list of them, or such lists as values of a mapping."""
+    if isinstance(value, Mapping):
+        return [document for part in value.values() if isinstance(part, list) for document in _find_documents(part)]
+    is_documents = isinstance(value, list) and bool(value) and all(hasattr(item, "page_content") for item in value)
+    return value if is_documents else []
+
+
+def _tool_documents(outputs: Any) -> list[Any] | None:
+    """Return the Documents that a tool returned, in its message's artifact or directly; None if there are none."""
+    artifact = getattr(outputs, "artifact", None)
+    return _find_documents(outputs if artifact is None else artifact) or None
+
+
+def _is_within_retriever(node: _Node | None) -> bool:
+    while node is not None:
+        if node.run_type == "retriever":
+            return True
+        node = node.parent
+    return False

@@ -1,0 +1,309 @@
+"""Scoring pipeline: admit sampled runs, score them in the background, and deliver the rows to the sinks.
+
+Every admitted run is counted once in the end: as scored, failed, dropped or unscorable. Each sink has its own queue and
+thread, so a sink that fails or hangs delays neither the judge nor the other sinks.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any
+from weakref import WeakSet
+
+from langchain_core.runnables import RunnableSequence
+from langsmith import tracing_context
+
+from langchain_rageval.callbacks.run_trees import RunRecord
+from langchain_rageval.callbacks.sink_queue import Delivery, Sink, SinkQueue
+from langchain_rageval.callbacks.worker_queue import WorkerQueue
+from langchain_rageval.data.schema import Sample
+from langchain_rageval.errors import ConfigError, SampleError
+from langchain_rageval.evaluation.engine import Evaluation
+from langchain_rageval.evaluation.inputs import AnyMetric
+from langchain_rageval.evaluation.mixed_measures import MixedMeasures
+from langchain_rageval.evaluation.score_store import ScoreStore
+from langchain_rageval.metrics.structure import metrics_in, names_of
+from langchain_rageval.run.budget import BudgetTracker
+from langchain_rageval.run.threads import DaemonThreads
+
+Extract = Callable[[RunRecord], Mapping[str, Any] | Sample | None]
+Redact = Callable[[Sample], Sample]
+
+OUTCOMES = ("scored", "failed", "dropped", "unscorable")
+"""Possible outcomes of a sampled run."""
+
+UNREADABLE = "a run could not be read; pass extract= to read it"
+
+_EXIT_SECONDS = 5.0
+_MINUTE = 60.0
+
+_pipelines: WeakSet[ScoringPipeline] = WeakSet()
+
+_LOG = logging.getLogger("langchain_rageval")
+
+
+@dataclass(frozen=True)
+class ScoringOptions:
+    """Options of a scoring pipeline; the same in every process.
+
+    Attributes:
+        build_evaluation: returns the evaluation of all metrics, with its threads, limiter and budget.
+        sinks: sinks of the rows.
+        max_pending: maximum number of runs that wait for their scores.
+        max_per_minute: maximum number of runs admitted within a minute; None sets no limit.
+        n_workers: number of runs scored at a time.
+        extract: reads the sample from the record of the run tree.
+        redact: returns the sample that judge and sinks may see.
+    """
+
+    build_evaluation: Callable[[], Evaluation]
+    sinks: Sequence[Sink]
+    max_pending: int
+    max_per_minute: int | None
+    n_workers: int
+    extract: Extract | None
+    redact: Redact | None
+
+
+@dataclass(frozen=True, eq=False)
+class ScoringJob:
+    """An admitted run: its sample, or the record of the run tree that holds it.
+
+    Attributes:
+        number: number of the run, in order of admission.
+        metadata: metadata that is added to the sample.
+        sample: sample of the run; None if `extract` is to read it.
+        record: record of the run tree; None if the sample was read already.
+    """
+
+    number: int
+    metadata: Mapping[str, Any]
+    sample: Sample | None = None
+    record: RunRecord | None = None
+
+
+@dataclass(eq=False)
+class ScoringPipeline:
+    """Queues, counts and evaluations of one process.
+
+    Attributes:
+        options: options of the pipeline.
+        counts: counters by name.
+    """
+
+    options: ScoringOptions
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        """Create the queues; threads start with the first run."""
+        options, self._threads = self.options, DaemonThreads()
+        self._jobs: WorkerQueue[ScoringJob] = WorkerQueue(
+            self._process, options.n_workers, options.max_pending, self._threads
+        )
+        self._sink_queues = [
+            SinkQueue(sink, self._count_sink_error, self._finish_delivery, options.max_pending, self._threads)
+            for sink in options.sinks
+        ]
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._build_lock = threading.Lock()
+        self._evaluations: dict[tuple[int, ...], Evaluation] = {}
+        self._full_evaluation: Evaluation | None = None
+        self._unfinished: dict[int, None] = {}  # an ordered set of run numbers
+        self._n_unscored = 0
+        self._last_number = 0
+        self._admission_times: deque[float] = deque()
+        self._closed = False
+        self._logged: set[str] = set()
+        self._process_id = os.getpid()
+        _pipelines.add(self)
+        atexit.unregister(_finish_at_exit)
+        atexit.register(_finish_at_exit)
+
+    def count(self, **amounts: int) -> None:
+        """Add amounts to the counters."""
+        with self._lock:
+            for name, amount in amounts.items():
+                self.counts[name] += amount
+
+    def stats(self) -> dict[str, int]:
+        """Return the counters, and the number of pending runs."""
+        with self._changed:
+            return dict(self.counts) | {"pending": len(self._unfinished)}
+
+    def admit(self) -> int | None:
+        """Return a number for a run, or None if there is no room for it; such a run is counted as dropped."""
+        with self._changed:
+            is_full = self._n_unscored >= self.options.max_pending
+            if self._closed or is_full or not self._is_within_rate():
+                self.counts["dropped"] += 1
+                return None
+            self._last_number += 1
+            self._n_unscored += 1
+            self._unfinished[self._last_number] = None
+            return self._last_number
+
+    def submit(self, job: ScoringJob) -> None:
+        """Queue an admitted run for scoring."""
+        if not self._jobs.put(job):
+            self.finish_unscored(job.number, "dropped")
+
+    def finish_unscored(self, number: int, outcome: str) -> None:
+        """Count the outcome of an admitted run that is not scored."""
+        self._release(number)
+        self._finish(number, outcome)
+
+    def flush(self, timeout: float | None) -> bool:
+        """Wait until every run admitted so far is scored and delivered; return False after a timeout in seconds."""
+        with self._changed:
+            last = self._last_number
+            return self._changed.wait_for(lambda: next(iter(self._unfinished), inf) > last, timeout)
+
+    def close(self) -> None:
+        """Admit no more runs, and drop those whose scoring has not started."""
+        with self._changed:
+            self._closed = True
+        for job in self._jobs.clear():
+            self.finish_unscored(job.number, "dropped")
+
+    def log_once(self, problem: str, error: BaseException) -> None:
+        """Log the first error of each kind, without its message if there is a `redact`: it may quote the sample."""
+        kind = f"{problem}: {type(error).__name__}"
+        if kind not in self._logged:
+            self._logged.add(kind)
+            _LOG.warning("%s", kind if self.options.redact else f"{kind}: {error}")
+
+    def _release(self, number: int) -> None:
+        """Make room for another run that waits for its scores."""
+        with self._changed:
+            self._n_unscored -= 1
+
+    def _finish(self, number: int, outcome: str) -> None:
+        """Count the outcome of a run."""
+        with self._changed:
+            del self._unfinished[number]
+            self.counts[outcome] += 1
+            self._changed.notify_all()
+
+    def _is_within_rate(self) -> bool:
+        if self.options.max_per_minute is None:
+            return True
+        now = time.monotonic()
+        while self._admission_times and self._admission_times[0] <= now - _MINUTE:
+            self._admission_times.popleft()
+        if len(self._admission_times) >= self.options.max_per_minute:
+            return False
+        self._admission_times.append(now)
+        return True
+
+    def _process(self, job: ScoringJob) -> None:
+        delivery, outcome = None, "failed"
+        try:
+            with tracing_context(enabled=False):
+                delivery, outcome = self._score(job)
+        except SampleError as error:
+            self.log_once(UNREADABLE, error)
+        except Exception as error:
+            self.log_once("a run could not be scored", error)
+        finally:
+            self._release(job.number)
+        if delivery is None:
+            self._finish(job.number, outcome)
+        else:
+            self._deliver(delivery)
+
+    def _score(self, job: ScoringJob) -> tuple[Delivery | None, str]:
+        """Return the delivery of the scored run, or None, and the outcome."""
+        sample = job.sample if job.record is None else self._extract(job.record)
+        if sample is None:
+            return None, "unscorable"
+        if self.options.redact is not None:
+            sample = self.options.redact(sample)
+            if not isinstance(sample, Sample):
+                raise ConfigError(f"redact must return a Sample, got {type(sample).__name__}")
+        sample = sample.model_copy(update={"metadata": {**sample.metadata, **job.metadata}})
+        evaluation = self._evaluation_for(sample)
+        if evaluation is None:
+            return None, "unscorable"
+        rows = list(evaluation.rows([sample]))
+        if not rows:
+            return None, "dropped"  # the budget has no room for it
+        row = rows[0].model_copy(update={"index": job.number - 1})
+        outcome = "failed" if all(score.failure for score in row.scores.values()) else "scored"
+        return Delivery(job.number, row, outcome), outcome
+
+    def _extract(self, record: RunRecord) -> Sample | None:
+        fields = self.options.extract(record) if self.options.extract else None
+        if fields is None:
+            return None
+        sample = Sample.parse(fields)
+        has_id = isinstance(fields, Sample) or "id" in fields
+        return sample if has_id else sample.model_copy(update={"id": record["id"]})
+
+    def _evaluation_for(self, sample: Sample) -> Evaluation | None:
+        """Return an evaluation of the metrics whose fields the sample has; None if there is no such metric."""
+        with self._build_lock:
+            self._full_evaluation = full = self._full_evaluation or self.options.build_evaluation()
+        usable = tuple(number for number, metric in enumerate(full.metrics) if _can_read(metric, sample))
+        skipped = [name for n, metric in enumerate(full.metrics) if n not in usable for name in names_of(metric)]
+        self.count(skipped=len(skipped))
+        if not usable:
+            return None
+        with self._build_lock:
+            if usable not in self._evaluations:
+                self._evaluations[usable] = _select_metrics(full, [full.metrics[number] for number in usable])
+        return replace(self._evaluations[usable], grounds=MixedMeasures(), left_out=[])
+
+    def _deliver(self, delivery: Delivery) -> None:
+        delivery.n_pending = len(self._sink_queues) + 1
+        for queue in self._sink_queues:
+            if not queue.put(delivery):
+                self.count(lost=1)
+                self._finish_delivery(delivery)
+        self._finish_delivery(delivery)
+
+    def _count_sink_error(self, error: Exception, *, gave_up: bool) -> None:
+        self.count(sink_errors=1, lost=int(gave_up))
+        self.log_once("a sink failed", error)
+
+    def _finish_delivery(self, delivery: Delivery) -> None:
+        with self._changed:
+            delivery.n_pending -= 1
+            n_pending = delivery.n_pending
+        if not n_pending:
+            self._finish(delivery.number, delivery.outcome)
+
+
+def _finish_at_exit() -> None:
+    """Flush the pipelines of this process, up to a time limit: daemon threads end with the interpreter."""
+    deadline = time.monotonic() + _EXIT_SECONDS
+    for pipeline in list(_pipelines):
+        if pipeline._process_id == os.getpid():
+            pipeline.flush(max(0.0, deadline - time.monotonic()))
+            pipeline.close()
+
+
+def _can_read(metric: AnyMetric, sample: Sample) -> bool:
+    """Return True if a sample has the fields that a metric reads; True for a chain, whose fields are unknown."""
+    if isinstance(metric, RunnableSequence):
+        return True
+    try:
+        for part in metrics_in(metric):
+            part.read(sample)
+    except SampleError:
+        return False
+    return True
+
+
+def _select_metrics(full: Evaluation, metrics: Sequence[AnyMetric]) -> Evaluation:
+    """Return an evaluation of some of the metrics, with the same budget."""
+    budget_tracker = BudgetTracker(full.budget_tracker.budget, full.run.meter)
+    return replace(full, metrics=metrics, finished=ScoreStore(None, metrics), budget_tracker=budget_tracker)

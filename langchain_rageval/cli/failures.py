@@ -1,0 +1,48 @@
+"""Messages about scores that failed, with hints for common causes."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from langchain_rageval.cli.printable import printable
+from langchain_rageval.errors import ConfigError
+
+if TYPE_CHECKING:
+    from langchain_rageval.data.schema import Failure
+    from langchain_rageval.report.report import Report
+
+_HINTS = {
+    "Connect": "is the server running, and is --base-url right?",
+    "Timeout": "the server may be overloaded: increase --timeout or reduce --max-concurrency",
+    "Auth": "is the key in the environment right?",
+    "Permission": "does this key have access to the model?",
+    "Forbidden": "does this key have access to the model?",
+    "NotFound": "are the model's name and --base-url right?",
+}
+"""Hints by part of the exception's name."""
+
+
+def check_not_all_failed(report: Report) -> None:
+    """Check that at least one score that needed a judge succeeded.
+
+    Raises:
+        ConfigError: if all of them failed, for example because the server is unreachable or the key is wrong.
+    """
+    failures = [score.failure for _, score in report.failures() if score.failure]
+    paid = [score for row in report.rows for score in row.scores.values() if score.usage.calls]
+    if failures and all(score.failure for score in paid):
+        raise ConfigError(f"every score failed (samples: {len(report)}); first failure: {_describe(failures[0])}")
+
+
+def warn_about_failures(report: Report) -> None:
+    """Write the number of failed scores and the first failure to stderr, if there are any."""
+    failures = [score.failure for _, score in report.failures() if score.failure]
+    if failures:
+        first = printable(_describe(failures[0]))
+        sys.stderr.write(f"rageval: failed scores: {len(failures)}, excluded from the means; first failure: {first}\n")
+
+
+def _describe(failure: Failure) -> str:
+    hint = next((hint for part, hint in _HINTS.items() if part in failure.error), None)
+    return f"{failure.error}: {failure.message}" + (f" ({hint})" if hint else "")

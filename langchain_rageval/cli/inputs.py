@@ -1,0 +1,121 @@
+"""Construction of samples, metrics, judge, embeddings and budget from command-line options."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from langchain_rageval.cli.arguments import PIPE, parse_pairs
+from langchain_rageval.cli.metric_selection import (
+    ALL,
+    build_named_metrics,
+    check_gradable,
+    drop_embedding_metrics,
+    drop_missing_packages,
+    parse_metric_names,
+    select_scorable,
+)
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.run.budget import Budget
+
+if TYPE_CHECKING:
+    from langchain_core.embeddings import Embeddings
+
+    from langchain_rageval.data.schema import Sample
+    from langchain_rageval.judge.judge import Judge
+    from langchain_rageval.metrics.metric import Metric
+
+
+def load_inputs(options: argparse.Namespace) -> tuple[Sequence[Sample], list[Metric]]:
+    """Load the samples and build the metrics that the options select."""
+    names = parse_metric_names(options.metrics)
+    samples = _load_samples(options)
+    grader = options.grader or ("labels" if options.qrels else "ids")
+    metrics = build_metrics(options, names, grader=grader, gain=options.gain)
+    check_gradable(metrics, samples, grader)
+    return samples, select_scorable(metrics, samples) if options.metrics.strip() == ALL else metrics
+
+
+def _load_samples(options: argparse.Namespace) -> Sequence[Sample]:
+    from langchain_rageval.data.loading import load_samples, samples_in_lines
+
+    fields = parse_pairs(options.fields.split(","), "--fields")
+    if options.file == PIPE:
+        if options.qrels or options.topics:
+            raise ConfigError("--qrels and --topics need a TREC run in a file; stdin is read as JSON lines")
+        samples = list(samples_in_lines(sys.stdin.buffer, "stdin", fields, options.on_error))
+    else:
+        trec = {"qrels": options.qrels, "topics": options.topics}
+        samples = list(load_samples(options.file, fields=fields, on_error=options.on_error, **trec))
+    if not samples:
+        raise ConfigError(f"{'stdin' if options.file == PIPE else options.file} contains no samples")
+    return samples
+
+
+def build_metrics(
+    options: argparse.Namespace, names: Sequence[str], *, grader: str = "ids", gain: str = "exp2"
+) -> list[Metric]:
+    """Build metrics by name, with the judge and the embeddings that the options describe.
+
+    If `names` contains all metrics, those whose package or embeddings are missing are omitted with a warning.
+
+    Args:
+        options: with the options of `add_judge_options`.
+        names: as returned by `parse_metric_names`.
+        grader: one of `GRADERS`, for ranking metrics.
+        gain: gain of NDCG, "exp2" or "linear".
+
+    Raises:
+        ConfigError: if a metric needs embeddings and the options name none, or a model cannot be loaded.
+    """
+    lacks_embeddings = options.embeddings is None and options.judge != "offline"
+    if set(names) >= set(parse_metric_names(ALL)):
+        names = drop_missing_packages(names)
+        if lacks_embeddings:
+            names, lacks_embeddings = drop_embedding_metrics(names), False
+    embeddings = partial(_load_embeddings, options, missing=lacks_embeddings)
+    return build_named_metrics(names, build_judge(options), embeddings, grader=grader, gain=gain)
+
+
+def build_judge(options: argparse.Namespace) -> Judge:
+    """Build the judge that the options describe."""
+    from langchain_rageval.models.loading import load_judge
+
+    return load_judge(
+        options.judge,
+        base_url=options.base_url,
+        temperature=options.temperature,
+        language=options.language,
+        mode=options.mode,
+        draws=options.draws,
+    )
+
+
+def build_embeddings(options: argparse.Namespace) -> Embeddings | None:
+    """Build the embeddings that the options describe; None if they name none and the judge is not offline."""
+    if options.embeddings is None and options.judge != "offline":
+        return None
+    return _load_embeddings(options, missing=False)
+
+
+def _load_embeddings(options: argparse.Namespace, *, missing: bool) -> Embeddings:
+    from langchain_rageval.models.loading import load_embeddings
+
+    if missing:
+        raise ConfigError(
+            "answer_relevance, answer_similarity, answer_correctness and --grader embedding need embeddings: "
+            "add --embeddings openai:MODEL, vllm:MODEL, gigachat or offline, or choose other --metrics"
+        )
+    name = options.embeddings or "offline"
+    return load_embeddings(name, base_url=options.embeddings_base_url or options.base_url)
+
+
+def build_budget(options: argparse.Namespace) -> Budget | None:
+    """Build the budget that the options describe; None if they set no limit."""
+    limits = (options.budget_calls, options.budget_tokens, options.budget_embeddings)
+    if limits == (None, None, None):
+        return None
+    return Budget(calls=limits[0], tokens=limits[1], embeddings=limits[2])

@@ -1,0 +1,147 @@
+"""JSON output of the commands: one object on stdout with stable keys.
+
+Missing numbers are null. All other output goes to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, TextIO
+
+from langchain_rageval.cli.arguments import PIPE
+from langchain_rageval.errors import ConfigError
+
+if TYPE_CHECKING:
+    from langchain_rageval.evaluation.planning import Plan, PlannedMetric
+    from langchain_rageval.report.comparison import Comparison
+    from langchain_rageval.report.report import Report
+    from langchain_rageval.report.summary import MetricSummary
+    from langchain_rageval.testset.testset import Testset
+
+_REPORT_KEYS = (
+    "samples: number of samples",
+    "complete: false if the run was interrupted",
+    "metrics: by name aspect, direction, mean, low, high, scored, unscored, failed, abstained, calls, input_tokens, "
+    "output_tokens, embedded, seconds",
+    "aspects: by name the mean over the metrics of the aspect",
+    "diagnosis: by cause the number of samples",
+    "left_out: index and metric of each score that was omitted because the budget was spent",
+    "notes: remarks on the results",
+)
+KEYS: Mapping[str, tuple[str, ...]] = {
+    "evaluate": _REPORT_KEYS,
+    "report": _REPORT_KEYS,
+    "compare": (
+        "metrics: by name direction, verdict, baseline, candidate, difference, low, high, p_value, p_unadjusted, "
+        "pairs, clusters, better, worse, lost, gained, coverage_fell",
+        "margin: margin of the comparison",
+        "notes: remarks on the results",
+    ),
+    "plan": (
+        "samples: number of samples",
+        "rehearsed: number of samples that the estimate is based on",
+        "metrics: by name calls, input_tokens, output_tokens, embedded",
+        "total: the same numbers for all metrics together",
+        "notes: limits of the estimate",
+    ),
+    "generate": (
+        "questions: number of questions",
+        "complete: false if there are fewer questions than requested",
+        "evolutions: by name the number of questions",
+        "attempts: number of candidates",
+        "rejected: by reason the number of candidates",
+        "notes: remarks on the results",
+    ),
+    "metrics": ("metrics: by name a description",),
+}
+"""Top-level keys of each command's JSON object with their meaning, as listed in its help."""
+
+
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--json`."""
+    parser.add_argument("--json", action="store_true", help="write one JSON object to stdout instead of a table")
+
+
+def write_json(content: Mapping[str, Any]) -> None:
+    """Write a JSON object to stdout on one line."""
+    utf8_stdout().write(json.dumps(content, ensure_ascii=False) + "\n")
+
+
+def utf8_stdout() -> TextIO:
+    """Return stdout, switched to UTF-8 regardless of the locale."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+    return sys.stdout
+
+
+def check_single_stdout(options: argparse.Namespace) -> None:
+    """Check that not both `--json` and `--out -` are given.
+
+    Raises:
+        ConfigError: if they are.
+    """
+    if options.json and options.out == PIPE:
+        raise ConfigError("--json and --out - both write to stdout; use --out with a file name")
+
+
+def report_object(report: Report) -> dict[str, Any]:
+    """Return the JSON object of `rageval evaluate` and `rageval report`."""
+    summary = report.summary()
+    return {
+        "samples": len(report),
+        "complete": report.complete,
+        "metrics": {name: _metric_object(metric) for name, metric in summary.items()},
+        "aspects": {name: aspect.mean for name, aspect in summary.aspects.items()},
+        "diagnosis": dict(report.diagnose().counts),
+        "left_out": [{"index": index, "metric": metric} for index, metric in report.left_out],
+        "notes": report.notes,
+    }
+
+
+def comparison_object(comparison: Comparison) -> dict[str, Any]:
+    """Return the JSON object of `rageval compare`."""
+    metrics = {}
+    for name, metric in comparison.items():
+        fields = asdict(metric)
+        metrics[name] = {"candidate": fields.pop("mean"), **{key: fields[key] for key in fields if key != "metric"}}
+    return {"metrics": metrics, "margin": comparison.margin, "notes": comparison.notes}
+
+
+def plan_object(plan: Plan) -> dict[str, Any]:
+    """Return the JSON object of `rageval plan`."""
+    return {
+        "samples": plan.samples,
+        "rehearsed": plan.rehearsed,
+        "metrics": {name: _planned_metric_object(metric) for name, metric in plan.items()},
+        "total": _planned_metric_object(plan.total),
+        "notes": plan.notes,
+    }
+
+
+def testset_object(testset: Testset) -> dict[str, Any]:
+    """Return the JSON object of `rageval generate`."""
+    return {
+        "questions": len(testset),
+        "complete": testset.complete,
+        "evolutions": testset.counts,
+        "attempts": testset.yields["attempts"],
+        "rejected": dict(testset.yields["rejected"]),
+        "notes": testset.notes,
+    }
+
+
+def _metric_object(metric: MetricSummary) -> dict[str, Any]:
+    fields = asdict(metric)
+    del fields["metric"], fields["usage"]
+    return fields | metric.usage.model_dump()
+
+
+def _planned_metric_object(metric: PlannedMetric) -> dict[str, Any]:
+    fields = asdict(metric)
+    del fields["metric"]
+    return fields

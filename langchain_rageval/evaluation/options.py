@@ -1,0 +1,43 @@
+"""Options of `evaluate`, `aevaluate` and `astream_evaluate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from langchain_core.callbacks import BaseCallbackHandler
+
+from langchain_rageval.run.options import RUN_DEFAULTS, RunOptions
+
+OnFailure = Literal["record", "raise"]
+
+
+class StreamOptions(RunOptions, total=False):
+    """Options of an evaluation whose rows are streamed.
+
+    A score that does not fit the budget is left out, as are all after it. Of a list, the scores in the journal are
+    still reported; of an iterator or a file, no more samples are read.
+
+    Attributes:
+        on_failure: "record", the default, stores a failure in its score; "raise" raises the first failure.
+        callbacks: LangChain callback handlers, passed to every metric.
+    """
+
+    on_failure: OnFailure
+    callbacks: list[BaseCallbackHandler] | None
+
+
+class EvaluateOptions(StreamOptions, total=False):
+    """Options of an evaluation that returns a report.
+
+    Attributes:
+        out: Path of a file for the rows; None, the default, keeps them in memory. Rows are written when they are
+            finished, to `<out>.part` until the run ends, and the report reads them from the file, so memory does not
+            grow with the number of samples.
+    """
+
+    out: str | Path | None
+
+
+STREAM_DEFAULTS: StreamOptions = {**RUN_DEFAULTS, "progress": False, "on_failure": "record", "callbacks": None}
+EVALUATE_DEFAULTS: EvaluateOptions = {**STREAM_DEFAULTS, "progress": True, "out": None}

@@ -1,0 +1,160 @@
+"""Scores of one sample by name, with a recorded failure in place of an exception."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from langchain_core.runnables import Runnable, RunnableConfig
+
+from langchain_rageval.data.schema import Failure, Sample, Score, Usage
+from langchain_rageval.errors import ConfigError, JudgeOutputError, SampleError, step_of
+from langchain_rageval.judge.identity import redact_secrets
+from langchain_rageval.metrics.structure import AnyScorer, Scorer, called_models, metrics_in, names_of
+from langchain_rageval.run.drivers import agather
+from langchain_rageval.run.run import Run
+from langchain_rageval.run.traced import Traced
+
+_MAX_CAUSES = 10  # an exception may be its own cause
+
+
+def score_sample(
+    metric: Runnable[Any, Any] | Scorer,
+    sample: Sample,
+    run: Run,
+    config: RunnableConfig | None,
+    *,
+    untraced: bool = False,
+) -> dict[str, Score]:
+    """Score a sample through the metric's `invoke`; an exception becomes a failure under each of its names.
+
+    Args:
+        metric: any Runnable that returns a Score or a mapping of names to Scores.
+        sample: has all fields that the metric reads.
+        run: shared by the metrics of this sample.
+        config: callbacks, tags and other settings of LangChain.
+        untraced: True if the caller knows that no callback handler is attached and `config` is complete; the metric
+            then does not check.
+    """
+    own = run.metered()
+    try:
+        if untraced and isinstance(metric, Traced):
+            return scores_by_name(metric.invoke_child(sample, own.into_complete(config or {})))
+        return scores_by_name(metric.invoke(sample, own.into(config)))
+    except Exception as error:
+        return failure_scores(metric, error, own.meter.usage)
+
+
+async def ascore_sample(
+    metric: Runnable[Any, Any] | Scorer,
+    sample: Sample,
+    run: Run,
+    config: RunnableConfig | None,
+    *,
+    untraced: bool = False,
+) -> dict[str, Score]:
+    """Score a sample through the metric's `ainvoke`; otherwise like `score_sample`."""
+    own = run.metered()
+    try:
+        if untraced and isinstance(metric, Traced):
+            return scores_by_name(await metric.ainvoke_child(sample, own.into_complete(config or {})))
+        return scores_by_name(await metric.ainvoke(sample, own.into(config)))
+    except Exception as error:
+        return failure_scores(metric, error, own.meter.usage)
+
+
+def collect_scores(metric: AnyScorer, input: Any, config: RunnableConfig | None = None) -> dict[str, Score]:
+    """Score an input by each metric of a suite, in parallel threads that share equal steps.
+
+    Args:
+        metric: a suite, or a single metric.
+        input: anything that `Sample.parse` reads.
+        config: callbacks, tags and other settings of LangChain.
+
+    Returns:
+        The scores by name, with a failure for each metric that raised.
+
+    Raises:
+        SampleError: if the input lacks a field that a metric reads.
+    """
+    parts, run = metrics_in(metric), Run.of(config or {}).for_sample()
+    sample = read_sample(parts, input)
+    return merge_scores(run.threads.gather([partial(score_sample, part, sample, run, config) for part in parts]))
+
+
+async def acollect_scores(metric: AnyScorer, input: Any, config: RunnableConfig | None = None) -> dict[str, Score]:
+    """Score an input by each metric of a suite on the caller's event loop; otherwise like `collect_scores`."""
+    parts, run = metrics_in(metric), Run.of(config or {}).for_sample()
+    sample = read_sample(parts, input)
+    return merge_scores(await agather(ascore_sample(part, sample, run, config) for part in parts))
+
+
+def read_sample(metrics: Sequence[Scorer], input: Any) -> Sample:
+    """Return the sample in an input.
+
+    Raises:
+        SampleError: if it lacks a field that one of the metrics reads.
+    """
+    sample = Sample.parse(input)
+    for metric in metrics:
+        metric.read(sample)
+    return sample
+
+
+def merge_scores(parts: Sequence[Mapping[str, Score]]) -> dict[str, Score]:
+    """Return the scores of several mappings as one."""
+    return {name: score for part in parts for name, score in part.items()}
+
+
+def scores_by_name(result: Any) -> dict[str, Score]:
+    """Return the scores in the result of a metric, keyed by name.
+
+    Raises:
+        ConfigError: if the result is neither a Score nor a mapping of names to Scores.
+    """
+    if isinstance(result, Score):
+        return {result.metric: result}
+    if isinstance(result, Mapping) and all(isinstance(score, Score) for score in result.values()):
+        return dict(result)
+    raise ConfigError(f"a metric returns a Score or a mapping of names to Scores, got {type(result).__name__}")
+
+
+def failure_scores(metric: Runnable[Any, Any] | Scorer, error: Exception, usage: Usage) -> dict[str, Score]:
+    """Return a failed score for each name of a metric; the first one carries the usage."""
+    failure = Failure(
+        error=type(error).__name__,
+        message=_redact(_error_message(error), metric),
+        step="sample" if isinstance(error, SampleError) else step_of(error),
+        raw_output=_redact(error.raw_output, metric) if isinstance(error, JudgeOutputError) else None,
+    )
+    parts = {part.name: part for part in reversed(metrics_in(metric))}
+    return {
+        name: Score(
+            metric=name,
+            aspect=getattr(parts.get(name), "aspect", "answer"),
+            direction=getattr(parts.get(name), "direction", "higher"),
+            failure=failure,
+            usage=usage if number == 0 else Usage(),
+            instrument=getattr(parts.get(name), "instrument", ""),
+        )
+        for number, name in enumerate(names_of(metric))
+    }
+
+
+def _error_message(error: BaseException) -> str:
+    """Return the message of an error, followed by the message of its first cause if that adds something.
+
+    A client's own message may be as short as "Connection error.".
+    """
+    message, first = str(error) or type(error).__name__, error
+    for _ in range(_MAX_CAUSES):
+        first = first.__cause__ or first
+    return message if str(first) in message else f"{message} ({first})"
+
+
+def _redact(text: str, metric: Runnable[Any, Any] | Scorer) -> str:
+    """Return a text without the secrets of the metric's models."""
+    for model in called_models(metric):
+        text = redact_secrets(text, model)
+    return text

@@ -1,0 +1,52 @@
+"""Embeddings that need no network, key or model: texts become vectors of hashed word stems."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from langchain_core.embeddings import Embeddings
+
+from langchain_rageval.text.normalization import words_of
+from langchain_rageval.text.stemming import stem_of
+
+
+class HashingEmbeddings(Embeddings):
+    """Embeddings that hash the word stems of a text, so that texts with common words get similar vectors.
+
+    Deterministic and offline: a baseline, like `OfflineJudge`. The vectors have length 1.
+
+    Args:
+        size: number of dimensions.
+    """
+
+    def __init__(self, size: int = 512) -> None:
+        self.size = size
+
+    @property
+    def report_note(self) -> str:
+        """Note that is added to every report made with these embeddings."""
+        return "Embedded offline by hashed words: similarities are a baseline to beat, not a measure of meaning."
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Return one unit vector for each text, in order; a zero vector for a blank text."""
+        return [self._embed(text) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        """Return the unit vector of one text; a zero vector if it is blank."""
+        return self._embed(text)
+
+    def _embed(self, text: str) -> list[float]:
+        vector = np.zeros(self.size)
+        for feature in _features(text):
+            digest = int.from_bytes(hashlib.blake2b(feature.encode(), digest_size=8).digest(), "big")
+            vector[digest % self.size] += 1.0 if digest >> 63 else -1.0
+        if not vector.any() and text.strip():
+            vector[len(text) % self.size] = 1.0  # the features cancelled each other out
+        norm = float(np.linalg.norm(vector))
+        return [float(x) for x in (vector / norm if norm else vector)]
+
+
+def _features(text: str) -> set[str]:
+    """Return the stems of all words; the tokens between white space if the text has no words."""
+    return {stem_of(word) for word in words_of(text)} or set(text.split())

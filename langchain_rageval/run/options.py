@@ -1,0 +1,111 @@
+"""Options of a run: their declaration, default values and checks, and the `Run` built from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypedDict, TypeVar, cast
+
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
+from langchain_rageval.run.budget import Budget
+from langchain_rageval.run.journal import Journal
+from langchain_rageval.run.retry import RetryPolicy
+from langchain_rageval.run.run import Run
+
+
+class CallOptions(TypedDict, total=False):
+    """Options of the model calls of a run.
+
+    Attributes:
+        max_concurrency: Most model calls at a time, 16 by default. Halved when a chat endpoint answers 429, and raised
+            again while calls succeed. Only the rejected call waits for Retry-After.
+        timeout: Seconds for one model call, the client's own retries included; 60 by default. None waits as long as the
+            client does. The wait for a chat model's `rate_limiter` counts only if the model has a cache or is wrapped.
+        retry: Retries of calls that failed in transit, by default ten attempts with waits of at most a minute.
+    """
+
+    max_concurrency: int
+    timeout: float | None
+    retry: RetryPolicy | None
+
+
+class RunOptions(CallOptions, total=False):
+    """Options of a run that stores its results and has a budget.
+
+    Attributes:
+        journal: Path of an SQLite file that stores each result when it is finished. The same call with the same file,
+            after a crash or Ctrl-C, pays only for what the file lacks; failures are tried again. Several processes and
+            several configurations may share one file. None, the default, stores nothing.
+        budget: What the run may spend; None, the default, sets no limit. Work is started only if its expected cost
+            still fits, and started work is finished, so the limit is exceeded only by work that costs more than
+            expected.
+        progress: True to show the progress on stderr.
+    """
+
+    journal: str | Path | Journal | None
+    budget: Budget | None
+    progress: bool
+
+
+CALL_DEFAULTS: CallOptions = {"max_concurrency": 16, "timeout": 60.0, "retry": None}
+RUN_DEFAULTS: RunOptions = {**CALL_DEFAULTS, "journal": None, "budget": None, "progress": True}
+
+Options = TypeVar("Options", bound=CallOptions)
+
+
+def fill_defaults(function: Callable[..., Any], options: Options, defaults: Options) -> Options:
+    """Return the options of a call, completed with default values.
+
+    Args:
+        function: the function or class that was called; an error names it and lists its parameters.
+        options: the keyword arguments of the call.
+        defaults: every option with its default value.
+
+    Raises:
+        TypeError: if an option does not exist.
+    """
+    for name in options:
+        if name not in defaults:
+            raise TypeError(_unexpected(function, name, defaults))
+    return cast(Options, {**defaults, **options})
+
+
+def check_options(options: Mapping[str, object]) -> None:
+    """Raise ConfigError if an option of `RunOptions` has an invalid value; missing options are not checked."""
+    max_concurrency, timeout = options.get("max_concurrency", 1), options.get("timeout")
+    retry, journal, budget = options.get("retry"), options.get("journal"), options.get("budget")
+    if not isinstance(max_concurrency, int) or isinstance(max_concurrency, bool) or max_concurrency < 1:
+        raise ConfigError(f"max_concurrency takes a whole number from 1 on, got {max_concurrency!r}")
+    if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
+        raise ConfigError(f"timeout takes seconds above 0, or None, got {timeout!r}")
+    if not isinstance(retry, RetryPolicy | None):
+        raise ConfigError(f"retry takes a RetryPolicy(attempts=...), got {retry!r}")
+    if not isinstance(journal, str | Path | Journal | None):
+        raise ConfigError(f"journal takes the path of a file, got {type(journal).__name__}")
+    if not isinstance(budget, Budget | None):
+        raise ConfigError(f"budget takes a Budget(calls=..., tokens=...), got {budget!r}")
+
+
+def build_run(options: CallOptions) -> Run:
+    """Return a new run with these options; those that are missing have their default values.
+
+    Raises:
+        ConfigError: if an option has an invalid value.
+    """
+    check_options(options)
+    complete: CallOptions = {**CALL_DEFAULTS, **options}
+    limiter = AdaptiveLimiter(complete["max_concurrency"])
+    return Run(limiter=limiter, retry=complete["retry"] or RetryPolicy(), timeout=complete["timeout"])
+
+
+def _unexpected(function: Callable[..., Any], name: str, defaults: Mapping[str, object]) -> str:
+    from difflib import get_close_matches
+    from inspect import Parameter, signature
+
+    variadic = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    named = [parameter.name for parameter in signature(function).parameters.values() if parameter.kind not in variadic]
+    options = list(dict.fromkeys([*named, *defaults]))
+    similar = get_close_matches(name, options, n=1)
+    hint = f"; did you mean {similar[0]!r}?" if similar else "."
+    return f"{function.__name__}() got an unexpected option {name!r}{hint} Its options: {', '.join(options)}"

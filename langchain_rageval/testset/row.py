@@ -1,0 +1,63 @@
+"""TestsetRow: a question with its reference answer and its history."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from langchain_rageval._internal.html import bold, details, item_list, paragraph, text
+from langchain_rageval.data.schema import InputModel, Sample
+from langchain_rageval.testset.candidate import Trial
+
+
+class TestsetRow(InputModel):
+    """A question of a test set.
+
+    Attributes:
+        id: stable identifier, a hash of question and passages.
+        question: question to ask the RAG system.
+        contexts: texts of the passages that are needed to answer; for an unanswerable question, the texts it was
+            written from.
+        reference: reference answer; for an unanswerable question, the sentence that the documents do not say.
+        evolution: names of the evolutions, joined by "+"; "simple" if there are none.
+        answerable: True if the documents answer the question.
+        history: all attempts with their feedback, in order.
+        passage_ids: ids of the passages, in the order of `contexts`.
+        spans: source, offset of the first character and offset after the last character of each context.
+        metadata: metadata of the first passage.
+    """
+
+    __test__: ClassVar[bool] = False  # keeps pytest from collecting the class
+
+    id: str
+    question: str
+    contexts: list[str]
+    reference: str
+    evolution: str
+    answerable: bool = True
+    history: list[Trial] = Field(default_factory=list)
+    passage_ids: list[str] = Field(default_factory=list)
+    spans: list[tuple[str, int, int]] = Field(default_factory=list)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+    def _repr_html_(self) -> str:
+        """Return question, reference answer and history as HTML for notebooks."""
+        trials = [
+            " ".join(["✓" if trial.accepted else "✗", bold(trial.kind), text(trial.question)])
+            + (f" <em>{text(trial.feedback)}</em>" if trial.feedback else "")
+            for trial in self.history
+        ]
+        head = paragraph(bold(self.question), "(" + text(self.evolution) + ")")
+        return head + paragraph(text(self.reference)) + details("history", item_list(trials))
+
+    def to_sample(self) -> Sample:
+        """Return a Sample without answer and contexts; the sample of an unanswerable question has no references."""
+        return Sample(
+            id=self.id,
+            question=self.question,
+            references=[self.reference] if self.answerable else [],
+            reference_contexts=self.contexts if self.answerable else [],
+            reference_context_ids=self.passage_ids if self.answerable else [],
+            metadata={**self.metadata, "evolution": self.evolution, "answerable": self.answerable},
+        )

@@ -1,0 +1,46 @@
+"""Seeded draws of a generation: the evolution of each row, and the order of the passages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from random import Random
+
+from langchain_rageval.testset.evolutions import Evolution
+from langchain_rageval.testset.passage import Passage
+
+
+def allocate_rows(shares: Mapping[Evolution, float], size: int, seed: int) -> list[Evolution]:
+    """Return the evolution of each row: exact counts by the largest remainder method, in random order.
+
+    Args:
+        shares: share of each evolution; all above 0, with sum 1.
+        size: number of rows.
+        seed: random seed of the order.
+    """
+    quotas = [(evolution, share * size) for evolution, share in shares.items()]
+    counts = {evolution: int(quota + 1e-9) for evolution, quota in quotas}
+    by_remainder = sorted(quotas, key=lambda pair: counts[pair[0]] - pair[1])
+    for evolution, _ in by_remainder[: size - sum(counts.values())]:
+        counts[evolution] += 1
+    rows = [evolution for evolution, count in counts.items() for _ in range(count)]
+    Random(seed).shuffle(rows)
+    return rows
+
+
+def draw_order(passages: Iterable[Passage], seed: int) -> list[Passage]:
+    """Return passages in random order, stratified by source: each prefix holds about its share of every document.
+
+    Args:
+        passages: passages of all documents.
+        seed: random seed; the same seed gives the same order on every machine, whatever the order of the documents.
+    """
+    random = Random(seed)
+    by_source: dict[str, list[Passage]] = {}
+    for passage in passages:
+        by_source.setdefault(passage.source, []).append(passage)
+    places: list[tuple[float, str, Passage]] = []
+    for source, own in sorted(by_source.items()):
+        random.shuffle(own)
+        offset = random.random()
+        places += [((index + offset) / len(own), source, passage) for index, passage in enumerate(own)]
+    return [passage for _, _, passage in sorted(places, key=lambda place: place[:2])]

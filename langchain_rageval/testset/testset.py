@@ -1,0 +1,201 @@
+"""Testset: questions with reference answers, each with its history."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TextIO
+
+from langchain_core.runnables import Runnable
+from pydantic import ValidationError
+
+from langchain_rageval._internal.html import item_list, paragraph, text
+from langchain_rageval._version import __version__
+from langchain_rageval.data.rag_chain import as_chain, takes_text, try_invoke, with_output
+from langchain_rageval.data.schema import Sample
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.run.threads import DaemonThreads
+from langchain_rageval.testset.plots import draw_counts, draw_history
+from langchain_rageval.testset.row import TestsetRow
+
+if TYPE_CHECKING:
+    import pandas
+    from langsmith import Client
+    from langsmith.schemas import Dataset
+    from matplotlib.figure import Figure
+
+_HEADER = "rageval_testset"
+
+
+@dataclass(frozen=True, repr=False)
+class Testset:
+    """Questions with reference answers, in the order of the planned rows.
+
+    Attributes:
+        rows: the questions.
+        yields: `attempts`, the number of candidates, and `rejected`, the number of rejected candidates by reason.
+        notes: remarks for the reader, such as that an offline baseline wrote the questions.
+        complete: True if the test set has the requested size.
+        broken_off: True if Ctrl-C ended the run.
+    """
+
+    __test__: ClassVar[bool] = False  # keeps pytest from collecting the class
+
+    rows: list[TestsetRow]
+    yields: Mapping[str, Any] = field(default_factory=lambda: {"attempts": 0, "rejected": {}})
+    notes: list[str] = field(default_factory=list)
+    complete: bool = True
+    broken_off: bool = False
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[TestsetRow]:
+        """Iterate over the rows."""
+        return iter(self.rows)
+
+    def __getitem__(self, index: int) -> TestsetRow:
+        """Return the row at an index."""
+        return self.rows[index]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of rows by evolution."""
+        names = [row.evolution for row in self.rows]
+        return {name: names.count(name) for name in dict.fromkeys(names)}
+
+    def __repr__(self) -> str:
+        """Return the number of rows by evolution, attempts, rejections and notes."""
+        plural = "" if len(self) == 1 else "s"
+        evolutions = ", ".join(f"{count} {name}" for name, count in self.counts.items())
+        attempts = f"{self.yields['attempts']} attempts"
+        rejected = "; ".join(f"{count} {reason}" for reason, count in self.yields["rejected"].items())
+        lines = [f"Test set of {len(self)} question{plural}" + (f": {evolutions}" if evolutions else "")]
+        lines.append(f"{attempts}; rejected: {rejected}" if rejected else attempts)
+        return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        """Return the first fifty questions with answers and histories as HTML for notebooks."""
+        items = item_list([row._repr_html_() for row in self.rows], numbered=True)
+        notes = "".join(paragraph(f"<em>{text(note)}</em>") for note in self.notes)
+        return paragraph(text(repr(self).splitlines()[0])) + items + notes
+
+    def plot(self, row: int | None = None) -> Figure:
+        """Draw the number of rows by evolution and of rejections by reason, or the history of one question.
+
+        Args:
+            row: index of the question whose history is drawn, with every attempt and its feedback; None draws the
+                counts.
+
+        Returns:
+            A matplotlib Figure that notebooks show and `savefig` writes. No window opens, and pyplot is not used.
+
+        Raises:
+            ConfigError: if matplotlib is not installed, the row does not exist, or there is nothing to draw.
+        """
+        if row is None:
+            return draw_counts(self.counts, self.yields)
+        if not -len(self) <= row < len(self):
+            raise ConfigError(f"there is no row {row}: the test set has {len(self)}, counted from 0")
+        return draw_history(self.rows[row])
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a DataFrame with a line for each row; cells of contexts, history, passage ids and spans hold lists."""
+        import pandas
+
+        return pandas.DataFrame([row.model_dump() for row in self.rows], columns=list(TestsetRow.model_fields))
+
+    def to_jsonl(self, path: str | Path | TextIO) -> None:
+        """Write the test set as JSON lines, with a header line about the run. `Testset.load` reads it back.
+
+        Args:
+            path: path of the file, or a text file that is open for writing, such as `sys.stdout`.
+
+        Raises:
+            ConfigError: if the file cannot be written.
+        """
+        header = {"version": __version__, "yields": self.yields, "notes": self.notes, "complete": self.complete}
+        header["broken_off"] = self.broken_off
+        lines = [
+            json.dumps({_HEADER: header}, ensure_ascii=False),
+            *(row.model_dump_json(fallback=str) for row in self.rows),
+        ]
+        text = "\n".join([*lines, ""])
+        if not isinstance(path, str | Path):
+            path.write(text)
+            return
+        try:
+            Path(path).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be written: {error.strerror}; choose another path") from None
+
+    @classmethod
+    def load(cls, path: str | Path) -> Testset:
+        """Read a test set from a file that `to_jsonl` wrote.
+
+        Raises:
+            ConfigError: if the file cannot be read or is not a test set.
+        """
+        try:
+            first, *lines = Path(path).read_text(encoding="utf-8").split("\n")
+            header = dict(json.loads(first)[_HEADER])
+            rows = [TestsetRow.model_validate_json(line) for line in lines if line]
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+        except (ValidationError, ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"{path} is not a test set that Testset.to_jsonl wrote: {error}") from None
+        return cls(rows, header["yields"], header["notes"], header["complete"], header["broken_off"])
+
+    def to_samples(self) -> list[Sample]:
+        """Return samples with questions and references, without answers; `run` adds answers."""
+        return [row.to_sample() for row in self.rows]
+
+    def run(self, chain: Runnable[Any, Any] | Callable[[Any], Any], *, max_concurrency: int = 8) -> list[Sample]:
+        """Ask a RAG chain every question.
+
+        Args:
+            chain: Runnable or function. It takes the question as a str, or a mapping with the keys `question` and
+                `input`, and returns a str, a message, or a mapping in any vocabulary that `Sample.parse` reads.
+            max_concurrency: maximum number of questions in flight.
+
+        Returns:
+            Samples ready for `evaluate`. If the chain failed, `answer` is None and `metadata["error"]` holds the error.
+
+        Raises:
+            ConfigError: if `chain` is neither a Runnable nor a function.
+        """
+        chain = as_chain(chain)
+        plain = takes_text(chain)
+        inputs = [row.question if plain else {"question": row.question, "input": row.question} for row in self.rows]
+        # `batch` is not used: behind `with_retry` it returns the answer to one question for another one.
+        outputs = DaemonThreads().spread([partial(try_invoke, chain, value) for value in inputs], max_concurrency)
+        return [with_output(row.to_sample(), output) for row, output in zip(self.rows, outputs, strict=True)]
+
+    def to_langsmith(self, client: Client, name: str) -> Dataset:
+        """Create a LangSmith dataset with inputs `question`, outputs `answer`, and id, evolution, contexts as metadata.
+
+        Args:
+            client: LangSmith client.
+            name: name of the dataset, which must not exist yet.
+
+        Returns:
+            The new dataset.
+        """
+        from langsmith.schemas import ExampleCreate
+
+        outputs = "reference_outputs" if "reference_outputs" in ExampleCreate.model_fields else "outputs"  # before 0.15
+        dataset = client.create_dataset(name, description=repr(self).splitlines()[0])
+        examples = [
+            {
+                "inputs": {"question": row.question},
+                outputs: {"answer": row.reference},
+                "metadata": {"id": row.id, "evolution": row.evolution, "contexts": row.contexts},
+            }
+            for row in self.rows
+        ]
+        client.create_examples(dataset_id=dataset.id, examples=examples)
+        return dataset

@@ -1,0 +1,135 @@
+"""qualify_judge: measures how far a judge can be trusted, on the labelled items of the package."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any, Unpack
+
+from langchain_core.embeddings import Embeddings
+
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.judge.identity import model_identity
+from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
+from langchain_rageval.models.offline_judge import OfflineJudge
+from langchain_rageval.run.options import CALL_DEFAULTS, CallOptions, build_run, fill_defaults
+from langchain_rageval.run.progress import show_progress
+from langchain_rageval.run.run import Run
+from langchain_rageval.trust.examination import EMBEDDING_STEP
+from langchain_rageval.trust.fitness import STEPS_OF, assess_metric
+from langchain_rageval.trust.labelled_item import labelled_items
+from langchain_rageval.trust.probe import Probe, ProbeResult, find_models, list_probes, run_probe
+from langchain_rageval.trust.qualification import Qualification
+from langchain_rageval.trust.step_statistics import labelled_verdicts, step_statistics
+
+_WORKERS_PER_SLOT = 2  # workers that wait for a retry hold no slot
+_PUBLIC_TEXTS = "The texts are public and old: a model may have read them, with their labels."
+
+
+def qualify_judge(
+    judge: JudgeLike,
+    embeddings: Embeddings | None = None,
+    language: str = "ru",
+    *,
+    repeats: int = 2,
+    progress: bool = True,
+    **options: Unpack[CallOptions],
+) -> Qualification:
+    """Run the metrics' steps on labelled items and measure the judge's verdicts.
+
+    About 360 calls of a thousand tokens with two repeats. Every item is run `repeats` times; items with chunks or lists
+    of statements once more in reverse order, and items with chunks once more with an irrelevant sentence in each chunk.
+    Repeats bypass the model's cache. In the intervals, each labelled verdict counts as one.
+
+    Args:
+        judge: a chat model, another Runnable, or a Judge with the options that you will use.
+        embeddings: examined too, for the metrics that compare texts by embeddings.
+        language: of the labelled items, "ru" or "en".
+        repeats: how often each unchanged item is run.
+        progress: show progress on stderr.
+        **options: of the model calls, described in `CallOptions`: `max_concurrency=16`, `timeout=60.0`, `retry=None`.
+
+    Returns:
+        The statistics of each step, and for each metric a verdict whether the judge is fit for it.
+
+    Raises:
+        ConfigError: if an option is invalid, or the first call to the judge or to the embeddings fails.
+        TypeError: if an option does not exist.
+    """
+    settings = fill_defaults(qualify_judge, options, CALL_DEFAULTS)
+    items = [item for item in labelled_items(language) if item.step != EMBEDDING_STEP or embeddings is not None]
+    _check_options(embeddings, repeats)
+    examined = Judge.of(judge)
+    run = build_run(settings)
+    runs = {item.step: run.metered() for item in items}
+    probes = [probe for item in items for probe in list_probes(item, repeats)]
+    counting = threading.Lock()
+    with show_progress(len(probes), run.meter, show=progress, unit="questions") as display:
+
+        def answer(probe: Probe) -> ProbeResult:
+            subject = embeddings if probe.item.step == EMBEDDING_STEP else examined
+            result = run_probe(probe, subject, runs[probe.item.step])
+            with counting:
+                display.advance(bool(result.error))
+            return result
+
+        results = _run_all(probes, answer, run, _WORKERS_PER_SLOT * settings["max_concurrency"])
+    words = _word_overlap_baseline(language)
+    steps = {
+        step: step_statistics(
+            step, [result for result in results if result.probe.item.step == step], words[step], step_run.meter.usage
+        )
+        for step, step_run in runs.items()
+    }
+    fitness = {step: (statistics.verdict, statistics.reasons) for step, statistics in steps.items()}
+    verdicts = {metric: assess_metric(fitness, metric) for metric in STEPS_OF}
+    return Qualification(
+        judge=examined.identity + (f", {model_identity(embeddings)}" if embeddings is not None else ""),
+        language=language,
+        repeats=repeats,
+        steps=steps,
+        verdict={metric: verdict for metric, (verdict, _) in verdicts.items()},
+        reasons={metric: reason for metric, (_, reason) in verdicts.items()},
+        notes=[*_model_notes([examined, embeddings]), _PUBLIC_TEXTS],
+    )
+
+
+def _check_options(embeddings: Any, repeats: Any) -> None:
+    if not isinstance(repeats, int) or isinstance(repeats, bool) or repeats < 1:
+        raise ConfigError(f"repeats takes a whole number from 1 on, got {repeats!r}")
+    if not isinstance(embeddings, Embeddings | None):
+        raise ConfigError(f"embeddings takes LangChain Embeddings, got {type(embeddings).__name__}")
+
+
+def _run_all(
+    probes: Sequence[Probe], answer: Callable[[Probe], ProbeResult], run: Run, at_once: int
+) -> list[ProbeResult]:
+    """Run the first probe of the judge and of the embeddings; if both are reachable, run all others in threads."""
+    firsts = {"embeddings" if probe.item.step == EMBEDDING_STEP else "judge": probe for probe in reversed(probes)}
+    first_results = {subject: answer(probe) for subject, probe in firsts.items()}
+    for subject, result in first_results.items():
+        if result.lost:
+            raise ConfigError(
+                f"the first call to the {subject} failed: {result.error} (check the address, the key and the name)"
+            )
+    others = [probe for probe in probes if probe not in firsts.values()]
+    return [*first_results.values(), *run.threads.spread([partial(answer, probe) for probe in others], at_once)]
+
+
+@cache
+def _word_overlap_baseline(language: str) -> dict[str, float]:
+    """Return for each step the share of its labelled verdicts, from 0 to 1, that word overlap gets right."""
+    judge, embeddings, run = Judge(OfflineJudge()), HashingEmbeddings(), Run()
+    right: dict[str, list[bool]] = {}
+    for item in labelled_items(language):
+        result = run_probe(Probe(item), embeddings if item.step == EMBEDDING_STEP else judge, run)
+        verdicts = [answer.verdict in label.accepted for label, answer in labelled_verdicts([result])]
+        right.setdefault(item.step, []).extend(verdicts)
+    return {step: sum(verdicts) / len(verdicts) for step, verdicts in right.items()}
+
+
+def _model_notes(subjects: Sequence[Any]) -> list[str]:
+    """Return the distinct `report_note` texts of the models."""
+    return list(dict.fromkeys(note for model in find_models(subjects) if (note := getattr(model, "report_note", None))))

@@ -1,0 +1,117 @@
+"""Options of a run: one declaration, one set of default values, one check of names and values."""
+
+import inspect
+import re
+from typing import get_type_hints
+
+import pytest
+from helpers.munich import SAMPLE, recording_judge
+
+from langchain_rageval import (
+    HashingEmbeddings,
+    OfflineJudge,
+    RagEvalCallback,
+    RetryPolicy,
+    TestsetGenerator,
+    aevaluate,
+    astream_evaluate,
+    evaluate,
+    faithfulness,
+    qualify_judge,
+)
+from langchain_rageval.evaluation.options import EVALUATE_DEFAULTS, STREAM_DEFAULTS, EvaluateOptions, StreamOptions
+from langchain_rageval.run.options import CALL_DEFAULTS, RUN_DEFAULTS, CallOptions, RunOptions, build_run
+
+DECLARED = [
+    (CallOptions, CALL_DEFAULTS),
+    (RunOptions, RUN_DEFAULTS),
+    (StreamOptions, STREAM_DEFAULTS),
+    (EvaluateOptions, EVALUATE_DEFAULTS),
+]
+CALLS = [
+    (evaluate, EVALUATE_DEFAULTS),
+    (qualify_judge, CALL_DEFAULTS),
+    (TestsetGenerator, RUN_DEFAULTS),
+    (RagEvalCallback, {"max_concurrency": 4, "timeout": 60.0}),
+]
+NAMES = "max_concurrency, timeout, retry, journal, budget, progress, on_failure, callbacks"
+
+
+def described(declared):
+    """Return the options that the docstring of one declaration describes."""
+    return re.findall(r"^    (\w+): ", inspect.getdoc(declared).partition("Attributes:")[2], re.MULTILINE)
+
+
+def test_each_option_is_described_once():
+    assert [name for declared, _ in DECLARED for name in described(declared)] == list(get_type_hints(EvaluateOptions))
+
+
+@pytest.mark.parametrize(("declared", "defaults"), DECLARED)
+def test_each_option_has_a_default_value(declared, defaults):
+    assert list(defaults) == list(get_type_hints(declared))
+
+
+@pytest.mark.parametrize(("function", "defaults"), CALLS)
+def test_the_docstring_lists_each_option_with_its_default(function, defaults):
+    listed = dict(re.findall(r"`(\w+)=([^`]+)`", inspect.getdoc(function)))
+    assert listed == {name: repr(value).replace("'", '"') for name, value in defaults.items()}
+
+
+@pytest.mark.parametrize(
+    ("function", "names"),
+    [
+        (evaluate, f"samples, metrics, {NAMES}, out"),
+        (astream_evaluate, f"samples, metrics, {NAMES}"),
+    ],
+)
+def test_a_misspelled_option_raises_before_anything_is_read(function, names):
+    with pytest.raises(TypeError) as caught:
+        function(None, None, max_concurency=2)
+    assert str(caught.value) == (
+        f"{function.__name__}() got an unexpected option 'max_concurency'; did you mean 'max_concurrency'? "
+        f"Its options: {names}"
+    )
+
+
+async def test_a_misspelled_option_of_aevaluate_raises_before_any_call():
+    judge = recording_judge()
+    with pytest.raises(TypeError, match=r"^aevaluate\(\) got an unexpected option 'jurnal'; did you mean 'journal'\?"):
+        await aevaluate([SAMPLE], faithfulness(judge), jurnal="run.db")
+    assert judge.asked == []
+
+
+def test_an_option_like_no_other_raises_without_a_suggestion():
+    with pytest.raises(TypeError) as caught:
+        evaluate([SAMPLE], faithfulness(OfflineJudge()), zzz=1)
+    assert str(caught.value) == (
+        f"evaluate() got an unexpected option 'zzz'. Its options: samples, metrics, {NAMES}, out"
+    )
+
+
+def test_a_stream_takes_no_file_for_its_rows():
+    with pytest.raises(TypeError, match=r"^astream_evaluate\(\) got an unexpected option 'out'"):
+        astream_evaluate([SAMPLE], faithfulness(OfflineJudge()), out="rows.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("make", "similar"),
+    [
+        (lambda **options: qualify_judge(OfflineJudge(), **options), "timeout"),
+        (lambda **options: RagEvalCallback(faithfulness(OfflineJudge()), **options), "timeout"),
+        (lambda **options: TestsetGenerator(OfflineJudge(), None, HashingEmbeddings(), **options), "timeout"),
+    ],
+    ids=["qualify_judge", "RagEvalCallback", "TestsetGenerator"],
+)
+def test_the_same_check_serves_the_others_that_take_run_options(request, make, similar):
+    with pytest.raises(TypeError, match=f"got an unexpected option 'timout'; did you mean '{similar}'"):
+        make(timout=5)
+
+
+def test_a_misspelled_parameter_is_compared_with_the_declared_parameters_too():
+    with pytest.raises(TypeError, match="got an unexpected option 'sample_rte'; did you mean 'sample_rate'"):
+        RagEvalCallback(faithfulness(OfflineJudge()), sample_rte=0.5)
+
+
+def test_a_run_has_the_default_values_of_missing_options():
+    run = build_run({})
+    assert (run.limiter.limit, run.timeout, run.retry) == (16, 60.0, RetryPolicy())

@@ -1,0 +1,79 @@
+from helpers.munich import SAMPLE, broken_judge
+from langchain_core.runnables import RunnableLambda
+
+from langchain_rageval import Metric, OfflineJudge, Value, claim_metrics, exact_match, faithfulness, suite
+from langchain_rageval.metrics.structure import (
+    called_models,
+    is_plannable,
+    judges_of,
+    metrics_in,
+    names_of,
+    sequential_steps,
+    shared_steps_key,
+    stages_of,
+    steps_with_fresh_capabilities,
+)
+
+metric = faithfulness(OfflineJudge())
+score = metric.invoke(SAMPLE)
+
+
+def test_names_and_judges_are_found_behind_wrappers():
+    for wrapped in (
+        metric,
+        metric.with_retry(),
+        metric.with_config(tags=["a"]),
+        metric.with_fallbacks([faithfulness(broken_judge())]),
+        metric.bind().with_retry().with_config(run_name="x"),
+    ):
+        assert names_of(wrapped) == ["faithfulness"]
+        assert judges_of(wrapped)[:2] == metric.judges
+    assert names_of(RunnableLambda(lambda _: score, name="mine")) == ["mine"]
+    assert judges_of(RunnableLambda(lambda _: score)) == []
+
+
+def test_metrics_are_found_in_suites_chains_and_wrappers():
+    other = exact_match()
+    both = suite(metric, other)
+    chain = RunnableLambda(lambda sample: sample) | both
+    for runnable in (both, both.with_retry(), chain, chain.with_config(tags=["a"])):
+        assert metrics_in(runnable) == [metric, other]
+    assert metrics_in(metric) == [metric]
+    assert metrics_in(RunnableLambda(lambda sample: sample)) == []
+
+
+def test_models_are_listed_without_the_wrappers_around_them():
+    model = OfflineJudge()
+    wrapped = model.with_retry()
+    assert called_models(suite(faithfulness(wrapped), exact_match())) == [model, model]
+
+
+def test_a_metric_is_plannable_if_all_its_steps_are_stages():
+    own = Metric(
+        "own",
+        aspect="answer",
+        reads={"answer"},
+        steps=RunnableLambda(lambda state: state) | metric.steps,
+        reduce=lambda _: Value(1.0),
+    )
+    assert is_plannable(metric)
+    assert not is_plannable(own)
+    assert (len(sequential_steps(metric)), len(sequential_steps(own))) == (2, 3)
+    assert [stage.get_name() for stage in stages_of(own)] == ["extract_statements", "verify_statements"]
+    assert (len(sequential_steps(exact_match())), is_plannable(exact_match())) == (1, True)
+
+
+def test_metrics_of_one_claim_graph_have_one_key_and_others_none():
+    judge = OfflineJudge()
+    keys = {shared_steps_key(part) for part in claim_metrics(judge).metrics}
+    assert len(keys) == 1
+    assert keys != {shared_steps_key(part) for part in claim_metrics(OfflineJudge()).metrics}
+    assert keys != {None}
+    assert shared_steps_key(metric) is None
+
+
+def test_fresh_steps_score_the_same_with_judges_of_their_own():
+    fresh = metric.model_copy(update={"steps": steps_with_fresh_capabilities(metric)})
+    assert fresh.invoke(SAMPLE).value == score.value
+    assert fresh.instrument == metric.instrument
+    assert all(one is not other for one, other in zip(fresh.judges, metric.judges, strict=True))

@@ -1,0 +1,110 @@
+"""The passage scheduler: which passage each row is tried with next."""
+
+from helpers.writers import passage
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langchain_rageval.testset import multi_context, reasoning, simple
+from langchain_rageval.testset.passage_scheduler import MAX_ATTEMPTS, PassageScheduler
+
+
+def scheduler(passages, rows, near=lambda _: True, seed=0):
+    return PassageScheduler([passage(number) for number in range(passages)], [simple] * rows, seed, near)
+
+
+def drawn(starts):
+    return {number: start.passages[0].start // 100 for number, start in starts.items()}
+
+
+def record_all(plan, starts, reason=None):
+    for number, start in starts.items():
+        known = start.replace(grade=2.0, keyphrases=["а", "б"])
+        plan.record(number, known if reason is None else known.reject(reason))
+
+
+def test_each_row_starts_with_another_passage():
+    assert drawn(scheduler(5, 3).next_round()) == {0: 0, 1: 1, 2: 2}
+
+
+def test_all_passages_are_drawn_once_before_any_is_drawn_again_with_another_key_phrase():
+    plan = scheduler(2, 5)
+    starts = plan.next_round()
+    assert drawn(starts) == {0: 0, 1: 1, 2: 0, 3: 1, 4: 0}
+    assert [start.draw for start in starts.values()] == [0, 0, 1, 1, 2]
+
+
+def test_a_row_that_was_filled_is_not_tried_again_and_one_that_was_not_gets_the_next_passage():
+    plan = scheduler(5, 2)
+    starts = plan.next_round()
+    plan.record(0, starts[0])
+    plan.record(1, starts[1].reject("question rejected"))
+    assert drawn(plan.next_round()) == {1: 2}
+    assert plan.rejected == {"question rejected": 1}
+    assert plan.attempts == 3
+
+
+def test_a_passage_that_failed_is_not_drawn_again_while_others_are_left():
+    plan = scheduler(3, 1)
+    places = []
+    for _ in range(3):
+        starts = plan.next_round()
+        places += drawn(starts).values()
+        record_all(plan, starts, "question rejected")
+    assert places == [0, 1, 2]
+    starts = plan.next_round()  # all have failed
+    assert drawn(starts) == {0: 0}
+    assert (starts[0].draw, starts[0].grade, starts[0].keyphrases) == (1, 2.0, ["а", "б"])
+
+
+def test_a_rejected_passage_is_never_drawn_again():
+    plan = scheduler(2, 1)
+    for _ in range(2):
+        record_all(plan, plan.next_round(), "passage rejected")
+    assert plan.next_round() == {}
+
+
+def test_after_a_question_that_did_not_evolve_the_passage_is_tried_once_more():
+    plan = scheduler(3, 1)
+    places, draws = [], []
+    for _ in range(3):
+        starts = plan.next_round()
+        places += drawn(starts).values()
+        draws.append(starts[0].draw)
+        record_all(plan, starts, "not evolved")
+    assert (places, draws) == ([0, 0, 1], [0, 1, 0])
+
+
+def test_a_row_is_tried_at_most_eight_times():
+    plan = scheduler(100, 1)
+    for _ in range(MAX_ATTEMPTS):
+        record_all(plan, plan.next_round(), "question rejected")
+    assert plan.next_round() == {}
+
+
+def test_a_row_over_several_passages_gets_one_that_has_another_near_it():
+    plan = PassageScheduler(
+        [passage(n) for n in range(4)], [multi_context, simple, multi_context], 0, lambda p: p.start >= 200
+    )
+    assert drawn(plan.next_round()) == {0: 2, 1: 0, 2: 3}
+
+
+def test_where_no_passage_has_another_near_it_the_row_falls_back_and_the_yield_says_why():
+    plan = PassageScheduler([passage(0)], [multi_context | reasoning], 0, lambda _: False)
+    assert len(plan.next_round()) == 1
+    assert plan.rows[0].evolution == reasoning
+    assert plan.rejected == {"no passage is near enough": 1}
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.data())
+def test_scheduling_ends_and_counts_every_attempt_whatever_is_rejected(passages, rows, data):
+    plan = scheduler(passages, rows)
+    reasons = ["question rejected", "passage rejected", "not evolved", "no key phrase left", None]
+    rounds = 0
+    while starts := plan.next_round():
+        rounds += 1
+        for number, start in starts.items():
+            reason = data.draw(st.sampled_from(reasons))
+            plan.record(number, start if reason is None else start.reject(reason))
+    assert rounds <= MAX_ATTEMPTS
+    filled = sum(row.accepted is not None for row in plan.rows)
+    assert plan.attempts == filled + plan.rejected.total()
