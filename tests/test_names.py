@@ -10,7 +10,6 @@ PACKAGE = Path(langchain_rageval.__file__).parent
 SHARED = {
     "add_to": "cli",  # each command adds itself to the parser,
     "run": "cli",  # and runs
-    "restored": "metrics",  # each metric restores its state from findings
 }
 """Name that several files of a folder define, to that folder."""
 

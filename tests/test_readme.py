@@ -281,13 +281,13 @@ def test_gigachat(ran):
     left = ran("GigaChat")
     assert isinstance(left["metric"], Metric)
     assert left["judge"].language == "ru"
-    assert [way.rung for way in left["judge"].ways] == ["function_calling", "prompt"]
+    assert [mode.rung for mode in left["judge"]._endpoint.modes] == ["function_calling", "prompt"]
 
 
 def test_vllm(ran):
     left = ran("vLLM")
     assert isinstance(left["metric"], Metric)
-    assert left["metric"].judges[0].ways[0].rung == "json_schema"
+    assert left["metric"].judges[0]._endpoint.modes[0].rung == "json_schema"
     left["model"].root_client.close()
 
 

@@ -79,18 +79,18 @@ def collect_scores(metric: AnyScorer, input: Any, config: RunnableConfig | None 
         SampleError: if the input lacks a field that a metric reads.
     """
     parts, run = metrics_in(metric), Run.of(config or {}).for_sample()
-    sample = read_sample(parts, input)
+    sample = parse_complete_sample(parts, input)
     return merge_scores(run.threads.gather([partial(score_sample, part, sample, run, config) for part in parts]))
 
 
 async def acollect_scores(metric: AnyScorer, input: Any, config: RunnableConfig | None = None) -> dict[str, Score]:
     """Score an input by each metric of a suite on the caller's event loop; otherwise like `collect_scores`."""
     parts, run = metrics_in(metric), Run.of(config or {}).for_sample()
-    sample = read_sample(parts, input)
+    sample = parse_complete_sample(parts, input)
     return merge_scores(await agather(ascore_sample(part, sample, run, config) for part in parts))
 
 
-def read_sample(metrics: Sequence[Scorer], input: Any) -> Sample:
+def parse_complete_sample(metrics: Sequence[Scorer], input: Any) -> Sample:
     """Return the sample in an input.
 
     Raises:

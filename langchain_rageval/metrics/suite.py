@@ -14,7 +14,7 @@ from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics.adapters import Adapters
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.sample_scores import read_sample
+from langchain_rageval.metrics.sample_scores import parse_complete_sample
 from langchain_rageval.run.drivers import agather
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced
@@ -47,13 +47,13 @@ class Suite(Traced[Any, dict[str, Score]], Adapters):
         return RunnableParallel({metric.name: metric for metric in self.metrics}).get_graph(config)
 
     def _do(self, input: Any, config: RunnableConfig) -> dict[str, Score]:
-        sample, run = read_sample(self.metrics, input), Run.of(config).for_sample()
+        sample, run = parse_complete_sample(self.metrics, input), Run.of(config).for_sample()
         shared = run.into(config)
         scores = run.threads.gather([partial(metric.invoke, sample, shared) for metric in self.metrics])
         return dict(zip(self.feedback_keys, scores, strict=True))
 
     async def _ado(self, input: Any, config: RunnableConfig) -> dict[str, Score]:
-        sample: Sample = read_sample(self.metrics, input)
+        sample: Sample = parse_complete_sample(self.metrics, input)
         shared = Run.of(config).for_sample().into(config)
         scores = await agather(metric.ainvoke(sample, shared) for metric in self.metrics)
         return dict(zip(self.feedback_keys, scores, strict=True))

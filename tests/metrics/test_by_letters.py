@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from langchain_rageval import ConfigError, evaluate
+from langchain_rageval.text.normalization import normalize_text
 
 BUILT = {name: METRICS[name](None, None) for name in BY_LETTERS}
 every_metric = pytest.mark.parametrize("metric", BUILT.values(), ids=BUILT)
