@@ -257,7 +257,7 @@ class Scoring:
             if able not in self._evaluations:
                 self._evaluations[able] = _part(base, [base.metrics[number] for number in able])
         found = self._evaluations[able]
-        return replace(found, grounds=MixedMeasures(), left_out=[])
+        return replace(found, mixed_measures=MixedMeasures(), left_out=[])
 
     def _deliver(self, delivery: Delivery) -> None:
         delivery.left = len(self._ways) + 1
@@ -359,4 +359,4 @@ def _reads(metric: AnyMetric, sample: Sample) -> bool:
 def _part(base: Evaluation, metrics: Sequence[AnyMetric]) -> Evaluation:
     """An evaluation of some of the metrics, that spends from the same budget."""
     budget_tracker = BudgetTracker(base.budget_tracker.budget, base.run.meter)
-    return replace(base, metrics=metrics, finished=ScoreStore(None, metrics), budget_tracker=budget_tracker)
+    return replace(base, metrics=metrics, score_store=ScoreStore(None, metrics), budget_tracker=budget_tracker)

@@ -20,7 +20,7 @@ from langchain_core.runnables import Runnable, RunnableSequence
 from langchain_rageval.data.rag_chain import answered, asked, takes_text
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
-from langchain_rageval.evaluation.inputs import Samples, checked
+from langchain_rageval.evaluation.inputs import Samples, prepare_samples
 from langchain_rageval.judge.identity import redact
 from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.run.threads import DaemonThreads
@@ -79,7 +79,7 @@ def read(samples: Samples) -> Iterator[Sample]:
     Raises:
         SampleError: at the first that cannot be read.
     """
-    for item in checked(samples, []):
+    for item in prepare_samples(samples, []):
         if isinstance(item, SampleError):  # a line of a file
             raise item
         yield Sample.parse(item)

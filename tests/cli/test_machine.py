@@ -106,7 +106,7 @@ def test_what_was_left_out_and_a_gate_that_fails_are_told_as_well(rageval, folde
     code, out, err = rageval("evaluate", "samples.jsonl", "--fail-under", "faithfulness=1", "--json")
     assert code == 1
     assert json.loads(out)["metrics"]["faithfulness"]["unscored"] == 1
-    assert "at least 1 is asked" in err
+    assert "at least 1 is required" in err
 
 
 def test_mistakes_leave_stdout_empty(rageval, folder):
