@@ -260,7 +260,7 @@ class ScoringPipeline:
         with self._build_lock:
             if usable not in self._evaluations:
                 self._evaluations[usable] = _select_metrics(full, [full.metrics[number] for number in usable])
-        return replace(self._evaluations[usable], grounds=MixedMeasures(), left_out=[])
+        return replace(self._evaluations[usable], mixed_measures=MixedMeasures(), left_out=[])
 
     def _deliver(self, delivery: Delivery) -> None:
         delivery.n_pending = len(self._sink_queues) + 1
@@ -306,4 +306,4 @@ def _can_read(metric: AnyMetric, sample: Sample) -> bool:
 def _select_metrics(full: Evaluation, metrics: Sequence[AnyMetric]) -> Evaluation:
     """Return an evaluation of some of the metrics, with the same budget."""
     budget_tracker = BudgetTracker(full.budget_tracker.budget, full.run.meter)
-    return replace(full, metrics=metrics, finished=ScoreStore(None, metrics), budget_tracker=budget_tracker)
+    return replace(full, metrics=metrics, score_store=ScoreStore(None, metrics), budget_tracker=budget_tracker)

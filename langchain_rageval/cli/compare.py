@@ -75,15 +75,15 @@ def _show(comparison: Comparison) -> None:
     from rich.table import Table
 
     from langchain_rageval.cli.tables import console, show_notes
-    from langchain_rageval.report.comparison import HEADINGS, cells
+    from langchain_rageval.report.comparison import COMPARISON_HEADINGS, comparison_cells
 
     table = Table(title=escape(comparison.title), title_justify="left", title_style="bold", caption_justify="left")
-    for heading in HEADINGS:
+    for heading in COMPARISON_HEADINGS:
         is_text = heading in ("metric", "verdict")
         table.add_column(heading, justify="left" if is_text else "right")
     table.caption = "+ and −: number of pairs in which the candidate is better or worse"
     for metric in comparison.values():
-        name, verdict, *numbers = (escape(printable(cell)) for cell in cells(metric))
+        name, verdict, *numbers = (escape(printable(cell)) for cell in comparison_cells(metric))
         colour = _COLOURS.get(verdict, "default")
         table.add_row(name, f"[{colour}]{verdict}[/{colour}]", *numbers)
     out = console()

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from langchain_rageval.cli.printable import printable
 from langchain_rageval.data.schema import Finding, Row, Score
-from langchain_rageval.evaluation.planning import HEADINGS, Plan, cells
+from langchain_rageval.evaluation.planning import PLAN_HEADINGS, Plan, plan_cells
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import MetricSummary, summarise
@@ -130,12 +130,12 @@ def show_diagnosis(report: Report) -> None:
 def show_plan(plan: Plan) -> None:
     """Print the expected cost of each metric and the total."""
     table = Table(title=plan.title, title_justify="left", title_style="bold")
-    for number, heading in enumerate(HEADINGS):
+    for number, heading in enumerate(PLAN_HEADINGS):
         table.add_column(heading, justify="right" if number else "left")
     for metric in plan.values():
-        table.add_row(*map(escape, cells(metric)))
+        table.add_row(*map(escape, plan_cells(metric)))
     table.add_section()
-    table.add_row(*cells(plan.total))
+    table.add_row(*plan_cells(plan.total))
     out = console()
     out.print(table)
     show_notes(plan.notes, out)

@@ -1,1 +1,1 @@
-"""`evaluate`, `aevaluate`, `astream_evaluate` and `plan`: options, inputs, scheduling, journal and cost estimate."""
+"""Evaluation of samples with metrics: `evaluate`, `aevaluate`, `astream_evaluate` and the cost estimate `plan`."""

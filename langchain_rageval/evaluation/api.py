@@ -1,4 +1,4 @@
-"""`evaluate`, `aevaluate` and `astream_evaluate`: score many samples with metrics, with one shared limit on model calls.
+"""`evaluate`, `aevaluate` and `astream_evaluate`: score many samples, with one shared limit on model calls.
 
 Neither samples nor metrics wait for each other. `evaluate` calls the models' sync methods from worker threads, so it
 also works inside a running event loop, as in a notebook; the other two run on the caller's loop.
@@ -12,7 +12,7 @@ from typing import Any, Unpack
 
 from langchain_rageval.data.schema import Row
 from langchain_rageval.evaluation.engine import Evaluation
-from langchain_rageval.evaluation.inputs import AnyMetric, Samples, checked, size_of
+from langchain_rageval.evaluation.inputs import AnyMetric, Samples, prepare_samples, size_of
 from langchain_rageval.evaluation.options import EVALUATE_DEFAULTS, STREAM_DEFAULTS, EvaluateOptions, StreamOptions
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.options import fill_defaults
@@ -51,15 +51,15 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
     """
     chosen = fill_defaults(evaluate, options, EVALUATE_DEFAULTS)
     job = Evaluation.of(metrics, chosen)
-    source = checked(samples, job.metrics)
-    with job.keeping(chosen["out"], samples) as kept:
+    source = prepare_samples(samples, job.metrics)
+    with job.open_output(chosen["out"], samples) as output:
         try:
-            with closing(_shown(job, source, chosen["progress"])) as rows:
+            with closing(_with_progress(job, source, chosen["progress"])) as rows:
                 for row in rows:
-                    kept.append(row)
+                    output.append(row)
         except KeyboardInterrupt:
-            return job.report(kept, complete=False)
-        return job.report(kept)
+            return job.build_report(output, complete=False)
+        return job.build_report(output)
 
 
 async def aevaluate(
@@ -70,12 +70,12 @@ async def aevaluate(
     """Like `evaluate`, through the models' async methods on the caller's loop; samples may be an async iterator."""
     chosen = fill_defaults(aevaluate, options, EVALUATE_DEFAULTS)
     job = Evaluation.of(metrics, chosen)
-    source = checked(samples, job.metrics)
-    with job.keeping(chosen["out"], samples) as kept:
-        async with aclosing(_ashown(job, source, chosen["progress"])) as rows:
+    source = prepare_samples(samples, job.metrics)
+    with job.open_output(chosen["out"], samples) as output:
+        async with aclosing(_awith_progress(job, source, chosen["progress"])) as rows:
             async for row in rows:
-                kept.append(row)
-        return job.report(kept)
+                output.append(row)
+        return job.build_report(output)
 
 
 def astream_evaluate(
@@ -103,22 +103,26 @@ async def _stream(
     samples: Samples | AsyncIterator[Any], metrics: AnyMetric | Sequence[AnyMetric], options: StreamOptions
 ) -> AsyncGenerator[Row]:
     job = Evaluation.of(metrics, options)
-    async with aclosing(_ashown(job, checked(samples, job.metrics), options["progress"])) as rows:
+    async with aclosing(_awith_progress(job, prepare_samples(samples, job.metrics), options["progress"])) as rows:
         async for row in rows:
             yield row
-    job.refuse_left_out()
+    job.raise_if_left_out()
 
 
-def _shown(job: Evaluation, source: Any, progress: bool) -> Generator[Row]:
-    with show_progress(size_of(source), job.run.meter, show=progress) as shown, closing(job.rows(source)) as rows:
+def _with_progress(job: Evaluation, samples: Any, progress: bool) -> Generator[Row]:
+    """Yield the rows of an evaluation, and show its progress."""
+    with (
+        show_progress(size_of(samples), job.run.meter, show=progress) as progress_bar,
+        closing(job.rows(samples)) as rows,
+    ):
         for row in rows:
-            shown.advance(sum(score.failure is not None for score in row.scores.values()))
+            progress_bar.advance(sum(score.failure is not None for score in row.scores.values()))
             yield row
 
 
-async def _ashown(job: Evaluation, source: Any, progress: bool) -> AsyncGenerator[Row]:
-    with show_progress(size_of(source), job.run.meter, show=progress) as shown:
-        async with aclosing(job.arows(source)) as rows:
+async def _awith_progress(job: Evaluation, samples: Any, progress: bool) -> AsyncGenerator[Row]:
+    with show_progress(size_of(samples), job.run.meter, show=progress) as progress_bar:
+        async with aclosing(job.arows(samples)) as rows:
             async for row in rows:
-                shown.advance(sum(score.failure is not None for score in row.scores.values()))
+                progress_bar.advance(sum(score.failure is not None for score in row.scores.values()))
                 yield row

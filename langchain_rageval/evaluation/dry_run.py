@@ -1,6 +1,6 @@
-"""Rehearsal: a metric gone through with every request answered on the spot by word overlap; nothing is sent.
+"""Dry run: score a sample with every model call answered locally by word overlap, to estimate what the score costs.
 
-Requests are made just as they would be sent, so edges, windows and shared steps are those of the run.
+Requests are built exactly as for a real run, so special cases, windows and shared steps are the same.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _EMBEDDINGS = HashingEmbeddings()
 _SIMILARITY = 0.5
 
 Parts = Mapping[str, Metric]
-"""The metrics to rehearse in place of one, by name."""
+"""The metrics to run in place of one metric, by name."""
 
 
 def dry_run_context() -> Run:
-    """A run in which nothing is sent."""
-    return Run(fake_reply=_answered)
+    """Return a run in which no model is called."""
+    return Run(fake_reply=_fake_reply)
 
 
 def plannable_parts(metric: AnyMetric) -> Parts:
-    """The metric itself, or the first of each name behind wrappers; none where something unknown would be called."""
+    """Return the metrics inside wrappers by name, the first of each name; empty if one makes unknown calls."""
     parts = [] if isinstance(metric, RunnableSequence) else metrics_in(metric)
     if not all(map(is_plannable, parts)):
         return {}
@@ -48,18 +48,18 @@ def plannable_parts(metric: AnyMetric) -> Parts:
 
 
 def dry_run(parts: Parts, sample: Sample, run: Run) -> dict[str, Score]:
-    """The scores, of which only what they cost means anything.
+    """Return the scores of a dry run; only their usage and failures are meaningful.
 
     Args:
-        parts: as `parts_to_rehearse` gives them.
-        sample: of the real run.
-        run: a rehearsal.
+        parts: the metrics, as `plannable_parts` returns them.
+        sample: a sample of the real run.
+        run: a run from `dry_run_context`, or a part of one.
     """
     return {name: score_sample(part, sample, run, None)[name] for name, part in parts.items()}
 
 
-def _answered(call: ModelRequest) -> Any:
-    """What a call is taken to be answered."""
+def _fake_reply(call: ModelRequest) -> Any:
+    """Return a local reply to a model request."""
     match call:
         case Call():
             human = next(message.text for message in call.messages if message.type == "human")

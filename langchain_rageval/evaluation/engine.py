@@ -1,7 +1,7 @@
-"""Evaluation: one call of `evaluate` or its kin, the workers that keep the pool of model calls full, and its rows.
+"""Evaluation: the workers of one call of `evaluate`, `aevaluate` or `astream_evaluate`, and the rows that they make.
 
-Workers take one metric of one sample after the other, and hold a slot only during a model call. The two ways of running
-them, in threads and on a loop, differ in nothing else.
+A worker scores one metric of one sample at a time and holds a slot of the limiter only during a model call. Workers run
+in threads or on an event loop and are otherwise the same.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.data.schema import Row, Score, Usage
 from langchain_rageval.errors import BudgetExceeded, ConfigError
 from langchain_rageval.evaluation.dry_run import Parts, dry_run, dry_run_context, plannable_parts
-from langchain_rageval.evaluation.inputs import AnyMetric, flattened
+from langchain_rageval.evaluation.inputs import AnyMetric, flatten_metrics
 from langchain_rageval.evaluation.mixed_measures import MixedMeasures
 from langchain_rageval.evaluation.options import STREAM_DEFAULTS, OnFailure, StreamOptions
-from langchain_rageval.evaluation.scheduler import Pending, Scheduler, Task
+from langchain_rageval.evaluation.scheduler import PendingSample, Scheduler, Task
 from langchain_rageval.evaluation.score_store import ScoreStore
 from langchain_rageval.metrics.sample_scores import ascore_sample, failure_scores, score_sample, scores_by_name
 from langchain_rageval.metrics.structure import called_models, judges_of, names_of
@@ -42,25 +42,36 @@ from langchain_rageval.run.usage_meter import tokens_in
 
 T = TypeVar("T")
 
-_TOKENS_OF_A_PROMPT = 800  # instruction, examples, and what the judge writes
+_TOKENS_OF_A_PROMPT = 800  # instruction, examples and the reply
 _TEXTS_COMPARED = 2
 
 
-Result = Pending | BaseException | None
-"""What a worker hands over: a sample whose last task it has done, what ended it, or None when it has no more to do."""
+Result = PendingSample | BaseException | None
+"""A sample whose last task is done, an error that ends the run, or None when a worker ends."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One call of `evaluate` or its kin."""
+    """One call of `evaluate`, `aevaluate` or `astream_evaluate`.
+
+    Attributes:
+        metrics: the metrics, without suites.
+        run: limiter, retries, usage and threads shared by all metrics.
+        on_failure: "record" or "raise".
+        config: LangChain config with the callbacks.
+        score_store: scores in the journal.
+        budget_tracker: what is spent of the budget.
+        mixed_measures: metrics whose scores have different meanings.
+        left_out: index of the sample and name of the metric of each score that did not fit the budget.
+    """
 
     metrics: Sequence[AnyMetric]
     run: Run
     on_failure: OnFailure
     config: RunnableConfig
-    finished: ScoreStore
+    score_store: ScoreStore
     budget_tracker: BudgetTracker
-    grounds: MixedMeasures = field(default_factory=MixedMeasures)
+    mixed_measures: MixedMeasures = field(default_factory=MixedMeasures)
     left_out: list[tuple[int, str]] = field(default_factory=list)
 
     @classmethod
@@ -77,64 +88,64 @@ class Evaluation:
             raise ConfigError(f"on_failure is 'record' or 'raise', got {on_failure!r}")
         if not isinstance(callbacks, list | BaseCallbackManager | None):
             raise ConfigError(f"callbacks takes a list of handlers, got {type(callbacks).__name__}")
-        flat = flattened(metrics)
+        flat = flatten_metrics(metrics)
         config: RunnableConfig = {"callbacks": callbacks} if callbacks else {}
         store, tracker = ScoreStore(complete["journal"], flat), BudgetTracker(complete["budget"], run.meter)
         return cls(flat, run, on_failure, config, store, tracker)
 
     @cached_property
-    def tasks(self) -> Scheduler:
-        """What there is to do."""
+    def scheduler(self) -> Scheduler:
+        """Tasks of this evaluation."""
         return Scheduler(self.metrics, self.run, self.on_failure == "raise", self.budget_tracker)
 
     def rows(self, samples: Iterable[Any]) -> Generator[Row]:
-        """The rows as they are finished, scored in worker threads.
+        """Score samples in worker threads and yield each row when it is finished.
 
         Raises:
-            ConfigError: if only a loop can iterate the samples.
+            ConfigError: if the samples are an async iterator.
         """
         if hasattr(samples, "__aiter__") and not hasattr(samples, "__iter__"):
             raise ConfigError("evaluate cannot wait for an async iterator; use `await aevaluate(...)`")
         stopped, results = threading.Event(), SimpleQueue[Result]()
-        tasks_of_one_worker = self.tasks.each(samples, stopped)
+        tasks_of_worker = self.scheduler.tasks(samples, stopped)
 
         def work() -> None:
             try:
-                for task in tasks_of_one_worker():
-                    self._finish(task, results)
+                for task in tasks_of_worker():
+                    self._do(task, results)
             except BaseException as error:
                 results.put(error)
             results.put(None)
 
-        left = self.tasks.workers(samples)
+        left = self.scheduler.n_workers(samples)
         for _ in range(left):
             self.run.threads.submit(work)
         try:
             while left:
                 result = results.get()
                 left -= result is None
-                for row in self._rows(result):
+                for row in self._rows_of(result):
                     yield row
-                    del self.tasks.begun[row.index]  # whoever breaks off before this finds it there
-            self.grounds.warn()
+                    del self.scheduler.begun[row.index]  # after the yield: an interrupted caller still finds the row
+            self.mixed_measures.warn()
         finally:
             stopped.set()
-            self.finished.close()
+            self.score_store.close()
 
     async def arows(self, samples: Any) -> AsyncGenerator[Row]:
-        """The rows as they are finished, scored on the caller's loop."""
-        tasks_of_one_worker, stopping = self.tasks.aeach(samples), asyncio.Event()
-        left = self.tasks.workers(samples)
+        """Score samples on the caller's loop and yield each row when it is finished."""
+        tasks_of_worker, stopping = self.scheduler.atasks(samples), asyncio.Event()
+        left = self.scheduler.n_workers(samples)
         results: asyncio.Queue[Result] = asyncio.Queue(left)
 
         async def work() -> None:
             try:
-                async for task in tasks_of_one_worker():
-                    await self._afinish(task, results)
+                async for task in tasks_of_worker():
+                    await self._ado(task, results)
             except asyncio.CancelledError as error:
                 if stopping.is_set():
                     raise
-                await results.put(error)  # of a task in the judge's client or a user's metric, not of this worker
+                await results.put(error)  # raised by the judge's client or a custom metric, not by this worker's end
             except Exception as error:
                 await results.put(error)
             await results.put(None)
@@ -144,56 +155,61 @@ class Evaluation:
             while left:
                 result = await results.get()
                 left -= result is None
-                for row in self._rows(result):
+                for row in self._rows_of(result):
                     yield row
-                    del self.tasks.begun[row.index]  # whoever breaks off before this finds it there
-            self.grounds.warn()
+                    del self.scheduler.begun[row.index]  # after the yield: an interrupted caller still finds the row
+            self.mixed_measures.warn()
         finally:
             stopping.set()
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
-            self.finished.close()
+            self.score_store.close()
 
-    def keeping(self, out: str | Path | None, samples: Any) -> AbstractContextManager[list[Row] | ReportFile]:
-        """Where rows go until there is a report: into memory, or beside the place of its file.
+    def open_output(self, out: str | Path | None, samples: Any) -> AbstractContextManager[list[Row] | ReportFile]:
+        """Return a context manager that gives a list for the finished rows, or the file for them if there is `out`.
 
         Raises:
-            ConfigError: if there can be no file, or it would take the place of the samples or the journal.
+            ConfigError: if the file cannot be written, or is the file of the samples or the journal.
         """
         if out is None:
             return nullcontext([])
         if not isinstance(out, str | Path):
             raise ConfigError(f"out takes the path of a file, got {type(out).__name__}")
-        journal = self.finished.journal and self.finished.journal.path
-        for taken, what in ((samples, "the file of samples"), (journal, "the journal")):
-            if isinstance(taken, str | Path) and Path(taken).resolve() == Path(out).resolve():
-                raise ConfigError(f"out={str(out)!r} is {what}; choose another place")
+        journal = self.score_store.journal and self.score_store.journal.path
+        for used, what in ((samples, "the file of samples"), (journal, "the journal")):
+            if isinstance(used, str | Path) and Path(used).resolve() == Path(out).resolve():
+                raise ConfigError(f"out={str(out)!r} is {what}; choose another path")
         return ReportFile(out)
 
-    def report(self, kept: list[Row] | ReportFile, *, complete: bool = True) -> Report:
-        """The report of the finished rows; of a run that was broken off, also of rows with some of their scores."""
+    def build_report(self, output: list[Row] | ReportFile, *, complete: bool = True) -> Report:
+        """Return the report of the finished rows.
+
+        Args:
+            output: the finished rows.
+            complete: False if the run was interrupted; samples with some of their scores are then added.
+        """
         if not complete:
-            for begun in list(self.tasks.begun.values()):
+            for begun in list(self.scheduler.begun.values()):
                 if any(begun.scores.values()):
-                    kept.append(begun.row())
-        indexes = kept.indexes if isinstance(kept, ReportFile) else {row.index for row in kept}
+                    output.append(begun.row())
+        indexes = output.indexes if isinstance(output, ReportFile) else {row.index for row in output}
         interrupted = [] if complete else [f"The run was interrupted: {len(indexes)} samples have scores."]
         notes = [*interrupted, *self._notes()]
         left_out = sorted(self.left_out)
-        if isinstance(kept, ReportFile) and not complete and not indexes:
-            kept.discard()
-            kept = []
-        if isinstance(kept, ReportFile):
-            rows = kept.finish({"notes": notes, "complete": complete, "left_out": left_out})
+        if isinstance(output, ReportFile) and not complete and not indexes:
+            output.discard()
+            output = []
+        if isinstance(output, ReportFile):
+            rows = output.finish({"notes": notes, "complete": complete, "left_out": left_out})
             return Report(rows, notes, complete, left_out)
-        in_order = sorted({row.index: row for row in kept}.items())
+        in_order = sorted({row.index: row for row in output}.items())
         return Report([row for _, row in in_order], notes, complete, left_out)
 
-    def refuse_left_out(self) -> None:
-        """Raise BudgetExceeded if the budget had no room for a score, where no report can tell it."""
-        for told in self._of_budget():
-            raise BudgetExceeded(told)
+    def raise_if_left_out(self) -> None:
+        """Raise BudgetExceeded if a score did not fit the budget."""
+        for note in self._budget_notes():
+            raise BudgetExceeded(note)
 
     @cached_property
     def _judges(self) -> list[Any]:
@@ -203,88 +219,90 @@ class Evaluation:
     def _notes(self) -> Iterator[str]:
         models = {id(model): model for metric in self.metrics for model in called_models(metric)}
         yield from dict.fromkeys(note for model in models.values() if (note := getattr(model, "report_note", None)))
-        asked = [
+        called = [
             (judge, judge._endpoint.capabilities.mode) for judge in self._judges if judge._endpoint.capabilities.mode
         ]
-        ways = {judge.identity: way for judge, way in asked if way.rung != "prompt" or len(judge._endpoint.modes) > 1}
-        yield from (f"{identity} was asked by {way.rung}." for identity, way in ways.items())
-        yield from self.grounds.notes()
-        yield from self.finished.notes()
-        yield from self._of_budget()
+        modes = {judge.identity: way for judge, way in called if way.rung != "prompt" or len(judge._endpoint.modes) > 1}
+        yield from (f"{identity} was called in {way.rung} mode." for identity, way in modes.items())
+        yield from self.mixed_measures.notes()
+        yield from self.score_store.notes()
+        yield from self._budget_notes()
         limiter = self.run.limiter
         if limiter.limit is not None and limiter.lowest_size is not None and limiter.lowest_size < limiter.limit:
-            yield f"The endpoint turned calls away: it was given {limiter.lowest_size} to {limiter.limit} at a time."
+            yield f"The endpoint rejected calls: between {limiter.lowest_size} and {limiter.limit} were allowed at a time."
         if self.run.meter.abandoned:
-            yield f"{self.run.meter.abandoned} calls took longer than {self.run.timeout:g} s and were left behind."
+            yield f"{self.run.meter.abandoned} calls took longer than {self.run.timeout:g} s and were abandoned."
 
-    def _of_budget(self) -> Iterator[str]:
-        """What the budget had no room for."""
+    def _budget_notes(self) -> Iterator[str]:
+        """Yield a sentence about the scores that did not fit the budget, if there are any."""
         if self.left_out:
             spent = f"The budget of {self.budget_tracker.budget} is spent"
-            told = f"{spent}: {len(self.left_out)} scores were left out, from sample {min(self.left_out)[0]} on"
-            yield told + (", and what came after was not read." if self.tasks.unread.is_set() else ".")
+            note = f"{spent}: {len(self.left_out)} scores were left out, from sample {min(self.left_out)[0]} on"
+            yield note + (", and later samples were not read." if self.scheduler.stopped_reading.is_set() else ".")
 
-    def _finish(self, task: Task, results: SimpleQueue[Result]) -> None:
-        """Do a task, and hand over its sample if that was the last."""
-        if task.pending.take(task.number, self._done(task)):
+    def _do(self, task: Task, results: SimpleQueue[Result]) -> None:
+        """Do a task, and pass on its sample if the task was its last one."""
+        if task.pending.add(task.number, self._score(task)):
             results.put(task.pending)
 
-    async def _afinish(self, task: Task, results: asyncio.Queue[Result]) -> None:
-        if task.pending.take(task.number, await self._adone(task)):
+    async def _ado(self, task: Task, results: asyncio.Queue[Result]) -> None:
+        if task.pending.add(task.number, await self._ascore(task)):
             await results.put(task.pending)
 
-    def _done(self, task: Task) -> dict[str, Score]:
+    def _score(self, task: Task) -> dict[str, Score]:
         metric, pending = self.metrics[task.number], task.pending
         if task.unreadable:
             return failure_scores(metric, task.unreadable, Usage())
-        known = self.finished.score(task.number, pending.sample)
-        if known is not None:
-            return known
-        with self._admission(task) as run:
+        stored = self.score_store.load(task.number, pending.sample)
+        if stored is not None:
+            return stored
+        with self._admit(task) as run:
             if run is None:
                 return {}
             if self.on_failure == "raise":
                 scores = scores_by_name(metric.invoke(pending.sample, run.into(self.config)))
             else:
-                scores = score_sample(metric, pending.sample, run, self._complete, untraced=self._unheard)
-        self.finished.keep(task.number, pending.sample, scores)
+                scores = score_sample(metric, pending.sample, run, self._complete_config, untraced=self._untraced)
+        self.score_store.save(task.number, pending.sample, scores)
         return scores
 
-    async def _adone(self, task: Task) -> dict[str, Score]:
+    async def _ascore(self, task: Task) -> dict[str, Score]:
         metric, pending = self.metrics[task.number], task.pending
         if task.unreadable:
             return failure_scores(metric, task.unreadable, Usage())
-        known = await self._beside(partial(self.finished.score, task.number, pending.sample))
-        if known is not None:
-            return known
-        with self._admission(task) as run:
+        stored = await self._off_loop(partial(self.score_store.load, task.number, pending.sample))
+        if stored is not None:
+            return stored
+        with self._admit(task) as run:
             if run is None:
                 return {}
             if self.on_failure == "raise":
                 scores = scores_by_name(await metric.ainvoke(pending.sample, run.into(self.config)))
             else:
-                scores = await ascore_sample(metric, pending.sample, run, self._complete, untraced=self._unheard)
-        await self._beside(partial(self.finished.keep, task.number, pending.sample, scores))
+                scores = await ascore_sample(
+                    metric, pending.sample, run, self._complete_config, untraced=self._untraced
+                )
+        await self._off_loop(partial(self.score_store.save, task.number, pending.sample, scores))
         return scores
 
     @cached_property
-    def _complete(self) -> RunnableConfig:
-        """The config with LangChain's defaults, and what the context around this call adds."""
+    def _complete_config(self) -> RunnableConfig:
+        """The config with LangChain's defaults and the values from the surrounding context."""
         return ensure_config(self.config)
 
     @cached_property
-    def _unheard(self) -> bool:
-        """Whether nobody listens to the metrics: asked once, for LangChain takes its time to tell."""
-        return not has_callbacks(self._complete)
+    def _untraced(self) -> bool:
+        """True if no callback handler is attached. Cached: building a callback manager is slow."""
+        return not has_callbacks(self._complete_config)
 
-    def _admission(self, task: Task) -> AbstractContextManager[Run | None]:
-        """The run for a task, or None when the budget has no room for it: it is then left out."""
-        return self._affordable(task) if self.budget_tracker.budget else nullcontext(task.pending.run)
+    def _admit(self, task: Task) -> AbstractContextManager[Run | None]:
+        """Return a context manager that gives the run for a task, or None if the task does not fit the budget."""
+        return self._within_budget(task) if self.budget_tracker.budget else nullcontext(task.pending.run)
 
     @contextmanager
-    def _affordable(self, task: Task) -> Iterator[Run | None]:
+    def _within_budget(self, task: Task) -> Iterator[Run | None]:
         metric, pending = self.metrics[task.number], task.pending
-        reserved = self.budget_tracker.admit(task.number, partial(self._guessed, task))
+        reserved = self.budget_tracker.admit(task.number, partial(self._estimate_cost, task))
         if reserved is None:
             self.left_out.extend((pending.index, name) for name in names_of(metric))
             yield None
@@ -295,10 +313,10 @@ class Evaluation:
         finally:
             self.budget_tracker.settle(task.number, reserved, Cost.of(run.meter.usage, run.meter.unreported))
 
-    def _guessed(self, task: Task) -> Cost:
-        """What a task costs in a rehearsal; where that fails or cannot be, a call for each judge of each step."""
+    def _estimate_cost(self, task: Task) -> Cost:
+        """Return the cost of a task in a dry run; without a successful one, that of one call per judge and step."""
         metric, sample = self.metrics[task.number], task.pending.sample
-        scores = dry_run(self._parts[task.number], sample, dry_run_context()).values()
+        scores = dry_run(self._plannable_parts[task.number], sample, dry_run_context()).values()
         if scores and not any(score.failure and score.failure.step != "sample" for score in scores):
             return Cost.of(sum((score.usage for score in scores), Usage()))
         calls = len(judges_of(metric))
@@ -307,24 +325,24 @@ class Evaluation:
         return Cost(calls, calls * (_TOKENS_OF_A_PROMPT + tokens_in(*texts)), embeddings * _TEXTS_COMPARED)
 
     @cached_property
-    def _parts(self) -> list[Parts]:
+    def _plannable_parts(self) -> list[Parts]:
         return [plannable_parts(metric) for metric in self.metrics]
 
-    def _rows(self, result: Result) -> Iterator[Row]:
-        """The row of a sample that is done, if it has scores; raises what a worker raised."""
+    def _rows_of(self, result: Result) -> Iterator[Row]:
+        """Yield the row of a finished sample if it has scores; raise the error of a worker."""
         if isinstance(result, BaseException):
             raise result
         if result is None:
             return
         row = result.row()
         if row.scores:
-            self.grounds.see(row)
+            self.mixed_measures.add(row)
             yield row
         else:
-            del self.tasks.begun[row.index]
+            del self.scheduler.begun[row.index]
 
-    async def _beside(self, job: Callable[[], T]) -> T:
-        """Do what may have to wait for the disk or for another process, without holding up the loop."""
-        if self.finished.journal is None:
+    async def _off_loop(self, job: Callable[[], T]) -> T:
+        """Run a job in a thread if it may wait for the disk or another process, and directly if there is no journal."""
+        if self.score_store.journal is None:
             return job()
         return await asyncio.wrap_future(self.run.threads.submit(job))

@@ -1,4 +1,4 @@
-"""What a run takes: samples and metrics, in every form in which users have them."""
+"""Inputs of an evaluation: samples and metrics in every form that users may pass."""
 
 from __future__ import annotations
 
@@ -19,59 +19,59 @@ Samples = Iterable[Any] | str | Path
 AnyMetric = Runnable[Any, Any]
 
 
-def checked(samples: Any, metrics: Sequence[AnyMetric]) -> Any:
-    """The samples to iterate; those of a list or DataFrame parsed, and complete for every metric.
+def prepare_samples(samples: Any, metrics: Sequence[AnyMetric]) -> Any:
+    """Return an iterable of samples; the items of a list or DataFrame are parsed and checked against every metric.
 
     Raises:
-        SampleError: if one is not.
-        ConfigError: if there is nothing to iterate.
+        SampleError: if an item of a list or DataFrame is invalid or lacks a field that a metric reads.
+        ConfigError: if the argument cannot be iterated.
     """
     if isinstance(samples, str | Path):
         return read_samples(samples)
     if hasattr(samples, "to_dict") and hasattr(samples, "columns"):
         samples = samples.to_dict("records")
-    if hasattr(samples, "to_samples"):  # a Testset, whose rows are no samples yet
+    if hasattr(samples, "to_samples"):  # a Testset: its rows are not samples yet
         samples = samples.to_samples()
     if isinstance(samples, Mapping | Sample):
         raise ConfigError("samples takes several; put a single one in a list, or call the metric's invoke")
     if not any(hasattr(samples, name) for name in ("__iter__", "__aiter__", "__getitem__")):
-        took = "samples takes a list, an iterator, a path, a DataFrame or a data set"
-        raise ConfigError(f"{took}, got {type(samples).__name__}")
+        expected = "samples takes a list, an iterator, a path, a DataFrame or a data set"
+        raise ConfigError(f"{expected}, got {type(samples).__name__}")
     if not isinstance(samples, Sequence):
         return samples
-    parsed = [_complete(item, metrics) for item in samples]
-    _refuse_one_id_for_two(parsed)
+    parsed = [_parse_complete(item, metrics) for item in samples]
+    _check_ids(parsed)
     return parsed
 
 
-def flattened(metrics: AnyMetric | Sequence[AnyMetric]) -> list[AnyMetric]:
-    """The metrics, those of a suite one by one.
+def flatten_metrics(metrics: AnyMetric | Sequence[AnyMetric]) -> list[AnyMetric]:
+    """Return the metrics as a list, with each suite replaced by its metrics.
 
     Raises:
-        ConfigError: if there are none, one is no Runnable, or two have one name.
+        ConfigError: if there are no metrics, one is not a Runnable, or two have the same name.
     """
     single = isinstance(metrics, Runnable) or not isinstance(metrics, Iterable)
-    given: list[Any] = [metrics] if single else list(metrics)  # type: ignore[arg-type]
-    if not given:
+    items: list[Any] = [metrics] if single else list(metrics)  # type: ignore[arg-type]
+    if not items:
         raise ConfigError("evaluate takes at least one metric, such as faithfulness(judge)")
-    for metric in given:
+    for metric in items:
         if not isinstance(metric, Runnable):
             hint = "; call it with a judge" if callable(metric) else ""
             raise ConfigError(f"a metric is a Runnable, got {type(metric).__name__}{hint}")
-    flat = [part for metric in given for part in (metric.metrics if isinstance(metric, Suite) else [metric])]
-    refuse_doubled([name for metric in flat for name in names_of(metric)])
+    flat = [part for metric in items for part in (metric.metrics if isinstance(metric, Suite) else [metric])]
+    check_unique([name for metric in flat for name in names_of(metric)])
     return flat
 
 
-def refuse_doubled(names: Sequence[str]) -> None:
-    """Raise ConfigError if two are the same."""
+def check_unique(names: Sequence[str]) -> None:
+    """Raise ConfigError if two metrics have the same name."""
     if len(set(names)) < len(names):
-        doubled = sorted(name for name, times in Counter(names).items() if times > 1)
-        raise ConfigError(f"two metrics are named {doubled}; give one of them another with name=...")
+        repeated = sorted(name for name, count in Counter(names).items() if count > 1)
+        raise ConfigError(f"two metrics are named {repeated}; give one of them another with name=...")
 
 
-async def each_of(samples: Any) -> AsyncIterator[Any]:
-    """The samples, whichever way they are iterated."""
+async def iterate_samples(samples: Any) -> AsyncIterator[Any]:
+    """Yield the samples of an iterable or async iterable."""
     if hasattr(samples, "__aiter__"):
         async for item in samples:
             yield item
@@ -81,23 +81,24 @@ async def each_of(samples: Any) -> AsyncIterator[Any]:
 
 
 def size_of(samples: Any) -> int | None:
-    """Number of samples, where it is known beforehand."""
+    """Return the number of samples, or None if it is unknown."""
     return len(samples) if hasattr(samples, "__len__") else None
 
 
-def _complete(item: Any, metrics: Sequence[AnyMetric]) -> Sample:
+def _parse_complete(item: Any, metrics: Sequence[AnyMetric]) -> Sample:
     sample = Sample.parse(item)
     for metric in metrics:
-        if not isinstance(metric, RunnableSequence):  # in a chain, the metric reads what comes before it
+        if not isinstance(metric, RunnableSequence):  # in a chain, the metric reads the output of the step before it
             for part in metrics_in(metric):
                 part.read(sample)
     return sample
 
 
-def _refuse_one_id_for_two(samples: Sequence[Sample]) -> None:
-    seen: dict[str, Sample] = {}
+def _check_ids(samples: Sequence[Sample]) -> None:
+    """Raise SampleError if two samples with different content have the same id."""
+    by_id: dict[str, Sample] = {}
     for sample in samples:
-        first = seen.setdefault(sample.id, sample)
+        first = by_id.setdefault(sample.id, sample)
         if first is not sample and _content(first) != _content(sample):
             raise SampleError(
                 f"two different samples have the id {sample.id!r}; give each its own, or leave the ids out", "id"
@@ -105,5 +106,5 @@ def _refuse_one_id_for_two(samples: Sequence[Sample]) -> None:
 
 
 def _content(sample: Sample) -> dict[str, Any]:
-    """What the id of a sample without one is made of: equal rows stay separate rows, whatever their metadata."""
+    """Return the fields that a default id is made of; samples that differ only in other fields are equal."""
     return sample.model_dump(exclude={"metadata", "relevance"})

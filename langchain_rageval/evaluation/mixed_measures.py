@@ -1,6 +1,7 @@
-"""Grounds: what `context_precision(against="auto")` chose for each sample of a run.
+"""Detection of means over different measures, caused by `context_precision(against="auto")`.
 
-Scores against a reference and against the question alone mean different things, so a mean over both is worth a warning.
+A score against a reference and a score against the question alone have different meanings, so a mean over both gets a
+warning.
 """
 
 from __future__ import annotations
@@ -17,27 +18,30 @@ log = logging.getLogger("langchain_rageval")
 
 
 class MixedMeasures:
-    """Counts the choices, metric by metric."""
+    """Counts, for each metric, of the grounds that `context_precision(against="auto")` chose."""
 
     def __init__(self) -> None:
-        self._chosen: dict[str, Counter[str]] = {}
+        self._counts: dict[str, Counter[str]] = {}
 
-    def see(self, row: Row) -> None:
-        """Take note of a finished row."""
+    def add(self, row: Row) -> None:
+        """Count the choices in a finished row."""
         for name, score in row.scores.items():
-            for finding in score.findings[-1:]:  # it stands last
-                known = finding.verdict in get_args(AgainstText)
-                if finding.kind == "criterion" and finding.text == AUTO_CHOICE and known:
-                    self._chosen.setdefault(name, Counter())[finding.verdict] += 1
+            for finding in score.findings[-1:]:  # the choice is the last finding
+                if (
+                    finding.kind == "criterion"
+                    and finding.text == AUTO_CHOICE
+                    and finding.verdict in get_args(AgainstText)
+                ):
+                    self._counts.setdefault(name, Counter())[finding.verdict] += 1
 
     def notes(self) -> Iterator[str]:
-        """A sentence for each metric whose choice differed."""
-        for name, chosen in self._chosen.items():
-            if len(chosen) > 1:
-                counts = ", ".join(f"{count} against the {ground}" for ground, count in chosen.most_common())
-                yield f"{name} judged {counts}: its mean mixes different measures; say against=... to choose one."
+        """Yield a sentence for each metric that used more than one ground."""
+        for name, grounds in self._counts.items():
+            if len(grounds) > 1:
+                counts = ", ".join(f"{count} against the {ground}" for ground, count in grounds.most_common())
+                yield f"{name} judged {counts}: its mean mixes different measures; set against=... to use one of them."
 
     def warn(self) -> None:
-        """Log the notes."""
+        """Log the notes as warnings."""
         for note in self.notes():
             log.warning("%s", note)

@@ -1,4 +1,4 @@
-"""Tasks: one metric on one sample each, in the order in which workers take them."""
+"""Scheduler: the tasks of an evaluation, one metric on one sample each, in the order in which workers take them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.data.schema import Row, Sample, Score
 from langchain_rageval.errors import SampleError
-from langchain_rageval.evaluation.inputs import AnyMetric, each_of, refuse_doubled, size_of
+from langchain_rageval.evaluation.inputs import AnyMetric, check_unique, iterate_samples, size_of
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.structure import metrics_in, sequential_steps, shared_steps_key
 from langchain_rageval.run.budget import BudgetTracker
@@ -22,8 +22,16 @@ _LONGEST_SHOWN = 1000
 
 
 @dataclass
-class Pending:
-    """A sample some of whose metrics are still at work."""
+class PendingSample:
+    """A sample with the scores that are finished so far.
+
+    Attributes:
+        index: place of the sample in the input.
+        sample: the sample.
+        run: the run shared by the metrics of this sample.
+        left: number of metrics that are not finished.
+        scores: scores of the finished metrics, by the number of the metric.
+    """
 
     index: int
     sample: Sample
@@ -32,29 +40,35 @@ class Pending:
     scores: dict[int, dict[str, Score]] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def take(self, number: int, scores: dict[str, Score]) -> bool:
-        """Keep the scores of the metric with this number; gives whether it was the last one."""
+    def add(self, number: int, scores: dict[str, Score]) -> bool:
+        """Add the scores of the metric with this number; return True if it was the last one."""
         with self.lock:
             self.scores[number] = scores
             self.left -= 1
             return not self.left
 
     def row(self) -> Row:
-        """The finished row, scores in the order of the metrics.
+        """Return the row, its scores in the order of the metrics.
 
         Raises:
-            ConfigError: if two of a user's own metrics gave scores of one name.
+            ConfigError: if two custom metrics returned scores of the same name.
         """
         pairs = [pair for _, part in sorted(self.scores.copy().items()) for pair in part.items()]
-        refuse_doubled([name for name, _ in pairs])
+        check_unique([name for name, _ in pairs])
         return Row(index=self.index, sample=self.sample, scores=dict(pairs))
 
 
 @dataclass(frozen=True)
 class Task:
-    """One metric on one sample; or the error by which the sample could not be read."""
+    """One metric on one sample.
 
-    pending: Pending
+    Attributes:
+        pending: the sample.
+        number: the place of the metric in the run, from 0.
+        unreadable: the error if the sample could not be parsed, else None.
+    """
+
+    pending: PendingSample
     number: int
     unreadable: SampleError | None
 
@@ -65,140 +79,148 @@ TaskGroup = Sequence[Task]
 
 @dataclass(frozen=True)
 class Scheduler:
-    """What an evaluation has to do.
+    """Tasks of an evaluation, handed out to workers.
 
     Args:
-        metrics: one task of each for a sample.
-        run: what they share.
-        refuse: whether a sample that cannot be read ends the run, rather than fail alone.
-        allowance: samples of which nobody knows how many there are end when it is spent.
+        metrics: each sample has one task for each metric.
+        run: the run of the evaluation.
+        raise_unreadable: True to raise the error of a sample that cannot be parsed, False to record it as a failure.
+        budget_tracker: when its budget is spent, no more samples are read from a source of unknown length.
 
     Attributes:
-        begun: the samples that were handed out and whose rows were not, by their index.
-        unread: set when no more samples are read for want of money.
+        begun: samples that were handed out and whose rows were not yielded yet, by index.
+        stopped_reading: set when samples were left unread because the budget was spent.
     """
 
     metrics: Sequence[AnyMetric]
     run: Run
-    refuse: bool
+    raise_unreadable: bool
     budget_tracker: BudgetTracker
-    begun: dict[int, Pending] = field(default_factory=dict)
-    unread: threading.Event = field(default_factory=threading.Event)
+    begun: dict[int, PendingSample] = field(default_factory=dict)
+    stopped_reading: threading.Event = field(default_factory=threading.Event)
 
-    def workers(self, samples: Any) -> int:
-        """How many workers keep every slot busy, as those do not that wait for another's answer or between two tries.
+    def n_workers(self, samples: Any) -> int:
+        """Return how many workers keep every slot of the limiter busy.
 
-        Twice as many as slots, for those that wait for vectors at the same time share a request; where more wait than a
-        request holds, half as many again will do, and a thread has its price.
+        That is more than there are slots: a worker that waits for the result of another one, or between two attempts,
+        holds no slot. The number is twice that of the slots, so that workers waiting for embeddings can share one
+        request. With more slots than texts in a request, half as many again are enough, and each thread has its cost.
         """
         slots = self.run.limiter.limit or 1
         limit = slots + min(slots, max(BATCH_SIZE, slots // 2))
         size = size_of(samples)
-        return limit if size is None else max(1, min(limit, size * len(self._kin)))
+        return limit if size is None else max(1, min(limit, size * len(self._groups)))
 
-    def each(self, samples: Iterable[Any], stopped: threading.Event) -> Callable[[], Iterator[Task]]:
-        """What each worker calls in its thread for the next tasks there are, again and again, until it is stopped."""
-        kin, lock = self._of(samples), threading.Lock()
+    def tasks(self, samples: Iterable[Any], stopped: threading.Event) -> Callable[[], Iterator[Task]]:
+        """Return a function that each worker thread calls to iterate over its tasks.
 
-        def of_one_worker() -> Iterator[Task]:
+        Args:
+            samples: the samples, read by one worker at a time.
+            stopped: ends the iteration of every worker when set.
+        """
+        groups, lock = self._task_groups(samples), threading.Lock()
+
+        def tasks_of_worker() -> Iterator[Task]:
             while not stopped.is_set():
                 with lock:
-                    tasks = next(kin, None)
-                if tasks is None:
+                    group = next(groups, None)
+                if group is None:
                     return
-                for task in tasks:
+                for task in group:
                     if not stopped.is_set():
                         yield task
 
-        return of_one_worker
+        return tasks_of_worker
 
-    def aeach(self, samples: Any) -> Callable[[], AsyncIterator[Task]]:
-        """As `each`, on the caller's loop."""
-        kin, lock = self._aof(samples), asyncio.Lock()
+    def atasks(self, samples: Any) -> Callable[[], AsyncIterator[Task]]:
+        """Return a function that each worker calls to iterate over its tasks on the caller's loop."""
+        groups, lock = self._atask_groups(samples), asyncio.Lock()
 
-        async def of_one_worker() -> AsyncIterator[Task]:
+        async def tasks_of_worker() -> AsyncIterator[Task]:
             while True:
                 async with lock:
-                    tasks = await anext(kin, None)
-                if tasks is None:
+                    group = await anext(groups, None)
+                if group is None:
                     return
-                for task in tasks:
+                for task in group:
                     yield task
 
-        return of_one_worker
+        return tasks_of_worker
 
-    def _of(self, samples: Iterable[Any]) -> Iterator[TaskGroup]:
-        closing: list[TaskGroup] = []
+    def _task_groups(self, samples: Iterable[Any]) -> Iterator[TaskGroup]:
+        last: list[TaskGroup] = []
         for index, item in enumerate(samples):
             if self._stops_reading(samples):
                 return
-            admitted = self._admitted(index, item)
-            if self._closes(index, samples):
-                closing += admitted
+            groups = self._groups_of(index, item)
+            if self._is_among_last(index, samples):
+                last += groups
             else:
-                yield from admitted
-        yield from self._longest_first(closing)
+                yield from groups
+        yield from self._longest_first(last)
 
-    async def _aof(self, samples: Any) -> AsyncIterator[TaskGroup]:
-        closing: list[TaskGroup] = []
+    async def _atask_groups(self, samples: Any) -> AsyncIterator[TaskGroup]:
+        last: list[TaskGroup] = []
         index = 0
-        async for item in each_of(samples):
+        async for item in iterate_samples(samples):
             if self._stops_reading(samples):
                 return
-            admitted = self._admitted(index, item)
-            if self._closes(index, samples):
-                closing += admitted
+            groups = self._groups_of(index, item)
+            if self._is_among_last(index, samples):
+                last += groups
             else:
-                for kin in admitted:
-                    yield kin
+                for group in groups:
+                    yield group
             index += 1
-        for kin in self._longest_first(closing):
-            yield kin
+        for group in self._longest_first(last):
+            yield group
 
-    def _closes(self, index: int, samples: Any) -> bool:
-        """Whether the tasks of a sample are among the last, which are all under way together.
+    def _is_among_last(self, index: int, samples: Any) -> bool:
+        """Return True if all remaining tasks, from this sample on, can be in progress together.
 
-        Only a sequence is asked: what takes its time to give a sample would hold up the workers meanwhile.
+        False for anything but a sequence: collecting samples from a slow source would keep the workers waiting.
         """
-        return isinstance(samples, Sequence) and (len(samples) - index) * len(self._kin) <= self.workers(samples)
+        return isinstance(samples, Sequence) and (len(samples) - index) * len(self._groups) <= self.n_workers(samples)
 
-    def _longest_first(self, closing: list[TaskGroup]) -> list[TaskGroup]:
-        """The last tasks, in such an order that none is left at the end whose calls wait for each other."""
-        return sorted(closing, key=lambda kin: self._depths[kin[0].number], reverse=True)
+    def _longest_first(self, groups: list[TaskGroup]) -> list[TaskGroup]:
+        """Sort the last tasks by their number of sequential calls, so that the longest ones start first."""
+        return sorted(groups, key=lambda group: self._depths[group[0].number], reverse=True)
 
     def _stops_reading(self, samples: Any) -> bool:
-        """Whether the budget is spent and there is no telling how many samples there are: they may never end."""
+        """Return True if the budget is spent and the number of samples is unknown: the source may be endless."""
         if self.budget_tracker.exhausted and size_of(samples) is None:
-            self.unread.set()
-        return self.unread.is_set()
+            self.stopped_reading.set()
+        return self.stopped_reading.is_set()
 
-    def _admitted(self, index: int, item: Any) -> Iterator[TaskGroup]:
+    def _groups_of(self, index: int, item: Any) -> Iterator[TaskGroup]:
+        """Parse a sample and return its tasks."""
         unreadable = None
         try:
-            if isinstance(item, SampleError):  # a line of a file
+            if isinstance(item, SampleError):  # of a line of a file
                 raise item
             sample = Sample.parse(item)
         except SampleError as error:
-            if self.refuse:
+            if self.raise_unreadable:
                 raise
             unreadable = error
-            sample = Sample(id=f"row-{index}", question="", metadata={"unreadable": _shown(item)})
-        pending = self.begun[index] = Pending(index, sample, self.run.for_sample(), left=len(self.metrics))
-        return ([Task(pending, number, unreadable) for number in numbers] for numbers in self._kin)
+            sample = Sample(id=f"row-{index}", question="", metadata={"unreadable": _short_repr(item)})
+        pending = self.begun[index] = PendingSample(index, sample, self.run.for_sample(), left=len(self.metrics))
+        return ([Task(pending, number, unreadable) for number in numbers] for numbers in self._groups)
 
     @cached_property
-    def _kin(self) -> list[list[int]]:
-        """The numbers of the metrics, those together that go through the same steps once for them all.
+    def _groups(self) -> list[list[int]]:
+        """Numbers of the metrics, grouped by shared steps.
 
-        One worker takes these one after the other: in several, all but the first would wait for its answers.
+        One worker does all tasks of a group: other workers would only wait for the shared results.
         """
-        kin: dict[Hashable, list[int]] = {}
+        groups: dict[Hashable, list[int]] = {}
         for number, parts in enumerate(self._parts):
-            kin.setdefault(next(filter(None, map(shared_steps_key, parts)), number), []).append(number)
-        return list(kin.values())
+            groups.setdefault(next(filter(None, map(shared_steps_key, parts)), number), []).append(number)
+        return list(groups.values())
 
     @cached_property
     def _depths(self) -> list[int]:
+        """Number of sequential calls of each metric."""
         return [sum(len(sequential_steps(part)) for part in parts) for parts in self._parts]
 
     @cached_property
@@ -206,9 +228,9 @@ class Scheduler:
         return [metrics_in(metric) for metric in self.metrics]
 
 
-def _shown(item: Any) -> str:
-    """What could not be read, as far as it can be shown."""
+def _short_repr(item: Any) -> str:
+    """Return the start of the repr of an unreadable item, or its type if the repr fails."""
     try:
         return repr(item)[:_LONGEST_SHOWN]
-    except Exception:  # nested too deep, or an object whose own repr fails
+    except Exception:  # nested too deeply, or an object whose own repr raises
         return f"a {type(item).__name__} that cannot be shown"

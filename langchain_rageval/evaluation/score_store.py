@@ -1,7 +1,7 @@
-"""Finished: the scores of a run that its journal already holds, and those it is to hold.
+"""Score store: finished scores in a journal, found again when the same call is repeated.
 
-A score is known by the content of its sample, the metric's name and its instrument, so that another model, prompt or
-option never finds it, and neither the sample's place nor its id matters.
+The key of a score is made of the content of its sample and the name and instrument of its metric. A score made with
+another model, prompt or option is therefore never found, and neither the place nor the id of the sample matters.
 """
 
 from __future__ import annotations
@@ -21,22 +21,26 @@ from langchain_rageval.run.journal import Journal, journal_key
 
 
 class ScoreStore:
-    """The scores of some metrics in a journal.
+    """The scores of the metrics of a run in a journal.
 
     Args:
-        journal: or the path of one, which is then closed in the end; None keeps nothing.
-        metrics: of the run. Only those that are one metric of ours, also behind `with_retry` or `with_config`, are
-            journalled: what else there is has no instrument that would tell one configuration from another.
+        journal: the journal; or the path of one, which `close` then closes; or None, which stores nothing.
+        metrics: the metrics of the run. Scores are stored for a single `Metric`, also behind `with_retry` or
+            `with_config`. Another Runnable has no instrument to identify its configuration.
     """
 
     def __init__(self, journal: str | Path | Journal | None, metrics: Sequence[Any]) -> None:
-        self._own = isinstance(journal, str | Path)
+        self._owns_journal = isinstance(journal, str | Path)
         self.journal = Journal(journal) if isinstance(journal, str | Path) else journal
-        self._metrics = [_journalled(metric) for metric in metrics]
+        self._metrics = [_single_metric(metric) for metric in metrics]
         self._names = [names_of(metric) for metric in metrics]
 
-    def score(self, number: int, sample: Sample) -> dict[str, Score] | None:
-        """The scores of the metric with this number, None when they are still to be had.
+    def load(self, number: int, sample: Sample) -> dict[str, Score] | None:
+        """Return the stored scores of a metric for a sample, or None if there are none.
+
+        Args:
+            number: the place of the metric in the run, from 0.
+            sample: the sample.
 
         Raises:
             JournalError: if the journal cannot be read.
@@ -44,16 +48,23 @@ class ScoreStore:
         metric = self._metrics[number]
         if self.journal is None or metric is None:
             return None
-        found = self.journal.get(_key(metric, sample))
-        if found is None:
+        entry = self.journal.get(_key(metric, sample))
+        if entry is None:
             return None
         try:
-            return {metric.name: Score.model_validate_json(found)}
+            return {metric.name: Score.model_validate_json(entry)}
         except ValidationError as error:
-            raise JournalError(f"{self.journal} holds what is no score: {error}; name another place") from error
+            raise JournalError(
+                f"{self.journal} holds an entry that is not a score: {error}; name another path"
+            ) from error
 
-    def keep(self, number: int, sample: Sample, scores: Mapping[str, Score]) -> None:
-        """Keep the scores of the metric with this number, unless it failed: failures are tried again.
+    def save(self, number: int, sample: Sample, scores: Mapping[str, Score]) -> None:
+        """Store the scores of a metric for a sample; a failure is not stored, so that a later run tries again.
+
+        Args:
+            number: the place of the metric in the run, from 0.
+            sample: the sample.
+            scores: name to score.
 
         Raises:
             JournalError: if the journal cannot be written.
@@ -66,24 +77,25 @@ class ScoreStore:
             self.journal.put(_key(metric, sample), score.model_dump_json())
 
     def close(self) -> None:
-        """Close the journal, unless it is the user's."""
-        if self._own and self.journal is not None:
+        """Close the journal if it was opened from a path."""
+        if self._owns_journal and self.journal is not None:
             self.journal.close()
 
     def notes(self) -> Iterator[str]:
-        """Which metrics are not journalled."""
+        """Yield a sentence for each metric whose scores are not stored."""
         if self.journal is not None:
             for metric, names in zip(self._metrics, self._names, strict=True):
                 if metric is None:
-                    yield f"{', '.join(names)} is not journalled: nothing tells what its scores depend on."
+                    yield f"{', '.join(names)} is not stored in the journal: its configuration is unknown."
 
 
-def _journalled(metric: Any) -> Metric | None:
+def _single_metric(metric: Any) -> Metric | None:
+    """Return the one `Metric` behind a Runnable, or None if there is none, there are several, or it ends a chain."""
     parts = metrics_in(metric)
     return parts[0] if len(parts) == 1 and not isinstance(metric, RunnableSequence) else None
 
 
 def _key(metric: Metric, sample: Sample) -> str:
-    """Of a sample all counts but its name; the metadata only for a metric that reads them."""
-    unread = {"id"} if "metadata" in metric.reads else {"id", "metadata"}
-    return journal_key(metric.name, metric.instrument, sample.model_dump(mode="json", exclude=unread, fallback=str))
+    """Return the key of a score; it ignores the sample's id, and its metadata unless the metric reads them."""
+    ignored = {"id"} if "metadata" in metric.reads else {"id", "metadata"}
+    return journal_key(metric.name, metric.instrument, sample.model_dump(mode="json", exclude=ignored, fallback=str))

@@ -184,11 +184,11 @@ def report_of(dataset: Dataset) -> Report:
         )
     records.sort(key=lambda record: (record["index"] or 0, record["id"], record["metadata"]))
     rows = [_row(record, place) for place, record in enumerate(records)]
-    grounds = MixedMeasures()
+    mixed = MixedMeasures()
     for row in rows:
-        grounds.see(row)
+        mixed.add(row)
     notes = dict.fromkeys(note for record in records for note in record["notes"])
-    return Report(rows, [*notes, *grounds.notes()])
+    return Report(rows, [*notes, *mixed.notes()])
 
 
 class EvaluationWorker:
@@ -217,10 +217,10 @@ class EvaluationWorker:
         places = [None if self._index is None else _pop_index(record, self._index) for record in records]
         parsed = [self._parse(record, place) for record, place in zip(records, places, strict=True)]
         run = replace(self._evaluation.run, meter=UsageMeter())
-        job = replace(self._evaluation, run=run, grounds=MixedMeasures())
+        job = replace(self._evaluation, run=run, mixed_measures=MixedMeasures())
         with closing(job.rows([error or sample for sample, error in parsed])) as rows:
-            report = job.report(list(rows))
-        mixed = set(job.grounds.notes())  # report_of recomputes these notes over all batches
+            report = job.build_report(list(rows))
+        mixed = set(job.mixed_measures.notes())  # report_of recomputes these notes over all batches
         notes = [note for note in report.notes if note not in mixed]
         lines = [
             _line(row.scores, sample, place) | {"notes": notes}

@@ -1,1 +1,1 @@
-"""What came out of a run: the rows, their summary, and the gates on it."""
+"""Reports: rows of a run, summary, comparison, diagnosis, thresholds, labels, and output as HTML, plot and MLflow."""

@@ -1,4 +1,4 @@
-"""Comparison: what two reports over the same samples say of each other, metric by metric."""
+"""Comparison of two reports over the same samples, metric by metric."""
 
 from __future__ import annotations
 
@@ -10,42 +10,44 @@ from typing import Literal
 
 from langchain_rageval.data.schema import Direction, Row, Score
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.report.notebook import html_table
-from langchain_rageval.report.slices import By, clusters
+from langchain_rageval.report.html_table import html_table
+from langchain_rageval.report.slices import By, clusters_of
 from langchain_rageval.statistics import holm, mean_difference_interval, sign_flip_p
 
 Verdict = Literal["better", "worse", "no worse", "inconclusive", "too few pairs"]
 Pair = tuple[Row, Row]
 
 ALPHA = 0.05
+
 LEAST_PAIRS = 6
-"""With fewer pairs, or clusters, no exact two-sided test at 5% can find a difference: 2 / 2⁵ is more."""
+"""Least number of pairs, or clusters, for a verdict: with 5, the smallest two-sided p-value is 2 / 2⁵ > 5%."""
 
 
 @dataclass(frozen=True)
 class MetricComparison:
-    """One metric of two runs, over the samples that both have scored. "Better" speaks of the candidate.
+    """Comparison of one metric in two runs, over the samples that both runs scored.
 
     Attributes:
-        metric: its name.
-        direction: whether "higher" or "lower" is better.
-        mean: of the candidate over the pairs; None without pairs.
-        baseline: mean of the baseline over the pairs.
-        difference: mean of candidate minus baseline, whatever the direction; None without pairs.
-        low: lower end of the 95% interval of the difference, for this metric alone; None without pairs.
-        high: its upper end.
-        p_value: of "the two are equal", two-sided, Holm-adjusted over the metrics; None without pairs.
-        p_unadjusted: the same for this metric alone.
-        verdict: "better" or "worse" when `p_value` is below 0.05, "no worse" when the interval leaves out what is worse
-            than the margin, else "inconclusive"; "too few pairs" below six.
-        pairs: samples that both have scored.
-        clusters: groups of samples that count as one; None when each counts by itself.
-        better: pairs in which the candidate's value is the better one.
-        worse: pairs in which it is the worse one.
-        lost: samples that only the baseline has scored, of those that both hold.
-        gained: samples that only the candidate has scored.
-        coverage_fell: whether significantly more samples lack a score than in the baseline (sign-flip test, for samples
-            McNemar's exact one; p < 0.05 one-sided); the candidate is then neither "better" nor "no worse".
+        metric: name of the metric.
+        direction: "higher" or "lower", whichever is better.
+        mean: mean of the candidate over the pairs; None without pairs.
+        baseline: mean of the baseline over the pairs; None without pairs.
+        difference: mean of candidate minus baseline, in either direction; None without pairs.
+        low: lower end of the 95% interval of the difference, not adjusted for other metrics; None without pairs.
+        high: upper end of the interval.
+        p_value: two-sided p-value of no difference, Holm-adjusted over the metrics; None without pairs.
+        p_unadjusted: p-value of this metric alone.
+        verdict: verdict on the candidate: "better" or "worse" if `p_value` is below 0.05, "no worse" if the interval
+            excludes losses beyond the margin, else "inconclusive"; "too few pairs" below six.
+        pairs: number of samples that both runs scored.
+        clusters: number of clusters of dependent samples; None if the samples are independent.
+        better: number of pairs in which the candidate is better.
+        worse: number of pairs in which the candidate is worse.
+        lost: number of shared samples that only the baseline scored.
+        gained: number of shared samples that only the candidate scored.
+        coverage_fell: True if significantly more samples lack a score than in the baseline (sign-flip test, for
+            independent samples McNemar's exact test; p < 0.05 one-sided). The verdict is then not "better" or "no
+            worse".
     """
 
     metric: str
@@ -68,11 +70,11 @@ class MetricComparison:
 
     @property
     def interval(self) -> str:
-        """The interval as text, "" when there is none."""
+        """The interval as text, or "" without an interval."""
         return "" if self.low is None else f"[{self.low:+.3f}, {self.high:+.3f}]"
 
     def __str__(self) -> str:
-        """One line."""
+        """Return one line with verdict, difference and counts."""
         units = f"{self.pairs} pairs" + ("" if self.clusters is None else f" in {self.clusters} clusters")
         counts = f"{units}, {self.better} better, {self.worse} worse"
         if self.difference is None:
@@ -81,18 +83,18 @@ class MetricComparison:
 
     @property
     def p(self) -> str:
-        """The adjusted p-value as text, "" when there is none."""
+        """The adjusted p-value as text, or "" without one."""
         if self.p_value is None:
             return ""
         return "< 0.001" if self.p_value < 0.001 else f"{self.p_value:.3f}"
 
 
 class Comparison(Mapping[str, MetricComparison]):
-    """Metric name to what two reports say of it, in the candidate's order.
+    """Mapping of metric names to comparisons, in the order of the candidate.
 
     Attributes:
         notes: what a reader of the verdicts should know, such as that some samples are in one report only.
-        margin: by how much a metric may be worse and still count as "no worse".
+        margin: largest loss that still counts as "no worse".
     """
 
     def __init__(self, metrics: Sequence[MetricComparison], notes: Sequence[str] = (), margin: float = 0.0) -> None:
@@ -101,43 +103,54 @@ class Comparison(Mapping[str, MetricComparison]):
         self.margin = margin
 
     def __getitem__(self, name: str) -> MetricComparison:
-        """One metric."""
+        """Return the comparison of a metric."""
         return self._metrics[name]
 
     def __iter__(self) -> Iterator[str]:
-        """Names of the metrics."""
+        """Iterate over the names of the metrics."""
         return iter(self._metrics)
 
     def __len__(self) -> int:
-        """Number of metrics that both reports have."""
+        """Return the number of metrics that both reports have."""
         return len(self._metrics)
 
     def __repr__(self) -> str:
-        """One line for each metric, and the notes."""
+        """Return one line for each metric, and the notes."""
         return "\n".join([self.title, *map(str, self.values()), *(f"Note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
-        """A table, for notebooks."""
-        return html_table(self.title, HEADINGS, map(cells, self.values()), self.notes)
+        """Return an HTML table for notebooks."""
+        return html_table(self.title, COMPARISON_HEADINGS, map(comparison_cells, self.values()), self.notes)
 
     @property
     def title(self) -> str:
-        """What is compared, and within which margin."""
+        """A heading that names the difference and the margin."""
         within = f", margin {self.margin:g}" if self.margin else ""
         return f"Candidate minus baseline, 95% intervals, p Holm-adjusted{within}"
 
 
-HEADINGS = ("metric", "verdict", "baseline", "candidate", "difference", "95% interval", "p", "pairs", "+", "−")
+COMPARISON_HEADINGS = (
+    "metric",
+    "verdict",
+    "baseline",
+    "candidate",
+    "difference",
+    "95% interval",
+    "p",
+    "pairs",
+    "+",
+    "−",
+)
 
 
-def cells(metric: MetricComparison) -> tuple[str, ...]:
-    """One metric as the cells of a table under `HEADINGS`."""
+def comparison_cells(metric: MetricComparison) -> tuple[str, ...]:
+    """Return a text for each of `COMPARISON_HEADINGS`."""
 
-    def told(number: float | None, form: str) -> str:
+    def text(number: float | None, form: str) -> str:
         return "–" if number is None else format(number, form)
 
     name = f"{metric.metric} ↓" if metric.direction == "lower" else metric.metric
-    means = (told(metric.baseline, ".3f"), told(metric.mean, ".3f"), told(metric.difference, "+.3f"))
+    means = (text(metric.baseline, ".3f"), text(metric.mean, ".3f"), text(metric.difference, "+.3f"))
     counts = (str(metric.pairs), str(metric.better), str(metric.worse))
     return (name, metric.verdict, *means, metric.interval or "–", metric.p or "–", *counts)
 
@@ -149,15 +162,15 @@ def compare_rows(
     cluster: By | None,
     allow_different_instruments: bool,
 ) -> Comparison:
-    """The comparison of two runs; see `Report.compare`."""
+    """Return the comparison of two runs; see `Report.compare`."""
     if not isinstance(margin, int | float) or not isfinite(margin) or margin < 0:
         raise ConfigError(f"margin takes a number from 0 on, in the metrics' units, got {margin!r}")
-    ours, theirs = _scores(candidate), _scores(baseline)
+    ours, theirs = _scores_by_metric(candidate), _scores_by_metric(baseline)
     shared = [name for name in ours if name in theirs]
     notes = _check_instruments(ours, theirs, shared, allow_different_instruments)
     pairs = paired_rows(candidate, baseline)
-    groups = None if cluster is None else clusters((row.sample for row, _ in pairs), cluster)
-    compared = [_compared(name, ours[name][0].direction, pairs, groups) for name in shared]
+    groups = None if cluster is None else clusters_of((row.sample for row, _ in pairs), cluster)
+    compared = [_compare(name, ours[name][0].direction, pairs, groups) for name in shared]
     enough = [metric for metric in compared if _units(metric) >= LEAST_PAIRS]
     adjusted = dict(
         zip(
@@ -166,42 +179,49 @@ def compare_rows(
             strict=True,
         )
     )
-    judged = [_judged(metric, adjusted.get(metric.metric), margin) for metric in compared]
-    notes += [*_missing(ours, theirs, candidate, baseline, len(pairs)), *_of_coverage(judged)]
-    return Comparison(judged, notes, margin)
+    metrics = [_with_verdict(metric, adjusted.get(metric.metric), margin) for metric in compared]
+    notes += [*_unpaired_notes(ours, theirs, candidate, baseline, len(pairs)), *_coverage_notes(metrics)]
+    return Comparison(metrics, notes, margin)
 
 
 def values_of_pairs(metric: str, candidate: Sequence[Row], baseline: Sequence[Row]) -> list[tuple[float, float]]:
-    """What the two runs have scored for the samples that both have scored."""
+    """Return the values of candidate and baseline for each sample that both runs scored."""
     values = [(_value(ours, metric), _value(theirs, metric)) for ours, theirs in paired_rows(candidate, baseline)]
     return [(own, other) for own, other in values if own is not None and other is not None]
 
 
-def _scores(rows: Sequence[Row]) -> dict[str, list[Score]]:
-    found: dict[str, list[Score]] = {}
+def _scores_by_metric(rows: Sequence[Row]) -> dict[str, list[Score]]:
+    scores: dict[str, list[Score]] = {}
     for row in rows:
         for name, score in row.scores.items():
-            found.setdefault(name, []).append(score)
-    return found
+            scores.setdefault(name, []).append(score)
+    return scores
 
 
 def _check_instruments(
     ours: Mapping[str, Sequence[Score]], theirs: Mapping[str, Sequence[Score]], shared: Sequence[str], allowed: bool
 ) -> list[str]:
-    """A note on metrics that two instruments have measured, where that is allowed."""
-    turned = [name for name in shared if ours[name][0].direction != theirs[name][0].direction]
-    if turned:
-        raise ConfigError(f"the reports disagree on whether higher is better: {', '.join(turned)}")
+    """Return a note on metrics scored by different instruments, if that is allowed.
+
+    Raises:
+        ConfigError: if it is not allowed, or the reports disagree on the direction of a metric.
+    """
+    opposite = [name for name in shared if ours[name][0].direction != theirs[name][0].direction]
+    if opposite:
+        raise ConfigError(f"the reports disagree on whether higher is better: {', '.join(opposite)}")
     differ = [name for name in shared if _differ(ours[name], theirs[name])]
     if not differ:
         return []
-    told = f"different instruments (judge, prompts, options or version) scored {', '.join(differ)}"
+    metrics = ", ".join(differ)
     if not allowed:
         raise ConfigError(
-            f"{told}: the systems cannot be told from the instruments; score both alike, or say "
-            "allow_different_instruments=True"
+            f"different instruments (judge, prompts, options or version) scored {metrics}: the difference cannot be "
+            "attributed to the systems; score both alike, or set allow_different_instruments=True"
         )
-    return [f"{told[0].upper()}{told[1:]}: a difference may be the instruments', not the systems'."]
+    return [
+        f"Different instruments (judge, prompts, options or version) scored {metrics}: a difference may be due to the "
+        "instruments, not the systems."
+    ]
 
 
 def _differ(ours: Sequence[Score], theirs: Sequence[Score]) -> bool:
@@ -210,24 +230,24 @@ def _differ(ours: Sequence[Score], theirs: Sequence[Score]) -> bool:
 
 
 def paired_rows(candidate: Sequence[Row], baseline: Sequence[Row]) -> list[Pair]:
-    """Rows of one sample id, the first with the first, the second with the second."""
-    waiting: dict[str, list[Row]] = {}
+    """Return pairs of rows with the same sample id; several rows of one id are paired in their order."""
+    unpaired: dict[str, list[Row]] = {}
     for row in reversed(baseline):
-        waiting.setdefault(row.sample.id, []).append(row)
-    return [(row, waiting[row.sample.id].pop()) for row in candidate if waiting.get(row.sample.id)]
+        unpaired.setdefault(row.sample.id, []).append(row)
+    return [(row, unpaired[row.sample.id].pop()) for row in candidate if unpaired.get(row.sample.id)]
 
 
-def _compared(
+def _compare(
     name: str, direction: Direction, pairs: Sequence[Pair], groups: Sequence[Hashable] | None
 ) -> MetricComparison:
-    """The numbers of one metric, not yet adjusted or judged."""
+    """Return the comparison of one metric, without adjusted p-value and verdict."""
     values = [(_value(ours, name), _value(theirs, name)) for ours, theirs in pairs]
     both = [(place, own, other) for place, (own, other) in enumerate(values) if own is not None and other is not None]
     differences = [own - other for _, own, other in both]
     among = None if groups is None else [groups[place] for place, _, _ in both]
-    kept = [float(own is not None) - float(other is not None) for own, other in values]
-    known = [value for _, own, other in both for value in (own, other)]
-    low, high = mean_difference_interval(differences, among, span=_span(known)) if both else (None, None)
+    coverage = [float(own is not None) - float(other is not None) for own, other in values]
+    scored = [value for _, own, other in both for value in (own, other)]
+    low, high = mean_difference_interval(differences, among, span=_span(scored)) if both else (None, None)
     sign = 1 if direction == "higher" else -1
     return MetricComparison(
         metric=name,
@@ -244,9 +264,9 @@ def _compared(
         clusters=None if among is None else len(set(among)),
         better=sum(sign * difference > 0 for difference in differences),
         worse=sum(sign * difference < 0 for difference in differences),
-        lost=kept.count(-1.0),
-        gained=kept.count(1.0),
-        coverage_fell=sum(kept) < 0 and sign_flip_p(kept, groups) / 2 < ALPHA,
+        lost=coverage.count(-1.0),
+        gained=coverage.count(1.0),
+        coverage_fell=sum(coverage) < 0 and sign_flip_p(coverage, groups) / 2 < ALPHA,
     )
 
 
@@ -255,7 +275,7 @@ def _value(row: Row, name: str) -> float | None:
 
 
 def _span(values: Sequence[float]) -> float:
-    """The greatest difference of two values: 1 when all lie from 0 to 1, else the one that was seen."""
+    """Return the range of the scale: 1 if all values lie from 0 to 1, else the range of the values."""
     return 1.0 if min(values) >= 0 and max(values) <= 1 else max(values) - min(values)
 
 
@@ -263,7 +283,7 @@ def _units(metric: MetricComparison) -> int:
     return metric.pairs if metric.clusters is None else metric.clusters
 
 
-def _judged(metric: MetricComparison, p_value: float | None, margin: float) -> MetricComparison:
+def _with_verdict(metric: MetricComparison, p_value: float | None, margin: float) -> MetricComparison:
     if p_value is None:
         return replace(metric, p_value=metric.p_unadjusted)
     sign = 1 if metric.direction == "higher" else -1
@@ -281,34 +301,36 @@ def _judged(metric: MetricComparison, p_value: float | None, margin: float) -> M
     return replace(metric, p_value=p_value, verdict=verdict)
 
 
-def _missing(
+def _unpaired_notes(
     ours: Mapping[str, object],
     theirs: Mapping[str, object],
     candidate: Sequence[Row],
     baseline: Sequence[Row],
     pairs: int,
 ) -> list[str]:
-    """Notes on what only one of the reports holds."""
+    """Return notes on metrics and samples that only one of the reports has."""
     notes = []
-    for held, other, whose in ((ours, theirs, "candidate"), (theirs, ours, "baseline")):
-        alone = [name for name in held if name not in other]
+    for own, other, report in ((ours, theirs, "candidate"), (theirs, ours, "baseline")):
+        alone = [name for name in own if name not in other]
         if alone:
-            notes.append(f"Only the {whose} has {', '.join(alone)}.")
+            notes.append(f"Only the {report} has {', '.join(alone)}.")
     if not pairs and candidate and baseline:
         notes.append(
             "No sample is in both reports. Samples are paired by id, by default a hash of question, answer and "
-            "contexts: give each question an id of its own."
+            "contexts: set an id for each question."
         )
     elif pairs < max(len(candidate), len(baseline)):
         alone_here, alone_there = len(candidate) - pairs, len(baseline) - pairs
-        notes.append(f"Paired by id; {alone_here} samples are in the candidate alone, {alone_there} in the baseline.")
+        notes.append(
+            f"Paired by id; {alone_here} samples are only in the candidate, {alone_there} only in the baseline."
+        )
     return notes
 
 
-def _of_coverage(metrics: Sequence[MetricComparison]) -> list[str]:
+def _coverage_notes(metrics: Sequence[MetricComparison]) -> list[str]:
     return [
-        f"{m.metric}: {m.lost} samples that the baseline has scored lack a score, {m.gained} the other way round; what "
-        "is left may be the easier part."
+        f"{m.metric}: {m.lost} samples scored in the baseline lack a score, {m.gained} the other way round; the "
+        "remaining samples may be the easier ones."
         for m in metrics
         if m.coverage_fell
     ]

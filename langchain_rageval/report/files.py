@@ -1,7 +1,7 @@
-"""A report on disk: JSON lines, the first about the run, then one row each.
+"""Files of reports: JSON lines, a head with notes and state of the run, then one line for each row.
 
-A run that writes its rows as they are finished does not know yet what there is to say about it: its first line says
-that it is not complete, and a last one of the same form takes its place when the run ends.
+A run that writes its rows when they are finished begins with a head that is marked as incomplete. When the run ends, a
+second head at the end of the file replaces the first one.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from langchain_rageval.data.schema import Row, without_surrogates
 from langchain_rageval.errors import ConfigError
 
 Head = Mapping[str, Any]
-"""What a report says of its run: `notes`, `complete`, `left_out`."""
+"""Data of a report about its run: `notes`, `complete` and `left_out`."""
 
 State = tuple[int, int]
-"""Size of a file in bytes, and when it was written last in nanoseconds."""
+"""Size of a file in bytes, and time of its last change in nanoseconds."""
 
 _HEAD = "rageval_report"
 HEAD = f'{{"{_HEAD}":'.encode()
-"""How the first line begins."""
+"""First bytes of a head line."""
 
 _INDEX = re.compile(rb'\{"index":(\d+),')
 _UNFINISHED: Head = {"notes": [], "complete": False, "left_out": []}
 
 
 class RowsOnDisk(Sequence[Row]):
-    """The rows of a report's file, read when they are asked for, in the order of the samples.
+    """Sequence of the rows in a report's file, in the order of the samples; a row is read when it is accessed.
 
-    The file is held open, so that replacing or removing it takes no row away. Usable from threads.
+    The file stays open, so its rows remain readable if it is replaced or removed. Thread-safe.
 
     Args:
-        path: of the file.
-        offsets: where each row begins, in bytes, in the order of the samples.
-        state: of the file for which the offsets hold.
+        path: path of the file.
+        offsets: offset of each row in bytes, in the order of the samples.
+        state: state of the file to which the offsets belong.
 
     Raises:
-        ConfigError: if the file is not there, or has changed since.
+        ConfigError: if the file does not exist or has changed.
     """
 
     def __init__(self, path: Path, offsets: Sequence[int], state: State) -> None:
@@ -64,13 +64,13 @@ class RowsOnDisk(Sequence[Row]):
         try:
             self._file = path.open("rb")
         except OSError as error:
-            raise ConfigError(f"{path} cannot be read: {error.strerror}; its rows are gone") from None
+            raise ConfigError(f"{path} cannot be read: {error.strerror}; its rows are lost") from None
         if _state(self._file) != state:
             self._file.close()
-            raise ConfigError(f"{path} is not the file it was; load the report anew")
+            raise ConfigError(f"{path} has changed; load the report again")
 
     def __len__(self) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
         return len(self._offsets)
 
     @overload
@@ -80,17 +80,17 @@ class RowsOnDisk(Sequence[Row]):
     def __getitem__(self, place: slice) -> list[Row]: ...
 
     def __getitem__(self, place: int | slice) -> Row | list[Row]:
-        """One row, or a list of them."""
+        """Return one row, or a list of rows for a slice."""
         if isinstance(place, slice):
             return [self._read(offset) for offset in self._offsets[place]]
         return self._read(self._offsets[place])
 
     def __iter__(self) -> Iterator[Row]:
-        """The rows, one in memory at a time."""
+        """Iterate over the rows, with one in memory at a time."""
         return map(self._read, self._offsets)
 
     def __eq__(self, other: object) -> bool:
-        """Whether the rows are the same, wherever they are kept."""
+        """Return True if the rows are equal, in a file or in a list."""
         if not isinstance(other, RowsOnDisk | list):
             return NotImplemented
         return len(self) == len(other) and all(own == its for own, its in zip(self, other, strict=True))
@@ -98,11 +98,11 @@ class RowsOnDisk(Sequence[Row]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        """How many there are, and where."""
+        """Return the number of rows and the path."""
         return f"<{len(self)} rows in {self._path}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy, or one in another process, opens the file anew."""
+        """Reduce to path, offsets and state; a copy opens the file again."""
         return RowsOnDisk, (self._path.absolute(), self._offsets, self._state)
 
     def __del__(self) -> None:
@@ -117,22 +117,22 @@ class RowsOnDisk(Sequence[Row]):
         return _row(self._path, line, lambda: self._number_of(offset))
 
     def _number_of(self, offset: int) -> int:
-        """The number of the line at an offset."""
+        """Return the number of the line at an offset."""
         with self._lock:
             self._file.seek(0)
             return self._file.read(offset).count(b"\n") + 1
 
 
 class ReportFile:
-    """A report that is written while its run goes on, beside its place until the run ends.
+    """File of a report that is written during its run, under the name `<name>.part` until the run ends.
 
-    Whatever ends the process, the rows that were finished stand in the file `<name>.part`, which `Report.load` reads.
+    If the process is killed, the `.part` file holds the finished rows, and `Report.load` reads it.
 
     Args:
-        path: of the report. What stands there stays until this one takes its place.
+        path: path of the report. An existing file is replaced when the run ends.
 
     Raises:
-        ConfigError: if the place cannot be written to.
+        ConfigError: if the file cannot be written.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -140,7 +140,9 @@ class ReportFile:
         self._part = self._target.with_name(f"{self._target.name}.part")
         self._indexes, self._offsets = array("q"), array("q")
         with _writing(self._target):
-            self._file = self._part.open("wb", buffering=0)  # closing a full disk's file would try, and fail, again
+            self._file = self._part.open(
+                "wb", buffering=0
+            )  # a buffer would be flushed again on close, and fail again on a full disk
         try:
             self._write(head_line(_UNFINISHED))
         except BaseException:
@@ -148,15 +150,15 @@ class ReportFile:
             raise
 
     def __enter__(self) -> Self:
-        """Write while the block lasts."""
+        """Return the file, for use in a `with` block."""
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        """Close the file, where it is."""
+        """Close the file without renaming it."""
         self._file.close()
 
     def append(self, row: Row) -> None:
-        """Write a row; it is on its way to the disk when this returns."""
+        """Write a row; the data is passed to the operating system before this returns."""
         offset = self._file.tell()
         self._write(row_line(row))
         self._indexes.append(row.index)
@@ -164,11 +166,11 @@ class ReportFile:
 
     @property
     def indexes(self) -> set[int]:
-        """Places, in the input, of the samples that are written."""
+        """Indexes of the samples that are written."""
         return set(self._indexes)
 
     def finish(self, head: Head) -> RowsOnDisk:
-        """Say what there is to say about the run, and put the file in its place."""
+        """Write the final head, rename the file to its final name, and return its rows."""
         self._write(head_line(head))
         state = _state(self._file)
         with _writing(self._target):
@@ -177,7 +179,7 @@ class ReportFile:
         return RowsOnDisk(self._target, _ordered(self._indexes, self._offsets), state)
 
     def discard(self) -> None:
-        """Take the file away; what stands in its place stays."""
+        """Remove the `.part` file; an existing report at the final path is unchanged."""
         self._file.close()
         self._part.unlink(missing_ok=True)
 
@@ -189,15 +191,15 @@ class ReportFile:
 
 
 def write_report(path: str | Path | TextIO, rows: Iterable[Row], head: Head) -> None:
-    """Write a report: beside the target first, then in its place, so that nothing half-written is ever there.
+    """Write a report to a temporary file and rename it, so that the target is never half-written.
 
     Args:
-        path: of the file; or a file that is open for text, which is written to and left open.
-        rows: of the report.
-        head: of the report.
+        path: path of the file; or an open text file, which stays open.
+        rows: rows of the report.
+        head: head of the report.
 
     Raises:
-        ConfigError: if the place cannot be written to.
+        ConfigError: if the file cannot be written.
     """
     lines = chain([head_line(head)], map(row_line, rows))
     if not isinstance(path, str | Path):
@@ -217,10 +219,10 @@ def write_report(path: str | Path | TextIO, rows: Iterable[Row], head: Head) -> 
 
 
 def read_report(path: str | Path) -> tuple[RowsOnDisk, Head]:
-    """Rows and head of a report. Of one that a killed process was writing, what it had written.
+    """Return the rows and the head of a report; of an interrupted one, the rows that were written completely.
 
     Raises:
-        ConfigError: if the file is not there, or is no report.
+        ConfigError: if the file does not exist or is not a report.
     """
     indexes, offsets = array("q"), array("q")
     try:
@@ -233,8 +235,8 @@ def read_report(path: str | Path) -> tuple[RowsOnDisk, Head]:
                 if line.startswith(HEAD):
                     head = _head(path, line)
                 elif line.strip():
-                    found = _INDEX.match(line)
-                    indexes.append(int(found[1]) if found else _row(path, line, partial(int, number)).index)
+                    match = _INDEX.match(line)
+                    indexes.append(int(match[1]) if match else _row(path, line, partial(int, number)).index)
                     offsets.append(at)
                 at += len(line)
             state = _state(file)
@@ -249,28 +251,28 @@ def _state(file: IO[bytes]) -> State:
 
 
 def _ordered(indexes: array[int], offsets: array[int]) -> list[int]:
-    """The offsets in the order of the indexes, the last one of each."""
-    found, places = np.unique(np.asarray(indexes)[::-1], return_index=True)
-    return [int(offset) for offset in np.asarray(offsets)[::-1][places]] if len(found) else []
+    """Return the offsets in the order of the indexes, for a repeated index the last one."""
+    distinct, places = np.unique(np.asarray(indexes)[::-1], return_index=True)
+    return [int(offset) for offset in np.asarray(offsets)[::-1][places]] if len(distinct) else []
 
 
 @contextmanager
 def _writing(target: Path) -> Iterator[None]:
     if target.exists() and not target.is_file():
-        raise ConfigError(f"{target} cannot be written: it is no file; choose another place")
+        raise ConfigError(f"{target} cannot be written: it is not a file; choose another path")
     try:
         yield
     except OSError as error:
-        raise ConfigError(f"{target} cannot be written: {error.strerror}; choose another place") from None
+        raise ConfigError(f"{target} cannot be written: {error.strerror}; choose another path") from None
 
 
 def head_line(head: Head) -> str:
-    """A first line, or one that takes its place."""
+    """Return the line for a head."""
     return json.dumps({_HEAD: {"version": __version__, **head}}, ensure_ascii=False) + "\n"
 
 
 def row_line(row: Row) -> str:
-    """A row as a line; metadata that JSON cannot hold go in as text."""
+    """Return the line for a row; metadata that JSON cannot represent are written as text."""
     try:
         return row.model_dump_json(fallback=_text) + "\n"
     except PydanticSerializationError:
@@ -279,14 +281,14 @@ def row_line(row: Row) -> str:
 
 
 def _writable(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The metadata, with what JSON cannot hold as text: a report is not lost for what is no part of it."""
-    written = {}
+    """Return the metadata with values that JSON cannot represent as text: they must not prevent writing a report."""
+    writable = {}
     for name, value in metadata.items():
         try:
-            written[name] = from_json(to_json(value, fallback=_text))
+            writable[name] = from_json(to_json(value, fallback=_text))
         except ValueError:
-            written[name] = _text(value)
-    return written
+            writable[name] = _text(value)
+    return writable
 
 
 def _text(value: Any) -> str:
@@ -303,7 +305,9 @@ def _head(path: str | Path, line: bytes) -> Head:
     except UnicodeDecodeError:
         raise
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise ConfigError(f"{path} is no report: its first line lacks {_HEAD!r}; Report.to_jsonl writes it") from None
+        raise ConfigError(
+            f"{path} is not a report: its first line lacks {_HEAD!r}; Report.to_jsonl writes it"
+        ) from None
 
 
 def _row(path: str | Path, line: bytes, number: Callable[[], int]) -> Row:
@@ -311,7 +315,5 @@ def _row(path: str | Path, line: bytes, number: Callable[[], int]) -> Row:
         return Row.model_validate_json(line)
     except ValidationError as error:
         problem = error.errors()[0]
-        at: Sequence[Any] = problem["loc"]
-        raise ConfigError(
-            f"{path}, line {number()}: no row of a report: {'.'.join(map(str, at))}: {problem['msg']}"
-        ) from None
+        location = ".".join(map(str, problem["loc"])) or "JSON"
+        raise ConfigError(f"{path}, line {number()}: not a row of a report: {location}: {problem['msg']}") from None

@@ -1,4 +1,4 @@
-"""How values are spread: counts in bins of one width, as a page or a terminal draws them."""
+"""Histogram of the values of a metric, for the HTML page and the plot."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _BINS = 10
 
 @dataclass(frozen=True)
 class Histogram:
-    """Counts of values in ten bins.
+    """Counts of values in ten bins of equal width.
 
     Attributes:
-        edges: of the bins, in order; 11 numbers, from 0 to 1 unless a value lies outside.
-        counts: of the values in each bin; the last holds its upper edge, each other its lower one.
+        edges: the 11 edges of the bins in order, from 0 to 1 unless a value lies outside.
+        counts: number of values in each bin; a bin contains its lower edge, and the last one also its upper edge.
     """
 
     edges: Sequence[float]
@@ -24,18 +24,18 @@ class Histogram:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Histogram:
-        """Count values, at least one, all finite."""
+        """Count values; at least one is required, and all must be finite."""
         low, high = min(0.0, min(values)), max(1.0, max(values))
         counts, edges = np.histogram(np.asarray(values, dtype=np.float64), bins=_BINS, range=(low, high))
         return cls([float(edge) for edge in edges], [int(count) for count in counts])
 
     @property
     def heights(self) -> list[float]:
-        """Each count as a share of the greatest, from 0 to 1."""
+        """Counts divided by the greatest count, from 0 to 1."""
         most = max(self.counts)
         return [count / most for count in self.counts]
 
     def __str__(self) -> str:
-        """The bins that hold something, such as "0.9–1: 12"."""
+        """Return the bins that are not empty, such as "0.9–1: 12"."""
         bins = zip(self.edges, self.edges[1:], self.counts, strict=False)
         return ", ".join(f"{low:.3g}–{high:.3g}: {count}" for low, high, count in bins if count)

@@ -1,6 +1,6 @@
-"""Labels by people: which samples to show them, the sheet they fill in, and what they filled in.
+"""Human labels: drawing samples for labelling, the CSV sheet to fill in, and reading the labels.
 
-The sheet is a CSV file that spreadsheets open and save in their own ways, and `load_labels` reads them all.
+Spreadsheet programs save a CSV file in different dialects; `load_labels` reads all of them.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ NO = ("no", "n", "false", "нет", "н", "ложь", "-")
 
 _COLUMNS = ("id", "question", "answer", "contexts", "references")
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
-_LONGEST = 32_767  # characters of a cell in a spreadsheet
+_LONGEST = 32_767  # most characters in a cell of a spreadsheet
 _DELIMITERS = (",", ";", "\t")
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 
 
 @dataclass(frozen=True, repr=False)
 class LabelSheet(Sequence[Row]):
-    """Rows for people to label: an equal chance for every row that has a score, spread evenly over the scores.
+    """Rows for people to label, drawn with equal chances and spread evenly over the scores.
 
     Attributes:
-        metric: whose scores are to be compared with the labels.
-        rows: in the order of the report, so that nothing can be told from a row's place.
+        metric: name of the metric whose scores are compared with the labels.
+        rows: the rows, in the order of the report, so that the place of a row does not reveal its score.
         notes: what a reader of the labels should know.
     """
 
@@ -43,7 +43,7 @@ class LabelSheet(Sequence[Row]):
     notes: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
         return len(self.rows)
 
     @overload
@@ -53,30 +53,29 @@ class LabelSheet(Sequence[Row]):
     def __getitem__(self, place: slice) -> list[Row]: ...
 
     def __getitem__(self, place: int | slice) -> Row | list[Row]:
-        """One row, or a list of them."""
+        """Return one row, or a list of rows for a slice."""
         return self.rows[place]
 
     def __repr__(self) -> str:
-        """How many rows, for which metric, and the notes."""
+        """Return the number of rows, the metric, and the notes."""
         title = f"{len(self)} row{'' if len(self) == 1 else 's'} to label for {self.metric}"
         return "\n".join([title, *(f"Note: {note}" for note in self.notes)])
 
     def to_csv(self, path: str | Path, *, delimiter: str = ",", show_scores: bool = False) -> None:
-        """Write a sheet with an empty column `label`, for `load_labels` to read when it is filled in.
+        """Write a CSV file with an empty column `label`, which `load_labels` reads when it is filled in.
 
-        Whatever a cell holds, a spreadsheet shows it as text: one that it would take for a formula, and an id that it
-        would take for a number or a date, has an apostrophe before it. UTF-8 with the mark that spreadsheets look for;
-        a cell ends where theirs would, at 32,767 characters. A file that is there already is not written over: it may
-        hold labels.
+        An apostrophe precedes a cell that a spreadsheet would read as a formula, and an id that it would read as a
+        number or a date, so that every cell is shown as text. The encoding is UTF-8 with a byte order mark; cells are
+        cut at 32,767 characters, the limit of spreadsheets. An existing file is not overwritten: it may hold labels.
 
         Args:
-            path: of the file.
-            delimiter: ";" for a spreadsheet that takes commas for decimals, as a Russian one does; or a tab.
-            show_scores: add the judge's score. People who see it tend to agree with it, and the agreement that is then
-                measured is better than it is.
+            path: path of the file.
+            delimiter: ","; or ";" for spreadsheets with decimal commas, such as Russian ones; or a tab.
+            show_scores: True to add the judge's score. People who see it tend to agree with it, which overstates the
+                agreement.
 
         Raises:
-            ConfigError: if the delimiter is none of these, or the file is there already or cannot be written.
+            ConfigError: if the delimiter is invalid, or the file exists or cannot be written.
         """
         if delimiter not in _DELIMITERS:
             raise ConfigError(f"delimiter is ',', ';' or a tab, got {delimiter!r}")
@@ -91,19 +90,19 @@ class LabelSheet(Sequence[Row]):
             with Path(path).open("xb") as file:
                 file.write(written.getvalue().encode("utf-8-sig"))
         except OSError as error:
-            raise ConfigError(f"{path} cannot be written: {error.strerror}; choose another place") from None
+            raise ConfigError(f"{path} cannot be written: {error.strerror}; choose another path") from None
 
 
 def rows_to_label(rows: Sequence[Row], n: int, metric: str, seed: int) -> LabelSheet:
-    """Draw the rows: in the order of their scores, at even steps from a random start.
+    """Draw rows by systematic sampling: at even steps from a random start, in the order of their scores.
 
-    Of several rows with one id, which hold the same, one is drawn at most.
+    Of several rows with one id, which have equal content, at most one is drawn.
 
     Raises:
-        ConfigError: if `n` is below 1, or nothing has a score.
+        ConfigError: if `n` is below 1, or no row has a score.
     """
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ConfigError(f"n is how many rows to label, at least 1, got {n!r}")
+        raise ConfigError(f"n takes the number of rows to label, from 1 on, got {n!r}")
     values: dict[str, tuple[float | None, int]] = {}
     for place, row in enumerate(rows):
         if metric in row.scores:
@@ -113,44 +112,44 @@ def rows_to_label(rows: Sequence[Row], n: int, metric: str, seed: int) -> LabelS
         raise ConfigError(f"no row has a score of {metric}: there is nothing to compare labels with")
     random = Random(seed)
     random.shuffle(scored)
-    places = [place for _, place in sorted(scored, key=lambda found: found[0])]
+    places = [place for _, place in sorted(scored, key=lambda pair: pair[0])]
     count = min(n, len(places))
     start, step = random.random(), len(places) / count
     drawn = sorted(places[min(int((start + number) * step), len(places) - 1)] for number in range(count))
-    notes = [f"All {count} rows with a score are here, {n} were asked for."] if count < n else []
+    notes = [f"All {count} rows with a score are included; {n} were requested."] if count < n else []
     if missing := len(values) - len(places):
         notes.append(f"{missing} samples have no score of {metric} and cannot be drawn.")
     return LabelSheet(metric, [rows[place] for place in drawn], notes)
 
 
 def load_labels(path: str | Path) -> dict[str, float]:
-    """Read the labels that people filled in, by sample id.
+    """Return the labels that people entered in a sheet, by sample id.
 
-    Takes what spreadsheets make of a sheet: commas, semicolons or tabs, UTF-8, UTF-16 or Windows-1251, decimal commas.
-    A label is a number, or yes or no in English or Russian (yes, y, true, +, да, истина and their opposites: 1 and 0).
-    Rows without a label are left out; columns other than `id` and `label` may be gone.
+    Reads the dialects of spreadsheet programs: commas, semicolons or tabs, UTF-8, UTF-16 or Windows-1251, decimal
+    commas. A label is a number, or yes or no in English or Russian (yes, y, true, +, да, истина are 1, their opposites
+    0). Rows without a label are skipped; only the columns `id` and `label` are required.
 
     Args:
-        path: of the sheet that came back.
+        path: path of the sheet.
 
     Returns:
         Sample id to label.
 
     Raises:
-        ConfigError: if the file cannot be read, lacks a column, holds no label, or one that is none of these, or two
-            for one id that differ; naming the line.
+        ConfigError: if the file cannot be read, lacks a column, has no labels, an invalid label, or two different
+            labels for one id; the message names the line.
     """
     labels: dict[str, float] = {}
     for line, name, cell in _filled_in(Path(path)):
         value = _label(cell)
         if value is None:
             raise ConfigError(
-                f"{path}, line {line}: {cell!r} is no label: write a number, or yes or no (да, нет), or leave it empty"
+                f"{path}, line {line}: {cell!r} is not a label: enter a number, yes or no (да, нет), or leave it empty"
             )
         if labels.setdefault(name, value) != value:
             raise ConfigError(f"{path}, line {line}: {name!r} has two labels, {labels[name]:g} and {value:g}: keep one")
     if not labels:
-        raise ConfigError(f"{path} holds no labels: fill in the column 'label'")
+        raise ConfigError(f"{path} has no labels: fill in the column 'label'")
     return labels
 
 
@@ -173,12 +172,12 @@ def _harmless(text: str) -> str:
 
 
 def _harmless_id(name: str) -> str:
-    """With an apostrophe unless it begins with a letter: 007 and 1-2 do not come back from a spreadsheet."""
+    """Return an id with an apostrophe before it unless it begins with a letter: spreadsheets change 007 and 1-2."""
     return name if name[:1].isalpha() else f"'{name}"
 
 
 def _filled_in(path: Path) -> Iterator[tuple[int, str, str]]:
-    """Line, id and label of the rows that have one."""
+    """Yield line number, id and label of the rows with a label."""
     text = _text(path)
     head = text.partition("\n")[0]
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(_DELIMITERS, key=head.count))
@@ -200,21 +199,21 @@ def _filled_in(path: Path) -> Iterator[tuple[int, str, str]]:
 
 def _text(path: Path) -> str:
     try:
-        found = path.read_bytes()
+        content = path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}; name a sheet that was filled in") from None
-    if found.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return found.decode("utf-16", errors="replace")
-    if found.startswith(b"PK"):
+        raise ConfigError(f"{path} cannot be read: {error.strerror}; name a filled-in sheet") from None
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return content.decode("utf-16", errors="replace")
+    if content.startswith(b"PK"):
         raise ConfigError(f"{path} is a workbook: save the sheet as CSV")
     try:
-        return found.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        return found.decode("cp1251", errors="replace")
+        return content.decode("cp1251", errors="replace")
 
 
 def _label(cell: str) -> float | None:
-    said = cell.strip().removeprefix("'").casefold()
-    if said in YES or said in NO:
-        return float(said in YES)
-    return float(said.replace(",", ".")) if _NUMBER.fullmatch(said) else None
+    text = cell.strip().removeprefix("'").casefold()
+    if text in YES or text in NO:
+        return float(text in YES)
+    return float(text.replace(",", ".")) if _NUMBER.fullmatch(text) else None

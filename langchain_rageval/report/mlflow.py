@@ -1,4 +1,4 @@
-"""A report as an MLflow run: its summary as metrics, its rows as a table, the page and the file as artifacts."""
+"""Output of a report as an MLflow run: metrics, params, and the rows, HTML page and file as artifacts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_rageval._version import __version__
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.report.data import ReportData, head_of
+from langchain_rageval.report.data_frame import to_data_frame
+from langchain_rageval.report.files import write_report
+from langchain_rageval.report.page import write_page
+from langchain_rageval.report.summary import summarise
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
-
-    from langchain_rageval.report.report import Report
 
 _FOLDER = "rageval"
 _REFUSED = re.compile(r"[^\w.\- ]")
@@ -28,7 +31,7 @@ _LONGEST_PARAM = 6000
 
 
 def write_run(
-    report: Report,
+    data: ReportData,
     *,
     run_name: str | None,
     experiment: str | None,
@@ -37,36 +40,36 @@ def write_run(
     table: bool,
     page: bool,
 ) -> str:
-    """Write the run; see `Report.to_mlflow`."""
+    """Log the report and return the id of the run; see `Report.to_mlflow`."""
     try:
         import mlflow
     except ImportError:
-        raise ConfigError('MLflow is not there: pip install "langchain-rageval[mlflow]"') from None
+        raise ConfigError('MLflow is not installed: pip install "langchain-rageval[mlflow]"') from None
     _check_prefix(prefix)
-    metrics, params = dict(_metrics(report, prefix)), dict(_params(report, prefix))
+    metrics, params = dict(_metrics(data, prefix)), dict(_params(data, prefix))
     active = mlflow.active_run()
     if active is not None and (run_name, experiment, tracking_uri) != (None, None, None):
         raise ConfigError(
-            f"the report goes into the run that is active, {active.info.run_name!r}: run_name, experiment and "
-            "tracking_uri are for a new one; leave them out, or end the run first"
+            f"the report is logged to the active run {active.info.run_name!r}; run_name, experiment and tracking_uri "
+            "are for a new run: omit them, or end the active run first"
         )
     with TemporaryDirectory() as folder:
-        report.to_jsonl(Path(folder) / "report.jsonl")
+        write_report(Path(folder) / "report.jsonl", data.rows, head_of(data))
         if page:
-            report.to_html(Path(folder) / "report.html")
+            write_page(data, Path(folder) / "report.html", baseline=None, comparison=None, language="auto")
         client = mlflow.MlflowClient(tracking_uri)
         with _run(mlflow, client, run_name, experiment, tracking_uri) as run:
             run_id = str(run.info.run_id)
             _log(client, client.get_run(run_id), metrics, params)
             if table:
-                frame = report.to_pandas().astype(object)  # as it is, pandas warns of what MLflow asks of its columns
+                frame = to_data_frame(data.rows).astype(object)  # other types make pandas warn about MLflow's own code
                 client.log_table(run_id, frame, f"{prefix}{_FOLDER}/rows.json")
             client.log_artifacts(run_id, folder, f"{prefix}{_FOLDER}")
     return run_id
 
 
 def metric_key(name: str) -> str:
-    """A metric's name as MLflow takes it: "ndcg@5" is "ndcg_at_5", and what it refuses is "_"."""
+    """Return a metric's name as a valid MLflow key: "@" becomes "_at_", any other invalid character "_"."""
     key = _REFUSED.sub("_", name.replace("@", "_at_")).strip(". ")[:_LONGEST_NAME]
     return key or "_"
 
@@ -75,43 +78,43 @@ def _check_prefix(prefix: str) -> None:
     parts = prefix.removesuffix("/").split("/") if prefix else []
     if len(prefix) > _LONGEST_PREFIX or not all(re.fullmatch(r"[\w\- ][\w.\- ]*", part) for part in parts):
         raise ConfigError(
-            f"prefix is put before MLflow's names, such as 'before/': letters, digits, '_', '-', '.', ' ' and '/', at "
-            f"most {_LONGEST_PREFIX} of them; got {prefix!r}"
+            f"prefix takes at most {_LONGEST_PREFIX} letters, digits, '_', '-', '.', ' ' and '/', such as 'before/'; "
+            f"got {prefix!r}"
         )
 
 
-def _metrics(report: Report, prefix: str) -> Iterator[tuple[str, float]]:
-    """Key to number; a mean or an interval that is not there is left out, since MLflow knows no missing number.
+def _metrics(data: ReportData, prefix: str) -> Iterator[tuple[str, float]]:
+    """Yield key and number; a missing mean or interval is omitted, since MLflow has no missing numbers.
 
     Raises:
-        ConfigError: if two metrics would have one key.
+        ConfigError: if two metrics have the same key.
     """
-    named: dict[str, str] = {}
-    for name, metric in report.summary().items():
+    names: dict[str, str] = {}
+    for name, metric in summarise(data.rows).items():
         key = metric_key(name)
-        if key in named:
-            raise ConfigError(f"MLflow would have {named[key]!r} and {name!r} both for {key!r}; give one another name")
-        named[key] = name
+        if key in names:
+            raise ConfigError(f"{names[key]!r} and {name!r} have the same MLflow key {key!r}; give one another name")
+        names[key] = name
         for number in (*_NUMBERS, *_COSTS):
             value = getattr(metric, number)
             if value is not None:
                 yield f"{prefix}{key}/{number}", float(value)
 
 
-def _params(report: Report, prefix: str) -> Iterator[tuple[str, str]]:
-    """What the numbers were made with."""
+def _params(data: ReportData, prefix: str) -> Iterator[tuple[str, str]]:
+    """Yield key and text: package version, number of samples, notes, and the instruments of each metric."""
     instruments: dict[str, dict[str, None]] = {}
-    for row in report.rows:
+    for row in data.rows:
         for name, score in row.scores.items():
             if score.instrument:
                 instruments.setdefault(name, {})[score.instrument] = None
     yield f"{prefix}rageval.version", __version__
-    yield f"{prefix}rageval.samples", str(len(report))
-    yield f"{prefix}rageval.complete", str(report.complete)
-    if report.left_out:
-        yield f"{prefix}rageval.left_out", str(len(report.left_out))
-    if report.notes:
-        yield f"{prefix}rageval.notes", "\n".join(report.notes)[:_LONGEST_PARAM]
+    yield f"{prefix}rageval.samples", str(len(data))
+    yield f"{prefix}rageval.complete", str(data.complete)
+    if data.left_out:
+        yield f"{prefix}rageval.left_out", str(len(data.left_out))
+    if data.notes:
+        yield f"{prefix}rageval.notes", "\n".join(data.notes)[:_LONGEST_PARAM]
     for name, hashes in instruments.items():
         yield f"{prefix}{metric_key(name)}.instrument", ", ".join(hashes)[:_LONGEST_PARAM]
 
@@ -120,7 +123,7 @@ def _params(report: Report, prefix: str) -> Iterator[tuple[str, str]]:
 def _run(
     mlflow: Any, client: MlflowClient, run_name: str | None, experiment: str | None, tracking_uri: str | None
 ) -> Iterator[Run]:
-    """The active run, which stays so; else a new one, ended when all is in it, as failed when it is not."""
+    """Yield the active run; without one, start a new run, and end it as finished or, after an error, as failed."""
     if mlflow.active_run() is not None:
         yield mlflow.active_run()
     elif experiment is None and tracking_uri is None:
@@ -137,24 +140,24 @@ def _run(
 
 
 def _experiment_id(client: MlflowClient, name: str) -> str:
-    """Of the experiment, which is made if it is not there."""
-    found = client.get_experiment_by_name(name)
-    if found is not None and found.lifecycle_stage != "active":
+    """Return the id of the experiment; create it if it does not exist."""
+    experiment = client.get_experiment_by_name(name)
+    if experiment is not None and experiment.lifecycle_stage != "active":
         raise ConfigError(f"the experiment {name!r} is deleted; restore it, or name another")
-    return str(found.experiment_id if found is not None else client.create_experiment(name))
+    return str(experiment.experiment_id if experiment is not None else client.create_experiment(name))
 
 
 def _log(client: MlflowClient, run: Run, metrics: Mapping[str, float], params: Mapping[str, str]) -> None:
-    """Write the params and metrics.
+    """Log the params and metrics.
 
     Raises:
-        ConfigError: if the run holds other params already, as after another report; they are written once.
+        ConfigError: if the run already holds other values of the params, as after another report.
     """
     changed = sorted(key for key, value in params.items() if run.data.params.get(key, value) != value)
     if changed:
         raise ConfigError(
-            f"the run {run.info.run_name!r} already holds a report whose {changed[0]} differs: give this one a prefix "
-            "of its own, prefix='after/'"
+            f"the run {run.info.run_name!r} already holds a report with another {changed[0]}: give this one a prefix, "
+            "such as prefix='after/'"
         )
     for key, param in params.items():
         client.log_param(run.info.run_id, key, param)

@@ -1,30 +1,37 @@
-"""Report: the rows of a run, and what they say together."""
+"""Report: the rows of a run with their summary, comparison, diagnosis and output formats."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from heapq import nsmallest
-from math import isclose, isnan, sqrt
 from pathlib import Path
-from statistics import stdev
-from typing import TYPE_CHECKING, Any, TextIO, overload
+from typing import TYPE_CHECKING, TextIO, overload
 
 from langchain_rageval.data.schema import Row, Score
-from langchain_rageval.errors import BelowThreshold, ConfigError
-from langchain_rageval.metrics.threshold import reaches
-from langchain_rageval.report.comparison import Comparison, compare_rows, values_of_pairs
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.report.comparison import Comparison, compare_rows
+from langchain_rageval.report.data import ReportData, check_metric, head_of, metric_or_only
+from langchain_rageval.report.data_frame import to_data_frame
 from langchain_rageval.report.diagnosis import Diagnosis, diagnose_rows
-from langchain_rageval.report.figure import draw_report
 from langchain_rageval.report.files import read_report, write_report
+from langchain_rageval.report.html_table import html_table
 from langchain_rageval.report.labelling import LabelSheet, rows_to_label
+from langchain_rageval.report.minimum_difference import minimum_difference
 from langchain_rageval.report.mlflow import write_run
-from langchain_rageval.report.notebook import html_table
 from langchain_rageval.report.page import PageLanguage, write_page
-from langchain_rageval.report.rescoring import rescored_rows
+from langchain_rageval.report.plot import plot_report
+from langchain_rageval.report.rescoring import rescore_rows
 from langchain_rageval.report.slices import By
-from langchain_rageval.report.summary import MetricSummary, Summary, summarise, summarise_slices, summary_line
-from langchain_rageval.statistics import detectable_difference
+from langchain_rageval.report.summary import (
+    SUMMARY_HEADINGS,
+    Summary,
+    summarise,
+    summarise_slices,
+    summary_cells,
+    summary_line,
+)
+from langchain_rageval.report.thresholds import check_thresholds
 
 if TYPE_CHECKING:
     import pandas
@@ -34,34 +41,24 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class Report:
+class Report(ReportData):
     """Scored samples in the order of the input.
 
     Attributes:
-        rows: one for each sample; a list, or, of a run with `out=`, a sequence that reads them from its file.
+        rows: one for each sample; a list, or, for a run with `out=`, a sequence that reads them from its file.
         notes: what a reader of the numbers should know, such as that an offline baseline judged.
-        complete: whether the run came to its end; else rows and scores are those that were finished.
-        left_out: place of the sample and name of the metric of every score that the budget had no room for.
+        complete: False if the run was interrupted; the rows and scores are then those that were finished.
+        left_out: index of the sample and name of the metric of each score that did not fit the budget.
     """
 
-    rows: Sequence[Row]
-    notes: list[str] = field(default_factory=list)
-    complete: bool = True
-    left_out: list[tuple[int, str]] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        """Number of rows."""
-        return len(self.rows)
-
     def __repr__(self) -> str:
-        """The summary, a line for each metric, and the notes."""
+        """Return the summary, a line for each metric, and the notes."""
         lines = [self._title(), *map(summary_line, self.summary().values())]
         return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
-        """The summary as a table, for notebooks."""
-        head = ("metric", "mean", "95% interval", "scored", "unscored", "failed", "abstained", "calls", "tokens")
-        return html_table(self._title(), head, map(_cells, self.summary().values()), self.notes)
+        """Return the summary as an HTML table for notebooks."""
+        return html_table(self._title(), SUMMARY_HEADINGS, map(summary_cells, self.summary().values()), self.notes)
 
     @overload
     def summary(self, by: None = None, *, cluster: By | None = None) -> Summary: ...
@@ -70,73 +67,75 @@ class Report:
     def summary(self, by: By, *, cluster: By | None = None) -> dict[str, Summary]: ...
 
     def summary(self, by: By | None = None, *, cluster: By | None = None) -> Summary | dict[str, Summary]:
-        """Per metric: mean, 95% interval, counts of scored, unscored, failed and abstained samples, and cost.
+        """Return the mean, 95% interval, counts and cost of each metric.
+
+        The counts are of scored, unscored, failed and abstained samples.
 
         Args:
-            by: what slices the report: "metadata.split", "evolution", "language", any dotted path of the sample, or a
-                function of it. "metadata." may be left out; a language that no metadata tells is detected from the
-                question.
-            cluster: what ties samples together, such as "metadata.document" for questions about one document; a
-                path or a function like `by`. Intervals then allow for as little information as the clusters hold.
+            by: what divides the report into slices: "metadata.split", "evolution", "language", any dotted path of the
+                sample, or a function of the sample. "metadata." may be left out. A language that is not in the metadata
+                is detected from the question.
+            cluster: what groups dependent samples, such as "metadata.document" for questions about one document; a path
+                or a function as for `by`. The intervals then treat the clusters, not the samples, as independent.
 
         Returns:
-            The summary; with `by` one for each slice, under its value as text in the order of the rows. Samples without
-            a value are the last slice, "(none)", and each alone in a cluster.
+            The summary; with `by`, a mapping from each slice, as text, to its summary, in the order of the rows.
+            Samples without a value form the last slice, "(none)"; without a value for `cluster`, each is a cluster.
 
         Raises:
-            ConfigError: if no sample has what `by` or `cluster` names.
+            ConfigError: if no sample has a value for `by` or `cluster`.
         """
         return summarise(self.rows, cluster) if by is None else summarise_slices(self.rows, by, cluster)
 
     def failures(self) -> list[tuple[Row, Score]]:
-        """Every score that could not be had, with its row; `score.failure` says why."""
+        """Return every failed score with its row; `score.failure` gives the reason."""
         return [(row, score) for row in self.rows for score in row.scores.values() if score.failure]
 
     def worst(self, metric: str, n: int = 5) -> list[Row]:
-        """The `n` rows with the worst values of a metric, the worst first.
+        """Return the `n` rows with the worst values of a metric, the worst first.
 
         Raises:
             ConfigError: if the report has no such metric.
         """
-        self._known(metric)
+        check_metric(self, metric)
         scored = (row for row in self.rows if metric in row.scores and row.scores[metric].value is not None)
-        return nsmallest(n, scored, key=lambda row: _badness(row.scores[metric]))
+        return nsmallest(n, scored, key=lambda row: _signed_value(row.scores[metric]))
 
     def scores(self, metric: str | None = None) -> dict[str, Score]:
-        """The scores of a metric by sample id, the first of several with one id.
+        """Return the scores of a metric by sample id; of several samples with one id, the first.
 
         Args:
-            metric: may be left out when the report has only one.
+            metric: name of the metric; may be omitted if the report has only one.
 
         Raises:
             ConfigError: if the report has no such metric.
         """
-        metric = self._one(metric)
-        found: dict[str, Score] = {}
+        metric = metric_or_only(self, metric)
+        scores: dict[str, Score] = {}
         for row in self.rows:
             if metric in row.scores:
-                found.setdefault(row.sample.id, row.scores[metric])
-        return found
+                scores.setdefault(row.sample.id, row.scores[metric])
+        return scores
 
     def to_label(self, n: int, metric: str | None = None, *, seed: int = 0) -> LabelSheet:
-        """Draw rows for people to label, so that few labels tell much about the scores of all.
+        """Draw rows for people to label, so that few labels are informative about all scores.
 
-        Every row with a score has the same chance, and the rows are spread evenly over the scores: of the draws that
-        `agreement` and `calibrate` may take for a random part, the one that tells most. Rows of which the judge is
-        least sure would tell more of the judge's errors, and mislead about how many there are.
+        Every row with a score has the same chance, and the rows are spread evenly over the scores. `agreement` and
+        `calibrate` need a random sample, and this kind has the smallest variance. Rows on which the judge is least sure
+        would show more of its errors, but would bias their estimated rate.
 
         Args:
-            n: how many; `calibrate` takes 100 at least.
-            metric: whose scores are to be compared with the labels; may be left out when the report has only one.
-            seed: of the draw.
+            n: number of rows; `calibrate` takes at least 100.
+            metric: the metric to compare with the labels; may be omitted if the report has only one.
+            seed: seed of the draw.
 
         Returns:
-            The rows, with `to_csv`; `load_labels` reads what comes back.
+            The rows, with `to_csv`; `load_labels` reads the labelled file.
 
         Raises:
             ConfigError: if there is no such metric, nothing is scored, or `n` is below 1.
         """
-        return rows_to_label(self.rows, n, self._one(metric), seed)
+        return rows_to_label(self.rows, n, metric_or_only(self, metric), seed)
 
     def compare(
         self,
@@ -145,26 +144,25 @@ class Report:
         cluster: By | None = None,
         allow_different_instruments: bool = False,
     ) -> Comparison:
-        """Say for each metric whether this run, the candidate, is better than a baseline.
+        """Compare each metric of this run, the candidate, with that of a baseline.
 
-        Samples are paired by id, several of one id in their order, and count where both reports have a value. The
-        p-value is that of a paired sign-flip permutation test, exact for 0/1 values (McNemar) and up to 15 pairs that
-        differ, Holm-adjusted over the metrics; the interval is a bootstrap's.
+        Samples are paired by id, several of one id in their order, and count if both reports have a value. The p-value
+        is from a paired sign-flip permutation test, exact for 0/1 values (McNemar) and for up to 15 pairs that differ,
+        Holm-adjusted over the metrics. The interval is a bootstrap interval.
 
         Args:
             baseline: the run to compare with.
-            margin: by how much a metric may be worse and still be "no worse", in its own units; also when so small a
-                loss is significant.
-            cluster: what ties samples together, such as "metadata.document"; see `summary`.
-            allow_different_instruments: compare also what different judges, prompts, options or versions have scored.
+            margin: largest loss, in the metric's own units, that still counts as "no worse", even if it is significant.
+            cluster: what groups dependent samples, such as "metadata.document"; see `summary`.
+            allow_different_instruments: also compare scores made by different judges, prompts, options or versions.
 
         Returns:
-            Metric to its comparison, for the metrics that both have; notes name the others. Never "better" or "no
-            worse" where, of the samples that both hold, significantly fewer are scored than in the baseline.
+            Metric name to its comparison, for the metrics that both reports have; notes name the others. The verdict is
+            never "better" or "no worse" if significantly fewer of the shared samples are scored than in the baseline.
 
         Raises:
-            ConfigError: if instruments differ, `margin` is no number from 0 on, no sample has what `cluster` names, or
-                the baseline is no report.
+            ConfigError: if instruments differ, `margin` is not a number from 0 on, no sample has a value for `cluster`,
+                or the baseline is not a report.
         """
         if not isinstance(baseline, Report):
             raise ConfigError(f"compare takes a report, got {type(baseline).__name__}; Report.load reads one")
@@ -179,121 +177,88 @@ class Report:
         *,
         baseline: Report | None = None,
     ) -> float:
-        """The smallest true difference of a metric that `compare` would see with as many samples as are scored here.
+        """Return the smallest true difference of a metric that `compare` would detect with this number of samples.
 
         Args:
-            metric: of this report.
-            power: share of comparisons that would see it.
-            alpha: level of the two-sided test; divide it by their number for several metrics.
-            correlation: between the values of this run and of the one to come, from -1 to below 1.
-            baseline: a run over the same samples, whose real pairs take the place of `correlation`.
+            metric: a metric of this report.
+            power: probability of detecting the difference.
+            alpha: level of the two-sided test; for several metrics, divide it by their number.
+            correlation: between the values of this run and those of the later one, from -1 to below 1.
+            baseline: a run over the same samples; its actual pairs are used instead of `correlation`.
 
         Returns:
-            In the metric's units. Where values, or differences, are all equal, their spread is taken with one more at
-            each end of the scale.
+            The difference in the metric's units. If all values, or differences, are equal, their spread is computed
+            with one more value at each end of the scale.
 
         Raises:
             ConfigError: if there is no such metric, an option is out of range, or fewer than two samples are scored.
         """
-        self._known(metric)
-        if not (0 < power < 1 and 0 < alpha < 1 and -1 <= correlation < 1):
-            raise ConfigError(
-                "power and alpha lie between 0 and 1, correlation from -1 to below 1; "
-                f"got {power!r}, {alpha!r}, {correlation!r}"
-            )
-        if baseline is None:
-            values = [row.scores[metric].value for row in self.rows if metric in row.scores]
-            known, ends, factor = (
-                [value for value in values if value is not None],
-                (0.0, 1.0),
-                sqrt(2 - 2 * correlation),
-            )
-        else:
-            baseline._known(metric)
-            pairs = values_of_pairs(metric, self.rows, baseline.rows)
-            known, ends, factor = [own - other for own, other in pairs], (-1.0, 1.0), 1.0
-        if len(known) < 2:
-            raise ConfigError(f"{metric}: a spread needs at least two scored samples, got {len(known)}")
-        spread = stdev(known) or stdev([*known, *ends])
-        return detectable_difference(factor * spread, len(known), power, alpha)
+        return minimum_difference(self, metric, power, alpha, correlation, baseline)
 
     def diagnose(self) -> Diagnosis:
-        """Give each row one cause of what is wrong with its answer, as far as the metrics at hand show it.
+        """Assign to each row one cause of what is wrong with its answer, as far as the metrics show it.
 
-        With faithfulness, context_recall and answer_correctness, or with claim_metrics, every cause can be told apart.
-        A row in which nothing wrong was found is "nothing wrong"; one whose metrics do not show whether there is,
-        "cannot tell".
+        Faithfulness, context_recall and answer_correctness together, or claim_metrics, distinguish every cause. A row
+        without a detected error is "nothing wrong"; if its metrics cannot show errors, it is "cannot tell".
 
         Returns:
-            The rows in order, with counts of the causes and what to look at for each.
+            The rows in order, with counts of the causes and a remedy for each.
         """
         return diagnose_rows(self.rows)
 
     def rescore(self, metric: Metric) -> Report:
-        """This report with a metric replaced or added, from what was found before; nothing is asked.
+        """Return this report with a metric replaced or added, computed from stored findings without a model call.
 
-        For options that only the arithmetic reads: weights, beta and formula of answer_correctness (with one
-        reference), the threshold of answer_similarity, the weighting of context_precision, the weights of a
-        rubric's criteria. What the judge was asked must be the same; a report does not tell.
+        For options that only affect the arithmetic: weights, beta and formula of answer_correctness (with one
+        reference), the threshold of answer_similarity, the weighting of context_precision, the weights of a rubric's
+        criteria. The questions to the judge must be the same; a report cannot verify that.
 
         Args:
-            metric: found under its name; else, when the report has no such metric, from the only one whose findings
-                suffice.
+            metric: the metric to compute, from the findings of the metric of the same name. If the report has no such
+                metric, from those of the only metric whose findings suffice.
 
         Returns:
-            A new report, its rows in memory. Failures stay failures; a score that is replaced keeps what it cost, one
-            that is added costs nothing.
+            A new report with its rows in memory. Failures stay failures. A replaced score keeps its usage; an added
+            one has none.
 
         Raises:
             ConfigError: if the findings do not suffice, or those of several metrics do.
-            SampleError: if a sample lacks what the metric reads.
+            SampleError: if a sample lacks a field that the metric reads.
         """
-        return replace(self, rows=list(rescored_rows(self.rows, metric)))
+        return replace(self, rows=list(rescore_rows(self.rows, metric)))
 
     def check(self, thresholds: Mapping[str, float], max_failed: float = 0.05) -> None:
-        """Raise unless the means reach their thresholds.
+        """Raise an error unless the means reach their thresholds.
 
         Args:
-            thresholds: metric to the least mean, or the greatest when lower is better; reaching it passes.
-            max_failed: greatest share of failed samples for each of these metrics.
+            thresholds: metric name to the lowest accepted mean, or the highest if lower is better.
+            max_failed: highest accepted share of failed samples for each of these metrics.
 
         Raises:
-            BelowThreshold: naming every metric that is worse, has nothing scored, or failed too often.
-            ConfigError: if the report has no such metric, or a number is none that can be meant.
+            BelowThreshold: if a metric is worse than its threshold, has nothing scored, or failed too often; the
+                message names every such metric.
+            ConfigError: if the report has no such metric, or a number is out of range.
         """
-        _refuse_limits(thresholds, max_failed)
-        summary = self.summary()
-        wholly_left_out = {name for _, name in self.left_out} - summary.keys()
-        for metric in thresholds:
-            if metric not in wholly_left_out:
-                self._known(metric)
-        problems = [
-            f"{name} has nothing scored, all of it was left out" for name in thresholds if name in wholly_left_out
-        ]
-        known = ((summary[name], limit) for name, limit in thresholds.items() if name in summary)
-        problems += [problem for metric, limit in known for problem in _problems(metric, limit, max_failed)]
-        if problems:
-            raise BelowThreshold("; ".join(problems), threshold=next(iter(thresholds.values())))
+        check_thresholds(self, thresholds, max_failed)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """One line for each sample: its fields, and for each metric the value, the reason, and why there is none.
+        """Return a DataFrame with one line for each sample.
 
-        None becomes NaN in a column of values, which is pandas' own way.
+        Its columns are the fields of the sample and, for each metric, the value, the reason, and why there is no value.
+        pandas turns None into NaN in a column of values.
         """
-        import pandas
-
-        return pandas.DataFrame([_record(row) for row in self.rows])
+        return to_data_frame(self.rows)
 
     def to_jsonl(self, path: str | Path | TextIO) -> None:
-        """Write the report as JSON lines; `Report.load` gives an equal one.
+        """Write the report as JSON lines; `Report.load` reads it back as an equal report.
 
         Args:
-            path: of the file; or a file that is open for text, such as `sys.stdout`.
+            path: path of the file, or a text file that is open for writing, such as `sys.stdout`.
 
         Raises:
-            ConfigError: if the place cannot be written to.
+            ConfigError: if the file cannot be written.
         """
-        write_report(path, self.rows, {"notes": self.notes, "complete": self.complete, "left_out": self.left_out})
+        write_report(path, self.rows, head_of(self))
 
     def to_html(
         self,
@@ -304,17 +269,17 @@ class Report:
         allow_different_instruments: bool = False,
         language: PageLanguage = "auto",
     ) -> None:
-        """Write the report as one HTML page that needs no network: the summary, and every sample with its evidence.
+        """Write the report as one HTML page that works offline: the summary, and every sample with its evidence.
 
         Args:
-            path: of the file.
-            baseline: a run over the same samples to compare with; the samples that moved are shown.
-            margin: of the comparison; see `compare`.
-            allow_different_instruments: of the comparison.
-            language: of the page itself, "en" or "ru"; by default that of most questions.
+            path: path of the file.
+            baseline: a run over the same samples to compare with; the page then lists the samples that changed.
+            margin: margin of the comparison; see `compare`.
+            allow_different_instruments: see `compare`.
+            language: language of the page's own texts, "en" or "ru"; by default that of most questions.
 
         Raises:
-            ConfigError: if jinja2 is not there, or the reports cannot be compared.
+            ConfigError: if jinja2 is not installed, or the reports cannot be compared.
         """
         comparison = None
         if baseline is not None:
@@ -331,26 +296,27 @@ class Report:
         table: bool = True,
         page: bool = True,
     ) -> str:
-        """Log the report to MLflow: into the run that is active, else into a new one, which is ended.
+        """Log the report to MLflow, to the active run or else to a new one, which is then ended.
 
-        Metrics are `faithfulness/mean`, `/low`, `/high`, `/scored`, `/unscored`, `/failed`, and what it cost; "ndcg@5"
-        is `ndcg_at_5`. Params are the package's version, the notes and each metric's instrument. Artifacts, in
+        Metrics are `faithfulness/mean`, `/low`, `/high`, `/scored`, `/unscored`, `/failed` and the cost; "ndcg@5" is
+        logged as `ndcg_at_5`. Params are the package's version, the notes and each metric's instrument. Artifacts, in
         `rageval/`, are the rows as a table, the HTML page, and the file that `Report.load` reads.
 
         Args:
-            run_name: of a new run.
-            experiment: by name, of a new run; made if it is not there. By default the one that is set in MLflow.
-            tracking_uri: where a new run is kept, such as "sqlite:///mlflow.db"; MLflow's own setting stays as it is.
-            prefix: stands before every name, so that one run can hold several reports, such as "before/".
-            table: whether to log the rows as a table.
-            page: whether to log the HTML page.
+            run_name: name of the new run.
+            experiment: name of the new run's experiment, which is created if it does not exist; by default the one that
+                is set in MLflow.
+            tracking_uri: where to store the new run, such as "sqlite:///mlflow.db"; MLflow's own setting is unchanged.
+            prefix: prefix of every name, such as "before/", so that one run can hold several reports.
+            table: True to log the rows as a table.
+            page: True to log the HTML page.
 
         Returns:
-            The run's id.
+            The id of the run.
 
         Raises:
-            ConfigError: if mlflow is not there, a run is active and options are given for a new one, two metrics would
-                have one name, or the active run already holds another report under this prefix.
+            ConfigError: if mlflow is not installed, options of a new run are given while a run is active, two metrics
+                would have the same name, or the active run already holds another report with this prefix.
         """
         return write_run(
             self,
@@ -369,34 +335,35 @@ class Report:
         margin: float = 0.0,
         allow_different_instruments: bool = False,
     ) -> Figure:
-        """Draw each metric's mean with its interval, beside how its values are spread.
+        """Plot each metric's mean with its interval, next to the distribution of its values.
 
         Args:
-            baseline: a run over the same samples to compare with: its means, and the differences with their verdicts.
-            margin: of the comparison; see `compare`.
-            allow_different_instruments: of the comparison.
+            baseline: a run over the same samples to compare with; adds its means, the differences and the verdicts.
+            margin: margin of the comparison; see `compare`.
+            allow_different_instruments: see `compare`.
 
         Returns:
-            A matplotlib Figure that notebooks show and `savefig` writes; no window opens, pyplot is left alone.
+            A matplotlib Figure, which notebooks show and `savefig` writes; pyplot is not used and no window opens.
 
         Raises:
-            ConfigError: if matplotlib is not there, nothing was scored, or the reports cannot be compared.
+            ConfigError: if matplotlib is not installed, nothing was scored, or the reports cannot be compared.
         """
         comparison = None
         if baseline is not None:
             comparison = self.compare(baseline, margin, allow_different_instruments=allow_different_instruments)
-        return draw_report(self, baseline, comparison)
+        return plot_report(self, baseline, comparison)
 
     @classmethod
     def load(cls, path: str | Path, *, lazy: bool = False) -> Report:
-        """Read a report that `to_jsonl` or `evaluate(out=...)` wrote, also the `.part` of a run that was killed.
+        """Read a report that `to_jsonl` or `evaluate(out=...)` wrote, or the `.part` file of a run that was killed.
 
         Args:
-            path: of the file.
-            lazy: leave the rows on disk, each to be read when it is asked for.
+            path: path of the file.
+            lazy: True to leave the rows on disk and read each one when it is accessed.
 
         Raises:
-            ConfigError: if the file is not there, or is no report; also later from the rows, if they are left on disk.
+            ConfigError: if the file does not exist or is not a report; with `lazy`, an invalid row raises when it is
+                accessed.
         """
         rows, head = read_report(path)
         return cls(rows if lazy else list(rows), head["notes"], head["complete"], head["left_out"])
@@ -404,73 +371,8 @@ class Report:
     def _title(self) -> str:
         return f"Report of {len(self.rows)} sample{'' if len(self.rows) == 1 else 's'}"
 
-    def _one(self, metric: str | None) -> str:
-        """The metric, or the only one there is."""
-        if metric is not None:
-            self._known(metric)
-            return metric
-        names = list(dict.fromkeys(name for row in self.rows for name in row.scores))
-        if len(names) != 1:
-            raise ConfigError(f"say which metric is meant; the report has {', '.join(names) or 'none'}")
-        return names[0]
 
-    def _known(self, metric: str) -> None:
-        names = dict.fromkeys(name for row in self.rows for name in row.scores)
-        if metric not in names:
-            raise ConfigError(f"the report has no metric {metric!r}; it has {', '.join(names) or 'none'}")
-
-
-def _badness(score: Score) -> float:
-    """Least for the worst."""
+def _signed_value(score: Score) -> float:
+    """Return the value, negated if lower is better: the worst score has the least one."""
     value = float(score)
     return value if score.direction == "higher" else -value
-
-
-def _refuse_limits(thresholds: Any, max_failed: Any) -> None:
-    if not isinstance(thresholds, Mapping):
-        raise ConfigError(f'check takes thresholds by metric, such as {{"faithfulness": 0.8}}, got {thresholds!r}')
-    for name, limit in thresholds.items():
-        if not isinstance(limit, int | float) or isnan(limit):
-            raise ConfigError(f"the threshold of {name} takes a number, got {limit!r}")
-    if not isinstance(max_failed, int | float) or not 0 <= max_failed <= 1:
-        raise ConfigError(f"max_failed takes a share from 0 to 1, got {max_failed!r}")
-
-
-def _problems(metric: MetricSummary, limit: float, max_failed: float) -> list[str]:
-    problems = []
-    asked = f"at {'least' if metric.direction == 'higher' else 'most'} {limit:g} is asked"
-    if metric.mean is None:
-        problems.append(f"{metric.metric} has nothing scored, {asked}")
-    elif not reaches(metric.mean, limit, metric.direction) and not isclose(metric.mean, limit, abs_tol=1e-9):
-        problems.append(f"{metric.metric} is {metric.mean:.3f} {metric.interval}, {asked}")
-    count = metric.scored + metric.unscored + metric.failed
-    if metric.failed > max_failed * count:
-        problems.append(f"{metric.metric} failed on {metric.failed} of {count} samples, at most {max_failed:.0%} may")
-    return problems
-
-
-def _cells(metric: MetricSummary) -> tuple[str, ...]:
-    tokens = (metric.input_tokens, metric.output_tokens)
-    return (
-        metric.metric,
-        "–" if metric.mean is None else f"{metric.mean:.3f}",
-        metric.interval or "–",
-        str(metric.scored),
-        str(metric.unscored),
-        str(metric.failed),
-        "–" if metric.abstained is None else str(metric.abstained),
-        str(metric.calls),
-        "–" if tokens == (None, None) else str(sum(count or 0 for count in tokens)),
-    )
-
-
-def _record(row: Row) -> dict[str, Any]:
-    sample = row.sample
-    record: dict[str, Any] = {"id": sample.id, "question": sample.question, "answer": sample.answer}
-    record |= {"contexts": sample.contexts, "references": sample.references}
-    record |= {f"metadata.{name}": value for name, value in sample.metadata.items()}
-    for name, score in row.scores.items():
-        record |= {name: score.value, f"{name}.reason": score.reason, f"{name}.without": score.comment}
-        if score.value is not None:
-            record[f"{name}.without"] = None
-    return record

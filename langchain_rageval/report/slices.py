@@ -1,4 +1,4 @@
-"""Slices: the rows of a report by what their samples hold, such as a split, a language or a document."""
+"""Slices and clusters of samples, by a field of the sample such as a split, a language or a document."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from langchain_rageval.text.language import detect_language
 By = str | Callable[[Sample], Any]
 
 NONE = "(none)"
-"""Slice of the rows that have no such value."""
+"""Slice of the rows without a value."""
 
 
-class Labelled:
-    """Tells samples apart by a value of theirs, one after the other.
+class Slicer:
+    """Function from a sample to the name of its slice.
 
     Args:
         by: a function of the sample; or the name or dotted path of a field, such as "metadata.split", where
-            "metadata." may be left out; "language" that no metadata tells is detected from the question.
+            "metadata." may be left out. A "language" that is not in the metadata is detected from the question.
+
+    Raises:
+        ConfigError: if `by` is neither a text nor a function.
     """
 
     def __init__(self, by: By) -> None:
@@ -31,38 +34,38 @@ class Labelled:
         self._seen = self._known = False
         self._metadata: set[str] = set()
 
-    def of(self, sample: Sample) -> str | None:
-        """The value as text, None where it is missing or blank."""
-        label = _text(_followed(sample, self._by) if isinstance(self._by, str) else self._by(sample))
+    def slice_of(self, sample: Sample) -> str | None:
+        """Return the value as text, or None if it is missing or blank."""
+        label = _text(_value_at(sample, self._by) if isinstance(self._by, str) else self._by(sample))
         self._seen, self._known = True, self._known or label is not None
         self._metadata.update(sample.metadata)
         return label
 
-    def refuse_unknown(self) -> None:
-        """Raise ConfigError if there were samples, and none had such a value."""
+    def check_known(self) -> None:
+        """Raise ConfigError if there were samples and none of them had a value."""
         if self._seen and not self._known:
-            held = ", ".join(f"metadata.{name}" for name in sorted(self._metadata))
-            raise ConfigError(f"no sample has a value for {self._by!r}; the metadata are {held or 'empty'}")
+            fields = ", ".join(f"metadata.{name}" for name in sorted(self._metadata))
+            raise ConfigError(f"no sample has a value for {self._by!r}; the metadata are {fields or 'empty'}")
 
 
-def clusters(samples: Iterable[Sample], by: By) -> list[str | int]:
-    """To which cluster each sample belongs; one without such a value is alone in its own.
+def clusters_of(samples: Iterable[Sample], by: By) -> list[str | int]:
+    """Return the cluster of each sample, in order; a sample without a value is a cluster by itself.
 
     Raises:
-        ConfigError: if there are samples, and none has such a value.
+        ConfigError: if there are samples and none of them has a value.
     """
-    labelled = Labelled(by)
-    found = [labelled.of(sample) or place for place, sample in enumerate(samples)]
-    labelled.refuse_unknown()
-    return found
+    slicer = Slicer(by)
+    clusters = [slicer.slice_of(sample) or place for place, sample in enumerate(samples)]
+    slicer.check_known()
+    return clusters
 
 
-def _followed(sample: Sample, path: str) -> Any:
+def _value_at(sample: Sample, path: str) -> Any:
     head, _, rest = path.partition(".")
     if head in Sample.model_fields:
         return _inside(getattr(sample, head), rest)
-    found = _inside(sample.metadata, path)
-    return detect_language(sample.question) if found is None and path == "language" else found
+    value = _inside(sample.metadata, path)
+    return detect_language(sample.question) if value is None and path == "language" else value
 
 
 def _inside(value: Any, path: str) -> Any:
@@ -81,5 +84,5 @@ def _text(value: Any) -> str | None:
         return (value or "").strip() or None
     try:
         return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
-    except TypeError:  # keys that JSON does not know, or of several kinds
+    except TypeError:  # keys of types that JSON lacks, or that cannot be sorted
         return str(value)

@@ -1,4 +1,4 @@
-"""Summary: per metric the mean with its interval, and how many samples it does and does not speak of."""
+"""Summary of a run: for each metric the mean with its interval, the counts of samples, and the cost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from statistics import fmean
 
 from langchain_rageval.data.schema import Aspect, Direction, Row, Score, Usage
 from langchain_rageval.metrics.value import NO_FACTS
-from langchain_rageval.report.slices import NONE, By, Labelled
+from langchain_rageval.report.slices import NONE, By, Slicer
 from langchain_rageval.statistics import bounded_mean_interval
 
 _ALL = "all"
@@ -17,20 +17,20 @@ _ALL = "all"
 
 @dataclass(frozen=True)
 class MetricSummary:
-    """One metric over the samples of a run.
+    """Summary of one metric over the samples of a run.
 
     Attributes:
-        metric: its name.
-        aspect: what it looks at.
-        direction: whether "higher" or "lower" is better.
-        mean: of the scored samples; None when there are none.
-        low: lower end of the 95% interval of the mean; None without a mean, or when values lie outside 0 to 1.
-        high: its upper end.
-        scored: samples with a value.
-        unscored: samples to which no value applies.
-        failed: samples whose score could not be had.
-        abstained: samples whose answer states no facts; None for metrics that do not look.
-        usage: what was paid.
+        metric: name of the metric.
+        aspect: the aspect that it measures.
+        direction: "higher" or "lower", whichever is better.
+        mean: mean over the scored samples; None if there are none.
+        low: lower end of the 95% interval of the mean; None without a mean, or if values lie outside 0 to 1.
+        high: upper end of the interval.
+        scored: number of samples with a value.
+        unscored: number of samples to which no value applies.
+        failed: number of samples whose score failed.
+        abstained: number of samples whose answer states no facts; None for metrics that cannot see it.
+        usage: calls, tokens and seconds.
     """
 
     metric: str
@@ -47,35 +47,35 @@ class MetricSummary:
 
     @property
     def interval(self) -> str:
-        """The interval as text, "" when there is none."""
+        """The interval as text, or "" without an interval."""
         return "" if self.low is None else f"[{self.low:.3f}, {self.high:.3f}]"
 
     @property
     def calls(self) -> int:
-        """Model calls paid for."""
+        """Number of model calls."""
         return self.usage.calls
 
     @property
     def input_tokens(self) -> int | None:
-        """Tokens read by the model; None when it reports none."""
+        """Tokens read by the model; None if it reports none."""
         return self.usage.input_tokens
 
     @property
     def output_tokens(self) -> int | None:
-        """Tokens written by the model; None when it reports none."""
+        """Tokens written by the model; None if it reports none."""
         return self.usage.output_tokens
 
     @property
     def seconds(self) -> float:
-        """Time spent in model calls, added up over calls side by side."""
+        """Seconds spent in model calls, summed over concurrent calls."""
         return self.usage.seconds
 
 
 @dataclass(frozen=True)
 class AspectSummary:
-    """One aspect: the mean over its metrics' means, those counted as 1 - mean where lower is better.
+    """Mean over the means of an aspect's metrics, taken as 1 - mean if lower is better.
 
-    A metric with values outside 0 to 1 is on another scale, such as a mean grade, and not among them.
+    A metric with values outside 0 to 1 has another scale, such as a mean grade, and is excluded.
     """
 
     mean: float | None
@@ -83,10 +83,10 @@ class AspectSummary:
 
 
 class Summary(Mapping[str, MetricSummary]):
-    """Metric name to its summary, in the order of the run.
+    """Mapping of metric names to summaries, in the order of the run.
 
     Attributes:
-        aspects: aspect to what its metrics say together.
+        aspects: mapping of aspects to the means over their metrics.
     """
 
     def __init__(self, metrics: Iterable[MetricSummary]) -> None:
@@ -95,19 +95,19 @@ class Summary(Mapping[str, MetricSummary]):
         self.aspects: Mapping[str, AspectSummary] = {aspect: self._aspect(aspect) for aspect in names}
 
     def __getitem__(self, name: str) -> MetricSummary:
-        """The summary of one metric."""
+        """Return the summary of a metric."""
         return self._metrics[name]
 
     def __iter__(self) -> Iterator[str]:
-        """Names of the metrics."""
+        """Iterate over the names of the metrics."""
         return iter(self._metrics)
 
     def __len__(self) -> int:
-        """Number of metrics."""
+        """Return the number of metrics."""
         return len(self._metrics)
 
     def __repr__(self) -> str:
-        """One line for each metric."""
+        """Return one line for each metric."""
         return "\n".join(map(summary_line, self.values()))
 
     def _aspect(self, aspect: str) -> AspectSummary:
@@ -118,31 +118,31 @@ class Summary(Mapping[str, MetricSummary]):
 
 
 def summarise(rows: Iterable[Row], cluster: By | None = None) -> Summary:
-    """The summary of some rows; see `Report.summary` for `cluster`."""
+    """Return the summary of rows; see `Report.summary` for `cluster`."""
     return summarise_slices(rows, lambda _sample: _ALL, cluster).get(_ALL, Summary([]))
 
 
 def summarise_slices(rows: Iterable[Row], by: By, cluster: By | None = None) -> dict[str, Summary]:
-    """The summary of each slice of some rows, which are looked at once; see `Report.summary`.
+    """Return the summary of each slice of rows, which are iterated once; see `Report.summary`.
 
     Raises:
-        ConfigError: if there are rows, and no sample has what `by` or `cluster` names.
+        ConfigError: if there are rows, and no sample has a value for `by` or `cluster`.
     """
-    slices = Labelled(by)
-    clusters = None if cluster is None else Labelled(cluster)
+    slices = Slicer(by)
+    clusters = None if cluster is None else Slicer(cluster)
     tallies: dict[str, dict[str, Tally]] = {}
     for place, row in enumerate(rows):
-        tally = tallies.setdefault(slices.of(row.sample) or NONE, {})
+        tally = tallies.setdefault(slices.slice_of(row.sample) or NONE, {})
         group: Hashable = None
         if clusters is not None:
-            group = clusters.of(row.sample) or place  # one without such a value is alone in its own
+            group = clusters.slice_of(row.sample) or place  # a sample without a value is a cluster by itself
         for name, score in row.scores.items():
             tally.setdefault(name, Tally(name, score)).add(score, group)
-    for labelled in (slices, clusters):
-        if labelled is not None:
-            labelled.refuse_unknown()
+    for slicer in (slices, clusters):
+        if slicer is not None:
+            slicer.check_known()
     if NONE in tallies:
-        tallies[NONE] = tallies.pop(NONE)  # comes last
+        tallies[NONE] = tallies.pop(NONE)  # last
     return {
         label: Summary(counted.summary(clusters is not None) for counted in tally.values())
         for label, tally in tallies.items()
@@ -150,18 +150,37 @@ def summarise_slices(rows: Iterable[Row], by: By, cluster: By | None = None) -> 
 
 
 def summary_line(metric: MetricSummary) -> str:
-    """A metric's summary in one line of text."""
+    """Return the summary of a metric as one line of text."""
     mean = "no score" if metric.mean is None else f"{metric.mean:.3f} {metric.interval}".rstrip()
     counts = f"{metric.scored} scored, {metric.unscored} unscored, {metric.failed} failed"
     return f"{metric.metric} {mean} ({counts}; {metric.calls} calls)"
 
 
+SUMMARY_HEADINGS = ("metric", "mean", "95% interval", "scored", "unscored", "failed", "abstained", "calls", "tokens")
+
+
+def summary_cells(metric: MetricSummary) -> tuple[str, ...]:
+    """Return a text for each of `SUMMARY_HEADINGS`."""
+    tokens = (metric.input_tokens, metric.output_tokens)
+    return (
+        metric.metric,
+        "–" if metric.mean is None else f"{metric.mean:.3f}",
+        metric.interval or "–",
+        str(metric.scored),
+        str(metric.unscored),
+        str(metric.failed),
+        "–" if metric.abstained is None else str(metric.abstained),
+        str(metric.calls),
+        "–" if tokens == (None, None) else str(sum(count or 0 for count in tokens)),
+    )
+
+
 class Tally:
-    """One metric of a run, counted score by score; of each it keeps a number and a cluster.
+    """Running counts of one metric; of each score it stores only the value and the cluster.
 
     Args:
-        name: under which the rows have its scores; a user's own metric may name them otherwise than the scores do.
-        first: of them, whose aspect and direction are those of all.
+        name: name of the metric in the rows; a custom metric may use another one in its scores.
+        first: the first score; its aspect and direction apply to all.
     """
 
     def __init__(self, name: str, first: Score) -> None:
@@ -170,11 +189,11 @@ class Tally:
         self._values = array("d")
         self._groups: list[Hashable] = []
         self._unscored = self._failed = self._abstained = 0
-        self._looks = False
+        self._sees_abstention = False
         self._usage = Usage()
 
     def add(self, score: Score, group: Hashable) -> None:
-        """Count a score."""
+        """Add a score to the counts."""
         if score.value is not None:
             self._values.append(score.value)
             self._groups.append(group)
@@ -183,11 +202,11 @@ class Tally:
         kinds = {finding.kind for finding in score.findings}
         abstained = _states_no_facts(score, kinds)
         self._abstained += abstained
-        self._looks = self._looks or abstained or "statement" in kinds
+        self._sees_abstention = self._sees_abstention or abstained or "statement" in kinds
         self._usage += score.usage
 
     def summary(self, clustered: bool) -> MetricSummary:
-        """What was counted."""
+        """Return the summary of the added scores."""
         values = self._values
         bounded = bool(values) and min(values) >= 0 and max(values) <= 1
         interval = bounded_mean_interval(values, clusters=self._groups if clustered else None) if bounded else None
@@ -202,12 +221,12 @@ class Tally:
             scored=len(values),
             unscored=self._unscored,
             failed=self._failed,
-            abstained=self._abstained if self._looks else None,
+            abstained=self._abstained if self._sees_abstention else None,
             usage=self._usage,
         )
 
 
 def _states_no_facts(score: Score, kinds: Collection[str]) -> bool:
-    """Whether the answer states no facts: unscored, or compared with a reference and found to miss all of it."""
+    """Return True if the answer states no facts: it is unscored, or misses all of the reference."""
     missed = any(finding.verdict == "FN" for finding in score.findings)
     return (score.unscored or "").startswith(NO_FACTS) or (missed and "statement" not in kinds)

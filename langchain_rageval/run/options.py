@@ -104,8 +104,10 @@ def _unexpected(function: Callable[..., Any], name: str, defaults: Mapping[str, 
     from inspect import Parameter, signature
 
     variadic = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-    named = [parameter.name for parameter in signature(function).parameters.values() if parameter.kind not in variadic]
-    options = list(dict.fromkeys([*named, *defaults]))
+    parameters = [
+        parameter.name for parameter in signature(function).parameters.values() if parameter.kind not in variadic
+    ]
+    options = list(dict.fromkeys([*parameters, *defaults]))
     similar = get_close_matches(name, options, n=1)
     hint = f"; did you mean {similar[0]!r}?" if similar else "."
     return f"{function.__name__}() got an unexpected option {name!r}{hint} Its options: {', '.join(options)}"

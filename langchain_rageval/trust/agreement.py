@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from langchain_rageval.data.schema import Score
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.report.notebook import html_table
+from langchain_rageval.report.html_table import html_table
 from langchain_rageval.statistics.agreement import Estimate, estimates, share
 
 LabelKind = Literal["binary", "ordinal", "pairwise"]

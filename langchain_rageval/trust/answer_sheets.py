@@ -20,7 +20,7 @@ from langchain_core.runnables import Runnable, RunnableSequence
 from langchain_rageval.data.rag_chain import takes_text, try_invoke, with_output
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
-from langchain_rageval.evaluation.inputs import Samples, checked
+from langchain_rageval.evaluation.inputs import Samples, prepare_samples
 from langchain_rageval.judge.identity import redact_secrets
 from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.run.threads import DaemonThreads
@@ -80,7 +80,7 @@ def parse_samples(samples: Samples) -> Iterator[Sample]:
     Raises:
         SampleError: if a sample cannot be read.
     """
-    for item in checked(samples, []):
+    for item in prepare_samples(samples, []):
         if isinstance(item, SampleError):  # a line of a file
             raise item
         yield Sample.parse(item)

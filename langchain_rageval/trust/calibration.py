@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.report.notebook import html_table
+from langchain_rageval.report.html_table import html_table
 from langchain_rageval.trust.agreement import Rating, rating_value
 
 if TYPE_CHECKING:

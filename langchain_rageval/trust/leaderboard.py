@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_rageval.data.schema import Direction, Row
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.comparison import compare_rows
-from langchain_rageval.report.notebook import html_table
+from langchain_rageval.report.html_table import html_table
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import summarise
 from langchain_rageval.statistics import holm

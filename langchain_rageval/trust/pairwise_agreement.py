@@ -17,9 +17,9 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.evaluation.api import evaluate
-from langchain_rageval.evaluation.inputs import AnyMetric, flattened
+from langchain_rageval.evaluation.inputs import AnyMetric, flatten_metrics
 from langchain_rageval.metrics.structure import names_of
-from langchain_rageval.report.notebook import html_table
+from langchain_rageval.report.html_table import html_table
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.budget import Budget
 from langchain_rageval.run.journal import Journal
@@ -113,7 +113,7 @@ def pairwise_agreement(
         ConfigError: if there are no pairs, an item is not a pair, or the metric returns several scores.
         SampleError: if a sample lacks what the metric reads.
     """
-    name, *more = [name for part in flattened(metric) for name in names_of(part)]
+    name, *more = [name for part in flatten_metrics(metric) for name in names_of(part)]
     if more:
         raise ConfigError(f"pairwise_agreement takes one metric, got {name}, {', '.join(more)}")
     samples = [sample for place, pair in enumerate(pairs, 1) for sample in _parse_pair(place, pair)]

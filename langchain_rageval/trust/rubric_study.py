@@ -21,7 +21,7 @@ from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.rubric import rubric
 from langchain_rageval.prompts.criteria import DEFAULT_SCALE
-from langchain_rageval.report.notebook import html_table
+from langchain_rageval.report.html_table import html_table
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import MetricSummary
 from langchain_rageval.run.budget import Budget

@@ -272,8 +272,8 @@ def test_help_names_the_options(rageval, command):
     ("sample", "gate", "code", "message"),
     [
         (SAMPLE, "faithfulness=0.5", 0, ""),
-        (SAMPLE, "faithfulness=0.8", 1, "faithfulness is 0.500 [0.076, 0.924], at least 0.8 is asked"),
-        (REFUSAL, "faithfulness=0", 1, "faithfulness has nothing scored, at least 0 is asked"),
+        (SAMPLE, "faithfulness=0.8", 1, "faithfulness is 0.500 [0.076, 0.924], at least 0.8 is required"),
+        (REFUSAL, "faithfulness=0", 1, "faithfulness has nothing scored, at least 0 is required"),
     ],
 )
 def test_a_gate_decides_the_exit_code(rageval, written, tmp_path, sample, gate, code, message):

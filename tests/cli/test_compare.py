@@ -65,7 +65,7 @@ def test_the_table_holds_the_numbers(rageval, files):
         "1",
         "0",
     ]
-    assert "Paired by id; 0 samples are in the candidate alone, 1 in the baseline." in told
+    assert "Paired by id; 0 samples are only in the candidate, 1 only in the baseline." in told
 
 
 def test_reports_of_evaluate_are_compared_and_a_note_names_other_metrics(rageval, tmp_path):
@@ -108,7 +108,7 @@ def test_different_instruments_are_refused_unless_allowed(rageval, files):
     ("words", "problem"),
     [
         (["nowhere.jsonl", "good.jsonl"], "nowhere.jsonl cannot be read"),
-        (["good.jsonl", "noreport.jsonl"], "noreport.jsonl is no report"),
+        (["good.jsonl", "noreport.jsonl"], "noreport.jsonl is not a report"),
         (["good.jsonl", "other.jsonl"], "have no metric in common: faithfulness; other"),
         (["good.jsonl", "good.jsonl", "--margin", "-1"], "margin takes a number from 0 on"),
         (["good.jsonl", "good.jsonl", "--margin", "nan"], "margin takes a number from 0 on"),

@@ -106,7 +106,7 @@ def test_the_object_contains_left_out_scores_and_is_written_when_a_gate_fails(ra
     code, out, err = rageval("evaluate", "samples.jsonl", "--fail-under", "faithfulness=1", "--json")
     assert code == 1
     assert json.loads(out)["metrics"]["faithfulness"]["unscored"] == 1
-    assert "at least 1 is asked" in err
+    assert "at least 1 is required" in err
 
 
 def test_mistakes_leave_stdout_empty(rageval, folder):

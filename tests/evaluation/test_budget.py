@@ -384,7 +384,7 @@ async def test_an_endless_iterator_ends(run):
     assert len(found.rows) == 10
     assert len(read) <= 10 + 2 * 2 + 2
     assert max(found.rows) < len(read)
-    assert "on, and what came after was not read." in found.told
+    assert "on, and later samples were not read." in found.told
 
 
 @pytest.mark.parametrize("door", DOORS[1:])
@@ -403,7 +403,7 @@ async def test_an_endless_async_iterator_ends_and_is_closed(door):
         report = await aevaluate(endless(), faithfulness(judge), budget=Budget(calls=20), progress=False)
         assert len(report.rows) == 10
     else:
-        with pytest.raises(BudgetExceeded, match="and what came after was not read"):
+        with pytest.raises(BudgetExceeded, match="and later samples were not read"):
             async for _ in astream_evaluate(endless(), faithfulness(judge), budget=Budget(calls=20)):
                 pass
     assert len(judge.asked) == 20
@@ -415,7 +415,7 @@ async def test_a_file_is_read_no_further_than_the_budget_reaches(run, tmp_path):
     judge = answering(offline_reply)
     found = await run(path, faithfulness(judge), budget=Budget(calls=20), max_concurrency=2)
     assert len(found.rows) == 10
-    assert "what came after was not read" in found.told
+    assert "later samples were not read" in found.told
 
 
 # With a journal

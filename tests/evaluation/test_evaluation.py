@@ -209,7 +209,7 @@ def test_the_report_counts_the_calls_that_were_left_behind():
     judge = Judged(lambda _: release.wait(10))
     report = evaluate([SAMPLE], faithfulness(judge), timeout=0.05, retry=ONCE, progress=False)
     release.set()
-    assert "1 calls took longer than 0.05 s and were left behind." in report.notes
+    assert "1 calls took longer than 0.05 s and were abandoned." in report.notes
 
 
 async def test_a_lost_call_is_tried_again(rows_of):

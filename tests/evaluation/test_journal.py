@@ -169,8 +169,8 @@ def test_what_tells_nothing_of_itself_is_not_journalled_and_the_report_says_so(j
         report = evaluate(SAMPLES[:2], metrics, progress=False, journal=journal)
     assert len(own) == 4
     assert len(judge.asked) == 4
-    assert "mine is not journalled: nothing tells what its scores depend on." in report.notes
-    assert any(note.startswith("context_relevance is not journalled") for note in report.notes)
+    assert "mine is not stored in the journal: its configuration is unknown." in report.notes
+    assert "context_relevance is not stored in the journal: its configuration is unknown." in report.notes
 
 
 def test_a_wrapped_metric_is_journalled(journal):
@@ -325,7 +325,7 @@ def test_a_damaged_journal_is_an_error_and_nothing_is_scored_wrongly(journal):
     journal.write_bytes(bytes(whole))
     for beside in (f"{journal}-wal", f"{journal}-shm"):
         Path(beside).unlink(missing_ok=True)
-    with pytest.raises(JournalError, match=r"damaged or not a journal|holds what is no score"):
+    with pytest.raises(JournalError, match=r"damaged or not a journal|holds an entry that is not a score"):
         evaluate(SAMPLES, faithfulness(judged()), progress=False, journal=journal)
 
 

@@ -288,13 +288,13 @@ class Colour(BaseModel):
 PROMPT = Prompt(instruction="Say which colour it is.", examples=[])
 
 
-def test_a_step_of_ones_own_is_named():
+def test_a_metric_whose_dry_run_fails_is_named_with_the_error():
     step = Step(PROMPT, Unasked(), Colour)
     mine = Metric("mine", aspect="answer", reads={"question"}, steps=step, reduce=lambda _: Value(1.0))
     told = plan(EDGES[:3], [mine, faithfulness(Unasked())])
     assert told["mine"].calls <= 3
-    (note,) = told.notes
-    assert note.startswith("mine costs more: its rehearsal ended with ")
+    # The fault is in Step: it sends its whole state, and a metric's state holds the sample itself.
+    assert told.notes == ["mine costs more: its dry run ended with TypeError: Sample cannot be written as JSON."]
     assert told["faithfulness"] == plan(EDGES[:3], faithfulness(Unasked()))["faithfulness"]
 
 
@@ -314,7 +314,7 @@ def test_a_function_among_the_steps_is_not_called():
     )
     told = plan(EDGES[:3], [mine, both])
     assert dict(told) == {}
-    assert told.notes == ["mine, both cannot be planned: nothing tells what it asks for."]
+    assert told.notes == ["mine, both cannot be planned: the model calls are unknown."]
 
 
 def test_runnables_and_chains_are_named_and_not_called():
@@ -325,7 +325,7 @@ def test_runnables_and_chains_are_named_and_not_called():
     chain = RunnableLambda(called) | faithfulness(Unasked())
     told = plan(EDGES[:3], [own, chain, context_recall(Unasked())])
     assert list(told) == ["context_recall"]
-    assert told.notes == ["own, faithfulness cannot be planned: nothing tells what it asks for."]
+    assert told.notes == ["own, faithfulness cannot be planned: the model calls are unknown."]
 
 
 def test_wrapped_metrics_and_suites_are_planned():
@@ -416,7 +416,7 @@ async def endless():
 
 @pytest.mark.parametrize("samples", [iter(EDGES), (given for given in EDGES), map(dict, EDGES), endless()])
 def test_an_iterator_is_refused_and_not_used_up(samples):
-    with pytest.raises(ConfigError, match="plan would use up an iterator; hand it a list, a path or a data set"):
+    with pytest.raises(ConfigError, match="plan would consume an iterator; pass a list, a path or a data set"):
         plan(samples, faithfulness(Unasked()))
     if hasattr(samples, "__next__"):
         assert dict(next(samples)) == EDGES[0]

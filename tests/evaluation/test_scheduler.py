@@ -6,7 +6,7 @@ import pytest
 from helpers.scripted import scripted
 
 from langchain_rageval import Sample, claim_metrics, context_precision, faithfulness
-from langchain_rageval.evaluation.inputs import flattened
+from langchain_rageval.evaluation.inputs import flatten_metrics
 from langchain_rageval.evaluation.scheduler import Scheduler
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 from langchain_rageval.run.budget import BudgetTracker
@@ -34,14 +34,14 @@ class Unhurried:
 
 async def taken(given, door, samples):
     """What a single worker takes, by sample and metric."""
-    if door == "each":
-        found = list(given.each(samples, threading.Event())())
+    if door == "tasks":
+        found = list(given.tasks(samples, threading.Event())())
     else:
-        found = [task async for task in given.aeach(samples)()]
+        found = [task async for task in given.atasks(samples)()]
     return [(task.pending.index, task.number) for task in found]
 
 
-@pytest.mark.parametrize("door", ["each", "aeach"])
+@pytest.mark.parametrize("door", ["tasks", "atasks"])
 async def test_of_the_last_ones_those_begin_first_that_take_two_calls_in_a_row(door):
     assert await taken(tasks(), door, SAMPLES) == [
         (0, 0), (0, 1), (1, 0), (1, 1),
@@ -49,7 +49,7 @@ async def test_of_the_last_ones_those_begin_first_that_take_two_calls_in_a_row(d
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("door", ["each", "aeach"])
+@pytest.mark.parametrize("door", ["tasks", "atasks"])
 @pytest.mark.parametrize("samples", [iter, lambda samples: Unhurried()])
 async def test_samples_that_may_take_their_time_are_not_waited_for(door, samples):
     in_order = [(index, number) for index in range(6) for number in range(2)]
@@ -57,8 +57,8 @@ async def test_samples_that_may_take_their_time_are_not_waited_for(door, samples
 
 
 def test_metrics_that_go_through_the_same_steps_are_one_workers():
-    claims = flattened([claim_metrics(JUDGE)])
-    worker = tasks([*claims, context_precision(JUDGE)]).each(SAMPLES[:1], threading.Event())
+    claims = flatten_metrics([claim_metrics(JUDGE)])
+    worker = tasks([*claims, context_precision(JUDGE)]).tasks(SAMPLES[:1], threading.Event())
     first, second = worker(), worker()
     begun = [next(first).number]
     assert [task.number for task in second] == [len(claims)]
@@ -67,18 +67,18 @@ def test_metrics_that_go_through_the_same_steps_are_one_workers():
 
 @pytest.mark.parametrize(("slots", "workers"), [(1, 2), (4, 8), (16, 32), (64, 128), (128, 192), (256, 384)])
 def test_there_are_more_workers_than_slots(slots, workers):
-    assert tasks(slots=slots).workers(iter(SAMPLES)) == workers
+    assert tasks(slots=slots).n_workers(iter(SAMPLES)) == workers
 
 
 def test_there_are_no_more_workers_than_tasks():
-    assert tasks().workers(SAMPLES) == 8
-    assert tasks().workers(SAMPLES[:2]) == 4
-    assert tasks().workers([]) == 1
+    assert tasks().n_workers(SAMPLES) == 8
+    assert tasks().n_workers(SAMPLES[:2]) == 4
+    assert tasks().n_workers([]) == 1
 
 
 def test_a_worker_that_is_stopped_takes_no_more():
     stopped = threading.Event()
-    worker = tasks().each(SAMPLES, stopped)()
+    worker = tasks().tasks(SAMPLES, stopped)()
     next(worker)
     stopped.set()
     assert list(worker) == []

@@ -257,7 +257,7 @@ def test_a_killed_worker_loses_nothing(ray, openai_server, chat_openai, tmp_path
     in_journal = []
 
     def look():
-        in_journal[:] = [row["question"] for row in samples if finished.score(0, Sample.parse(row))]
+        in_journal[:] = [row["question"] for row in samples if finished.load(0, Sample.parse(row))]
         return in_journal
 
     def kill():

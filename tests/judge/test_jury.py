@@ -386,7 +386,7 @@ def test_a_report_notes_by_which_rung_each_judge_was_asked(chat_openai, openai_s
     assert [member._endpoint.capabilities.mode.rung for member in bench.members] == ["json_schema", "prompt", "prompt"]
     assert report.rows[0].scores["faithfulness"].value == 0.5
     asked_by = {member.identity: member._endpoint.capabilities.mode.rung for member in bench.members}
-    assert [f"{identity} was asked by {rung}." for identity, rung in asked_by.items()] == report.notes
+    assert [f"{identity} was called in {rung} mode." for identity, rung in asked_by.items()] == report.notes
 
 
 def test_functions_may_sit_on_a_jury():

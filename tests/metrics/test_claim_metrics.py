@@ -389,7 +389,7 @@ def test_one_mode_of_noise_is_had_from_the_other_and_faithfulness_from_either():
     faithful = evaluate([SAMPLE], faithfulness(judge), progress=False)
     part = next(metric for metric in claim_metrics(nobody).metrics if metric.name == "claim_faithfulness")
     assert faithful.rescore(part).rows[0].scores["claim_faithfulness"].value == EXPECTED["claim_faithfulness"]
-    with pytest.raises(ConfigError, match="claim_f1 cannot be had from what faithfulness found"):
+    with pytest.raises(ConfigError, match="claim_f1 cannot be computed from the findings of faithfulness"):
         faithful.rescore(next(metric for metric in claim_metrics(nobody).metrics if metric.name == "claim_f1"))
 
 

@@ -197,7 +197,7 @@ MIXED = [
 ]
 NOTE = (
     "context_precision judged 2 against the reference, 1 against the answer: its mean mixes different measures; "
-    "say against=... to choose one."
+    "set against=... to use one of them."
 )
 
 

@@ -430,7 +430,7 @@ def test_another_cutoff_gain_or_measure_is_had_from_a_report_without_a_call(name
 def test_what_another_grader_or_metric_found_does_not_do():
     report = evaluate(RICH[:1], ndcg_at(5, embedding_grader(HashingEmbeddings())), progress=False)
     for other in (llm_grader(OfflineJudge()), label_grader(), cross_encoder_grader(PairScores(lambda *_: 0.0))):
-        with pytest.raises(ConfigError, match="cannot be had from what ndcg@5 found"):
+        with pytest.raises(ConfigError, match="cannot be computed from the findings of ndcg@5"):
             report.rescore(ndcg_at(3, other))
     both = evaluate(
         RICH[:1],

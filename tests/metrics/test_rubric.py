@@ -234,7 +234,7 @@ def test_weights_are_changed_without_a_call(tmp_path):
 )
 def test_other_criteria_or_grades_off_the_new_scale_are_not_restored(criteria, scale):
     report = evaluate(ANSWERS, rubric(answering(by_answer)), progress=False)
-    with pytest.raises(ConfigError, match="cannot be had from what rubric found"):
+    with pytest.raises(ConfigError, match="cannot be computed from the findings of rubric"):
         report.rescore(rubric(scripted(), criteria, scale))
 
 

@@ -154,7 +154,7 @@ def test_a_place_that_cannot_be_written_to_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     os.mkfifo(tmp_path / "pipe")
     for place in (tmp_path / "no folder" / "a.jsonl", tmp_path / "file" / "a.jsonl", tmp_path, tmp_path / "pipe"):
-        with pytest.raises(ConfigError, match=r"cannot be written.*choose another place"):
+        with pytest.raises(ConfigError, match=r"cannot be written.*choose another path"):
             report_of(scored(1.0)).to_jsonl(place)
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
@@ -175,8 +175,8 @@ LINE = row(0, scored(0.5)).model_dump_json()
         ('{"rageval_report": 7}', "its first line lacks 'rageval_report'"),
         ("[" * 100_000, "its first line lacks 'rageval_report'"),
         ('{"rageval_report": {"notes": 7}}', "its first line lacks 'rageval_report'"),
-        (f"{HEAD}\n{LINE}\n{LINE[:-20]}\n", "line 3: no row of a report"),
-        (f"{HEAD}\n{LINE}\n\n{{}}\n", "line 4: no row of a report: index: Field required"),
+        (f"{HEAD}\n{LINE}\n{LINE[:-20]}\n", "line 3: not a row of a report"),
+        (f"{HEAD}\n{LINE}\n\n{{}}\n", "line 4: not a row of a report: index: Field required"),
         (f"{HEAD}\n{LINE.replace('0.5', '[]')}\n", r"line 2: .*scores\.faithfulness\.value"),
         (f"{HEAD}\n{LINE.replace('0.5', 'NaN')}\n", "line 2"),
         (f"{HEAD}\n{LINE.replace('0.5', 'null')}\n", "line 2: .*exactly one of value, unscored and failure"),

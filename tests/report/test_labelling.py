@@ -50,7 +50,7 @@ def test_of_more_than_there_are_all_are_drawn_once_and_those_without_a_score_nev
     sheet = report.to_label(10)
     assert [row.sample.id for row in sheet] == ["q-0", "q-3"]
     assert sheet.notes == [
-        "All 2 rows with a score are here, 10 were asked for.",
+        "All 2 rows with a score are included; 10 were requested.",
         "2 samples have no score of faithfulness and cannot be drawn.",
     ]
     assert repr(sheet).splitlines()[0] == "2 rows to label for faithfulness"
@@ -67,7 +67,7 @@ def test_with_several_metrics_one_is_named():
     report = report_of([scored(1.0), scored(0.0, "relevance")])
     assert report.to_label(1, "relevance").metric == "relevance"
     for asked in (lambda: report.to_label(1), report.scores):
-        with pytest.raises(ConfigError, match="say which metric is meant; the report has faithfulness, relevance"):
+        with pytest.raises(ConfigError, match="name the metric; the report has faithfulness, relevance"):
             asked()
     with pytest.raises(ConfigError, match="the report has no metric 'rubric'"):
         report.to_label(1, "rubric")
@@ -75,7 +75,7 @@ def test_with_several_metrics_one_is_named():
 
 @pytest.mark.parametrize("n", [0, -1, 1.5, True])
 def test_a_number_that_cannot_be_drawn_is_refused(n):
-    with pytest.raises(ConfigError, match="at least 1, got"):
+    with pytest.raises(ConfigError, match="n takes the number of rows to label, from 1 on, got "):
         HUNDRED.to_label(n)
 
 
@@ -128,7 +128,7 @@ def test_a_sheet_that_people_may_have_filled_in_is_not_written_over(tmp_path):
     HUNDRED.to_label(1).to_csv(tmp_path / "labels.csv")
     filled_in = (tmp_path / "labels.csv").read_bytes() + b"1"
     (tmp_path / "labels.csv").write_bytes(filled_in)
-    with pytest.raises(ConfigError, match="File exists; choose another place"):
+    with pytest.raises(ConfigError, match="File exists; choose another path"):
         HUNDRED.to_label(1).to_csv(tmp_path / "labels.csv")
     assert (tmp_path / "labels.csv").read_bytes() == filled_in
 
@@ -184,14 +184,14 @@ def test_only_id_and_label_are_needed_in_any_place_and_case(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("id,label\nq-1,maybe\n", r"line 2: 'maybe' is no label: write a number, or yes or no \(да, нет\)"),
-        ('id,note,label\nq-1,"a\nb",1\nq-2,,01.май\n', "line 4: '01.май' is no label"),
+        ("id,label\nq-1,maybe\n", r"line 2: 'maybe' is not a label: enter a number, yes or no \(да, нет\)"),
+        ('id,note,label\nq-1,"a\nb",1\nq-2,,01.май\n', "line 4: '01.май' is not a label"),
         ("id,label\nq-1,1\nq-1,0\n", "line 3: 'q-1' has two labels, 1 and 0: keep one"),
         ("id,grade\nq-1,1\n", "expected one column 'label', got id, grade"),
         ("label,label,id\n", "expected one column 'label', got label, label, id"),
         ("", "expected one column 'id', got nothing"),
-        ("id,label\nq-1,\n", "holds no labels: fill in the column 'label'"),
-        ("id,label\nq-1,nan\n", "'nan' is no label"),
+        ("id,label\nq-1,\n", "has no labels: fill in the column 'label'"),
+        ("id,label\nq-1,nan\n", "'nan' is not a label"),
         ("PK\3\4", "is a workbook: save the sheet as CSV"),
     ],
 )

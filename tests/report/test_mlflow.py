@@ -95,7 +95,10 @@ def test_one_run_holds_several_reports_under_prefixes(mlflow):
     with mlflow.start_run() as run:
         told().to_mlflow(prefix="before/", page=False)
         report_of(scored(0.125, instrument="a2")).to_mlflow(prefix="after/", page=False)
-        with pytest.raises(ConfigError, match=r"whose after/\S+ differs: give this one a prefix of its own"):
+        with pytest.raises(
+            ConfigError,
+            match=r"already holds a report with another after/\S+: give this one a prefix, such as prefix='after/'$",
+        ):
             told().to_mlflow(prefix="after/", page=False)
     found = mlflow.get_run(run.info.run_id)
     assert found.data.metrics["before/faithfulness/mean"] == 0.75
@@ -116,7 +119,9 @@ def test_a_new_run_goes_where_mlflow_is_set_to(mlflow):
 def test_options_for_a_new_run_are_refused_while_one_is_active(mlflow, store):
     with mlflow.start_run(run_name="mine"):
         for options in ({"run_name": "other"}, {"experiment": "other"}, {"tracking_uri": store}):
-            with pytest.raises(ConfigError, match="goes into the run that is active, 'mine'"):
+            with pytest.raises(
+                ConfigError, match="the report is logged to the active run 'mine'; run_name, experiment"
+            ):
                 told().to_mlflow(**options)
 
 
@@ -158,15 +163,20 @@ def test_every_name_of_a_metric_is_one_that_mlflow_takes(mlflow, name):
 
 def test_two_metrics_that_would_have_one_name_are_refused_before_a_run_is_made(mlflow):
     before = len(mlflow.search_runs(search_all_experiments=True, output_format="list"))
-    with pytest.raises(ConfigError, match="would have 'ndcg@5' and 'ndcg_at_5' both for 'ndcg_at_5'"):
+    with pytest.raises(
+        ConfigError, match="'ndcg@5' and 'ndcg_at_5' have the same MLflow key 'ndcg_at_5'; give one another name"
+    ):
         report_of([scored(1.0, "ndcg@5"), scored(0.0, "ndcg_at_5")]).to_mlflow()
     assert len(mlflow.search_runs(search_all_experiments=True, output_format="list")) == before
 
 
 @pytest.mark.parametrize("prefix", ["/", "../", "a//b", "a@b/", "x" * 31, "a\n"])
 def test_a_prefix_that_mlflow_would_not_take_is_refused(mlflow, prefix):
-    with pytest.raises(ConfigError, match="prefix is put before MLflow's names"):
+    with pytest.raises(ConfigError) as caught:
         told().to_mlflow(prefix=prefix)
+    assert str(caught.value) == (
+        f"prefix takes at most 30 letters, digits, '_', '-', '.', ' ' and '/', such as 'before/'; got {prefix!r}"
+    )
 
 
 def test_without_mlflow_the_error_says_what_to_install(monkeypatch):

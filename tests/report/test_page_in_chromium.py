@@ -157,9 +157,9 @@ def test_a_missing_answer_and_missing_or_empty_contexts_are_said(opened):
     ]
     page = opened(Report(rows), "#sample=0")
     shown = page.locator("#sample").inner_text()
-    assert "There is no answer." in shown
-    assert "The contexts are not known." in shown
-    assert "There is no reference." in shown
+    assert "No answer." in shown
+    assert "No contexts were recorded." in shown
+    assert "No reference." in shown
     page.get_by_role("link", name="Next sample").click()
     expect(page.locator("#sample")).to_contain_text("Nothing was retrieved.")
 

@@ -51,7 +51,7 @@ def test_the_floats_of_a_mean_do_not_decide_a_gate(direction):
 
 
 def test_a_mean_that_does_not_reach_it_raises_and_says_by_how_much():
-    with pytest.raises(BelowThreshold, match=r"faithfulness is 0\.500 \[0\..*\], at least 0\.8 is asked") as caught:
+    with pytest.raises(BelowThreshold, match=r"faithfulness is 0\.500 \[0\..*\], at least 0\.8 is required") as caught:
         report_of(scored(0.5)).check({"faithfulness": 0.8})
     assert (caught.value.threshold, caught.value.score) == (0.8, None)
 
@@ -59,13 +59,13 @@ def test_a_mean_that_does_not_reach_it_raises_and_says_by_how_much():
 def test_the_threshold_is_a_ceiling_when_lower_is_better():
     report = report_of(scored(0.2, "noise", direction="lower"))
     report.check({"noise": 0.2})
-    with pytest.raises(BelowThreshold, match=r"noise is 0\.200 .*, at most 0\.1 is asked"):
+    with pytest.raises(BelowThreshold, match=r"noise is 0\.200 .*, at most 0\.1 is required"):
         report.check({"noise": 0.1})
 
 
 @pytest.mark.parametrize("nothing", [[unscored()], [unscored(), unscored()]])
 def test_a_metric_with_nothing_scored_does_not_pass(nothing):
-    with pytest.raises(BelowThreshold, match="faithfulness has nothing scored, at least 0 is asked"):
+    with pytest.raises(BelowThreshold, match="faithfulness has nothing scored, at least 0 is required"):
         report_of(*nothing).check({"faithfulness": 0.0})
 
 
@@ -211,14 +211,14 @@ def test_a_report_says_how_a_model_was_asked(openai_server, chat_openai, mode, r
     server = openai_server(offline)
     report = evaluate([SAMPLE], faithfulness(Judge(chat_openai(server), mode=mode)), progress=False)
     (note,) = report.notes
-    assert note.endswith(f"was asked by {rung}.")
+    assert note.endswith(f" was called in {rung} mode.")
     assert "sk-test" not in note
 
 
 def test_a_report_says_that_the_rung_fell(openai_server, chat_openai):
     server = openai_server(offline, faults=Faults.script(["refused_format"]))
     (note,) = evaluate([SAMPLE], faithfulness(chat_openai(server)), progress=False).notes
-    assert note.endswith("was asked by function_calling.")
+    assert note.endswith(" was called in function_calling mode.")
 
 
 def test_a_metric_that_was_left_out_everywhere_fails_its_gate_and_one_of_which_some_is_scored_is_judged_by_that():

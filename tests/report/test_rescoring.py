@@ -337,7 +337,10 @@ def test_of_two_that_would_do_neither_is_taken():
     report = scores_of(
         RICH[1:], answer_similarity(EMBEDDINGS), answer_similarity(WORDS, name="by_words"), context_relevance(NOBODY_OK)
     )
-    with pytest.raises(ConfigError, match=r"passed could go by what answer_similarity and by_words found: name it"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^passed could be computed from the findings of answer_similarity and by_words, with different values: ",
+    ):
         report.rescore(answer_similarity(NO_PAIRS, threshold=0.5, name="passed"))
     passed = report.rescore(answer_similarity(NO_PAIRS, threshold=0.5, name="by_words"))
     assert passed.rows[0].scores["by_words"].value in (0.0, 1.0)
@@ -347,7 +350,7 @@ NOBODY_OK = OfflineJudge()
 
 
 def refused(report, metric):
-    with pytest.raises(ConfigError, match=r"cannot be had from what .*: ask for it with evaluate"):
+    with pytest.raises(ConfigError, match=r"cannot be computed from the findings of .*: score it with evaluate$"):
         report.rescore(metric)
 
 

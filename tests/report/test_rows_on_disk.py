@@ -378,7 +378,7 @@ def test_wherever_the_file_of_a_killed_run_is_cut_off_it_loads(tmp_path):
     for length in range(len(whole)):
         cut.write_bytes(whole[:length])
         if length < head:  # nothing but a part of the first line
-            with pytest.raises(ConfigError, match="is no report"):
+            with pytest.raises(ConfigError, match="is not a report"):
                 Report.load(cut)
             continue
         report = Report.load(cut)
@@ -393,7 +393,7 @@ def test_wherever_the_file_of_a_killed_run_is_cut_off_it_loads(tmp_path):
 def test_a_cut_in_a_finished_report_is_an_error(out):
     report_of(scored(0.1), scored(0.2)).to_jsonl(out)
     out.write_bytes(out.read_bytes()[:-20])
-    with pytest.raises(ConfigError, match="line 3: no row of a report"):
+    with pytest.raises(ConfigError, match="line 3: not a row of a report"):
         Report.load(out)
 
 
@@ -445,7 +445,7 @@ def test_a_disk_that_gets_full_on_the_way_is_told_and_what_was_written_loads(out
     words = [sys.executable, "-c", FULL, str(out)]
     done = subprocess.run(words, capture_output=True, text=True, cwd=TESTS.parent, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "report.jsonl cannot be written: File too large; choose another place" in done.stdout
+    assert "report.jsonl cannot be written: File too large; choose another path" in done.stdout
     assert Report.load(out) == old
     part = Report.load(f"{out}.part")
     assert 10 < len(part) < 20
@@ -458,7 +458,7 @@ def test_a_place_that_cannot_be_written_to_is_named_before_any_call(tmp_path, pl
     (tmp_path / "file").write_text("")
     os.mkfifo(tmp_path / "pipe")
     asked = []
-    with pytest.raises(ConfigError, match=r"cannot be written.*choose another place"):
+    with pytest.raises(ConfigError, match=r"cannot be written.*choose another path"):
         evaluate(many(2), RunnableLambda(asked.append), progress=False, out=tmp_path / place)
     assert asked == []
 
@@ -480,7 +480,7 @@ async def test_a_report_does_not_take_the_place_of_samples_or_journal(tmp_path, 
     monkeypatch.chdir(tmp_path)
     options = {"out": path} if what == "the file of samples" else {"out": "run.db", "journal": tmp_path / "run.db"}
     run = partial(evaluate if door == "evaluate" else aevaluate, "samples.jsonl", own(), progress=False, **options)
-    with pytest.raises(ConfigError, match=f"is {what}; choose another place"):
+    with pytest.raises(ConfigError, match=f"is {what}; choose another path"):
         await run()
     assert path.read_text() == '{"question": "Q?"}\n'
     with pytest.raises(ConfigError, match="out takes the path of a file, got int"):
@@ -548,7 +548,7 @@ def test_what_was_sent_never_reads_another_run_s_rows(out):
     sent = pickle.dumps(evaluate(many(5), own(0.5), progress=False, out=out))
     time.sleep(0.02)  # the clock of a file system may tick slowly
     evaluate(many(5), own(0.9), progress=False, out=out)
-    with pytest.raises(ConfigError, match="is not the file it was; load the report anew"):
+    with pytest.raises(ConfigError, match="has changed; load the report again"):
         pickle.loads(sent)
     out.unlink()
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
@@ -563,7 +563,7 @@ def test_a_row_that_was_spoilt_in_place_is_named_by_its_line(out):
     with out.open("r+b") as file:
         file.seek(at)
         file.write(b"\xff\xff")
-    with pytest.raises(ConfigError, match=rf"report\.jsonl, line {line}: no row of a report"):
+    with pytest.raises(ConfigError, match=rf"report\.jsonl, line {line}: not a row of a report"):
         list(report.rows)
 
 

@@ -209,7 +209,7 @@ class TestTimeout:
         hang = threading.Event()
         options = {"progress": False, "retry": ONCE, "timeout": 0.2, "max_concurrency": 4}
         metric = answer_similarity(HangingOnTheLoop() if native else Hanging())
-        note = "took longer than 0.2 s and were left behind."
+        note = "took longer than 0.2 s and were abandoned."
         reports = evaluate(RICH, metric, **options), asyncio.run(aevaluate(RICH, metric, **options))
         for report, left_behind in zip(reports, (True, not native), strict=True):
             assert [row.scores["answer_similarity"].failure.error for row in report.rows] == ["TimeoutError"] * 2
@@ -425,7 +425,7 @@ class TestCrossEncoder:
         metric = answer_similarity(Scorer(lambda _: hang.wait(20)))
         report = await report_of(RICH, metric, timeout=0.2)
         assert [row.scores["answer_similarity"].failure.error for row in report.rows] == ["TimeoutError"] * 2
-        assert "2 calls took longer than 0.2 s and were left behind." in report.notes
+        assert "2 calls took longer than 0.2 s and were abandoned." in report.notes
         hang.set()
 
     async def test_a_lost_call_is_tried_again(self, report_of):

@@ -1,6 +1,6 @@
 "use strict";
 
-// The samples: their table, and a page for each. What samples hold is only ever set as text.
+// The table of samples and the view of one sample. Content of samples is only set as text, never as HTML.
 
 (async () => {
   const ROWS_A_PAGE = 50;
@@ -15,30 +15,30 @@
   const form = byId("filters"), pages = byId("pages");
 
   function element(tag, properties = {}, ...children) {
-    const made = document.createElement(tag);
+    const node = document.createElement(tag);
     for (const [name, value] of Object.entries(properties)) {
-      if (name in made) made[name] = value;
-      else made.setAttribute(name, value);
+      if (name in node) node[name] = value;
+      else node.setAttribute(name, value);
     }
-    made.append(...children);
-    return made;
+    node.append(...children);
+    return node;
   }
 
-  async function unpacked(id) {
+  async function unpack(id) {
     const bytes = Uint8Array.from(atob(byId(id).textContent), (character) => character.charCodeAt(0));
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
     return JSON.parse(await new Response(stream).text());
   }
 
-  function told(template, values) {
+  function fillTemplate(template, values) {
     return template.replace(/\{(\w+)\}/g, (_, name) => values[name]);
   }
 
-  function shown(value) {
+  function formatNumber(value) {
     return value === null || value === undefined ? "–" : Number(value).toFixed(3);
   }
 
-  function folded(text) {
+  function normalizeText(text) {
     return text.toLowerCase().replaceAll("ё", "е");
   }
 
@@ -53,46 +53,46 @@
     status.textContent = JSON.parse(byId("too-old").textContent);
     return;
   }
-  const words = await unpacked("words");
+  const words = await unpack("words");
   status.textContent = words.loading;
-  const index = await unpacked("index");
+  const index = await unpack("index");
   const metrics = index.metrics;
   const rows = index.rows.map(([id, question, answer, cause, values, outcomes, before], place) => (
-    { place, id, question, answer, cause, values, outcomes, before, text: folded([id, question, answer].join("\n")) }
+    { place, id, question, answer, cause, values, outcomes, before, text: normalizeText([id, question, answer].join("\n")) }
   ));
   const blocks = new Map();
 
   function block(id) {
-    if (!blocks.has(id)) blocks.set(id, unpacked(id));
+    if (!blocks.has(id)) blocks.set(id, unpack(id));
     return blocks.get(id);
   }
 
-  // One of many things that are packed in blocks of so many.
-  async function oneOf(kind, place) {
+  // Return one item of a kind that is stored in blocks.
+  async function itemAt(kind, place) {
     return (await block(`${kind}-${Math.floor(place / index.part)}`))[place % index.part];
   }
 
   async function detailsOf(place) {
-    const row = await oneOf("part", place);
-    const contexts = row.sample.contexts && await Promise.all(row.sample.contexts.map((chunk) => oneOf("chunks", chunk)));
+    const row = await itemAt("part", place);
+    const contexts = row.sample.contexts && await Promise.all(row.sample.contexts.map((chunk) => itemAt("chunks", chunk)));
     return { ...row, contexts };
   }
 
   // The table
 
   const order = { column: null, descending: false };
-  let found = rows, page = 0;
+  let matching = rows, page = 0;
 
-  function filtered() {
-    const asked = new FormData(form);
-    const sought = folded(asked.get("text")).split(/\s+/).filter(Boolean);
-    const least = asked.get("least") === "" ? -Infinity : Number(asked.get("least"));
-    const most = asked.get("most") === "" ? Infinity : Number(asked.get("most"));
-    const metric = Number(asked.get("metric")), bounded = least !== -Infinity || most !== Infinity;
+  function filterRows() {
+    const filters = new FormData(form);
+    const sought = normalizeText(filters.get("text")).split(/\s+/).filter(Boolean);
+    const least = filters.get("least") === "" ? -Infinity : Number(filters.get("least"));
+    const most = filters.get("most") === "" ? Infinity : Number(filters.get("most"));
+    const metric = Number(filters.get("metric")), bounded = least !== -Infinity || most !== Infinity;
     return rows.filter((row) =>
       sought.every((word) => row.text.includes(word))
-      && (!asked.get("outcome") || row.outcomes.includes(asked.get("outcome")))
-      && (!asked.get("cause") || row.cause === asked.get("cause"))
+      && (!filters.get("outcome") || row.outcomes.includes(filters.get("outcome")))
+      && (!filters.get("cause") || row.cause === filters.get("cause"))
       && (!bounded || (row.values[metric] !== null && row.values[metric] >= least && row.values[metric] <= most)));
   }
 
@@ -101,29 +101,29 @@
     return order.column in row ? row[order.column] : row.values[Number(order.column)];
   }
 
-  function compared(one, other) {
+  function compareRows(one, other) {
     const [a, b] = [keyOf(one), keyOf(other)];
-    if (a === null || b === null) return (a === null) - (b === null) || one.place - other.place; // without a value: last
+    if (a === null || b === null) return (a === null) - (b === null) || one.place - other.place; // no value: last
     const sign = typeof a === "string" ? a.localeCompare(b) : a - b;
     return (order.descending ? -sign : sign) || one.place - other.place;
   }
 
   function refresh() {
-    found = filtered();
-    if (order.column !== null) found = [...found].sort(compared);
+    matching = filterRows();
+    if (order.column !== null) matching = [...matching].sort(compareRows);
     page = 0;
     drawTable();
   }
 
   function drawTable() {
-    const last = Math.max(1, Math.ceil(found.length / ROWS_A_PAGE));
-    table.tBodies[0].replaceChildren(...found.slice(page * ROWS_A_PAGE, (page + 1) * ROWS_A_PAGE).map(line));
+    const last = Math.max(1, Math.ceil(matching.length / ROWS_A_PAGE));
+    table.tBodies[0].replaceChildren(...matching.slice(page * ROWS_A_PAGE, (page + 1) * ROWS_A_PAGE).map(line));
     table.hidden = false;
-    status.textContent = found.length ? told(words.shown, { shown: found.length, all: rows.length }) : words.none;
+    status.textContent = matching.length ? fillTemplate(words.shown, { shown: matching.length, all: rows.length }) : words.none;
     pages.hidden = last === 1;
     pages.replaceChildren(
       turner(words.previous, page > 0, -1),
-      element("span", {}, told(words.page, { page: page + 1, pages: last })),
+      element("span", {}, fillTemplate(words.page, { page: page + 1, pages: last })),
       turner(words.next, page + 1 < last, 1),
     );
   }
@@ -155,7 +155,7 @@
       if (outcome === "failed") return element("td", { className: "number bad" }, words.failed);
       return element("td", { className: "number" }, outcome ? element("abbr", { title: words.unscored }, words.unscored_short) : "–");
     }
-    const cell = element("td", { className: "number value" }, shown(value));
+    const cell = element("td", { className: "number value" }, formatNumber(value));
     cell.style.setProperty("--share", Math.min(1, Math.max(0, value)));
     const before = row.before[n];
     if (before !== null && before !== undefined && before !== value) {
@@ -183,7 +183,7 @@
   form.addEventListener("submit", (event) => event.preventDefault());
   form.hidden = false;
 
-  // A sample's page
+  // The view of a sample
 
   function bdi(text) {
     return element("bdi", {}, text);
@@ -235,7 +235,7 @@
     return sampleView.querySelector(`[data-number="${CSS.escape(number)}"]`);
   }
 
-  let counts = []; // sentences of each chunk of the sample that is shown
+  let counts = []; // number of sentences in each chunk of the current sample
 
   function sentencesOf(chunk) {
     return Array.from({ length: counts[chunk - 1] ?? 0 }, (_, n) => `${chunk}.${n + 1}`);
@@ -253,7 +253,7 @@
     return element("ul", { className: "findings" }, ...list.map((finding) => element("li", {}, findingView(finding, named))));
   }
 
-  // Those with verdicts against the contexts before others: they cite sentences.
+  // Return the statements of a kind, preferably with verdicts against the contexts: those cite sentences.
   function statementsOf(scores, kind) {
     const lists = Object.values(scores).map((score) => (score.findings ?? []).filter((finding) => finding.kind === kind));
     const cited = lists.find((list) => list.some((finding) => ["supported", "contradicted", "absent"].includes(finding.verdict)));
@@ -274,25 +274,25 @@
   }
 
   function scoreView(name, score, before) {
-    const value = score.failure ? words.failed : score.unscored ? words.unscored : shown(score.value);
+    const value = score.failure ? words.failed : score.unscored ? words.unscored : formatNumber(score.value);
     const view = element("details", {}, element("summary", {}, bdi(name), " ", element("b", { className: score.failure ? "bad" : "" }, value)));
-    if (before !== null && before !== undefined) view.firstChild.append(` (${words.baseline}: ${shown(before)})`);
+    if (before !== null && before !== undefined) view.firstChild.append(` (${words.baseline}: ${formatNumber(before)})`);
     if (score.reason) view.append(prose(score.reason));
     if (score.unscored) view.append(prose(score.unscored));
     if (score.failure) view.append(...failureView(score.failure));
     view.append(findings(score.findings ?? [], true));
     const { calls = 0, input_tokens, output_tokens, seconds = 0 } = score.usage ?? {};
     const tokens = input_tokens === null && output_tokens === null ? "–" : (input_tokens ?? 0) + (output_tokens ?? 0);
-    const cost = told(words.cost, { calls, tokens, seconds: seconds.toFixed(1) });
+    const cost = fillTemplate(words.cost, { calls, tokens, seconds: seconds.toFixed(1) });
     view.append(element("p", { className: "quiet" }, `${cost} · ${words.instrument} ${score.instrument}`));
     return view;
   }
 
   function failureView(failure) {
-    const told = [prose(`${failure.error}: ${failure.message}`)];
-    if (failure.step) told.push(element("p", { className: "quiet" }, `${words.step}: ${failure.step}`));
-    if (failure.raw_output) told.push(element("p", { className: "quiet" }, words.raw_output), element("pre", { dir: "auto", tabIndex: 0 }, failure.raw_output));
-    return told;
+    const parts = [prose(`${failure.error}: ${failure.message}`)];
+    if (failure.step) parts.push(element("p", { className: "quiet" }, `${words.step}: ${failure.step}`));
+    if (failure.raw_output) parts.push(element("p", { className: "quiet" }, words.raw_output), element("pre", { dir: "auto", tabIndex: 0 }, failure.raw_output));
+    return parts;
   }
 
   function listed(texts, without) {
@@ -311,7 +311,7 @@
     const row = rows[place];
     const { sample, scores, contexts } = await detailsOf(place);
     counts = (contexts ?? []).map((sentences) => sentences.length);
-    const neighbours = found.includes(row) ? found : rows;
+    const neighbours = matching.includes(row) ? matching : rows;
     const at = neighbours.indexOf(row);
     const statements = statementsOf(scores, "statement"), references = statementsOf(scores, "reference_statement");
     const title = element("h2", { id: "sample-title", tabIndex: -1 }, bdi(sample.id));
@@ -342,11 +342,11 @@
     return element("a", { href: named ? to : `#sample=${to.place}` }, text);
   }
 
-  let left = null; // the row to come back to
+  let left = null; // the row to return to
 
   async function follow() {
-    const asked = /^#sample=(\d+)$/.exec(location.hash);
-    const place = asked ? Number(asked[1]) : null;
+    const match = /^#sample=(\d+)$/.exec(location.hash);
+    const place = match ? Number(match[1]) : null;
     const opened = place !== null && place < rows.length;
     const title = opened ? await drawSample(place) : null;
     overview.hidden = opened;

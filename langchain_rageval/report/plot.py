@@ -1,4 +1,4 @@
-"""The figure of a report: each metric's mean with its interval, how its values are spread, and what changed."""
+"""Plot of a report: means with their intervals, distributions of values, and differences from a baseline."""
 
 from __future__ import annotations
 
@@ -20,48 +20,49 @@ from langchain_rageval._internal.plotting import (
 )
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.histogram import Histogram
+from langchain_rageval.report.summary import summarise
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from langchain_rageval.report.comparison import Comparison
-    from langchain_rageval.report.report import Report
+    from langchain_rageval.report.data import ReportData
     from langchain_rageval.report.summary import MetricSummary, Summary
 
 _COLOURS = {"better": GREEN, "no worse": GREEN, "worse": RED}
 _TALL = 0.8
-"""Of a row's height, that the highest bar takes."""
+"""Height of the highest bar, as a share of the height of a row."""
 
 
-def draw_report(report: Report, baseline: Report | None, comparison: Comparison | None) -> Figure:
-    """The figure; see `Report.plot`."""
-    summary = report.summary()
+def plot_report(data: ReportData, baseline: ReportData | None, comparison: Comparison | None) -> Figure:
+    """Return the figure; see `Report.plot`."""
+    summary = summarise(data.rows)
     if not summary:
         raise ConfigError("there is nothing to plot: the report has no scores")
     panels = 2 if comparison is None else 3
     figure = new_figure(3.6 * panels + 1.6, 1.3 + 0.62 * len(summary))
     means, spread, *more = figure.subplots(1, panels, sharey=True)
-    _draw_means(means, summary, baseline.summary() if baseline else None)
-    _draw_spread(spread, _values(report))
+    _draw_means(means, summary, summarise(baseline.rows) if baseline else None)
+    _draw_spread(spread, _values(data))
     for axes in more:
         _draw_differences(axes, list(summary), comparison)
-    label_bars(means, [_named(metric) for metric in summary.values()])
+    label_bars(means, [_label(metric) for metric in summary.values()])
     return figure
 
 
-def _values(report: Report) -> Mapping[str, Sequence[float]]:
-    """The values of each metric, in the order of the summary; the rows, which may be on disk, are read once."""
+def _values(data: ReportData) -> Mapping[str, Sequence[float]]:
+    """Return the values of each metric, in the order of the summary; rows on disk are read once."""
     values: dict[str, array[float]] = {}
-    for row in report.rows:
+    for row in data.rows:
         for name, score in row.scores.items():
-            known = values.setdefault(name, array("d"))
+            of_metric = values.setdefault(name, array("d"))
             if score.value is not None:
-                known.append(score.value)
+                of_metric.append(score.value)
     return values
 
 
-def _named(metric: MetricSummary) -> str:
+def _label(metric: MetricSummary) -> str:
     count = metric.scored + metric.unscored + metric.failed
     name = single_line(metric.metric, 30) + (" ↓" if metric.direction == "lower" else "")
     return f"{name}\n{metric.scored} of {count} scored" + (f", {metric.failed} failed" if metric.failed else "")
@@ -121,8 +122,8 @@ def _draw_differences(axes: Axes, names: Sequence[str], comparison: Comparison |
         colour = _COLOURS.get(metric.verdict, ORANGE)
         axes.plot([metric.low or 0.0, metric.high or 0.0], [place, place], color=colour, linewidth=2)
         axes.plot([metric.difference], [place], marker="o", color=colour, markersize=7)
-        told = f"{metric.difference:+.2f} {metric.verdict}"
-        draw_text(axes, metric.difference, place - 0.16, told, ha="center", va="bottom", size="small")
+        text = f"{metric.difference:+.2f} {metric.verdict}"
+        draw_text(axes, metric.difference, place - 0.16, text, ha="center", va="bottom", size="small")
     widest = max(0.1, *map(abs, axes.get_xlim()))
     axes.set_xlim(-1.25 * widest, 1.25 * widest)
     axes.locator_params(axis="x", nbins=5)
