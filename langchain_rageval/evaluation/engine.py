@@ -227,9 +227,9 @@ class Evaluation:
         yield from self.mixed_measures.notes()
         yield from self.score_store.notes()
         yield from self._budget_notes()
-        limiter = self.run.limiter
-        if limiter.limit is not None and limiter.lowest_size is not None and limiter.lowest_size < limiter.limit:
-            yield f"The endpoint rejected calls: between {limiter.lowest_size} and {limiter.limit} were allowed at a time."
+        lowest, limit = self.run.limiter.lowest_size, self.run.limiter.limit
+        if limit is not None and lowest is not None and lowest < limit:
+            yield f"The endpoint rejected calls: between {lowest} and {limit} were allowed at a time."
         if self.run.meter.abandoned:
             yield f"{self.run.meter.abandoned} calls took longer than {self.run.timeout:g} s and were abandoned."
 

@@ -404,7 +404,7 @@ def test_the_best_reference_of_answer_correctness_does_not_tell_of_all():
     sample = SAMPLE.model_copy(update={"references": [FIRE, FLOOD]})
     judge = World().judge()
     report = evaluate([sample], answer_correctness(judge, weights=(1, 0)), progress=False)
-    with pytest.raises(ConfigError, match="cannot be had"):
+    with pytest.raises(ConfigError, match="cannot be computed"):
         report.rescore(claim_metrics(judge).metrics[0])
     one = evaluate([SAMPLE], answer_correctness(judge, weights=(1, 0)), progress=False)
     assert one.rescore(claim_metrics(judge).metrics[0]).rows[0].scores["claim_precision"].value == 0.25
