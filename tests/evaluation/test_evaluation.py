@@ -127,7 +127,7 @@ async def test_the_three_doors_give_equal_rows():
     assert {row.scores["faithfulness"].value for row in report.rows} >= {0.0, 1.0}
 
 
-async def test_rows_keep_the_order_of_the_samples_whoever_is_ready_first(rows_of):
+async def test_rows_keep_the_order_of_the_samples_whichever_is_finished_first(rows_of):
     late = {"0": 0.06, "1": 0.04, "2": 0.02}
     judge = Judged(lambda messages: time.sleep(late.get(asked_about(messages), 0)))
     samples = [about(str(number)) for number in range(12)]
@@ -487,7 +487,7 @@ async def test_equal_samples_stay_separate_rows_whatever_their_metadata(rows_of)
         ([metric, metric.with_retry()], r"two metrics are named \['faithfulness'\]"),
     ],
 )
-async def test_metrics_that_cannot_be_meant_are_refused(rows_of, metrics, mend):
+async def test_invalid_metrics_are_refused(rows_of, metrics, mend):
     with pytest.raises(ConfigError, match=mend):
         await rows_of([SAMPLE], metrics)
 
@@ -506,7 +506,7 @@ async def test_metrics_that_cannot_be_meant_are_refused(rows_of, metrics, mend):
         ({"callbacks": BaseCallbackHandler()}, "callbacks takes a list of handlers, got BaseCallbackHandler"),
     ],
 )
-async def test_options_that_cannot_be_meant_are_refused(rows_of, options, mend):
+async def test_invalid_options_are_refused(rows_of, options, mend):
     judge = recording_judge()
     with pytest.raises(ConfigError, match=mend):
         await rows_of([SAMPLE], faithfulness(judge), **options)
@@ -522,7 +522,7 @@ async def test_options_that_cannot_be_meant_are_refused(rows_of, options, mend):
         ("nowhere.jsonl", "nowhere.jsonl does not exist"),
     ],
 )
-async def test_samples_that_are_none_are_refused(rows_of, samples, mend):
+async def test_invalid_samples_are_refused(rows_of, samples, mend):
     with pytest.raises(ConfigError, match=mend):
         await rows_of(samples, metric)
 

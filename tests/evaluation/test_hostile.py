@@ -322,7 +322,7 @@ def test_notes_and_names_of_a_report_steer_nothing_either(command, tmp_path, tex
 
 
 @every_text
-def test_a_bad_line_is_told_of_without_steering(command, tmp_path, text, caplog):
+def test_a_bad_line_is_reported_without_control_characters(command, tmp_path, text, caplog):
     samples = tmp_path / "samples.jsonl"
     bad = [{text: text}, {"question": "Q?", "answer": text, "contexts": text}]
     for line in bad:
@@ -377,7 +377,7 @@ def test_a_key_that_the_server_repeats_appears_nowhere(endpoint, monkeypatch, ca
         assert secret.encode() not in path.read_bytes(), path
 
 
-async def test_a_password_in_the_address_is_not_told_with_an_error(gigachat_server, gigachat):
+async def test_a_password_in_the_address_does_not_appear_in_an_error(gigachat_server, gigachat):
     server = gigachat_server(offline)
     address = server.url.replace("//", "//me:hunter2@") + "/nowhere"
     model = gigachat(server, base_url=address, access_token="t" * 20)

@@ -242,7 +242,7 @@ class Listener(BaseCallbackHandler):
         self.record.append("a model")
 
 
-def test_nobody_sees_a_run():
+def test_a_plan_triggers_no_callbacks():
     listener = Listener()
     within = RunnableLambda(lambda _: plan(EDGES[:3], METRICS["answer_correctness"](Unasked(), NoEmbeddings())).calls)
     assert within.with_config(run_name="mine").invoke(None, {"callbacks": [listener]}) > 3
@@ -431,7 +431,7 @@ def test_an_iterator_is_refused_and_not_used_up(samples):
         ({"journal": 5}, "journal takes the path of a file, got int"),
     ],
 )
-def test_options_that_cannot_be_meant_are_refused(options, mend):
+def test_invalid_options_are_refused(options, mend):
     with pytest.raises(ConfigError, match=mend):
         plan(EDGES, faithfulness(Unasked()), **options)
 

@@ -1,4 +1,4 @@
-"""Tasks: which worker gets what, and in which order."""
+"""Scheduler: which tasks a worker takes, and in which order."""
 
 import threading
 

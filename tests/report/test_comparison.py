@@ -329,6 +329,6 @@ def test_equal_values_do_not_promise_that_everything_is_seen():
         (values(1.0, 0.0), {"correlation": 1.0}, "correlation from -1 to below 1"),
     ],
 )
-def test_what_cannot_be_told_is_refused(report, options, problem):
+def test_an_invalid_comparison_is_refused(report, options, problem):
     with pytest.raises(ConfigError, match=problem):
         report.minimum_detectable_difference(**{"metric": "faithfulness", **options})

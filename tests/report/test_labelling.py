@@ -195,7 +195,7 @@ def test_only_id_and_label_are_needed_in_any_place_and_case(tmp_path):
         ("PK\3\4", "is a workbook: save the sheet as CSV"),
     ],
 )
-def test_a_sheet_that_cannot_be_read_says_what_to_mend(tmp_path, text, message):
+def test_an_invalid_sheet_is_refused_with_the_line_and_the_remedy(tmp_path, text, message):
     path = tmp_path / "labels.csv"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match=message) as caught:

@@ -148,7 +148,7 @@ def test_a_comparison_shows_verdicts_and_the_samples_that_moved(tmp_path):
     assert unpacked(html, "index")["rows"][9][-1] == [0.2, 0.25]
 
 
-def test_reports_of_different_instruments_are_not_compared_unless_told(tmp_path):
+def test_reports_of_different_instruments_are_compared_only_if_allowed(tmp_path):
     row = report([1.0]).rows[0]
     other = row.model_copy(update={"scores": {"faithfulness": score(1.0, instrument="4567")}})
     with pytest.raises(ConfigError, match="different instruments"):

@@ -39,7 +39,7 @@ def browser():
 @pytest.fixture
 def opened(browser, tmp_path):
     """Open the page of a report; when the test ends nothing has been asked of a network, nor has the console spoken."""
-    has_callbacks, pages = [], []
+    messages, pages = [], []
 
     def open_page(told, fragment="", *, dark=False, width=1300, **options):
         path = tmp_path / "report.html"
@@ -47,12 +47,10 @@ def opened(browser, tmp_path):
         page = browser.new_page(color_scheme="dark" if dark else "light", viewport={"width": width, "height": 900})
         page.set_default_timeout(120_000)
         pages.append(page)
-        page.on("console", lambda message: has_callbacks.append(message.text))
-        page.on("pageerror", lambda error: has_callbacks.append(str(error)))
-        page.on("dialog", lambda dialog: has_callbacks.append(dialog.message))
-        page.on(
-            "request", lambda request: None if request.url.startswith("file:") else has_callbacks.append(request.url)
-        )
+        page.on("console", lambda message: messages.append(message.text))
+        page.on("pageerror", lambda error: messages.append(str(error)))
+        page.on("dialog", lambda dialog: messages.append(dialog.message))
+        page.on("request", lambda request: None if request.url.startswith("file:") else messages.append(request.url))
         page.goto(f"file://{path}{fragment}")
         page.wait_for_selector("html[data-ready]")
         return page
@@ -61,7 +59,7 @@ def opened(browser, tmp_path):
     yield open_page
     for page in pages:
         page.close()
-    assert has_callbacks == []
+    assert messages == []
 
 
 def ids(page):
@@ -97,6 +95,21 @@ def test_it_searches_and_filters(opened):
     assert ids(page) == ["0", "3"]
     page.fill("input[name=text]", "no such thing")
     expect(page.get_by_role("status")).to_contain_text("No sample")
+
+
+@pytest.mark.parametrize(
+    ("colour", "verdicts"),
+    [
+        ("good", ["supported", "TP", "useful", "needed", "found"]),
+        ("bad", ["contradicted", "FP", "not useful", "not found"]),
+        ("open", ["absent", "FN"]),
+    ],
+)
+def test_each_verdict_has_its_colour(opened, colour, verdicts):
+    findings = [Finding(kind="entity", number=n, text="Isar", verdict=verdict) for n, verdict in enumerate(verdicts, 1)]
+    scored = score(1.0, findings=findings)
+    page = opened(Report([Row(index=0, sample=sample(0), scores={"faithfulness": scored})]), "#sample=0")
+    expect(page.locator(f"#sample .{colour}-verdict")).to_have_count(len(verdicts))
 
 
 def test_many_samples_come_in_pages(opened):

@@ -116,7 +116,7 @@ assert "matplotlib.pyplot" not in sys.modules
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_without_matplotlib_the_mend_is_told(monkeypatch):
+def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ConfigError, match=r'pip install "langchain-rageval\[plot\]"'):
         report(LATE).plot()

@@ -87,7 +87,7 @@ def test_too_many_failures_do_not_pass_however_good_the_rest():
         ({"faithfulness": 0.4}, 5, "max_failed takes a share from 0 to 1, got 5"),
     ],
 )
-def test_limits_that_cannot_be_meant_are_refused(thresholds, max_failed, told):
+def test_invalid_thresholds_are_refused(thresholds, max_failed, told):
     with pytest.raises(ConfigError, match=told):
         report_of(scored(0.5)).check(thresholds, max_failed)
 

@@ -197,7 +197,7 @@ def test_it_is_as_if_evaluated_anew(build, before, after, samples, draws):
     ],
     ids=["faithfulness", "context_precision", "answer_correctness", "answer_relevance", "answer_similarity"],
 )
-def test_nobody_is_asked(build, after):
+def test_rescoring_calls_no_model(build, after):
     report = scores_of(ONE_REFERENCE, build(OfflineJudge(), EMBEDDINGS))
     rescored = report.rescore(build(NOBODY, NO_VECTORS, **after))
     assert told(rescored) == told(scores_of(ONE_REFERENCE, build(OfflineJudge(), EMBEDDINGS, **after)))

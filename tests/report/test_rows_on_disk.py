@@ -88,7 +88,7 @@ async def test_rows_are_those_of_the_report_in_memory(out, tmp_path, door, kind)
     assert os.listdir(tmp_path) in (["report.jsonl", "samples.jsonl"], ["samples.jsonl", "report.jsonl"])
 
 
-async def test_rows_are_in_the_order_of_the_samples_whoever_is_ready_first(out):
+async def test_rows_are_in_the_order_of_the_samples_whichever_is_finished_first(out):
     turn = threading.Semaphore(0)
 
     def late(sample):
@@ -400,7 +400,7 @@ def test_a_cut_in_a_finished_report_is_an_error(out):
 # Places that are none
 
 
-def test_a_full_disk_is_told_and_leaves_the_older_report(out, tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_and_leaves_the_older_report(out, tmp_path, monkeypatch):
     old = evaluate(many(2), own(0.5), progress=False, out=out)
     room = [3]
     whole = files.row_line
@@ -418,7 +418,7 @@ def test_a_full_disk_is_told_and_leaves_the_older_report(out, tmp_path, monkeypa
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
-def test_a_disk_that_is_full_from_the_start_is_told_before_any_call(out):
+def test_a_disk_that_is_full_from_the_start_is_reported_before_any_call(out):
     Path(f"{out}.part").symlink_to("/dev/full")
     asked = []
     with pytest.raises(ConfigError, match=r"report\.jsonl cannot be written: No space left on device; choose another"):
@@ -440,7 +440,7 @@ except ConfigError as error:
 """
 
 
-def test_a_disk_that_gets_full_on_the_way_is_told_and_what_was_written_loads(out):
+def test_a_disk_that_gets_full_during_the_run_is_reported_and_what_was_written_loads(out):
     old = evaluate(many(2), own(0.5), progress=False, out=out)
     words = [sys.executable, "-c", FULL, str(out)]
     done = subprocess.run(words, capture_output=True, text=True, cwd=TESTS.parent, timeout=120)
@@ -577,7 +577,7 @@ def open_files(folder):
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="this system does not list open files")
-def test_files_are_closed_when_nobody_reads_them_any_more(out, tmp_path):
+def test_files_are_closed_when_their_rows_are_no_longer_used(out, tmp_path):
     report = evaluate(many(3), own(), progress=False, out=out)
     loaded = Report.load(out)
     assert len(open_files(tmp_path)) == 1

@@ -46,7 +46,7 @@ def test_a_value_is_found_by_its_path_and_named_as_text(metadata, by, names):
     assert list(found) == (names or [given[by] for given in metadata])
 
 
-def test_a_language_that_nobody_told_is_that_of_the_question():
+def test_a_language_missing_in_the_metadata_is_detected_from_the_question():
     found = report({"question": "Когда основан Мюнхен?"}, {"question": "When was it founded?"}).summary(by="language")
     assert means(found) == {"ru": 1.0, "en": 0.0}
 
