@@ -118,7 +118,7 @@ def show_diagnosis(report: Report) -> None:
     if diagnosis.counts.keys() <= {"cannot tell"}:
         return
     table = Table(title="Diagnosis", title_justify="left", title_style="bold")
-    for heading in ("samples", "cause", "what to look at"):
+    for heading in ("samples", "cause", "what to check"):
         table.add_column(heading, justify="right" if heading == "samples" else "left")
     for cause, count in diagnosis.counts.items():
         table.add_row(str(count), cause, diagnosis.remedies.get(cause, ""))

@@ -96,7 +96,7 @@ def test_a_table_with_room_has_its_frame():
 
 
 def test_a_column_of_words_is_broken_rather_than_the_frame():
-    made = Table("cause", "what to look at")
+    made = Table("cause", "what to check")
     made.add_row("unsupported addition", "look at chunking and k " * 10)
     told, _ = printed(60, made)
     assert "│ unsupported addition" in told
