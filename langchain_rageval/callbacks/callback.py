@@ -399,9 +399,7 @@ def _check(
         raise ConfigError(f"sinks takes a list of sinks, got {type(sinks).__name__}; write sinks=[JsonlSink(path)]")
     for sink in sinks:
         if not callable(sink):
-            raise ConfigError(
-                f"a sink is called with each Row, {sink!r} cannot be; write JsonlSink(path), or a function"
-            )
+            raise ConfigError(f"a sink must be callable with a Row, got {sink!r}; pass JsonlSink(path) or a function")
     for name, function in functions.items():
         if function is not None and not callable(function):
             raise ConfigError(f"{name} takes a function, got {type(function).__name__}")

@@ -41,7 +41,7 @@ class PendingSample:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, number: int, scores: dict[str, Score]) -> bool:
-        """Add the scores of the metric with this number; return True if it was the last one."""
+        """Add the scores of the metric with this number; return True if no other metric is still missing."""
         with self.lock:
             self.scores[number] = scores
             self.left -= 1

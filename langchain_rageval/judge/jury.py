@@ -73,7 +73,7 @@ def jury(judges: Sequence[JudgeLike]) -> Judge:
 
 
 def map_members(judge: Judge, change: Callable[[Judge], Judge]) -> Judge:
-    """Return a judge changed by a function; a jury with each of its members changed."""
+    """Apply a function to a judge and return the result; for a jury, apply it to each member."""
     if isinstance(judge, Jury):
         return replace(judge, _members=tuple(map(change, judge.members)))
     return change(judge)

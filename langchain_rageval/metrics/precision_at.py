@@ -14,7 +14,7 @@ from langchain_rageval.statistics.ranking import precision
 def precision_at(
     k: int, grader: Grader | None = None, *, threshold: float | None = None, name: str | None = None
 ) -> Metric:
-    """Score relevant chunks among the first k / k, also if fewer than k chunks were retrieved.
+    """Score the number of relevant chunks among the first k, divided by k, also if fewer than k chunks were retrieved.
 
     Args:
         k: number of leading chunks that count.

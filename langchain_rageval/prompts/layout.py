@@ -58,7 +58,7 @@ class RequestContent:
 
     @property
     def in_handbook(self) -> bool:
-        """True if the handbook contains the instruction of this step."""
+        """True if the handbook, a system message shared by several steps, contains the instruction of this step."""
         return self.step in HANDBOOK and self.prompts.prompts.get(self.step) is self.prompt
 
 

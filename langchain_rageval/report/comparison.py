@@ -124,7 +124,7 @@ class Comparison(Mapping[str, MetricComparison]):
 
     @property
     def title(self) -> str:
-        """A heading that names the difference and the margin."""
+        """Heading of the comparison: what is subtracted, the kind of interval, and the margin of "no worse"."""
         within = f", margin {self.margin:g}" if self.margin else ""
         return f"Candidate minus baseline, 95% intervals, p Holm-adjusted{within}"
 

@@ -47,7 +47,7 @@ class MetricSummary:
 
     @property
     def interval(self) -> str:
-        """The interval as text, or "" without an interval."""
+        """The confidence interval as text, or "" if there is none."""
         return "" if self.low is None else f"[{self.low:.3f}, {self.high:.3f}]"
 
     @property

@@ -61,7 +61,7 @@ class Run:
         return patch_config(config, configurable={RUN_KEY: self})
 
     def into_complete(self, config: RunnableConfig) -> RunnableConfig:
-        """Like `into`, for a config with all keys set: nothing is filled in from the surrounding context."""
+        """Return a complete config with this run in it. Unlike `into`, fills in no missing keys from the context."""
         return {**config, "configurable": {**config.get("configurable", {}), RUN_KEY: self}}
 
     def for_sample(self) -> Run:

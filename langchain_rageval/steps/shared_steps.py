@@ -54,7 +54,7 @@ class SharedSteps(Stage[State]):
         return {"stages": [stage.instrument for stage in self.stages]}
 
     def with_fresh_capabilities(self) -> Self:
-        """Return a copy whose judges do not share endpoint capabilities with those of these stages."""
+        """Return a copy of the steps whose judges start without knowledge of what their endpoint supports."""
         return self.model_copy(update={"stages": tuple(stage.with_fresh_capabilities() for stage in self.stages)})
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:

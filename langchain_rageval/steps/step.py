@@ -66,7 +66,7 @@ class Step(Stage[State]):
         return self.judge.members
 
     def with_fresh_capabilities(self) -> Self:
-        """Return a copy whose judge does not share endpoint capabilities with that of this step."""
+        """Return a copy of the step whose judge starts without knowledge of what its endpoint supports."""
         return self.model_copy(update={"judge": with_fresh_endpoint(self.judge)})
 
     def work(self, state: State) -> Operation[State]:

@@ -96,7 +96,7 @@ class MetricTests:
     def test_it_tells_its_name_aspect_direction_and_fields(
         self, metric: Metric | Suite, fields: dict[str, Any]
     ) -> None:
-        """Check that scores carry the name, aspect, direction and instrument of the metric."""
+        """Check that each score carries the metric's name, aspect, direction and configuration hash."""
         for part, score in zip(metrics_in(metric), _scores(metric.invoke(fields)).values(), strict=True):
             assert (score.metric, score.aspect, score.direction) == (part.name, part.aspect, part.direction)
             assert score.instrument == part.instrument != ""

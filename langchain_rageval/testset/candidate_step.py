@@ -78,7 +78,7 @@ def ask_step(
         TypeError: if `step` is None.
     """
     if step is None:
-        raise TypeError("the step has no model to call")
+        raise TypeError("a candidate step without a model cannot ask a question")
     answer = yield step.ask(step.build_question(inputs, None, language_from=language_from, objection=objection))
     return answer
 

@@ -34,7 +34,7 @@ class EvolutionBranch(CandidateStep):
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Settings of the parts that affect the returned candidates."""
+        """Configuration of the steps of this branch: everything that affects which candidates they return."""
         return {"step": self.get_name(), "parts": [part.instrument for part in self.parts]}
 
     def with_fresh_capabilities(self) -> Self:

@@ -47,7 +47,7 @@ class Agreement(Mapping[str, Estimate]):
     notes: list[str] = field(default_factory=list)
 
     def __getitem__(self, name: str) -> Estimate:
-        """Return a statistic; one for another kind of label has no value, and a reason."""
+        """Return a statistic by name; value None, with a reason, if it does not apply to this kind of label."""
         if name not in self.estimates and name in _NAMES:
             return Estimate(None, reason=f"not counted for {self.kind} labels")
         return self.estimates[name]

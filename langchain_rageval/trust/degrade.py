@@ -128,7 +128,7 @@ def _variant(sample: Sample, name: str, **changes: Any) -> Sample:
 
 
 def _pad(contexts: Sequence[str], padding: Sequence[str]) -> list[str]:
-    """Append the irrelevant sentences to the contexts in turn."""
+    """Distribute the irrelevant sentences over the contexts, one at a time."""
     parts = [padding[place :: len(contexts)] for place in range(len(contexts))]
     return [" ".join([context, *part]) for context, part in zip(contexts, parts, strict=True)]
 

@@ -205,7 +205,7 @@ def _standing(model: str, rows: list[Row], metric: str) -> Standing:
 
 
 def _mean_grades(rows: Iterable[Row], metric: str) -> dict[str, float]:
-    """Return the mean raw grade of each criterion over the rows; empty if the metric is no rubric."""
+    """Return the mean raw grade of each criterion over the rows; empty if the metric is not a rubric."""
     grades: dict[str, list[int]] = {}
     for row in rows:
         for name, grade in raw_grades(row, metric).items():
@@ -214,7 +214,7 @@ def _mean_grades(rows: Iterable[Row], metric: str) -> dict[str, float]:
 
 
 def raw_grades(row: Row, metric: str) -> dict[str, int]:
-    """Return the grade of each criterion that a rubric gave to a row; empty if the metric is no rubric."""
+    """Return the grade of each criterion that a rubric gave to a row; empty if the metric is not a rubric."""
     score = row.scores.get(metric)
     findings = [finding for finding in score.findings if finding.kind == "criterion"] if score else []
     return {f.text: int(f.verdict) for f in findings if f.verdict.removeprefix("-").isdecimal()}

@@ -81,7 +81,7 @@ class RubricStudy(Sequence[StudyRow]):
         return "\n".join([self.title, *(line.rstrip() for line in lines), *(f"Note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
-        """Return an HTML table, for notebooks."""
+        """Return the study as an HTML table, for notebooks."""
         return html_table(self.title, HEADINGS, map(study_cells, self), self.notes)
 
     def to_pandas(self) -> pandas.DataFrame:

@@ -96,7 +96,7 @@ class StudyRow:
 
     @property
     def tokens(self) -> int | None:
-        """Input and output tokens; None if the model reports none."""
+        """Number of input and output tokens together; None if the model does not report usage."""
         known = [count for count in (self.summary.input_tokens, self.summary.output_tokens) if count is not None]
         return sum(known) if known else None
 

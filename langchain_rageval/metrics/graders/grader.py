@@ -57,5 +57,5 @@ def grade_findings(texts: Sequence[str], grades: Sequence[float], meaning: str) 
 
 
 def format_grade(grade: float) -> str:
-    """Return a grade as the verdict of a finding: exact, whole numbers without a decimal point."""
+    """Return a grade as text: unrounded, and without a decimal point if it is whole."""
     return str(int(grade)) if float(grade).is_integer() else repr(float(grade))
