@@ -394,9 +394,9 @@ def _check(
     for name, most in (("max_pending", max_pending), ("max_per_minute", max_per_minute)):
         whole = isinstance(most, int) and not isinstance(most, bool) and most >= 1
         if not whole and not (most is None and name == "max_per_minute"):
-            raise ConfigError(f"{name} takes a whole number from 1 on, got {most!r}")
+            raise ConfigError(f"{name} must be a whole number of at least 1, got {most!r}")
     if callable(sinks) or isinstance(sinks, str) or not isinstance(sinks, Sequence):
-        raise ConfigError(f"sinks takes a list of sinks, got {type(sinks).__name__}; write sinks=[JsonlSink(path)]")
+        raise ConfigError(f"sinks must be a list of sinks, got {type(sinks).__name__}; write sinks=[JsonlSink(path)]")
     for sink in sinks:
         if not callable(sink):
             raise ConfigError(
@@ -404,6 +404,6 @@ def _check(
             )
     for name, function in functions.items():
         if function is not None and not callable(function):
-            raise ConfigError(f"{name} takes a function, got {type(function).__name__}")
+            raise ConfigError(f"{name} must be a function, got {type(function).__name__}")
     if isinstance(callbacks, list) and any(isinstance(handler, RagEvalCallback) for handler in callbacks):
         raise ConfigError("callbacks are for the judge's own calls; a RagEvalCallback among them would judge the judge")

@@ -85,9 +85,9 @@ class Evaluation:
         on_failure, callbacks = complete["on_failure"], complete["callbacks"]
         run = build_run(complete)
         if on_failure not in ("record", "raise"):
-            raise ConfigError(f"on_failure is 'record' or 'raise', got {on_failure!r}")
+            raise ConfigError(f"on_failure must be 'record' or 'raise', got {on_failure!r}")
         if not isinstance(callbacks, list | BaseCallbackManager | None):
-            raise ConfigError(f"callbacks takes a list of handlers, got {type(callbacks).__name__}")
+            raise ConfigError(f"callbacks must be a list of handlers, got {type(callbacks).__name__}")
         flat = flatten_metrics(metrics)
         config: RunnableConfig = {"callbacks": callbacks} if callbacks else {}
         store, tracker = ScoreStore(complete["journal"], flat), BudgetTracker(complete["budget"], run.meter)
@@ -175,7 +175,7 @@ class Evaluation:
         if out is None:
             return nullcontext([])
         if not isinstance(out, str | Path):
-            raise ConfigError(f"out takes the path of a file, got {type(out).__name__}")
+            raise ConfigError(f"out must be the path of a file, got {type(out).__name__}")
         journal = self.score_store.journal and self.score_store.journal.path
         for used, what in ((samples, "the file of samples"), (journal, "the journal")):
             if isinstance(used, str | Path) and Path(used).resolve() == Path(out).resolve():

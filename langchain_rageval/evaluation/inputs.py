@@ -35,7 +35,7 @@ def prepare_samples(samples: Any, metrics: Sequence[AnyMetric]) -> Any:
     if isinstance(samples, Mapping | Sample):
         raise ConfigError("samples takes several; put a single one in a list, or call the metric's invoke")
     if not any(hasattr(samples, name) for name in ("__iter__", "__aiter__", "__getitem__")):
-        expected = "samples takes a list, an iterator, a path, a DataFrame or a data set"
+        expected = "samples must be a list, an iterator, a path, a DataFrame or a data set"
         raise ConfigError(f"{expected}, got {type(samples).__name__}")
     if not isinstance(samples, Sequence):
         return samples

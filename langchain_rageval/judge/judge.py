@@ -64,10 +64,10 @@ class Judge:
             raise ConfigError(f"a judge is a chat model or another Runnable, got {type(self.model).__name__}{by_name}")
         if not isinstance(self.prompts, PromptSet | None):
             kind = type(self.prompts).__name__
-            raise ConfigError(f"prompts takes a PromptSet, such as PromptSet.load(directory), got {kind}")
+            raise ConfigError(f"prompts must be a PromptSet, such as PromptSet.load(directory), got {kind}")
         if self.prompts is None and self.language not in ("auto", *languages()):
             known = ", ".join(["auto", *sorted(languages())])
-            raise ConfigError(f"language is one of {known}, got {self.language!r}; for another, pass prompts=...")
+            raise ConfigError(f"language must be one of {known}, got {self.language!r}; for another, pass prompts=...")
         _one_of("mode", self.mode, get_args(Mode))
         _one_of("layout", self.layout, ("auto", *get_args(Layout)))
         _at_least_one("attempts", self.attempts)
@@ -76,7 +76,7 @@ class Judge:
         if self.max_context_tokens is not None:
             _at_least_one("max_context_tokens", self.max_context_tokens)
         if self.draws % 2 == 0:
-            raise ConfigError(f"draws takes an odd number, so that there is a majority, got {self.draws}")
+            raise ConfigError(f"draws must be an odd number, so that there is a majority, got {self.draws}")
         object.__setattr__(self, "_endpoint", Endpoint(self.model, self.mode, self.layout))
 
     @classmethod
@@ -146,9 +146,9 @@ def in_language(judge: Judge, language: str) -> Judge:
 
 def _one_of(option: str, value: object, choices: Sequence[str]) -> None:
     if value not in choices:
-        raise ConfigError(f"{option} is one of {', '.join(choices)}, got {value!r}")
+        raise ConfigError(f"{option} must be one of {', '.join(choices)}, got {value!r}")
 
 
 def _at_least_one(option: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigError(f"{option} takes a whole number from 1 on, got {value!r}")
+        raise ConfigError(f"{option} must be a whole number of at least 1, got {value!r}")

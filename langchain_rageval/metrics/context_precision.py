@@ -56,7 +56,7 @@ def context_precision(
     if weighting not in get_args(Weighting):
         raise ConfigError(f'weighting is "rank" or "plain", got {weighting!r}')
     if against not in get_args(Against):
-        raise ConfigError(f"against is one of {', '.join(get_args(Against))}, got {against!r}")
+        raise ConfigError(f"against must be one of {', '.join(get_args(Against))}, got {against!r}")
     field = {"reference": "references", "answer": "answer"}.get(against)
     return Metric(
         name,

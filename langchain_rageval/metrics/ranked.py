@@ -174,9 +174,9 @@ def lowest_gaining_grade(grader: Grader) -> float:
 
 
 def validate_cutoff(k: int) -> None:
-    """Raise ConfigError if k is not a whole number from 1 on."""
+    """Raise ConfigError if k is not a whole number of at least 1."""
     if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-        raise ConfigError(f"k takes a whole number from 1 on, the number of leading chunks that count, got {k!r}")
+        raise ConfigError(f"k must be a whole number of at least 1, the number of leading chunks that count, got {k!r}")
 
 
 def validate_gain(gain: Gain) -> None:
@@ -256,10 +256,10 @@ def _threshold(kind: str, grader: Grader, threshold: float | None) -> float:
     if threshold is None:
         return float(grader.threshold or 0)
     if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not isfinite(threshold):
-        raise ConfigError(f"threshold takes a number, the lowest grade of a relevant chunk, got {threshold!r}")
+        raise ConfigError(f"threshold must be a number, the lowest grade of a relevant chunk, got {threshold!r}")
     if threshold <= grader.lowest:
         raise ConfigError(
-            f"threshold {threshold!r} would make every chunk relevant; it takes a grade above {grader.lowest:g}"
+            f"threshold {threshold!r} would make every chunk relevant; it must be a grade above {grader.lowest:g}"
         )
     return float(threshold)
 

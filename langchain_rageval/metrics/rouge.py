@@ -42,9 +42,9 @@ def rouge(*, variant: RougeVariant = "rougeL", of: RougeStatistic = "fmeasure", 
         ConfigError: if an option is invalid.
     """
     if variant not in get_args(RougeVariant):
-        raise ConfigError(f"variant is one of {', '.join(get_args(RougeVariant))}, got {variant!r}")
+        raise ConfigError(f"variant must be one of {', '.join(get_args(RougeVariant))}, got {variant!r}")
     if of not in get_args(RougeStatistic):
-        raise ConfigError(f"of is one of {', '.join(get_args(RougeStatistic))}, got {of!r}")
+        raise ConfigError(f"of must be one of {', '.join(get_args(RougeStatistic))}, got {of!r}")
     measure = f"ROUGE-{variant.removeprefix('rouge')}"
     return overlap_metric(
         name or ("rouge" if variant == "rougeL" else variant),

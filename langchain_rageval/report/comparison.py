@@ -164,7 +164,7 @@ def compare_rows(
 ) -> Comparison:
     """Return the comparison of two runs; see `Report.compare`."""
     if not isinstance(margin, int | float) or not isfinite(margin) or margin < 0:
-        raise ConfigError(f"margin takes a number from 0 on, in the metrics' units, got {margin!r}")
+        raise ConfigError(f"margin must be a number of at least 0, in the metrics' units, got {margin!r}")
     ours, theirs = _scores_by_metric(candidate), _scores_by_metric(baseline)
     shared = [name for name in ours if name in theirs]
     notes = _check_instruments(ours, theirs, shared, allow_different_instruments)

@@ -102,7 +102,7 @@ def rows_to_label(rows: Sequence[Row], n: int, metric: str, seed: int) -> LabelS
         ConfigError: if `n` is below 1, or no row has a score.
     """
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ConfigError(f"n takes the number of rows to label, from 1 on, got {n!r}")
+        raise ConfigError(f"n must be the number of rows to label, at least 1, got {n!r}")
     values: dict[str, tuple[float | None, int]] = {}
     for place, row in enumerate(rows):
         if metric in row.scores:
@@ -194,7 +194,7 @@ def _filled_in(path: Path) -> Iterator[tuple[int, str, str]]:
                 yield line, name.removeprefix("'"), cell.strip()
             line = reader.line_num + 1
     except csv.Error as error:
-        raise ConfigError(f"{path}: not CSV: {error}: save the sheet as CSV") from None
+        raise ConfigError(f"{path} is not valid CSV ({error}); save the sheet as CSV") from None
 
 
 def _text(path: Path) -> str:

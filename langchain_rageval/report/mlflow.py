@@ -78,7 +78,7 @@ def _check_prefix(prefix: str) -> None:
     parts = prefix.removesuffix("/").split("/") if prefix else []
     if len(prefix) > _LONGEST_PREFIX or not all(re.fullmatch(r"[\w\- ][\w.\- ]*", part) for part in parts):
         raise ConfigError(
-            f"prefix takes at most {_LONGEST_PREFIX} letters, digits, '_', '-', '.', ' ' and '/', such as 'before/'; "
+            f"prefix must be at most {_LONGEST_PREFIX} letters, digits, '_', '-', '.', ' ' and '/', such as 'before/'; "
             f"got {prefix!r}"
         )
 

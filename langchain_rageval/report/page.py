@@ -55,7 +55,7 @@ def write_page(
 ) -> None:
     """Write the page; see `Report.to_html`."""
     if language not in get_args(PageLanguage):
-        raise ConfigError(f"language is one of {', '.join(get_args(PageLanguage))}, got {language!r}")
+        raise ConfigError(f"language must be one of {', '.join(get_args(PageLanguage))}, got {language!r}")
     try:
         from jinja2 import Environment, StrictUndefined
         from markupsafe import Markup, escape

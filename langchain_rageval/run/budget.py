@@ -42,7 +42,7 @@ class Budget:
             raise ConfigError(f"a budget sets at least one of {', '.join(bounds)}")
         for name, bound in bounds.items():
             if bound is not None and (not isinstance(bound, int) or isinstance(bound, bool) or bound < 0):
-                raise ConfigError(f"a budget's {name} takes a whole number from 0 on, got {bound!r}")
+                raise ConfigError(f"a budget's {name} must be a whole number of at least 0, got {bound!r}")
 
     def __str__(self) -> str:
         """Return the bounds as text, such as "100 calls and 5,000 tokens"."""

@@ -155,7 +155,7 @@ def _checked(grades: Grades) -> NDArray[np.float64]:
 
 def _cutoff(k: int | None) -> int | None:
     if k is not None and (not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1):
-        raise ValueError(f"k takes a whole number from 1 on, got {k!r}")
+        raise ValueError(f"k must be a whole number of at least 1, got {k!r}")
     return k
 
 

@@ -81,7 +81,7 @@ def rerank_contexts(reranker: Reranker) -> RerankContexts:
     """
     if not isinstance(reranker, Reranker):
         raise ConfigError(
-            f"reranker takes a LangChain BaseCrossEncoder or BaseDocumentCompressor, got {type(reranker).__name__}"
+            f"reranker must be a LangChain BaseCrossEncoder or BaseDocumentCompressor, got {type(reranker).__name__}"
         )
     rater = reranker if isinstance(reranker, BaseCrossEncoder) else _CompressorRater(reranker)
     return RerankContexts(name="rerank_contexts", reranker=reranker, rater=rater)

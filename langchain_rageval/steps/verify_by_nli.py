@@ -72,7 +72,7 @@ class NliVerifier:
                 )
             object.__setattr__(self, "labels", tuple(self.labels))
         if not (isinstance(self.threshold, int | float) and 0 < self.threshold <= 1):
-            raise ConfigError(f"threshold takes a number above 0 and at most 1, got {self.threshold!r}")
+            raise ConfigError(f"threshold must be a number above 0 and at most 1, got {self.threshold!r}")
         choices = (None, "softmax") if self.labels else (None, "sigmoid")
         if self.scale not in choices:
             scores = "three scores a pair" if self.labels else "one score a pair; three need labels=..."

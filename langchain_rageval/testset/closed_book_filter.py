@@ -45,5 +45,5 @@ def closed_book_filter(judge: JudgeLike, *, threshold: float = 0.8) -> Candidate
         ConfigError: if `threshold` is out of range.
     """
     if not isinstance(threshold, int | float) or not 0 < threshold <= 1:
-        raise ConfigError(f"threshold takes a number above 0 and at most 1, got {threshold!r}")
+        raise ConfigError(f"threshold must be a number above 0 and at most 1, got {threshold!r}")
     return ClosedBookFilter(name="answer_unaided", model_step=prompt_step("answer_unaided", judge), threshold=threshold)

@@ -80,12 +80,12 @@ class Docstore:
         vectorstore: VectorStore | None = None,
     ) -> None:
         if splitter not in (None, False) and not hasattr(splitter, "split_documents"):
-            expected = "splitter takes a LangChain TextSplitter, or False for documents that are passages already"
+            expected = "splitter must be a LangChain TextSplitter, or False for documents that are passages already"
             raise ConfigError(f"{expected}; got {type(splitter).__name__}")
         if embeddings is not None and not isinstance(embeddings, Embeddings):
             raise ConfigError(f"embeddings takes LangChain Embeddings, got {type(embeddings).__name__}")
         if vectorstore is not None and not isinstance(vectorstore, VectorStore):
-            raise ConfigError(f"vectorstore takes a LangChain VectorStore, got {type(vectorstore).__name__}")
+            raise ConfigError(f"vectorstore must be a LangChain VectorStore, got {type(vectorstore).__name__}")
         self.embeddings = embeddings
         self.vectorstore = vectorstore
         self.passages: list[Passage] = []
@@ -136,7 +136,7 @@ class Docstore:
             ConfigError: if there are neither embeddings nor a vector store, the passage is not in this store, or k < 1.
         """
         if k < 1:
-            raise ConfigError(f"k takes a whole number of at least 1, got {k!r}")
+            raise ConfigError(f"k must be a whole number of at least 1, got {k!r}")
         if self.vectorstore is not None:
             return self._search(self.vectorstore, passage, floor, ceiling, k)
         if self._unit_vectors is None:
@@ -244,7 +244,7 @@ def _split(documents: Iterable[Document], splitter: TextSplitter) -> Iterator[Pa
         try:
             pieces = splitter.split_documents([document])
         except Exception as error:  # splitters raise anything; the other documents are still split
-            _LOG.warning("%s: cannot be split: %s; skipped", source, error)
+            _LOG.warning("skipped %s, which cannot be split: %s", source, error)
             continue
         span = (0, 0)
         for piece in pieces:

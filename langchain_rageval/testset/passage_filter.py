@@ -46,7 +46,7 @@ def passage_filter(critic: JudgeLike, *, threshold: float = 2.0) -> CandidateSte
         ConfigError: if `threshold` is not a number from 1 to 3.
     """
     if not isinstance(threshold, int | float) or not _LOWEST <= threshold <= _HIGHEST:
-        raise ConfigError(f"threshold takes a number from {_LOWEST} to {_HIGHEST}, got {threshold!r}")
+        raise ConfigError(f"threshold must be a number from {_LOWEST} to {_HIGHEST}, got {threshold!r}")
     return PassageFilter(name="grade_passage", model_step=prompt_step("grade_passage", critic), threshold=threshold)
 
 

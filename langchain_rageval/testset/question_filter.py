@@ -97,7 +97,7 @@ def question_filter(
         ConfigError: if `max_rewrites` is not a whole number of at least 0.
     """
     if not isinstance(max_rewrites, int) or isinstance(max_rewrites, bool) or max_rewrites < 0:
-        raise ConfigError(f"max_rewrites takes a whole number of at least 0, got {max_rewrites!r}")
+        raise ConfigError(f"max_rewrites must be a whole number of at least 0, got {max_rewrites!r}")
     return QuestionFilter(
         name="review_question",
         model_step=prompt_step("review_question", critic),

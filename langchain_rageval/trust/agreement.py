@@ -150,7 +150,7 @@ def rating_value(rating: Any) -> float | None:
 
 def _check(kind: LabelKind, threshold: float, scale: tuple[float, float] | None) -> None:
     if kind not in get_args(LabelKind):
-        raise ConfigError(f"kind is one of {', '.join(map(repr, get_args(LabelKind)))}, got {kind!r}")
+        raise ConfigError(f"kind must be one of {', '.join(map(repr, get_args(LabelKind)))}, got {kind!r}")
     if not isfinite(threshold):
         raise ConfigError(f"threshold is a number, got {threshold!r}")
     if scale is not None and (kind != "ordinal" or len(scale) != 2 or not scale[0] < scale[1]):

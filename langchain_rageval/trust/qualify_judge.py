@@ -98,7 +98,7 @@ def qualify_judge(
 
 def _check_options(embeddings: Any, repeats: Any) -> None:
     if not isinstance(repeats, int) or isinstance(repeats, bool) or repeats < 1:
-        raise ConfigError(f"repeats takes a whole number from 1 on, got {repeats!r}")
+        raise ConfigError(f"repeats must be a whole number of at least 1, got {repeats!r}")
     if not isinstance(embeddings, Embeddings | None):
         raise ConfigError(f"embeddings takes LangChain Embeddings, got {type(embeddings).__name__}")
 

@@ -155,7 +155,7 @@ def _build_metrics(
 ) -> dict[tuple[str, str], Metric]:
     for option, value in (("judges", judges), ("rubrics", rubrics)):
         if not isinstance(value, Mapping) or not value:
-            raise ConfigError(f"{option} takes a mapping of names, got {type(value).__name__ if value else 'none'}")
+            raise ConfigError(f"{option} must be a mapping of names, got {type(value).__name__ if value else 'none'}")
     return {
         (judge_name, rubric_name): _build_metric(f"{judge_name} | {rubric_name}", Judge.of(judge), options)
         for judge_name, judge in judges.items()
@@ -172,7 +172,7 @@ def _build_metric(name: str, judge: Judge, options: RubricOptions) -> Metric:
     metric = options(judge) if callable(options) else options
     if not isinstance(metric, Metric):
         raise ConfigError(
-            f"{name}: rubrics takes a mapping of options, or a function from a judge to a metric, got "
+            f"{name}: rubrics must be a mapping of options, or a function from a judge to a metric, got "
             f"{type(metric).__name__}"
         )
     return metric.model_copy(update={"name": name})

@@ -66,11 +66,11 @@ def llm_grader(judge: JudgeLike, scale: tuple[int, int] = (0, 4), pointwise: boo
     """
     if not (isinstance(scale, Sequence) and len(scale) == 2 and all(type(grade) is int for grade in scale)):
         raise ConfigError(
-            f"scale takes the lowest and the highest grade, two whole numbers such as (0, 4), got {scale!r}"
+            f"scale must be the lowest and the highest grade, two whole numbers such as (0, 4), got {scale!r}"
         )
     lowest, highest = scale
     if lowest >= highest:
-        raise ConfigError(f"scale takes the lowest grade before the highest, such as (0, 4), got {scale!r}")
+        raise ConfigError(f"scale must give the lowest grade before the highest, such as (0, 4), got {scale!r}")
     if not isinstance(pointwise, bool):
         raise ConfigError(f"pointwise is True or False, got {pointwise!r}")
     step = grade_relevance(judge, scale=(lowest, highest), pointwise=pointwise)
