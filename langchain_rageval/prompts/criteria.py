@@ -96,7 +96,7 @@ def criterion_key(name: str) -> str:
 
 
 def criterion_inputs(criterion: Criterion, scale: Scale, *, with_examples: bool) -> dict[str, Any]:
-    """Return a criterion as the judge reads it.
+    """Return a criterion as the mapping that is sent to the judge.
 
     Grades are in ascending order; the two ends of the scale are always listed, with "" if they have no description.
     """
