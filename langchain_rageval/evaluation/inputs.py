@@ -106,5 +106,5 @@ def _check_ids(samples: Sequence[Sample]) -> None:
 
 
 def _content(sample: Sample) -> dict[str, Any]:
-    """Return the fields that a default id is made of; samples that differ only in other fields are equal."""
+    """Return the fields of a sample that determine its default id; samples that agree in them count as equal."""
     return sample.model_dump(exclude={"metadata", "relevance"})

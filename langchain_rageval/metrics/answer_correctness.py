@@ -111,7 +111,7 @@ class StatementCounts:
 
     @classmethod
     def of(cls, findings: Sequence[Finding]) -> StatementCounts:
-        """Return the counts of the findings of one reference."""
+        """Count the statements by their verdicts in the findings of one reference."""
 
         def count(kind: str, verdict: str) -> int:
             return sum(finding.kind == kind and finding.verdict == verdict for finding in findings)
@@ -162,7 +162,7 @@ def weighted_correctness(state: State, *, weights: tuple[float, float], beta: fl
 
 
 def _rank(findings: Sequence[Finding], *, beta: float, formula: FScoreFormula) -> tuple[float, bool]:
-    """Return the sort key of a reference's findings: F, then whether the reference states facts."""
+    """Return the key that selects the best reference: its F score, then whether the reference states facts."""
     counts = StatementCounts.of(findings)
     return counts.f_score(beta, formula), counts.covered + counts.fn > 0
 

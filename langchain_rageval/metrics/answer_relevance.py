@@ -65,7 +65,7 @@ def answer_relevance(
 
 
 def question_and_regenerated(state: State) -> tuple[str, Sequence[str]]:
-    """Return the user's question and the regenerated questions, none of these if the answer is evasive."""
+    """Return the user's question and the list of regenerated questions; the list is empty if the answer is evasive."""
     return state["sample"].question, [] if state["evasive"] else state["regenerated_questions"]
 
 

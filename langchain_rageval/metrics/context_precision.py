@@ -38,8 +38,8 @@ def context_precision(
     Args:
         judge: called once per sample, for all chunks; not called if they are blank.
         weighting: "rank" is Σ (P@k · v_k) / Σ v_k, where v_k is 1 if chunk k is useful, else 0, and P@k is the share of
-            useful chunks among the first k: 1.0 if no useless chunk precedes a useful one. "plain" is useful chunks /
-            chunks.
+            useful chunks among the first k: 1.0 if no useless chunk precedes a useful one. "plain" is the
+            share of useful chunks.
         against: text that decides whether a chunk is useful: the "reference" (several are joined), the "answer", or the
             "question" alone, which needs no label; a blank text has the same effect as "question". "auto" takes the
             first of these that the sample has; a finding of the kind "criterion" holds the choice, and a run in which

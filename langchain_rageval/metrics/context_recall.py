@@ -47,7 +47,7 @@ def context_recall(judge: JudgeLike, *, verifier: Verifier | None = None, name: 
 
 
 def recalled_share(state: State) -> Value:
-    """Return reference statements that the contexts support / reference statements."""
+    """Return the share of the reference statements that the contexts support."""
     sample = state["sample"]
     if not any(text.strip() for text in sample.contexts):
         return nothing_retrieved(sample.question)

@@ -14,7 +14,7 @@ from langchain_rageval.statistics.ranking import precision
 def precision_at(
     k: int, grader: Grader | None = None, *, threshold: float | None = None, name: str | None = None
 ) -> Metric:
-    """Score relevant chunks among the first k / k, also if fewer than k chunks were retrieved.
+    """Score the number of relevant chunks among the first k, divided by k, even if fewer were retrieved.
 
     Args:
         k: number of leading chunks that count.
@@ -35,5 +35,5 @@ def precision_at(
 
 
 def precision_of(ranked: RankedList) -> float:
-    """Return relevant chunks among the first k / k."""
+    """Return the number of relevant chunks among the first k, divided by k."""
     return precision(ranked.grades, ranked.k, ranked.threshold)

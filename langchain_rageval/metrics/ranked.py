@@ -55,7 +55,7 @@ class RankedList:
 
     @property
     def relevant(self) -> int:
-        """Number of relevant chunks among the judged ones."""
+        """Number of relevant chunks among all judged chunks."""
         return sum(grade >= self.threshold for grade in self.judged)
 
     @property
@@ -110,7 +110,7 @@ def ranking_metric(
 
 
 def measured(state: State, *, grader: Grader, measure: RankingMeasure, k: int, threshold: float, basis: Basis) -> Value:
-    """Return the value of a ranking measure for the chunks in retrieval order."""
+    """Return the value of a ranking measure, such as NDCG, for the chunks in retrieval order."""
     sample: Sample = state["sample"]
     findings: list[Finding] = state["grades"]
     if grader.judged_grades(sample) == []:
@@ -130,14 +130,14 @@ def ndcg_of(ranked: RankedList, *, gain: Gain) -> float:
 
 
 def build_ranked_list(sample: Sample, order: Sequence[Finding], grader: Grader, k: int, threshold: float) -> RankedList:
-    """Return the graded list of chunk findings, with all grades that the grader knows of the sample."""
+    """Return the ranked list of grades of a sample, with the grades of all chunks that the grader judged."""
     grades = [float(finding.verdict) for finding in order]
     known = grader.judged_grades(sample)
     return RankedList(grades, grades if known is None else known, known is not None, grader.lowest, threshold, k)
 
 
 def chunk_findings(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings that hold the grade of a chunk."""
+    """Return those findings of a score that hold the grade of a chunk."""
     return [finding for finding in findings if finding.kind == "context"]
 
 

@@ -30,8 +30,8 @@ def rouge(*, variant: RougeVariant = "rougeL", of: RougeStatistic = "fmeasure", 
     Args:
         variant: "rougeL" for the longest common subsequence of words, gaps allowed; "rouge1" to "rouge4" for n-grams of
             that many words.
-        of: "recall" is shared / in the reference, "precision" is shared / in the answer, "fmeasure" is their harmonic
-            mean.
+        of: "recall" is the share of the reference's words that the answer shares, "precision" the share of the answer's
+            words, "fmeasure" their harmonic mean.
         name: key of the score; by default "rouge" for "rougeL", else the variant.
 
     Returns:

@@ -70,11 +70,11 @@ class MetricComparison:
 
     @property
     def interval(self) -> str:
-        """The interval as text, or "" without an interval."""
+        """The 95% interval of the difference as text; "" if there is none."""
         return "" if self.low is None else f"[{self.low:+.3f}, {self.high:+.3f}]"
 
     def __str__(self) -> str:
-        """Return one line with verdict, difference and counts."""
+        """Return the comparison of the metric as one line: verdict, difference and counts."""
         units = f"{self.pairs} pairs" + ("" if self.clusters is None else f" in {self.clusters} clusters")
         counts = f"{units}, {self.better} better, {self.worse} worse"
         if self.difference is None:
@@ -83,7 +83,7 @@ class MetricComparison:
 
     @property
     def p(self) -> str:
-        """The adjusted p-value as text, or "" without one."""
+        """The adjusted p-value as text; "" if there is none."""
         if self.p_value is None:
             return ""
         return "< 0.001" if self.p_value < 0.001 else f"{self.p_value:.3f}"
@@ -103,7 +103,7 @@ class Comparison(Mapping[str, MetricComparison]):
         self.margin = margin
 
     def __getitem__(self, name: str) -> MetricComparison:
-        """Return the comparison of a metric."""
+        """Return the comparison of a metric by its name."""
         return self._metrics[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -115,16 +115,16 @@ class Comparison(Mapping[str, MetricComparison]):
         return len(self._metrics)
 
     def __repr__(self) -> str:
-        """Return one line for each metric, and the notes."""
+        """Return the comparison as text: one line for each metric, and the notes."""
         return "\n".join([self.title, *map(str, self.values()), *(f"Note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
-        """Return an HTML table for notebooks."""
+        """Return an HTML table of the metrics with their differences, for notebooks."""
         return html_table(self.title, COMPARISON_HEADINGS, map(comparison_cells, self.values()), self.notes)
 
     @property
     def title(self) -> str:
-        """A heading that names the difference and the margin."""
+        """Heading of the comparison, which names the difference and the margin."""
         within = f", margin {self.margin:g}" if self.margin else ""
         return f"Candidate minus baseline, 95% intervals, p Holm-adjusted{within}"
 
@@ -144,7 +144,7 @@ COMPARISON_HEADINGS = (
 
 
 def comparison_cells(metric: MetricComparison) -> tuple[str, ...]:
-    """Return a text for each of `COMPARISON_HEADINGS`."""
+    """Return the comparison of a metric as texts, one for each column of `COMPARISON_HEADINGS`."""
 
     def text(number: float | None, form: str) -> str:
         return "–" if number is None else format(number, form)

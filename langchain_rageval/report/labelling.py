@@ -53,11 +53,11 @@ class LabelSheet(Sequence[Row]):
     def __getitem__(self, place: slice) -> list[Row]: ...
 
     def __getitem__(self, place: int | slice) -> Row | list[Row]:
-        """Return one row, or a list of rows for a slice."""
+        """Return one row to label, or a list of rows for a slice."""
         return self.rows[place]
 
     def __repr__(self) -> str:
-        """Return the number of rows, the metric, and the notes."""
+        """Return the sheet as text: the number of rows, the metric, and the notes."""
         title = f"{len(self)} row{'' if len(self) == 1 else 's'} to label for {self.metric}"
         return "\n".join([title, *(f"Note: {note}" for note in self.notes)])
 
@@ -177,7 +177,7 @@ def _harmless_id(name: str) -> str:
 
 
 def _filled_in(path: Path) -> Iterator[tuple[int, str, str]]:
-    """Yield line number, id and label of the rows with a label."""
+    """Yield line number, sample id and label for each row of a sheet that has a label."""
     text = _text(path)
     head = text.partition("\n")[0]
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(_DELIMITERS, key=head.count))

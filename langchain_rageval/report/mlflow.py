@@ -148,7 +148,7 @@ def _experiment_id(client: MlflowClient, name: str) -> str:
 
 
 def _log(client: MlflowClient, run: Run, metrics: Mapping[str, float], params: Mapping[str, str]) -> None:
-    """Log the params and metrics.
+    """Log the params and metrics of a report to the MLflow run.
 
     Raises:
         ConfigError: if the run already holds other values of the params, as after another report.

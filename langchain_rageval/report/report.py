@@ -52,7 +52,7 @@ class Report(ReportData):
     """
 
     def __repr__(self) -> str:
-        """Return the summary, a line for each metric, and the notes."""
+        """Return the report as text: its summary, with a line for each metric, and its notes."""
         lines = [self._title(), *map(summary_line, self.summary().values())]
         return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
 

@@ -51,7 +51,7 @@ class RetryPolicy:
     jitter: bool = True
 
     def __post_init__(self) -> None:
-        """Validate the numbers."""
+        """Raise ConfigError if a number of the policy is out of range."""
         if not (self.attempts >= 1 and self.initial >= 0 and self.max_wait >= 0):
             raise ConfigError(f"RetryPolicy needs attempts of at least 1 and waits of at least 0, got {self}")
 

@@ -60,7 +60,7 @@ class JsonlSink:
             raise ConfigError(f"backups must be a whole number of at least 0, got {backups!r}")
 
     def __repr__(self) -> str:
-        """Return the class and the path."""
+        """Return the sink as text: its class and the path of the file."""
         return f"JsonlSink({str(self.path)!r})"
 
     def __call__(self, row: Row) -> None:

@@ -22,20 +22,20 @@ class LlmGrader(Grader):
 
     @property
     def judges(self) -> Sequence[Judge]:
-        """Judges that grade."""
+        """Judges that grade the chunks."""
         return self.step.judges
 
     def with_fresh_capabilities(self) -> Self:
-        """Return a copy whose judge does not share what it learns about an endpoint."""
+        """Return a copy whose judge does not share endpoint capabilities with the judge of this grader."""
         return self.model_copy(update={"step": self.step.with_fresh_capabilities()})
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Settings of the grading step that affect the grades."""
+        """Configuration of this grader that affects its grades: judge, prompts, schema, scale and `pointwise`."""
         return self.step.instrument
 
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:
-        """Request the judge's grades."""
+        """Ask the judge for the relevance grades of the chunks."""
         state = yield from self.step.work({"sample": sample})
         grades: list[Finding] = state["grades"]
         return grades
