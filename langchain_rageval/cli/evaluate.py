@@ -39,7 +39,7 @@ COMMAND = "command"
 
 
 def add_to(commands: Any) -> None:
-    """Add the command and its options."""
+    """Add the command `rageval evaluate` and its options to the command line."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "evaluate", help="score the samples of a .jsonl, .json, .csv or .parquet file, or a TREC run"
     )

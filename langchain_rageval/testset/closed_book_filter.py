@@ -21,7 +21,7 @@ class ClosedBookFilter(CandidateStep):
         return ["threshold"]
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Compare an answer from memory with the reference: one call; none for an unanswerable question."""
+        """Compare an answer from memory with the reference answer: one call; no call for an unanswerable question."""
         if not state.answerable or not state.reference:
             return state
         reply = yield from self._ask({"question": state.question}, drawn_text(state))

@@ -47,7 +47,7 @@ _CUT_CHARACTER = "\ufffd"  # left by splitters that cut a character between toke
 
 
 class Docstore:
-    """The passages of documents.
+    """Passages of documents, with search for neighbouring and similar passages.
 
     Passages are in the order of the documents. Blank passages are dropped, and so are passages whose text occurred
     before. A document is named by `source` in its metadata (or `filename`, `file_name`, `file_path`, `path`, `url`),
@@ -102,20 +102,20 @@ class Docstore:
         return len(self.passages)
 
     def __repr__(self) -> str:
-        """Return the numbers of passages and documents."""
+        """Return the store as text: the numbers of passages and documents."""
         return f"Docstore({len(self)} passages of {len({p.source for p in self.passages})} documents)"
 
     def previous(self, passage: Passage) -> Passage | None:
         """Return the passage before this one in its document, or None.
 
-        There is none for the first passage, nor after a passage that was dropped because its text occurred before.
+        None for the first passage, and after a passage that was dropped because its text occurred before.
         """
         return self._previous.get(passage.id)
 
     def next(self, passage: Passage) -> Passage | None:
         """Return the passage after this one in its document, or None.
 
-        There is none for the last passage, nor before a passage that was dropped because its text occurred before.
+        None for the last passage, and before a passage that was dropped because its text occurred before.
         """
         return self._next.get(passage.id)
 
@@ -174,7 +174,7 @@ class Docstore:
         return self._stack([vector for part in parts for vector in part])
 
     def _stack(self, vectors: Sequence[UnitVector | None]) -> UnitVector:
-        """Return a matrix with a row for each passage; NaN for a missing vector or one of another length.
+        """Return a matrix with a row for each passage; NaN for a missing vector or a vector of another length.
 
         A NaN row has no similar passages, because comparisons with NaN are false.
         """
@@ -268,7 +268,7 @@ def _source_in_metadata(document: Document) -> str:
 
 
 def _find_span(text: str, piece: str, last: tuple[int, int]) -> tuple[int, int]:
-    """Return the span of a piece in a text: after the last piece, else overlapping it, else anywhere.
+    """Return the position of a piece in a text: after the previous piece, else overlapping with it, else anywhere.
 
     Returns:
         Offset of the first character and offset after the last one. If only the white space differs, the span of the
@@ -289,7 +289,10 @@ def _find_span(text: str, piece: str, last: tuple[int, int]) -> tuple[int, int]:
 
 
 def _embed_batch(embeddings: Embeddings, texts: Sequence[str]) -> Operation[list[UnitVector | None]]:
-    """Return unit vectors of texts; None for a text without one. A refused batch is embedded one text at a time."""
+    """Return unit vectors of texts; None for a text that cannot be embedded.
+
+    If the whole batch is refused, its texts are embedded one at a time.
+    """
     try:
         vectors = yield Embed(embeddings, texts)
         return [_normalize(vector, text) for vector, text in zip(vectors, texts, strict=True)]

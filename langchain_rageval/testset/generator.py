@@ -149,14 +149,14 @@ class TestsetGenerator(Traced[Any, Testset]):
         self._steps(EVOLUTIONS["simple"])  # raises ConfigError if a step rejects an option
 
     def __repr__(self) -> str:
-        """Return models and distribution, without secrets."""
+        """Return the generator as text: its models and distribution, without secrets."""
         shares = ", ".join(f"{evolution.name}={share:g}" for evolution, share in self.distribution.items())
         return f"TestsetGenerator(writer={self.writer!r}, critic={self.critic!r}, {shares})"
 
     __str__ = __repr__
 
     def _steps(self, evolution: Evolution, docstore: Docstore | None = None) -> list[CandidateStep]:
-        """Return the steps of a candidate for one evolution, in order."""
+        """Return the steps that generate a question by one evolution, in order."""
         branches = [
             evolution_branch(kind, self.writer, self.critic, docstore, max_rewrites=self.max_rewrites)
             for kind in evolution.kinds

@@ -25,7 +25,7 @@ class PassageFilter(CandidateStep):
         return ["threshold"]
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Grade the passage: one call; none if it is graded already."""
+        """Ask the critic to grade the passage: one call; no call if the passage is graded already."""
         if state.grade is not None:
             return state if state.grade >= self.threshold else state.reject(PASSAGE_REJECTED)
         answer = yield from self._ask({"passage": drawn_text(state)}, drawn_text(state), _objection)

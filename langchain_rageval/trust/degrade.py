@@ -45,7 +45,7 @@ class Degrade(Traced[Any, Variants]):
     """Maximum number of irrelevant sentences; below it, as many as the contexts have sentences."""
 
     def work(self, sample: Sample) -> Operation[Variants]:
-        """Ask the writer for the variants: three calls, or two if the padding comes from related documents."""
+        """Ask the writer for the variants: three calls, or two if irrelevant sentences come from `related`."""
         question, answer = sample.question, sample.answer or ""
         unaided, incomplete, padding = yield Gather(
             [
@@ -128,7 +128,7 @@ def _variant(sample: Sample, name: str, **changes: Any) -> Sample:
 
 
 def _pad(contexts: Sequence[str], padding: Sequence[str]) -> list[str]:
-    """Append the irrelevant sentences to the contexts in turn."""
+    """Return the contexts with the irrelevant sentences appended, distributed over the contexts in turn."""
     parts = [padding[place :: len(contexts)] for place in range(len(contexts))]
     return [" ".join([context, *part]) for context, part in zip(contexts, parts, strict=True)]
 
