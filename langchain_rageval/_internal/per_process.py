@@ -24,7 +24,7 @@ class PerProcess(Generic[T]):
         self._values: dict[int, T] = {}
 
     def __reduce__(self) -> tuple[type[PerProcess[T]], tuple[Callable[[], T]]]:
-        """Copy and pickle only the function; the copy has no value yet."""
+        """Copy and pickle only the function that creates the value; the copy has no value yet."""
         return PerProcess, (self._create,)
 
     @property

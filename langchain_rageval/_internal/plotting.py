@@ -67,12 +67,12 @@ def draw_text(axes: Axes, x: float, y: float, text: str, **style: Any) -> Text:
 
 
 def label_bars(axes: Axes, names: list[str]) -> None:
-    """Label the positions 0, 1, … of the vertical axis, the first on top."""
+    """Label the bars at the positions 0, 1, … of the vertical axis, the first bar on top."""
     axes.set_yticks(range(len(names)), names, parse_math=False)
     axes.set_ylim(len(names) - 0.5, -0.5)
 
 
 def hide_frame(axes: Axes) -> None:
-    """Hide the frame except for the line at the bottom."""
+    """Hide the frame of a chart except for the line at the bottom."""
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)

@@ -48,7 +48,7 @@ _COUNTERS = ("seen", "sampled", *OUTCOMES, "sink_errors", "skipped", "broken_off
 
 
 def _guarded(skip: _Skip) -> Callable[[_Handler], _Handler]:
-    """Decorate an event handler: keep its errors from the chain, and do not call it if `skip` handles the event."""
+    """Decorate an event handler: its errors do not reach the chain, and it is not called if `skip` returns True."""
 
     def decorate(handler: _Handler) -> _Handler:
         @wraps(handler)
@@ -66,7 +66,7 @@ def _guarded(skip: _Skip) -> Callable[[_Handler], _Handler]:
 
 
 def _never_skip(trees: RunTrees, event: dict[str, Any]) -> bool:
-    """Return False: errors are handled also in trees that are not sampled."""
+    """Return False, so that error events are always handled, even in trees of runs that are not sampled."""
     return False
 
 
@@ -151,7 +151,7 @@ class RagEvalCallback(BaseCallbackHandler):
         self._reset()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without open runs and queues: a copy starts empty."""
+        """Return the state for pickling, without open runs and queues: a copy starts empty."""
         return {name: value for name, value in vars(self).items() if name != "_state"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -160,7 +160,7 @@ class RagEvalCallback(BaseCallbackHandler):
         self._reset()
 
     def __repr__(self) -> str:
-        """Return the counters, without secrets."""
+        """Return the callback as text: its counters, without secrets."""
         return f"RagEvalCallback({', '.join(f'{name}={count}' for name, count in self.stats().items())})"
 
     def __enter__(self) -> Self:
@@ -219,22 +219,22 @@ class RagEvalCallback(BaseCallbackHandler):
 
     @property
     def ignore_llm(self) -> bool:
-        """True: model runs add nothing to the chain's outputs, and each token would be an event."""
+        """True, so that LangChain sends no events of models: they add nothing to the chain's outputs."""
         return True
 
     @property
     def ignore_chat_model(self) -> bool:
-        """True: model runs add nothing to the chain's outputs, and each token would be an event."""
+        """True, so that LangChain sends no events of models: they add nothing to the chain's outputs."""
         return True
 
     @property
     def ignore_retry(self) -> bool:
-        """True: retries do not affect the sample."""
+        """True, so that LangChain sends no retry events: retries do not affect the sample."""
         return True
 
     @property
     def ignore_custom_event(self) -> bool:
-        """True: custom events do not affect the sample."""
+        """True, so that LangChain sends no custom events: custom events do not affect the sample."""
         return True
 
     @_guarded(RunTrees.skip_start)
@@ -249,7 +249,7 @@ class RagEvalCallback(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Add a step to its tree, or decide whether a new tree is sampled."""
+        """Add the run of a step to its tree of runs, or decide whether a new tree is sampled."""
         state, name = self._state, kwargs.get("name")
         parent_id = parent_run_id or _enclosing_run_id()
         if state.trees.start_step(run_id, parent_id, "chain", name, inputs) or state.trees.is_open(run_id):
@@ -267,7 +267,10 @@ class RagEvalCallback(BaseCallbackHandler):
 
     @_guarded(RunTrees.skip_end)
     def on_chain_end(self, outputs: dict[str, Any], *, run_id: UUID, **kwargs: Any) -> None:
-        """End a step, or submit a root run; its sample is read now, before the caller can change the outputs."""
+        """End the run of a step, or submit a root run for scoring.
+
+        The sample is read now, before the caller can change the outputs.
+        """
         state, inputs = self._state, kwargs.get("inputs")
         root = state.trees.end(run_id, outputs, inputs)
         if root is None:
@@ -280,7 +283,7 @@ class RagEvalCallback(BaseCallbackHandler):
 
     @_guarded(_never_skip)
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """End a step, or a root run, which is counted as failed."""
+        """End the run of a step that failed, or of a whole chain, which is counted as failed."""
         state = self._state
         if state.trees.end(run_id, None, kwargs.get("inputs"), error) is not None:
             state.pipeline.count(failed=1, broken_off=1)
@@ -334,7 +337,7 @@ class RagEvalCallback(BaseCallbackHandler):
         self._state.trees.end(run_id, None, error=error)
 
     def _reset(self) -> None:
-        """Start with no open runs and empty queues."""
+        """Discard all open runs and queues."""
         self._state = _ProcessState(self._options)
         _instances.add(self)
 
@@ -394,14 +397,14 @@ def _check(
     for name, most in (("max_pending", max_pending), ("max_per_minute", max_per_minute)):
         whole = isinstance(most, int) and not isinstance(most, bool) and most >= 1
         if not whole and not (most is None and name == "max_per_minute"):
-            raise ConfigError(f"{name} takes a whole number from 1 on, got {most!r}")
+            raise ConfigError(f"{name} must be a whole number of at least 1, got {most!r}")
     if callable(sinks) or isinstance(sinks, str) or not isinstance(sinks, Sequence):
-        raise ConfigError(f"sinks takes a list of sinks, got {type(sinks).__name__}; write sinks=[JsonlSink(path)]")
+        raise ConfigError(f"sinks must be a list of sinks, got {type(sinks).__name__}; write sinks=[JsonlSink(path)]")
     for sink in sinks:
         if not callable(sink):
             raise ConfigError(f"a sink must be callable with a Row, got {sink!r}; pass JsonlSink(path) or a function")
     for name, function in functions.items():
         if function is not None and not callable(function):
-            raise ConfigError(f"{name} takes a function, got {type(function).__name__}")
+            raise ConfigError(f"{name} must be a function, got {type(function).__name__}")
     if isinstance(callbacks, list) and any(isinstance(handler, RagEvalCallback) for handler in callbacks):
         raise ConfigError("callbacks are for the judge's own calls; a RagEvalCallback among them would judge the judge")

@@ -58,7 +58,7 @@ class RootRun:
 
 @dataclass(eq=False, slots=True)
 class _Node:
-    """An open run; `root` is None if its tree is not sampled."""
+    """An open run in a tree of runs; `root` is None if the tree is not sampled."""
 
     root: RootRun | None
     parent: _Node | None = None
@@ -84,7 +84,7 @@ class RunTrees:
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        """Return the number of open runs, with the remembered cancelled ones."""
+        """Return the number of open runs, including cancelled runs that are kept for a while."""
         return len(self._nodes)
 
     @property
@@ -98,7 +98,7 @@ class RunTrees:
         return run_id.int in self._nodes
 
     def start_tree(self, run_id: UUID, root: RootRun | None) -> None:
-        """Start a tree; `root` is None if the tree is not sampled."""
+        """Start a tree of runs (one run of a whole chain); `root` is None if the tree is not sampled."""
         self._add(run_id, _Node(root, record=root.record) if root else _UNSAMPLED)
 
     def skip_start(self, event: Mapping[str, Any]) -> bool:
@@ -153,7 +153,7 @@ class RunTrees:
         return True
 
     def end(self, run_id: UUID, outputs: Any, inputs: Any = None, error: BaseException | None = None) -> RootRun | None:
-        """End a run; return its root if the run was the root of a sampled tree, else None."""
+        """End a run; return it if it was the root of a sampled tree, else None."""
         node = self._nodes.pop(run_id.int, None)
         if node is None:
             return None
@@ -214,7 +214,7 @@ class RunTrees:
 
 
 def new_record(run_id: UUID, name: str | None, run_type: RunType, inputs: Any) -> RunRecord:
-    """Return the record of a run that has started."""
+    """Return the record (nested mapping for `extract`) of a run that has started."""
     record: RunRecord = {"id": str(run_id), "name": name, "run_type": run_type, "inputs": inputs}
     return record | {"outputs": None, "error": None, "child_runs": []}
 

@@ -140,7 +140,7 @@ class ScoringPipeline:
             return dict(self.counts) | {"pending": len(self._unfinished)}
 
     def admit(self) -> int | None:
-        """Return a number for a run, or None if there is no room for it; such a run is counted as dropped."""
+        """Admit a run and return its number; None, counted as dropped, if the queue is full or the rate exceeded."""
         with self._changed:
             is_full = self._n_unscored >= self.options.max_pending
             if self._closed or is_full or not self._is_within_rate():
@@ -175,19 +175,19 @@ class ScoringPipeline:
             self.finish_unscored(job.number, "dropped")
 
     def log_once(self, problem: str, error: BaseException) -> None:
-        """Log the first error of each kind, without its message if there is a `redact`: it may quote the sample."""
+        """Log the first error of each kind; if there is a `redact`, without its message, which may quote the sample."""
         kind = f"{problem}: {type(error).__name__}"
         if kind not in self._logged:
             self._logged.add(kind)
             _LOG.warning("%s", kind if self.options.redact else f"{kind}: {error}")
 
     def _release(self, number: int) -> None:
-        """Make room for another run that waits for its scores."""
+        """Free the place of a run in the queue of runs that wait for scores."""
         with self._changed:
             self._n_unscored -= 1
 
     def _finish(self, number: int, outcome: str) -> None:
-        """Count the outcome of a run."""
+        """Count the outcome of a run, such as "scored" or "failed"."""
         with self._changed:
             del self._unfinished[number]
             self.counts[outcome] += 1
@@ -221,7 +221,7 @@ class ScoringPipeline:
             self._deliver(delivery)
 
     def _score(self, job: ScoringJob) -> tuple[Delivery | None, str]:
-        """Return the delivery of the scored run, or None, and the outcome."""
+        """Score a run; return its row for the sinks (None if there is none) and the outcome to count."""
         sample = job.sample if job.record is None else self._extract(job.record)
         if sample is None:
             return None, "unscorable"

@@ -24,7 +24,7 @@ class Delivery:
     Attributes:
         number: number of the run.
         row: the row.
-        outcome: what the run is counted as when every sink is done with it.
+        outcome: counter that is increased when every sink is done with the row, such as "scored".
         n_pending: number of sinks that are not done with it.
     """
 
@@ -65,7 +65,7 @@ class SinkQueue:
         self._hangs = False
 
     def put(self, delivery: Delivery) -> bool:
-        """Add a delivery; return False if the queue stays full."""
+        """Add a delivery (a row for the sink) to the queue; return False if the queue stays full."""
         added = self._queue.put(delivery, 0.0 if self._hangs else _PUT_TIMEOUT)
         self._hangs = not added
         return added

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def add_to(commands: Any) -> None:
-    """Add the command and its options."""
+    """Add the command `rageval agreement` and its options to the command line."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "agreement", help="compute how well the scores of a report agree with human labels"
     )

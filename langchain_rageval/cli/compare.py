@@ -17,7 +17,7 @@ _COLOURS = {"better": "green", "worse": "red", "no worse": "green", "inconclusiv
 
 
 def add_to(commands: Any) -> None:
-    """Add the command and its options."""
+    """Add the command `rageval compare` and its options to the command line."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "compare", help="compare two reports over the same samples, metric by metric"
     )

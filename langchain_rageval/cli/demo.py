@@ -26,7 +26,7 @@ METRICS = (
 
 
 def add_to(commands: Any) -> None:
-    """Add the command and its options."""
+    """Add the command `rageval demo` and its options to the command line."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "demo", help="score the bundled Russian and English answers; by default without a key and a network"
     )

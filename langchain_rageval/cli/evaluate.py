@@ -39,7 +39,7 @@ COMMAND = "command"
 
 
 def add_to(commands: Any) -> None:
-    """Add the command and its options."""
+    """Add the command `rageval evaluate` and its options to the command line."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "evaluate", help="score the samples of a .jsonl, .json, .csv or .parquet file, or a TREC run"
     )
@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
     gates = _parse_gates(options.fail_under, score_names(parse_metric_names(options.metrics)))
     budget = build_budget(options)
     if not 0 <= options.max_failed <= 1:
-        raise ConfigError(f"--max-failed takes a share from 0 to 1, got {options.max_failed:g}")
+        raise ConfigError(f"--max-failed must be a share from 0 to 1, got {options.max_failed:g}")
     check_writable("--out", options.out, options.file)
     check_writable("--html", options.html, options.file)
     samples, metrics = load_inputs(options)

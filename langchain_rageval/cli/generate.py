@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def add_to(commands: Any) -> None:
-    """Add the command and its options."""
+    """Add the command `rageval generate` and its options to the command line."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "generate", help="generate questions with reference answers from documents"
     )

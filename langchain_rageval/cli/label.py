@@ -7,7 +7,7 @@ from typing import Any
 
 
 def add_to(commands: Any) -> None:
-    """Add the command and its options."""
+    """Add the command `rageval label` and its options to the command line."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "label", help="draw samples of a report for human labelling, as a CSV sheet"
     )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def add_to(commands: Any) -> None:
-    """Add the command and its options."""
+    """Add the command `rageval leaderboard` and its options to the command line."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "leaderboard", help="rank models by the scores of their answers in one or several reports"
     )

@@ -48,7 +48,7 @@ def parse_metric_names(text: str) -> list[str]:
         if _is_ranking(name):
             continue
         if (kind := name.partition("@")[0]) in RANKINGS:
-            raise ConfigError(f"{name!r} takes a cutoff, a whole number from 1 on, as in {kind}@5")
+            raise ConfigError(f"{name!r} needs a cutoff, a whole number of at least 1, as in {kind}@5")
         if name not in known and name not in groups:
             ranked = [f"{kind}@K" for kind in RANKINGS]
             raise ConfigError(f"unknown metric {name!r}; use one of {', '.join([*BUILDERS, *ASPECTS, *ranked, ALL])}")

@@ -15,7 +15,7 @@ from langchain_rageval.metrics import ASPECTS, BUILDERS, RANKINGS
 
 
 def add_to(commands: Any) -> None:
-    """Add the command and its options."""
+    """Add the command `rageval metrics` and its options to the command line."""
     parser: argparse.ArgumentParser = commands.add_parser("metrics", help="list the metrics with a description")
     parser.set_defaults(run=run)
     add_json_option(parser)

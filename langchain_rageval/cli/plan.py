@@ -11,7 +11,7 @@ from langchain_rageval.cli.json_output import add_json_option, plan_object, writ
 
 
 def add_to(commands: Any) -> None:
-    """Add the command and its options."""
+    """Add the command `rageval plan` and its options to the command line."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "plan", help="estimate the calls and tokens of `rageval evaluate` without any call"
     )

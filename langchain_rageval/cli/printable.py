@@ -8,5 +8,5 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def printable(text: str) -> str:
-    """Return the text on one line, with each control character, which could command the terminal, as U+FFFD."""
+    """Return the text on one line; control characters, which could change the terminal, are replaced by U+FFFD."""
     return _CONTROL.sub("\ufffd", " ".join(text.split()))

@@ -19,7 +19,7 @@ _LEVELS: Mapping[str, Sequence[Fitness]] = {"fit": ["fit"], "care": ["fit", "fit
 
 
 def add_to(commands: Any) -> None:
-    """Add the command and its options."""
+    """Add the command `rageval qualify` and its options to the command line."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "qualify", help="test a judge on labelled questions: which metrics is it fit for?"
     )

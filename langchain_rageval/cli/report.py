@@ -13,7 +13,7 @@ from langchain_rageval.errors import ConfigError
 
 
 def add_to(commands: Any) -> None:
-    """Add the command and its options."""
+    """Add the command `rageval report` and its options to the command line."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "report", help="show a report written by `rageval evaluate --out`, or convert it to an HTML page"
     )

@@ -14,7 +14,7 @@ from langchain_rageval.run.journal import Journal
 
 
 def add_to(commands: Any) -> None:
-    """Add the command and its options."""
+    """Add the command `rageval resume` and its options to the command line."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "resume", help="continue an interrupted `rageval evaluate --journal`"
     )

@@ -17,7 +17,7 @@ _EXAMPLES = {"per_grade": "examples", "none": "no examples"}
 
 
 def add_to(commands: Any) -> None:
-    """Add the command and its options."""
+    """Add the command `rageval rubric-study` and its options to the command line."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "rubric-study", help="grade the same answers with several judges and scales, with and without graded examples"
     )

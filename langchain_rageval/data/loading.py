@@ -117,7 +117,7 @@ def _raise_or_skip(items: Iterator[Sample | SampleError], on_error: str) -> Iter
         elif on_error == "raise":
             raise item
         else:
-            _LOG.warning("%s; skipped", item)
+            _LOG.warning("skipped %s", item)
 
 
 def _samples(path: Path, suffix: str, fields: Fields) -> Iterator[Sample | SampleError]:
@@ -147,7 +147,7 @@ def _decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            raise ConfigError(f"{name}, line {number}: not UTF-8: save the file as UTF-8") from error
+            raise ConfigError(f"{name}, line {number} is not valid UTF-8; save the file as UTF-8") from error
 
 
 def _json_lines(lines: Iterable[str]) -> Records:
@@ -164,15 +164,15 @@ def _json_sample(line: str, _: Fields) -> Any:
     try:
         return json.loads(line)
     except json.JSONDecodeError as error:
-        raise SampleError(f"not JSON: {error.msg} at column {error.colno}") from error
+        raise SampleError(f"not valid JSON ({error.msg} at column {error.colno})") from error
 
 
 def _json_items(path: Path) -> Records:
     try:
         content = json.loads("".join(_lines(path)))
     except json.JSONDecodeError as error:
-        problem = f"{path.name}, line {error.lineno}: not JSON: {error.msg}"
-        raise ConfigError(f"{problem}: correct it, or use the suffix .jsonl if each line is a sample") from error
+        problem = f"{path.name}, line {error.lineno} is not valid JSON ({error.msg})"
+        raise ConfigError(f"{problem}; correct it, or use the suffix .jsonl if each line is a sample") from error
     values = content.values() if isinstance(content, dict) else [content]
     lists = [value for value in values if isinstance(value, list)]
     if len(lists) != 1:
@@ -192,7 +192,9 @@ def _csv_rows(path: Path) -> Records:
                 yield f"line {number}", list(zip_longest(names, cells))
             names, number = names or cells, reader.line_num + 1
     except csv.Error as error:
-        raise ConfigError(f"{path.name}, line {number}: not CSV: {error}: correct the quotation marks") from error
+        raise ConfigError(
+            f"{path.name}, line {number} is not valid CSV ({error}); correct the quotation marks"
+        ) from error
 
 
 def next_row(reader: Iterator[list[str]]) -> list[str] | None:

@@ -15,7 +15,7 @@ def as_chain(chain: Any) -> Runnable[Any, Any]:
     """Return a Runnable unchanged, and a function wrapped into a RunnableLambda.
 
     Raises:
-        ConfigError: if it is neither.
+        ConfigError: if the argument is neither a Runnable nor a function.
     """
     if isinstance(chain, Runnable):
         return chain

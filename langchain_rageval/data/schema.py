@@ -78,7 +78,7 @@ def without_surrogates(value: Any, depth: int = 0) -> Any:
 
 
 def _cleaned(text: str) -> str:
-    """Replace lone surrogates in one text."""
+    """Return a text with its lone surrogates replaced by U+FFFD."""
     try:
         text.encode()  # ten times faster than the search
     except UnicodeEncodeError:
@@ -180,7 +180,7 @@ class Sample(InputModel):
             raise _sample_error(values, error) from None
 
     def _repr_html_(self) -> str:
-        """Return question, answer, contexts and references as HTML, for notebooks."""
+        """Return the sample as HTML, for notebooks: question, answer, contexts and references."""
         answer = "<em>no answer</em>" if self.answer is None else text(self.answer)
         parts = [paragraph(bold(self.question)), paragraph(answer)]
         for items, what in ((self.contexts, "context"), (self.reference_contexts, "reference context")):
@@ -269,7 +269,7 @@ class Usage(_FrozenModel):
     embedded: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        """Return the sum of both; unknown token numbers count as 0 unless both are unknown."""
+        """Return the sum of two usages; unknown token numbers count as 0 unless both are unknown."""
         return Usage(
             calls=self.calls + other.calls,
             input_tokens=_sum(self.input_tokens, other.input_tokens),
@@ -322,7 +322,7 @@ class Score(_FrozenModel):
         return self
 
     def __float__(self) -> float:
-        """Return the value.
+        """Return the value of the score.
 
         Raises:
             ValueError: if there is no value; the message contains the reason.
@@ -332,19 +332,19 @@ class Score(_FrozenModel):
         return self.value
 
     def __str__(self) -> str:
-        """Return metric, value and comment on one line."""
+        """Return the score as one line: metric, value and comment."""
         value = "-" if self.value is None else f"{self.value:.3f}"
         return f"{self.metric} {value}: {self.comment}" if self.comment else f"{self.metric} {value}"
 
     @property
     def comment(self) -> str:
-        """Explanation of the value, or why there is no value."""
+        """Explanation of the value, or the reason why there is no value."""
         if self.failure:
             return f"{self.failure.error}: {self.failure.message}"
         return self.unscored or self.reason
 
     def _repr_html_(self) -> str:
-        """Return value, reason and findings as HTML, for notebooks."""
+        """Return the score as HTML, for notebooks: value, reason and findings."""
         value = "–" if self.value is None else f"{self.value:.3f}"
         head = paragraph(bold(self.metric), value, text(self.comment))
         rows = [

@@ -38,7 +38,7 @@ def dry_run_context() -> Run:
 
 
 def plannable_parts(metric: AnyMetric) -> Parts:
-    """Return the metrics inside wrappers by name, the first of each name; empty if one makes unknown calls."""
+    """Return the metrics inside a Runnable by name, the first of each name; empty if some calls cannot be predicted."""
     parts = [] if isinstance(metric, RunnableSequence) else metrics_in(metric)
     if not all(map(is_plannable, parts)):
         return {}

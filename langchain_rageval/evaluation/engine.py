@@ -52,7 +52,7 @@ Result = PendingSample | BaseException | None
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One call of `evaluate`, `aevaluate` or `astream_evaluate`.
+    """Execution of one call of `evaluate`, `aevaluate` or `astream_evaluate`.
 
     Attributes:
         metrics: the metrics, without suites.
@@ -85,9 +85,9 @@ class Evaluation:
         on_failure, callbacks = complete["on_failure"], complete["callbacks"]
         run = build_run(complete)
         if on_failure not in ("record", "raise"):
-            raise ConfigError(f"on_failure is 'record' or 'raise', got {on_failure!r}")
+            raise ConfigError(f"on_failure must be 'record' or 'raise', got {on_failure!r}")
         if not isinstance(callbacks, list | BaseCallbackManager | None):
-            raise ConfigError(f"callbacks takes a list of handlers, got {type(callbacks).__name__}")
+            raise ConfigError(f"callbacks must be a list of handlers, got {type(callbacks).__name__}")
         flat = flatten_metrics(metrics)
         config: RunnableConfig = {"callbacks": callbacks} if callbacks else {}
         store, tracker = ScoreStore(complete["journal"], flat), BudgetTracker(complete["budget"], run.meter)
@@ -95,7 +95,7 @@ class Evaluation:
 
     @cached_property
     def scheduler(self) -> Scheduler:
-        """Tasks of this evaluation."""
+        """Scheduler of the tasks (one metric on one sample each) of this evaluation."""
         return Scheduler(self.metrics, self.run, self.on_failure == "raise", self.budget_tracker)
 
     def rows(self, samples: Iterable[Any]) -> Generator[Row]:
@@ -175,7 +175,7 @@ class Evaluation:
         if out is None:
             return nullcontext([])
         if not isinstance(out, str | Path):
-            raise ConfigError(f"out takes the path of a file, got {type(out).__name__}")
+            raise ConfigError(f"out must be the path of a file, got {type(out).__name__}")
         journal = self.score_store.journal and self.score_store.journal.path
         for used, what in ((samples, "the file of samples"), (journal, "the journal")):
             if isinstance(used, str | Path) and Path(used).resolve() == Path(out).resolve():
@@ -241,7 +241,7 @@ class Evaluation:
             yield note + (", and later samples were not read." if self.scheduler.stopped_reading.is_set() else ".")
 
     def _do(self, task: Task, results: SimpleQueue[Result]) -> None:
-        """Do a task, and pass on its sample if the task was its last one."""
+        """Execute a task (one metric on one sample), and finish the row if it was the last task of its sample."""
         if task.pending.add(task.number, self._score(task)):
             results.put(task.pending)
 
@@ -342,7 +342,7 @@ class Evaluation:
             del self.scheduler.begun[row.index]
 
     async def _off_loop(self, job: Callable[[], T]) -> T:
-        """Run a job in a thread if it may wait for the disk or another process, and directly if there is no journal."""
+        """Run a job on the journal in a thread, because it may wait for the disk; without a journal run it directly."""
         if self.score_store.journal is None:
             return job()
         return await asyncio.wrap_future(self.run.threads.submit(job))

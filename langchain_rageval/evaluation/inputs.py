@@ -35,7 +35,7 @@ def prepare_samples(samples: Any, metrics: Sequence[AnyMetric]) -> Any:
     if isinstance(samples, Mapping | Sample):
         raise ConfigError("samples takes a collection of samples, got one; put it in a list, or use metric.invoke")
     if not any(hasattr(samples, name) for name in ("__iter__", "__aiter__", "__getitem__")):
-        expected = "samples takes a list, an iterator, a path, a DataFrame or a data set"
+        expected = "samples must be a list, an iterator, a path, a DataFrame or a data set"
         raise ConfigError(f"{expected}, got {type(samples).__name__}")
     if not isinstance(samples, Sequence):
         return samples
@@ -106,5 +106,5 @@ def _check_ids(samples: Sequence[Sample]) -> None:
 
 
 def _content(sample: Sample) -> dict[str, Any]:
-    """Return the fields that a default id is made of; samples that differ only in other fields are equal."""
+    """Return the fields of a sample that determine its default id; samples that agree in them count as equal."""
     return sample.model_dump(exclude={"metadata", "relevance"})

@@ -1,4 +1,4 @@
-"""Detection of means over different measures, caused by `context_precision(against="auto")`.
+"""Detection of means over scores that were computed differently, caused by `context_precision(against="auto")`.
 
 A score against a reference and a score against the question alone have different meanings, so a mean over both gets a
 warning.
@@ -18,13 +18,16 @@ log = logging.getLogger("langchain_rageval")
 
 
 class MixedMeasures:
-    """Counts, for each metric, of the grounds that `context_precision(against="auto")` chose."""
+    """Counts of what `context_precision(against="auto")` compared chunks with: reference, answer or question.
+
+    Counted for each metric name; a metric with several such choices in one run gets a note.
+    """
 
     def __init__(self) -> None:
         self._counts: dict[str, Counter[str]] = {}
 
     def add(self, row: Row) -> None:
-        """Count the choices in a finished row."""
+        """Count what the metrics in a finished row compared the chunks with."""
         for name, score in row.scores.items():
             for finding in score.findings[-1:]:  # the choice is the last finding
                 if (
@@ -35,7 +38,7 @@ class MixedMeasures:
                     self._counts.setdefault(name, Counter())[finding.verdict] += 1
 
     def notes(self) -> Iterator[str]:
-        """Yield a sentence for each metric that used more than one ground."""
+        """Yield a warning for each metric that compared chunks with different kinds of text in one run."""
         for name, grounds in self._counts.items():
             if len(grounds) > 1:
                 counts = ", ".join(f"{count} against the {ground}" for ground, count in grounds.most_common())

@@ -45,7 +45,7 @@ class PlannedMetric:
 
     @property
     def tokens(self) -> int:
-        """Sum of input and output tokens."""
+        """Sum of the input and output tokens of this metric."""
         return self.input_tokens + self.output_tokens
 
 
@@ -65,11 +65,11 @@ class Plan(Mapping[str, PlannedMetric]):
         self.notes = list(notes)
 
     def __getitem__(self, name: str) -> PlannedMetric:
-        """Return the expected cost of a metric."""
+        """Return the expected cost of a metric by its name."""
         return self._metrics[name]
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of the metrics."""
+        """Iterate over the names of the planned metrics."""
         return iter(self._metrics)
 
     def __len__(self) -> int:
@@ -99,13 +99,13 @@ class Plan(Mapping[str, PlannedMetric]):
 
     @property
     def title(self) -> str:
-        """A heading with the number of samples in the run and in the dry run."""
+        """Heading of the plan: the number of samples in the run and in the dry run."""
         plural = "" if self.samples == 1 else "s"
         source = "" if self.rehearsed == self.samples else f", estimated from {self.rehearsed} of them"
         return f"Plan for {self.samples:,} sample{plural}{source}"
 
     def __repr__(self) -> str:
-        """Return a line for each metric, the total, and the notes."""
+        """Return the plan as text: a line for each metric, the total, and the notes."""
         lines = [
             f"{m.metric} {m.calls:,} calls, {m.tokens:,} tokens, {m.embedded:,} texts to embed"
             for m in (*self.values(), self.total)
@@ -113,7 +113,7 @@ class Plan(Mapping[str, PlannedMetric]):
         return "\n".join([self.title, *lines, *(f"Note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
-        """Return an HTML table for notebooks."""
+        """Return an HTML table of the expected costs, for notebooks."""
         return html_table(self.title, PLAN_HEADINGS, map(plan_cells, (*self.values(), self.total)), self.notes)
 
 
@@ -121,7 +121,7 @@ PLAN_HEADINGS = ("metric", "calls", "tokens read", "tokens written", "texts to e
 
 
 def plan_cells(metric: PlannedMetric) -> tuple[str, ...]:
-    """Return a text for each of `PLAN_HEADINGS`."""
+    """Return the expected cost of a metric as texts, one for each column of `PLAN_HEADINGS`."""
     numbers = (metric.calls, metric.input_tokens, metric.output_tokens, metric.embedded)
     return (metric.metric, *(f"{number:,}" for number in numbers))
 
@@ -141,7 +141,7 @@ def plan(
     Args:
         samples: as for `evaluate`, except for an iterator, which would be consumed.
         metrics: as for `evaluate`.
-        rehearsed: most samples to use in the dry run; from more samples this number is drawn, always the same ones.
+        rehearsed: maximum number of samples in the dry run; from more samples so many are drawn, always the same ones.
         journal: the journal of the run; scores stored in it cost nothing.
 
     Returns:
@@ -153,7 +153,7 @@ def plan(
         SampleError: if a list or DataFrame holds a sample that a metric cannot read.
     """
     if not isinstance(rehearsed, int) or isinstance(rehearsed, bool) or rehearsed < 1:
-        raise ConfigError(f"rehearsed takes a whole number from 1 on, got {rehearsed!r}")
+        raise ConfigError(f"rehearsed must be a whole number of at least 1, got {rehearsed!r}")
     check_options({"journal": journal})
     flat = flatten_metrics(metrics)
     drawn, count = _draw(_repeatable(samples, flat), rehearsed)
@@ -173,7 +173,7 @@ def plan(
 
 
 def _repeatable(samples: Any, metrics: Sequence[AnyMetric]) -> Iterable[Any]:
-    """Return the samples as `prepare_samples` does; raise ConfigError if reading them would consume them."""
+    """Return the samples as `prepare_samples` does; raise ConfigError for an iterator, which can be read only once."""
     if hasattr(samples, "__next__") or hasattr(samples, "__anext__") or hasattr(samples, "__aiter__"):
         raise ConfigError("plan would consume an iterator; pass a list, a path or a data set")
     prepared: Iterable[Any] = prepare_samples(samples, metrics)
@@ -220,7 +220,7 @@ def _measure(
 
 
 def _readable(samples: Iterable[Any]) -> Iterator[Sample]:
-    """Yield the items that can be parsed; the others fail without a model call."""
+    """Yield the items that can be parsed as samples; in the run, other items become failures without a model call."""
     for item in samples:
         if not isinstance(item, SampleError):
             with suppress(SampleError):

@@ -48,7 +48,7 @@ class PendingSample:
             return not self.left
 
     def row(self) -> Row:
-        """Return the row, its scores in the order of the metrics.
+        """Return the row of the finished sample, with its scores in the order of the metrics.
 
         Raises:
             ConfigError: if two custom metrics returned scores of the same name.
@@ -60,7 +60,7 @@ class PendingSample:
 
 @dataclass(frozen=True)
 class Task:
-    """One metric on one sample.
+    """Unit of work of an evaluation: one metric on one sample.
 
     Attributes:
         pending: the sample.
@@ -133,7 +133,7 @@ class Scheduler:
         return tasks_of_worker
 
     def atasks(self, samples: Any) -> Callable[[], AsyncIterator[Task]]:
-        """Return a function that each worker calls to iterate over its tasks on the caller's loop."""
+        """Return a function that each async worker calls to iterate over its tasks on the caller's event loop."""
         groups, lock = self._atask_groups(samples), asyncio.Lock()
 
         async def tasks_of_worker() -> AsyncIterator[Task]:
@@ -209,7 +209,7 @@ class Scheduler:
 
     @cached_property
     def _groups(self) -> list[list[int]]:
-        """Numbers of the metrics, grouped by shared steps.
+        """Numbers of the metrics; metrics that share steps form one group.
 
         One worker does all tasks of a group: other workers would only wait for the shared results.
         """
@@ -220,7 +220,7 @@ class Scheduler:
 
     @cached_property
     def _depths(self) -> list[int]:
-        """Number of sequential calls of each metric."""
+        """Number of sequential model calls of each metric."""
         return [sum(len(sequential_steps(part)) for part in parts) for parts in self._parts]
 
     @cached_property

@@ -83,7 +83,7 @@ def evaluate_dataset(
         make_metrics: function that builds judge and metrics; called once in each worker, because clients cannot be sent
             to another process. Keys are read from the worker's environment.
         fields: field of Sample to its column or dotted path.
-        index: column with the place of each row in the input, a whole number from 0 on; it is not part of the sample.
+        index: column with the place of each row in the input, a whole number of at least 0; not part of the sample.
         concurrency: number of workers, or (minimum, maximum) for autoscaling.
         max_concurrency: maximum number of model calls at a time in each worker; see `evaluate`.
         batch_size: rows in a batch; by default four times `max_concurrency`.
@@ -109,9 +109,9 @@ def evaluate_dataset(
 
     if not callable(make_metrics):
         kind = type(make_metrics).__name__
-        raise ConfigError(f"make_metrics takes a function that builds the metrics in a worker, got {kind}")
+        raise ConfigError(f"make_metrics must be a function that builds the metrics in a worker, got {kind}")
     if not isinstance(journal, str | Path | None):
-        raise ConfigError(f"journal takes the path of a file, got {type(journal).__name__}")
+        raise ConfigError(f"journal must be the path of a file, got {type(journal).__name__}")
     check_fields(fields or {})
     options: StreamOptions = {
         "max_concurrency": max_concurrency,
@@ -125,7 +125,7 @@ def evaluate_dataset(
     Evaluation.of(RunnablePassthrough(), options)  # raises on invalid options here, not in the workers
     size = _SAMPLES_PER_SLOT * max_concurrency if batch_size is None else batch_size
     if not isinstance(size, int) or size < 1:
-        raise ConfigError(f"batch_size takes a whole number from 1 on, got {batch_size!r}")
+        raise ConfigError(f"batch_size must be a whole number of at least 1, got {batch_size!r}")
     least, most = _worker_limits(concurrency)
     return dataset.repartition(target_num_rows_per_block=size, strict=True).map_batches(
         EvaluationWorker,
@@ -152,7 +152,7 @@ def _worker_limits(concurrency: Any) -> tuple[int, int]:
             return least, least
         case (int(least), int(most)) if 0 < least <= most:
             return least, most
-    raise ConfigError(f"concurrency takes a number of workers, or (minimum, maximum), got {concurrency!r}")
+    raise ConfigError(f"concurrency must be a number of workers, or (minimum, maximum), got {concurrency!r}")
 
 
 def _check(dataset: Any) -> None:
@@ -162,7 +162,7 @@ def _check(dataset: Any) -> None:
         raise ConfigError('evaluate_dataset needs Ray: pip install "langchain-rageval[ray]"') from None
     if not isinstance(dataset, Dataset):
         raise ConfigError(
-            f"dataset takes a ray.data.Dataset, got {type(dataset).__name__}; use evaluate for other data"
+            f"dataset must be a ray.data.Dataset, got {type(dataset).__name__}; use evaluate for other data"
         )
 
 
@@ -244,12 +244,12 @@ def _pop_index(record: dict[str, Any], index: str) -> int:
     """Remove the index column from a record and return its value.
 
     Raises:
-        ConfigError: if the column is missing or its value is not a whole number from 0 on.
+        ConfigError: if the column is missing or its value is not a whole number of at least 0.
     """
     place = record.pop(index, None)
     if not isinstance(place, int) or place < 0:
         raise ConfigError(
-            f"index takes the name of a column of whole numbers from 0 on; column {index!r} holds {place!r}"
+            f"index must be the name of a column of whole numbers of at least 0; column {index!r} holds {place!r}"
         )
     return place
 

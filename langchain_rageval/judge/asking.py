@@ -1,4 +1,4 @@
-"""Asking: sends a question to a judge, again if necessary, until the reply is valid."""
+"""Asking: sends a question to a judge, and repeats it until the reply is valid."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def ask_judge(judge: Judge, question: JudgeQuestion[T], attempts: Attempts, draw
 
 
 def shared_question(judge: Judge, question: JudgeQuestion[Any], draw: int, operation: Operation[Any]) -> Shared:
-    """Return a request that runs an operation for a question once per run, for all steps that ask the judge the same.
+    """Return a request that asks a question once per run and shares the result with all steps that ask the same.
 
     Two questions are the same if judge, step, prompts, inputs, contexts, draw, parser and objection are.
     """
@@ -88,7 +88,7 @@ def shared_question(judge: Judge, question: JudgeQuestion[Any], draw: int, opera
 def _ask_once(
     judge: Judge, question: JudgeQuestion[T], attempts: Attempts, tail: Sequence[BaseMessage], draw: int
 ) -> Operation[T]:
-    """Ask once. While the endpoint's capabilities are unknown, callers wait until one of them has probed it."""
+    """Ask the judge once. While the endpoint's capabilities are unknown, all callers but the first wait."""
     first_error = None
     endpoint = judge._endpoint
     if not endpoint.capabilities.probed and len(endpoint.modes) > 1:
@@ -102,7 +102,7 @@ def _ask_once(
 def _probe(
     judge: Judge, question: JudgeQuestion[T], attempts: Attempts, tail: Sequence[BaseMessage], draw: int
 ) -> Operation[T | Exception | None]:
-    """Ask as the first caller of an endpoint.
+    """Ask as the first caller of an endpoint, which finds out the request mode that the endpoint accepts.
 
     Returns:
         The answer; None if another caller has probed meanwhile; or a transport error, which the caller retries outside
@@ -131,7 +131,7 @@ def _ask_in_modes(
     once: bool = False,
     first_error: Exception | None = None,
 ) -> Operation[T]:
-    """Ask in the best known request mode, and in lower ones while the endpoint refuses the form of the request."""
+    """Ask in the best known request mode, and in the next modes while the endpoint refuses the form of the request."""
     endpoint = judge._endpoint
     attempts.mode = attempts.mode or endpoint.capabilities.mode or endpoint.modes[0]
     while True:
@@ -158,7 +158,7 @@ def _ask_in_modes(
 
 
 def _quote(raw: str) -> str:
-    """Return the judge's reply for the next request: encodable, cut in the middle, and never empty."""
+    """Return the judge's invalid reply as text for the next request: encodable, cut in the middle, never empty."""
     text = str(without_surrogates(raw))
     if len(text) > _MAX_QUOTE:
         half = _MAX_QUOTE // 2

@@ -40,10 +40,10 @@ _RUNGS_WITH_SCHEMA_IN_PROMPT = ("json_mode", "prompt")  # JSON mode guarantees J
 
 @dataclass(frozen=True, slots=True)
 class RequestMode:
-    """Form of a request to a judge.
+    """Form of a request to a judge: how structured output is requested, and where the system message is.
 
     Attributes:
-        rung: the rung of the ladder of structured output.
+        rung: the way of requesting structured output: "json_schema", "function_calling", "json_mode" or "prompt".
         fold_system: True if the system message is part of the human message, for endpoints that refuse a system role.
     """
 
@@ -77,7 +77,7 @@ class Endpoint:
 
     Args:
         model: the judge's model.
-        mode: the rung that the user chose, or "auto".
+        mode: the way of requesting structured output (rung) that the user chose, or "auto".
         layout: the layout that the user chose, or "auto".
         capabilities: of the same endpoint, if known; otherwise nothing is known yet.
     """
@@ -101,7 +101,7 @@ class Endpoint:
 
     @cached_property
     def layout(self) -> Layout:
-        """The order of the parts of a request, with "auto" resolved."""
+        """Order of the parts of a request: the layout that the user chose, or the layout that "auto" selects."""
         if self._layout != "auto":
             return self._layout
         return "handbook" if has_prefix_cache(self.model) else "contexts_first"
@@ -113,7 +113,7 @@ class Endpoint:
             request: the content of the request.
             mode: the form in which it is sent.
             tail: messages of earlier tries, appended to the request's own.
-            draw: number of the draw, from 0; later draws bypass the model's cache.
+            draw: number of the draw (repetition of the same request), from 0; later draws bypass the model's cache.
         """
         with_schema = mode.rung in _RUNGS_WITH_SCHEMA_IN_PROMPT
         messages = lay_out(request, self.layout, with_schema=with_schema, fold_system=mode.fold_system)
@@ -140,7 +140,7 @@ class Endpoint:
         return RequestMode(rungs[rungs.index(mode.rung) + 1], mode.fold_system)
 
     def record_success(self, mode: RequestMode) -> None:
-        """Use from now on the mode of a valid reply; a mode that is not the best one is logged once."""
+        """Use from now on the mode of a valid reply; a mode that is not the best mode is logged once."""
         if self.capabilities.mode != mode:
             self.capabilities.mode = mode
             best = self.modes[0]

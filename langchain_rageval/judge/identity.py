@@ -81,7 +81,7 @@ def _is_secret(name: str) -> bool:
 
 
 def _public(value: Any) -> Any:
-    """Return options without those that hold secrets, at any depth."""
+    """Return a mapping of options without the options that contain secrets, at any depth."""
     if not isinstance(value, Mapping):
         return value
     return {name: _public(inner) for name, inner in value.items() if not _is_secret(str(name))}

@@ -83,7 +83,7 @@ def _end_of_thought(text: str, start: int) -> int:
 
 
 def _end_of_span(text: str, start: int) -> int:
-    """Return the end of the span whose bracket is at `start`, or the position of a `</think>` within it."""
+    """Return the end of the object or list whose bracket is at `start`, or the position of a `</think>` within it."""
     depth = 0
     for token in _TOKEN.finditer(text, start):
         depth += (token[0][0] in "[{") - (token[0][0] in "]}")

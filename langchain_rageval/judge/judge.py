@@ -1,4 +1,4 @@
-"""Judge: a model that gives verdicts on texts, and the options of asking it."""
+"""Judge: a model that gives verdicts on texts, and the options of the requests to the model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from langchain_rageval.text.language import detect_language
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Judge:
-    """A model that states facts about texts, and the options of asking it. The model itself is never changed.
+    """Model that states facts about texts, and the options of the requests. The model itself is never changed.
 
     Args:
         model: a chat model, or any Runnable from messages to a message or a text.
@@ -34,10 +34,11 @@ class Judge:
             one if the endpoint refuses it.
         attempts: maximum number of model calls for one question; it is repeated if the reply is invalid.
         draws: number of times that each verdict is requested, an odd number; the majority decides.
-        layout: order of the parts of a request, "contexts_first", "instruction_first" or "handbook". "auto" is
-            "handbook" for an OpenAI-compatible server at a plain http address, since vLLM and similar servers cache
-            prompt prefixes: they process the instructions once per run and the contexts once per sample. Otherwise it
-            is "contexts_first", which makes shorter requests.
+        layout: order of the parts of a request, "contexts_first", "instruction_first" or "handbook" (the
+            instructions of several steps together in the system message). "auto" is "handbook" for an OpenAI-compatible
+            server at a plain http address, since vLLM and similar servers cache prompt prefixes: they process the
+            instructions once per run and the contexts once per sample. Otherwise it is "contexts_first", which makes
+            shorter requests.
         max_statements: maximum number of statements in one request; more are split into several requests.
         max_context_tokens: maximum number of context tokens (characters / 4) in one request; longer contexts are split
             between sentences into windows. A statement whose support spans two windows is then not recognised.
@@ -64,10 +65,10 @@ class Judge:
             raise ConfigError(f"a judge is a chat model or another Runnable, got {type(self.model).__name__}{by_name}")
         if not isinstance(self.prompts, PromptSet | None):
             kind = type(self.prompts).__name__
-            raise ConfigError(f"prompts takes a PromptSet, such as PromptSet.load(directory), got {kind}")
+            raise ConfigError(f"prompts must be a PromptSet, such as PromptSet.load(directory), got {kind}")
         if self.prompts is None and self.language not in ("auto", *languages()):
             known = ", ".join(["auto", *sorted(languages())])
-            raise ConfigError(f"language is one of {known}, got {self.language!r}; for another, pass prompts=...")
+            raise ConfigError(f"language must be one of {known}, got {self.language!r}; for another, pass prompts=...")
         _one_of("mode", self.mode, get_args(Mode))
         _one_of("layout", self.layout, ("auto", *get_args(Layout)))
         _at_least_one("attempts", self.attempts)
@@ -76,7 +77,7 @@ class Judge:
         if self.max_context_tokens is not None:
             _at_least_one("max_context_tokens", self.max_context_tokens)
         if self.draws % 2 == 0:
-            raise ConfigError(f"draws takes an odd number, so that there is a majority, got {self.draws}")
+            raise ConfigError(f"draws must be an odd number, so that there is a majority, got {self.draws}")
         object.__setattr__(self, "_endpoint", Endpoint(self.model, self.mode, self.layout))
 
     @classmethod
@@ -95,24 +96,27 @@ class Judge:
         return wrapped
 
     def __repr__(self) -> str:
-        """Return the model and the options, without secrets."""
+        """Return the judge as text: its model and its options, without secrets."""
         options = ", ".join(f"{name}={getattr(self, name)!r}" for name in _OPTIONS)
         return f"Judge({self.identity}, {options})"
 
     @cached_property
     def identity(self) -> str:
-        """The model's class, name and settings, without secrets."""
+        """Identity of the judge: class, name and settings of its model, without secrets."""
         return model_identity(self.model)
 
     @cached_property
     def instrument(self) -> dict[str, Any]:
-        """All settings that could change an answer: the model and the options."""
+        """Configuration of this judge that affects its answers: the model and the options.
+
+        It identifies the judge in reports and journals.
+        """
         options = {name: getattr(self, name) for name in _OPTIONS}
         return {"model": self.identity, **options, "layout": self._endpoint.layout}
 
     @property
     def members(self) -> tuple[Judge, ...]:
-        """The judges that give verdicts; the first one answers everything else. A single judge is its only member."""
+        """Judges that vote on verdicts: here only this judge. The first member also answers everything else."""
         return (self,)
 
     def prompt_set(self, text: str) -> PromptSet:
@@ -123,7 +127,7 @@ class Judge:
 
     @cached_property
     def _fingerprint_text(self) -> str:
-        """The instrument as text, equal for judges with equal settings."""
+        """The `instrument` (configuration that affects answers) as text, equal for judges with equal settings."""
         return repr(self.instrument)
 
 
@@ -146,9 +150,9 @@ def in_language(judge: Judge, language: str) -> Judge:
 
 def _one_of(option: str, value: object, choices: Sequence[str]) -> None:
     if value not in choices:
-        raise ConfigError(f"{option} is one of {', '.join(choices)}, got {value!r}")
+        raise ConfigError(f"{option} must be one of {', '.join(choices)}, got {value!r}")
 
 
 def _at_least_one(option: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigError(f"{option} takes a whole number from 1 on, got {value!r}")
+        raise ConfigError(f"{option} must be a whole number of at least 1, got {value!r}")

@@ -13,27 +13,27 @@ from langchain_rageval.judge.judge import Judge, JudgeLike
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Jury(Judge):
-    """Judges that vote on verdicts; the first one does everything else. Created by `jury([...])`."""
+    """Judges that vote on verdicts; the first judge also answers everything else. Created by `jury([...])`."""
 
     _members: tuple[Judge, ...] = field(kw_only=True)
 
     def __repr__(self) -> str:
-        """Return the judges, without secrets."""
+        """Return the jury as text: its judges, without secrets."""
         return f"jury([{', '.join(map(repr, self._members))}])"
 
     @property
     def members(self) -> tuple[Judge, ...]:
-        """The judges of the jury."""
+        """Judges of the jury, which vote on verdicts."""
         return self._members
 
     @cached_property
     def identity(self) -> str:
-        """The models of the jury, without secrets."""
+        """Identity of the jury: class, name and settings of the models of its judges, without secrets."""
         return ", ".join(member.identity for member in self._members)
 
     @cached_property
     def instrument(self) -> dict[str, Any]:
-        """All settings of the members that could change an answer."""
+        """Configuration of this jury that affects its verdicts: the `instrument` of each member."""
         return {"jury": [member.instrument for member in self._members]}
 
 
@@ -80,5 +80,5 @@ def map_members(judge: Judge, change: Callable[[Judge], Judge]) -> Judge:
 
 
 def with_fresh_endpoint(judge: Judge) -> Judge:
-    """Return a copy of a judge, or jury, that knows nothing about its endpoint and shares nothing that it learns."""
+    """Return a copy of a judge or jury that does not know or share the capabilities of its endpoint."""
     return map_members(judge, replace)

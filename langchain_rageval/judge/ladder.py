@@ -1,6 +1,7 @@
-"""Ladder of structured output: how JSON is requested from each family of clients, best rung first.
+"""Ladder of structured output: the ways to request JSON from each family of clients, best way first.
 
-A rung is a set of keyword arguments of the call, not a new Runnable, so that `bind`, `with_retry` and `with_fallbacks`
+A rung is one way to request structured output, such as JSON schema, function calling or a schema in the prompt. It
+is a set of keyword arguments of the call, not a new Runnable, so that `bind`, `with_retry` and `with_fallbacks`
 around the user's model are kept. OpenAI's formats are passed in `extra_body`: as `response_format` they would make the
 SDK parse the reply, and its parser raises on a truncated reply and loses the text.
 """
@@ -35,7 +36,7 @@ _MENTIONS_LENGTH = re.compile(
 
 @dataclass(frozen=True)
 class ClientFamily:
-    """How a family of clients is asked for an answer that follows a schema.
+    """Ways to request structured output (rungs) from the clients of one family, such as OpenAI-compatible clients.
 
     Attributes:
         rungs: maps each supported rung to a function that returns its call options, given the schema and the options
@@ -137,7 +138,7 @@ def has_prefix_cache(model: Any) -> bool:
 
 
 def bound_options(model: Any) -> Options:
-    """Return the call options already bound to a model, which the rung's options are merged with."""
+    """Return the call options already bound to a model; options that request structured output are merged with them."""
     return next(_all_bound_options(model))
 
 
@@ -156,7 +157,7 @@ def may_retry(model: Any) -> bool:
 
 
 def ladder(client: ClientFamily, mode: Mode) -> list[Rung]:
-    """Return the rungs to try, best first; a single one if the user chose a mode."""
+    """Return the ways to request structured output (rungs) to try, best first; only one if the user chose a mode."""
     supported = [rung for rung in RUNGS if rung in client.rungs or rung == "prompt"]
     if mode != "auto":
         return [mode] if mode in supported else ["prompt"]
@@ -164,7 +165,7 @@ def ladder(client: ClientFamily, mode: Mode) -> list[Rung]:
 
 
 def is_format_refused(error: Exception) -> bool:
-    """Return True if the endpoint refused the form of the request, so that a lower rung may succeed."""
+    """Return True if the endpoint refused the form of the request, so that the next rung may succeed."""
     if isinstance(error, NotImplementedError):
         return True
     too_long = isinstance(error, ContextOverflowError) or _MENTIONS_LENGTH.search(str(error))
@@ -188,7 +189,7 @@ def _all_bound_options(model: Any) -> Iterator[Options]:
 
 
 def _without_extra_body(client: ClientFamily) -> ClientFamily:
-    """Return the family without the rungs that set `extra_body`, for several models that differ in its value."""
+    """Return the family without the rungs that set `extra_body`: several models differ in that option."""
     rungs: dict[Rung, Callable[[Schema, Options], Options]] = {
         rung: options for rung, options in client.rungs.items() if options not in (_openai_schema, _openai_json)
     }
@@ -204,7 +205,7 @@ def _family_of(model: Any) -> ClientFamily:
 
 
 def _tool_family(model: Any) -> ClientFamily | None:
-    """Return function calling through `bind_tools`, for other chat models that support tools; else None."""
+    """Return a client family that calls functions through `bind_tools`; None if the model does not support tools."""
     if not isinstance(model, BaseChatModel) or type(model).bind_tools is BaseChatModel.bind_tools:
         return None
 

@@ -95,7 +95,7 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
 
     @property
     def OutputType(self) -> type[T]:
-        """The class that is parsed."""
+        """Pydantic class that the parser returns."""
         return self.pydantic_object
 
     @property
@@ -150,7 +150,7 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
         return self._read(named or [text for _, text in replies])
 
     def _read(self, texts: list[str]) -> T:
-        """Parse texts that must all contain the same value."""
+        """Parse the texts of one message, which must all contain the same value, and return that value."""
         raw = "\n".join(texts)
         try:
             values = {as_json: value for text in texts for as_json, value in self._values(text).items()}
@@ -228,7 +228,7 @@ def _keys(kind: type[BaseModel]) -> frozenset[str]:
 
 
 def _replies(message: BaseMessage) -> list[tuple[str, str]]:
-    """Return name and JSON text of each tool call; if there is none, the message's text with an empty name.
+    """Return name and JSON text of each tool call of a message; without tool calls, its text with an empty name.
 
     For chunks the raw text is used: LangChain completes their `tool_calls` by guessing if they are truncated.
     """
@@ -264,7 +264,7 @@ def _raw(message: BaseMessage) -> str:
 
 
 def _spans(text: str) -> list[str]:
-    """Return the distinct spans of a text that look like JSON."""
+    """Return the distinct parts of a text that look like JSON objects or lists."""
     spans = list(dict.fromkeys(json_spans(text)))
     if len(spans) > _MAX_SPANS:
         raise ValueError(f"the reply holds more than {_MAX_SPANS} pieces of JSON: give one")
@@ -317,7 +317,7 @@ def _distance(error: Exception) -> tuple[int, int]:
 
 
 def _describe(error: Exception) -> str:
-    """Return one line that says what the model should fix."""
+    """Return the description of an error as one line that says what the model should fix."""
     match error:
         case json.JSONDecodeError(msg=msg, doc=doc, pos=pos):
             return f"this is not JSON: {msg} at {_preview(doc[pos:])}, after {_preview(doc[max(pos - 30, 0) : pos])}"

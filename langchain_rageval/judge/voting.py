@@ -1,4 +1,4 @@
-"""Votes on a verdict: how many there are, and which judge gives each of them."""
+"""Votes on a verdict: their number, and the judge that gives each vote."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from langchain_rageval.judge.judge import Judge
 
 @dataclass(frozen=True)
 class Voter:
-    """A vote on a verdict.
+    """One vote on a verdict: a judge, and the number of its draw (repetition of the same request).
 
     Attributes:
         judge: the judge that votes.

@@ -1,4 +1,4 @@
-"""Metrics, one per file, and tables of their builders; a new metric adds its name to a table."""
+"""Metrics, one per file, and tables of the functions that build them; a new metric adds its name to a table."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal

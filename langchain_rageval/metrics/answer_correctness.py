@@ -70,7 +70,7 @@ def answer_correctness(
     """
     f_weight, similarity_weight = _validate_weights(weights)
     if not (isinstance(beta, int | float) and beta > 0 and 0 < beta * beta < inf):
-        raise ConfigError(f"beta takes a number above 0, got {beta!r}")
+        raise ConfigError(f"beta must be a number above 0, got {beta!r}")
     if formula not in get_args(FScoreFormula):
         raise ConfigError(f'formula is "counts" or "precision_recall", got {formula!r}')
     stages: list[Stage[State]] = []
@@ -111,7 +111,7 @@ class StatementCounts:
 
     @classmethod
     def of(cls, findings: Sequence[Finding]) -> StatementCounts:
-        """Return the counts of the findings of one reference."""
+        """Count the statements by their verdicts in the findings of one reference."""
 
         def count(kind: str, verdict: str) -> int:
             return sum(finding.kind == kind and finding.verdict == verdict for finding in findings)
@@ -162,7 +162,7 @@ def weighted_correctness(state: State, *, weights: tuple[float, float], beta: fl
 
 
 def _rank(findings: Sequence[Finding], *, beta: float, formula: FScoreFormula) -> tuple[float, bool]:
-    """Return the sort key of a reference's findings: F, then whether the reference states facts."""
+    """Return the key that selects the best reference: its F score, then whether the reference states facts."""
     counts = StatementCounts.of(findings)
     return counts.f_score(beta, formula), counts.covered + counts.fn > 0
 
@@ -214,6 +214,6 @@ def _validate_weights(weights: tuple[float, float]) -> tuple[float, float]:
     numbers: list[float] = [w for w in items if isinstance(w, int | float) and w >= 0]
     if not (len(items) == len(numbers) == 2 and 0 < sum(numbers) < inf):
         raise ConfigError(
-            f"weights takes two numbers from 0 on, for F and for the similarity, not both 0; got {weights!r}"
+            f"weights must be two numbers of at least 0, for F and for the similarity, not both 0; got {weights!r}"
         )
     return numbers[0], numbers[1]

@@ -46,10 +46,10 @@ def answer_relevance(
         answer is 0, and nothing is embedded. Findings are the written questions with their cosines.
 
     Raises:
-        ConfigError: if `questions` is not a whole number from 1 on, or `embeddings` is not a model of this kind.
+        ConfigError: if `questions` is not a whole number of at least 1, or `embeddings` is not a model of this kind.
     """
     if not isinstance(questions, int) or isinstance(questions, bool) or questions < 1:
-        raise ConfigError(f"questions takes a whole number from 1 on, got {questions!r}")
+        raise ConfigError(f"questions must be a whole number of at least 1, got {questions!r}")
     judge = Judge.of(judge)
     steps = regenerate_questions(judge, count=questions) | measure_similarity(embeddings, question_and_regenerated)
     max_questions = questions * judge.members[0].draws
@@ -65,7 +65,7 @@ def answer_relevance(
 
 
 def question_and_regenerated(state: State) -> tuple[str, Sequence[str]]:
-    """Return the user's question and the regenerated questions, none of these if the answer is evasive."""
+    """Return the user's question and the list of regenerated questions; the list is empty if the answer is evasive."""
     return state["sample"].question, [] if state["evasive"] else state["regenerated_questions"]
 
 

@@ -52,7 +52,7 @@ def answer_similarity(
         ModelOutputError: when scoring, for a zero vector or numbers that are not finite.
     """
     if threshold is not None and not (isinstance(threshold, int | float) and 0 <= threshold <= 1):
-        raise ConfigError(f"threshold takes a number from 0 to 1, or None, got {threshold!r}")
+        raise ConfigError(f"threshold must be a number from 0 to 1, or None, got {threshold!r}")
     return Metric(
         name,
         aspect="answer",

@@ -49,7 +49,7 @@ def aspect_critique(
     if not aspect or (definition is None and aspect not in ASPECTS):
         raise ConfigError(f"{aspect!r} is none of {', '.join(ASPECTS)}; pass definition=... for your own aspect")
     if not isinstance(definition, str | None):
-        raise ConfigError(f"the definition of {aspect!r} takes a str, got {type(definition).__name__}")
+        raise ConfigError(f"the definition of {aspect!r} must be a str, got {type(definition).__name__}")
     if definition is not None and not definition.strip():
         raise ConfigError(f"the definition of {aspect!r} is blank; describe when the aspect applies")
     if direction not in (None, *get_args(Direction)):

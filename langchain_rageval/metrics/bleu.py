@@ -40,7 +40,7 @@ def bleu(*, tokenize: Tokenize = "auto", name: str = "bleu") -> Metric:
         ConfigError: if sacrebleu is not installed, or `tokenize` is invalid.
     """
     if tokenize not in get_args(Tokenize):
-        raise ConfigError(f"tokenize is one of {', '.join(get_args(Tokenize))}, got {tokenize!r}")
+        raise ConfigError(f"tokenize must be one of {', '.join(get_args(Tokenize))}, got {tokenize!r}")
     return overlap_metric(
         name,
         partial(sentence_bleu, tokenize=tokenize),

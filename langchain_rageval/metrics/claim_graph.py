@@ -72,12 +72,12 @@ class ClaimGraph:
 
     @cached_property
     def uncited(self) -> bool:
-        """Presence of a verdict without the citation that it needs; its chunks are then unknown."""
+        """True if a verdict lacks the citation that it needs, so that its chunks are unknown."""
         return any(claim.verdict in ("supported", "contradicted") and not claim.cited for claim in self.claims)
 
     @property
     def claims(self) -> Sequence[Claim]:
-        """Statements of both sides, the answer's first."""
+        """Statements of the answer, then statements of the references."""
         return [*self.answer, *self.reference]
 
     @property
@@ -102,7 +102,7 @@ class ReasonWording:
 
 @dataclass(frozen=True)
 class ShareFormula:
-    """Share of statements or chunks that satisfy a predicate.
+    """Formula of a metric: the share of statements or chunks that satisfy a predicate.
 
     Attributes:
         over: items that are counted.
@@ -158,7 +158,7 @@ class ShareFormula:
 
 @dataclass(frozen=True)
 class F1Formula:
-    """Harmonic mean of the answer's precision and the references' recall."""
+    """Formula of claim F1: the harmonic mean of the answer's precision and the references' recall."""
 
     reads: ClassVar[Sequence[FindingSection]] = ("classifications",)
     direction: ClassVar[Direction] = "higher"

@@ -59,7 +59,7 @@ def claim_metrics(
         ConfigError: if an option is invalid.
     """
     if not name:
-        raise ConfigError("name takes the prefix of the scores' names, got an empty string")
+        raise ConfigError("name must be the prefix of the scores' names, got an empty string")
     return suite(
         *(
             claim_part(formula, judge, attribution=attribution, verifier=verifier, name=f"{name}_{formula}")

@@ -1,4 +1,4 @@
-"""Metric of a single number of the claim graph: its steps, its reducer, and its state from earlier findings."""
+"""Metric of one number of the claim graph: its steps, and the reducer (function from the state to the value)."""
 
 from __future__ import annotations
 

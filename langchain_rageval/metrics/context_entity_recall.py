@@ -47,7 +47,7 @@ def context_entity_recall(judge: JudgeLike, *, name: str = "context_entity_recal
 
 
 def found_share(state: State) -> Value:
-    """Return found entities / entities."""
+    """Return the share of the entities that were found in the contexts."""
     findings: Sequence[Finding] = state["entity_verdicts"]
     entities = [finding for finding in findings if finding.kind == "entity"]
     if not entities:

@@ -38,8 +38,8 @@ def context_precision(
     Args:
         judge: called once per sample, for all chunks; not called if they are blank.
         weighting: "rank" is Σ (P@k · v_k) / Σ v_k, where v_k is 1 if chunk k is useful, else 0, and P@k is the share of
-            useful chunks among the first k: 1.0 if no useless chunk precedes a useful one. "plain" is useful chunks /
-            chunks.
+            useful chunks among the first k: 1.0 if no useless chunk precedes a useful one. "plain" is the
+            share of useful chunks.
         against: text that decides whether a chunk is useful: the "reference" (several are joined), the "answer", or the
             "question" alone, which needs no label; a blank text has the same effect as "question". "auto" takes the
             first of these that the sample has; a finding of the kind "criterion" holds the choice, and a run in which
@@ -56,7 +56,7 @@ def context_precision(
     if weighting not in get_args(Weighting):
         raise ConfigError(f'weighting is "rank" or "plain", got {weighting!r}')
     if against not in get_args(Against):
-        raise ConfigError(f"against is one of {', '.join(get_args(Against))}, got {against!r}")
+        raise ConfigError(f"against must be one of {', '.join(get_args(Against))}, got {against!r}")
     field = {"reference": "references", "answer": "answer"}.get(against)
     return Metric(
         name,

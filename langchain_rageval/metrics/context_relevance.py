@@ -40,7 +40,7 @@ def context_relevance(judge: JudgeLike, *, name: str = "context_relevance") -> M
 
 
 def needed_share(state: State) -> Value:
-    """Return needed sentences / sentences."""
+    """Return the share of the context sentences that are needed."""
     findings: list[Finding] = state["context_sentences"]
     sentences = [finding for finding in findings if finding.kind == "sentence"]
     question = state["sample"].question

@@ -44,5 +44,5 @@ def faithfulness(judge: JudgeLike, *, verifier: Verifier | None = None, name: st
 
 
 def supported_share(state: State) -> Value:
-    """Return supported statements / statements."""
+    """Return the share of the answer's statements that the contexts support."""
     return share_of_supported(state["answer_verdicts"], state["sample"].question, without=NO_FACTS)

@@ -13,7 +13,7 @@ from langchain_rageval.statistics.ranking import average_precision
 
 
 def map_at(k: int, grader: Grader | None = None, *, threshold: float | None = None, name: str | None = None) -> Metric:
-    """Score the sum of the precisions at the ranks of the relevant chunks among the first k / relevant chunks.
+    """Score average precision: the precisions at the ranks of relevant chunks, averaged over all relevant chunks.
 
     Labels and ids give the number of all relevant chunks; other graders only that of the retrieved ones, and the reason
     says so.

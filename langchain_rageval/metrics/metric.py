@@ -94,7 +94,7 @@ class Metric(Traced[Any, Score], Adapters):
         self._instrument = self._fingerprint()
 
     def __repr__(self) -> str:
-        """Return the name and the judges, without secrets."""
+        """Return the metric as text: its name and its judges, without secrets."""
         return f"{self.name}({', '.join(dict.fromkeys(map(repr, self.judges)))})"
 
     __str__ = __repr__
@@ -114,12 +114,15 @@ class Metric(Traced[Any, Score], Adapters):
 
     @property
     def models(self) -> list[Any]:
-        """Models that the steps call: of the judges, embeddings, a cross-encoder."""
+        """Models that the steps call: models of the judges, embeddings, a cross-encoder."""
         return [model for stage in stages_of(self) for model in stage.models]
 
     @property
     def instrument(self) -> str:
-        """Hash of everything that could change a score except the sample."""
+        """Hash of the configuration that affects the scores: judge, prompts, options and package version.
+
+        It identifies the metric in reports and journals.
+        """
         return self._instrument
 
     def read(self, input: Any) -> Sample:
@@ -139,7 +142,7 @@ class Metric(Traced[Any, Score], Adapters):
         return sample
 
     def rescore(self, sample: Sample, score: Score) -> Score | None:
-        """Compute the score from the findings of an earlier one, without a call; it keeps the earlier usage.
+        """Compute the score from the findings of an earlier score, without a call; the earlier usage is kept.
 
         Args:
             sample: has all fields that this metric reads.
@@ -154,7 +157,7 @@ class Metric(Traced[Any, Score], Adapters):
         return None if state is None else self._score(self.reduce(state), score.usage)
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
-        """Return the graph of the steps and the reducer."""
+        """Return the graph of the steps and the reducer (function that computes the value)."""
         reducer = RunnableLambda(self.reduce, name=_qualified_name(self.reduce).rpartition(".")[2])
         return (self.steps | reducer).get_graph(config)
 

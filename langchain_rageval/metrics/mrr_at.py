@@ -13,7 +13,7 @@ from langchain_rageval.statistics.ranking import mrr
 
 
 def mrr_at(k: int, grader: Grader | None = None, *, threshold: float | None = None, name: str | None = None) -> Metric:
-    """Score 1 / rank of the first relevant chunk, 0 if none of the first k is relevant.
+    """Score 1 divided by the rank of the first relevant chunk; 0 if none of the first k chunks is relevant.
 
     Args:
         k: number of leading chunks that count.

@@ -53,7 +53,7 @@ def best_overlap(state: State, *, format_reason: FormatReason) -> Value:
 
 
 def nearest_reference_reason(best: float, russian: bool, *, measure: str) -> str:
-    """Return the reason of a score by a named measure, such as "BLEU"."""
+    """Return the sentence that explains a score by a named measure, such as "BLEU"."""
     return f"{measure}, {'ближайший эталон' if russian else 'the nearest reference'}: {best:.2f}."
 
 

@@ -35,5 +35,5 @@ def precision_at(
 
 
 def precision_of(ranked: RankedList) -> float:
-    """Return relevant chunks among the first k / k."""
+    """Return the number of relevant chunks among the first k, divided by k."""
     return precision(ranked.grades, ranked.k, ranked.threshold)

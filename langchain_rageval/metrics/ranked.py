@@ -55,7 +55,7 @@ class RankedList:
 
     @property
     def relevant(self) -> int:
-        """Number of relevant chunks among the judged ones."""
+        """Number of relevant chunks among all judged chunks."""
         return sum(grade >= self.threshold for grade in self.judged)
 
     @property
@@ -110,7 +110,7 @@ def ranking_metric(
 
 
 def measured(state: State, *, grader: Grader, measure: RankingMeasure, k: int, threshold: float, basis: Basis) -> Value:
-    """Return the value of a ranking measure for the chunks in retrieval order."""
+    """Return the value of a ranking measure, such as NDCG, for the chunks in retrieval order."""
     sample: Sample = state["sample"]
     findings: list[Finding] = state["grades"]
     if grader.judged_grades(sample) == []:
@@ -130,14 +130,14 @@ def ndcg_of(ranked: RankedList, *, gain: Gain) -> float:
 
 
 def build_ranked_list(sample: Sample, order: Sequence[Finding], grader: Grader, k: int, threshold: float) -> RankedList:
-    """Return the graded list of chunk findings, with all grades that the grader knows of the sample."""
+    """Return the ranked list of grades of a sample, with the grades of all chunks that the grader judged."""
     grades = [float(finding.verdict) for finding in order]
     known = grader.judged_grades(sample)
     return RankedList(grades, grades if known is None else known, known is not None, grader.lowest, threshold, k)
 
 
 def chunk_findings(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings that hold the grade of a chunk."""
+    """Return those findings of a score that hold the grade of a chunk."""
     return [finding for finding in findings if finding.kind == "context"]
 
 
@@ -174,9 +174,9 @@ def lowest_gaining_grade(grader: Grader) -> float:
 
 
 def validate_cutoff(k: int) -> None:
-    """Raise ConfigError if k is not a whole number from 1 on."""
+    """Raise ConfigError if k is not a whole number of at least 1."""
     if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-        raise ConfigError(f"k takes a whole number from 1 on, the number of leading chunks that count, got {k!r}")
+        raise ConfigError(f"k must be a whole number of at least 1, the number of leading chunks that count, got {k!r}")
 
 
 def validate_gain(gain: Gain) -> None:
@@ -256,10 +256,10 @@ def _threshold(kind: str, grader: Grader, threshold: float | None) -> float:
     if threshold is None:
         return float(grader.threshold or 0)
     if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not isfinite(threshold):
-        raise ConfigError(f"threshold takes a number, the lowest grade of a relevant chunk, got {threshold!r}")
+        raise ConfigError(f"threshold must be a number, the lowest grade of a relevant chunk, got {threshold!r}")
     if threshold <= grader.lowest:
         raise ConfigError(
-            f"threshold {threshold!r} would make every chunk relevant; it takes a grade above {grader.lowest:g}"
+            f"threshold {threshold!r} would make every chunk relevant; it must be a grade above {grader.lowest:g}"
         )
     return float(threshold)
 

@@ -14,7 +14,7 @@ from langchain_rageval.statistics.ranking import recall
 def recall_at(
     k: int, grader: Grader | None = None, *, threshold: float | None = None, name: str | None = None
 ) -> Metric:
-    """Score relevant chunks among the first k / relevant chunks.
+    """Score the share of the relevant chunks that are among the first k.
 
     Labels and ids give the number of all relevant chunks; other graders only that of the retrieved ones, and the reason
     says so.
@@ -38,5 +38,5 @@ def recall_at(
 
 
 def recall_of(ranked: RankedList) -> float:
-    """Return relevant chunks among the first k / relevant chunks."""
+    """Return the share of the relevant chunks that are among the first k."""
     return recall(ranked.grades, ranked.relevant, ranked.k, ranked.threshold)

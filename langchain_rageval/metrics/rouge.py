@@ -30,8 +30,8 @@ def rouge(*, variant: RougeVariant = "rougeL", of: RougeStatistic = "fmeasure", 
     Args:
         variant: "rougeL" for the longest common subsequence of words, gaps allowed; "rouge1" to "rouge4" for n-grams of
             that many words.
-        of: "recall" is shared / in the reference, "precision" is shared / in the answer, "fmeasure" is their harmonic
-            mean.
+        of: "recall" is the share of the reference's words that the answer shares, "precision" the share of the answer's
+            words, "fmeasure" their harmonic mean.
         name: key of the score; by default "rouge" for "rougeL", else the variant.
 
     Returns:
@@ -42,9 +42,9 @@ def rouge(*, variant: RougeVariant = "rougeL", of: RougeStatistic = "fmeasure", 
         ConfigError: if an option is invalid.
     """
     if variant not in get_args(RougeVariant):
-        raise ConfigError(f"variant is one of {', '.join(get_args(RougeVariant))}, got {variant!r}")
+        raise ConfigError(f"variant must be one of {', '.join(get_args(RougeVariant))}, got {variant!r}")
     if of not in get_args(RougeStatistic):
-        raise ConfigError(f"of is one of {', '.join(get_args(RougeStatistic))}, got {of!r}")
+        raise ConfigError(f"of must be one of {', '.join(get_args(RougeStatistic))}, got {of!r}")
     measure = f"ROUGE-{variant.removeprefix('rouge')}"
     return overlap_metric(
         name or ("rouge" if variant == "rougeL" else variant),

@@ -76,7 +76,7 @@ def rubric(
     judge = Judge.of(judge)
     lowest, highest = scale = _validate_scale(scale)
     if examples not in get_args(Examples):
-        raise ConfigError(f"examples is one of {', '.join(get_args(Examples))}, got {examples!r}")
+        raise ConfigError(f"examples must be one of {', '.join(get_args(Examples))}, got {examples!r}")
     by_language = (
         default_criteria(scale) if criteria is None else {DEFAULT_LANGUAGE: _validate_criteria(criteria, scale)}
     )
@@ -140,17 +140,23 @@ def _reason(grades: Mapping[str, int], scale: Scale, *, blank: bool, russian: bo
 def _validate_scale(scale: Any) -> Scale:
     whole = isinstance(scale, Sequence) and len(scale) == 2 and all(type(end) is int for end in scale)
     if not whole or scale[0] >= scale[1]:
-        raise ConfigError(f"scale takes the lowest and the highest grade, whole numbers such as (0, 3), got {scale!r}")
+        raise ConfigError(
+            f"scale must be the lowest and the highest grade, whole numbers such as (0, 3), got {scale!r}"
+        )
     return scale[0], scale[1]
 
 
 def _validate_criteria(criteria: Any, scale: Scale) -> tuple[Criterion, ...]:
     if not isinstance(criteria, Iterable) or isinstance(criteria, str | Mapping | Criterion):
-        raise ConfigError(f"criteria takes a list of Criterion(name, description, ...), got {type(criteria).__name__}")
+        raise ConfigError(
+            f"criteria must be a list of Criterion(name, description, ...), got {type(criteria).__name__}"
+        )
     own = tuple(_criterion(item) for item in criteria)
     keys = [criterion_key(criterion.name) for criterion in own]
     if not own or len(set(keys)) < len(keys):
-        raise ConfigError(f"criteria takes at least one, and each name once, got {[c.name for c in own]}")
+        raise ConfigError(
+            f"criteria must contain at least one criterion, and each name once, got {[c.name for c in own]}"
+        )
     for criterion in own:
         off = sorted(
             grade

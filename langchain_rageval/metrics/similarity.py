@@ -21,7 +21,7 @@ def answer_and_references(state: State) -> tuple[str, Sequence[str]]:
 
 
 def blank_value(sample: Sample) -> Value | None:
-    """Return the value of a sample with a blank side, or None if neither side is blank.
+    """Return the value of a sample whose answer or references are blank, or None if neither is blank.
 
     Blank references leave the sample unscored; a blank answer is 0.
     """
@@ -48,9 +48,9 @@ def similarity_findings(sample: Sample, similarities: Sequence[float], *, reason
 
 
 def similarities_from_findings(sample: Sample, findings: Sequence[Finding]) -> list[float] | None:
-    """Return the similarities that `similarity_findings` stored, or None if the sample needs some and has none.
+    """Return the similarities that `similarity_findings` stored, or None if the findings lack a needed similarity.
 
-    None is also returned if there are similarities of a sample with a blank side.
+    None is also returned if there are similarities although the answer or the references are blank.
     """
     similarities = [
         float(finding.verdict) for finding in findings if (finding.kind, finding.reason) == ("criterion", SIMILARITY)

@@ -41,7 +41,7 @@ class Scorer(Protocol):
 
     @property
     def instrument(self) -> str:
-        """Hash of everything that could change a score except the sample."""
+        """Hash of the configuration that affects the scores; identifies the metric in reports and journals."""
 
     @property
     def judges(self) -> Sequence[Judge]:
@@ -126,6 +126,6 @@ def shared_steps_key(metric: Scorer) -> Hashable:
 
 
 def steps_with_fresh_capabilities(metric: Scorer) -> Runnable[State, State]:
-    """Return a copy of the metric's steps whose judges do not share what they learn about an endpoint."""
+    """Return a copy of the metric's steps whose judges do not share endpoint capabilities with the original."""
     steps = [step.with_fresh_capabilities() if isinstance(step, Stage) else step for step in sequential_steps(metric)]
     return reduce(or_, steps)

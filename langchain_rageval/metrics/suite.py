@@ -28,7 +28,7 @@ class Suite(Traced[Any, dict[str, Score]], Adapters):
     metrics: tuple[Metric, ...]
 
     def __repr__(self) -> str:
-        """Return the metrics and their judges, without secrets."""
+        """Return the suite as text: its metrics and their judges, without secrets."""
         return f"suite({', '.join(map(repr, self.metrics))})"
 
     __str__ = __repr__

@@ -14,7 +14,7 @@ _MAX_QUOTED = 3
 
 
 def share_of_supported(verdicts: Sequence[Finding], question: str, without: str) -> Value:
-    """Return supported statements / statements.
+    """Return the share of the statements that the contexts support.
 
     Args:
         verdicts: findings of `verify_statements`.

@@ -61,9 +61,9 @@ def _threshold_runnable(
 ) -> Runnable[Any, Any]:
     """Return a Runnable that scores its input and returns the result of `decide(input, passed, score)`."""
     if missing not in ("raise", "pass"):
-        raise ConfigError(f"missing is 'raise' or 'pass', got {missing!r}")
+        raise ConfigError(f"missing must be 'raise' or 'pass', got {missing!r}")
     if not isinstance(threshold, int | float) or not math.isfinite(threshold):
-        raise ConfigError(f"threshold takes a finite number, got {threshold!r}")
+        raise ConfigError(f"threshold must be a finite number, got {threshold!r}")
 
     def passes(score: Score) -> bool:
         if score.value is None:

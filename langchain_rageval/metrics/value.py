@@ -1,4 +1,4 @@
-"""Value: the number that a reducer computes, with its reason and findings."""
+"""Value: the result of a reducer (function that computes a score from the state): number, reason and findings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAX_QUOTE_LENGTH = 160
 
 @dataclass(frozen=True)
 class Value:
-    """Result of a reducer: a number with its reason, or the cause why no number applies.
+    """Result of a reducer (function that computes a score from the state): a number, or the cause why none applies.
 
     Attributes:
         number: the value, or None if no value applies.

@@ -15,13 +15,16 @@ _ENOUGH = 0.6
 
 
 def list_entities(inputs: Mapping[str, Any], _contexts: Mapping[str, str]) -> dict[str, Any]:
-    """Answer extract_entities: runs of capitalized words (except the first word of a sentence), and numbers."""
+    """Offline reply to the step `extract_entities`: runs of capitalized words, and numbers.
+
+    The first word of a sentence does not count as capitalized.
+    """
     names = [name for sentence in split_sentences(str(inputs["text"])) for name in _names(sentence)]
     return {"entities": list(dict.fromkeys(names))}
 
 
 def _names(sentence: str) -> list[str]:
-    """Return the runs of tokens of one kind that are names or numbers."""
+    """Return the names and numbers of a sentence: runs of adjacent capitalized words, and runs of adjacent numbers."""
     tokens = [(token, _kind(token, first=place == 0)) for place, token in enumerate(_TOKEN.findall(sentence))]
     return [
         " ".join(token for token, _ in run)
@@ -37,7 +40,7 @@ def _kind(token: str, *, first: bool) -> str:
 
 
 def locate_entities(inputs: Mapping[str, Any], contexts: Mapping[str, str]) -> dict[str, Any]:
-    """Answer find_entities: each entity with the sentences that contain all its stems and numbers."""
+    """Offline reply to the step `find_entities`: each entity with the sentences that contain all its words."""
     stems_by_sentence = {number: stems_of(sentence) | numbers_of(sentence) for number, sentence in contexts.items()}
     entities = []
     for item in inputs["entities"]:
@@ -49,7 +52,7 @@ def locate_entities(inputs: Mapping[str, Any], contexts: Mapping[str, str]) -> d
 
 
 def judge_answerability(inputs: Mapping[str, Any], contexts: Mapping[str, str]) -> dict[str, Any]:
-    """Answer detect_answerable: true if one sentence contains at least 60% of the question's stems."""
+    """Offline reply to the step `detect_answerable`: true if one sentence contains 60% of the words of the question."""
     wanted = stems_of(str(inputs["question"]))
     shared = max((len(wanted & stems_of(sentence)) for sentence in contexts.values()), default=0)
     return {"reason": f"{shared}/{len(wanted)}", "answerable": bool(wanted) and shared >= _ENOUGH * len(wanted)}

@@ -201,7 +201,7 @@ def _classification(inputs: _Inputs, _contexts: _Sentences) -> dict[str, Any]:
 
 
 def _same(one: str, other: str) -> bool:
-    """Return True if two statements share 60% of the shorter one's stems and their numbers do not conflict."""
+    """Return True if two statements share 60% of the stems of the shorter statement and have no conflicting numbers."""
     stems, others = stems_of(one), stems_of(other)
     shorter = min(len(stems), len(others))
     numbers = [numbers_of(text) for text in (one, other)]
@@ -232,7 +232,7 @@ def _relevance(inputs: _Inputs, contexts: _Sentences) -> dict[str, Any]:
 
 
 def _chunks(contexts: _Sentences) -> dict[int, set[str]]:
-    """Map the number of each chunk to its stems."""
+    """Map the number of each chunk to the stems (first five letters) of its words."""
     chunks: dict[int, set[str]] = {}
     for number, sentence in contexts.items():
         chunks.setdefault(int(number.partition(".")[0]), set()).update(stems_of(sentence))
@@ -294,7 +294,7 @@ def _rubric_grades(inputs: _Inputs, contexts: _Sentences) -> dict[str, Any]:
 
 
 def _correct_share(answer: str, ground: str) -> float:
-    """Return the share of the answer's stems that occur in a text; 0 for an evasion or a number that it lacks."""
+    """Return the share of the answer's stems that occur in a text; 0 for an evasion or a number missing in the text."""
     if _EVASION.search(answer) or not numbers_of(answer) <= numbers_of(ground):
         return 0.0
     return _share(stems_of(answer), stems_of(ground))
@@ -305,13 +305,13 @@ def _share(wanted: set[str], present: set[str]) -> float:
 
 
 def _distinct_share(text: str) -> float:
-    """Return the share of distinct pairs of neighbouring words; 1 for less than two words."""
+    """Return the share of distinct pairs among all pairs of neighbouring words; 1 for fewer than two words."""
     pairs = [*pairwise(words_of(text))]
     return len(set(pairs)) / len(pairs) if pairs else 1.0
 
 
 def _nearest(wanted: set[str], stems: Mapping[str, set[str]]) -> str:
-    """Return the number of the sentence that shares most stems; "" if no sentence shares any."""
+    """Return the number of the sentence that shares most stems with a text; "" if no sentence shares any stem."""
     best = max(stems, key=lambda number: len(wanted & stems[number]), default="")
     return best if best and wanted & stems[best] else ""
 

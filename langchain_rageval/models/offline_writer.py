@@ -97,12 +97,18 @@ _OWN_STEMS = stems_of(" ".join(text for own in _TEMPLATES.values() for text in o
 
 
 def pick_keyphrases(inputs: _Inputs) -> dict[str, Any]:
-    """Answer extract_keyphrases: phrases whose words are frequent in the passage, capitalized or adjacent."""
+    """Offline reply to the step `extract_keyphrases`: the phrases whose words are most frequent in the passage.
+
+    Capitalized words, and phrases of several adjacent words, are preferred.
+    """
     return {"keyphrases": _phrases(str(inputs["passage"]))}
 
 
 def grade_prose(inputs: _Inputs) -> dict[str, Any]:
-    """Answer grade_passage: grades from 1 to 3 by the number and share of prose sentences, end marks and phrases."""
+    """Offline reply to the step `grade_passage`: four grades from 1 to 3 for the quality of a passage.
+
+    They are computed from the number and share of prose sentences, full stops and key phrases.
+    """
     text = str(inputs["passage"])
     prose = _prose_sentences(text)
     share = sum(map(len, prose)) / max(1, len(text.strip()))
@@ -117,12 +123,15 @@ def grade_prose(inputs: _Inputs) -> dict[str, Any]:
 
 
 def ask_about_keyphrase(inputs: _Inputs) -> dict[str, Any]:
-    """Answer write_question: ask what is known about the keyphrase."""
+    """Offline reply to the step `write_question`: a question that asks about the key phrase."""
     return {"question": _fill_template(str(inputs["passage"]), "write", str(inputs["keyphrase"]))}
 
 
 def reword_question(inputs: _Inputs) -> dict[str, Any]:
-    """Answer rewrite_question: drop the pointing words if the passages answer the rest, else ask about their phrase."""
+    """Offline reply to the step `rewrite_question`: a question without words such as "this" or "in the text".
+
+    If the passages do not answer the rest of the question, the reply is a new question about their best key phrase.
+    """
     question, texts = str(inputs["question"]), _passage_texts(inputs)
     direct = " ".join(_POINTING.sub(" ", question).split()).replace(" ?", "?")
     if direct != question and _content_stems(direct) and _is_answerable(direct, texts):
@@ -136,9 +145,9 @@ def reword_question(inputs: _Inputs) -> dict[str, Any]:
 
 
 def join_phrase(inputs: _Inputs, *, template: str) -> dict[str, Any]:
-    """Answer evolve_reasoning or evolve_conditional: add another phrase of the passages to the question.
+    """Offline reply to `evolve_reasoning` and `evolve_conditional`: the question with another phrase added.
 
-    The question is returned unchanged if the passages contain no other phrase.
+    The phrase is from the passages. The question is returned unchanged if they contain no other phrase.
     """
     question = str(inputs["question"])
     phrase = _unused_phrase(_passage_texts(inputs), beyond=question)
@@ -146,10 +155,11 @@ def join_phrase(inputs: _Inputs, *, template: str) -> dict[str, Any]:
 
 
 def connect_passages(inputs: _Inputs) -> dict[str, Any]:
-    """Answer evolve_multi_context: add a phrase that only one passage contains, the one least like the question.
+    """Offline reply to the step `evolve_multi_context`: a question that needs several passages.
 
-    If that passage covers the whole question, a phrase of the other passages is added too, so that they are needed. The
-    question is returned unchanged if there are no such phrases.
+    A phrase that only one passage contains is added: the phrase that shares least with the question. If that passage
+    covers the whole question, a phrase of the other passages is added too, so that they are needed. The question is
+    returned unchanged if there are no such phrases.
     """
     question = str(inputs["question"])
     wanted = _content_stems(question)
@@ -164,13 +174,13 @@ def connect_passages(inputs: _Inputs) -> dict[str, Any]:
 
 
 def make_conversational(inputs: _Inputs) -> dict[str, Any]:
-    """Answer evolve_conversational: lower case, no quotation marks, no mark at the end."""
+    """Offline reply to the step `evolve_conversational`: the question in lower case without quotation and end marks."""
     question = str(inputs["question"])
     return {"question": _fill_template(question, "conversational", re.sub('[«»"]', "", _subject(question)).lower())}
 
 
 def make_unanswerable(inputs: _Inputs) -> dict[str, Any]:
-    """Answer evolve_unanswerable: ask about a future year that no passage names."""
+    """Offline reply to the step `evolve_unanswerable`: a question about a future year that no passage names."""
     question = str(inputs["question"])
     numbers = numbers_of(" ".join([question, *_passage_texts(inputs)]))
     year = next(str(year) for year in range(_FIRST_YEAR, _FIRST_YEAR + len(numbers) + 1) if str(year) not in numbers)
@@ -178,14 +188,17 @@ def make_unanswerable(inputs: _Inputs) -> dict[str, Any]:
 
 
 def shorten_question(inputs: _Inputs) -> dict[str, Any]:
-    """Answer compress_question: remove polite phrases."""
+    """Offline reply to the step `compress_question`: the question without polite phrases."""
     question = str(inputs["question"]).strip()
     short = _POLITE.sub("", question).strip(" ,")
     return {"question": short[0].upper() + short[1:] if _content_stems(short) and short != question else question}
 
 
 def assess_question(inputs: _Inputs) -> dict[str, Any]:
-    """Answer review_question: standalone if no word points, answerable if the passages contain its stems."""
+    """Offline reply to the step `review_question`: whether a question is standalone and answerable.
+
+    Standalone: it has no words such as "this" or "in the text". Answerable: the passages contain most of its words.
+    """
     question, texts = str(inputs["question"]), _passage_texts(inputs)
     standalone = bool(_content_stems(question)) and not _POINTING.search(question)
     answerable = _is_answerable(question, texts)
@@ -196,7 +209,10 @@ def assess_question(inputs: _Inputs) -> dict[str, Any]:
 
 
 def contrast_questions(inputs: _Inputs) -> dict[str, Any]:
-    """Answer compare_questions: broader if it has new stems, also deeper if it newly asks why or how."""
+    """Offline reply to the step `compare_questions`: whether a question is broader or deeper than its parent.
+
+    Broader if it has new words; deeper if it also asks why or how and the parent does not.
+    """
     parent, question = str(inputs["parent"]), str(inputs["question"])
     fresh = _content_stems(question) - _content_stems(parent)
     why = len(_WHY.findall(question)) > len(_WHY.findall(parent))
@@ -204,7 +220,10 @@ def contrast_questions(inputs: _Inputs) -> dict[str, Any]:
 
 
 def select_passages(inputs: _Inputs) -> dict[str, Any]:
-    """Answer find_passages: greedily, the passages that add most to the covered stems of the question."""
+    """Offline reply to the step `find_passages`: the passages that contain the words of the question.
+
+    They are chosen one after the other; each next passage is the passage that adds most words of the question.
+    """
     wanted = _content_stems(str(inputs["question"]))
     shared = {int(item["passage"]): wanted & stems_of(str(item["text"])) for item in inputs["passages"]}
     selected: list[int] = []
@@ -217,7 +236,7 @@ def select_passages(inputs: _Inputs) -> dict[str, Any]:
 
 
 def quote_answer(inputs: _Inputs) -> dict[str, Any]:
-    """Answer write_answer: the one or two sentences of the passages that share most with the question."""
+    """Offline reply to the step `write_answer`: the one or two sentences that share most words with the question."""
     question, texts = str(inputs["question"]), _passage_texts(inputs)
     wanted = _content_stems(question)
     uncovered, quotes = wanted, []
@@ -234,26 +253,29 @@ def quote_answer(inputs: _Inputs) -> dict[str, Any]:
 
 
 def admit_ignorance(inputs: _Inputs) -> dict[str, Any]:
-    """Answer answer_unaided: "I do not know" in the language of the question."""
+    """Offline reply to the step `answer_unaided`: "I do not know" in the language of the question."""
     return {"answer": _fill_template(str(inputs["question"]), "unknown")}
 
 
 def halve_answer(inputs: _Inputs) -> dict[str, Any]:
-    """Answer degrade_answer: the first half of the answer's sentences, or of the words of a single sentence."""
+    """Offline reply to the step `degrade_answer`: the first half of the answer.
+
+    Half of its sentences, or half of the words if it is a single sentence.
+    """
     sentences = split_sentences(str(inputs["answer"]))
     parts = sentences if len(sentences) > 1 else " ".join(sentences).split()
     return {"answer": " ".join(parts[: len(parts) // 2])}
 
 
 def write_padding(inputs: _Inputs) -> dict[str, Any]:
-    """Answer pad_context: sentences that are true of any topic."""
+    """Offline reply to the step `pad_context`: fixed sentences without information about any topic."""
     question = str(inputs["question"])
     own = _TEMPLATES[_language(str(inputs["context"]))]["padding"]
     return {"sentences": [sentence.format(_subject(question)) for sentence in own]}
 
 
 def _fill_template(language_from: str, name: str, *parts: str) -> str:
-    """Fill in a template in the language of a text."""
+    """Fill values into one of the question and answer templates, in the language of a text."""
     return str(_TEMPLATES[_language(language_from)][name]).format(*parts)
 
 
@@ -266,7 +288,7 @@ def _passage_texts(inputs: _Inputs) -> list[str]:
 
 
 def _content_stems(text: str) -> set[str]:
-    """Return the stems of a question without function words and the words of the templates."""
+    """Return the stems (first five letters) of a question's words, except function words and words of the templates."""
     return stems_of(" ".join(word for word in words_of(text) if word not in _FUNCTION_WORDS)) - _OWN_STEMS
 
 
@@ -288,7 +310,7 @@ def _subject(question: str) -> str:
 
 
 def _parts(question: str) -> list[str]:
-    """Return the topics of a question: its quoted phrases, else its content words as one phrase."""
+    """Return the topics of a question: its quoted phrases, or all its content words as one phrase."""
     own = [word for word in _WORD.findall(question) if _content_stems(word)]
     return _quoted(question) or [" ".join(own) or question.strip(" ?")]
 
@@ -322,7 +344,10 @@ def _plain(text: str) -> str:
 
 
 def _phrases(text: str, most: int = _MOST_PHRASES) -> list[str]:
-    """Return phrases that share no stem, best first; of all words if the text has no sentence."""
+    """Return the key phrases of a text, best first; no two share a word stem.
+
+    Only sentences of prose are used; if there are none, the whole text.
+    """
     sentences = _prose_sentences(text) or [" ".join(_WORD.findall(_plain(text)))]
     times = Counter(stem_of(word) for sentence in sentences for word in words_of(sentence))
     names = {word for sentence in sentences for word in _WORD.findall(sentence)[1:] if word[0].isupper()}
@@ -341,7 +366,7 @@ def _phrases(text: str, most: int = _MOST_PHRASES) -> list[str]:
 
 
 def _runs(sentence: str) -> Iterator[list[str]]:
-    """Yield the runs of adjacent content words; a run may be empty."""
+    """Yield the lists of adjacent content words of a sentence; a list may be empty."""
     run: list[str] = []
     end = -1
     for match in _WORD.finditer(sentence):
@@ -359,9 +384,9 @@ def _runs(sentence: str) -> Iterator[list[str]]:
 
 
 def _score_phrases(run: Sequence[str], times: Mapping[str, int], names: set[str]) -> Iterable[tuple[str, float]]:
-    """Yield each phrase of up to three words in a run with its score.
+    """Yield each phrase of up to three adjacent words in a list of words, with its score.
 
-    The score is the mean frequency of the words, raised for several words, for names and for the whole run.
+    The score is the mean frequency of the words, raised for several words, for names and for the whole list.
     """
     for size in range(1, _LONGEST_PHRASE + 1):
         for at in range(len(run) - size + 1):

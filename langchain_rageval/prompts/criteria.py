@@ -69,7 +69,7 @@ class Criterion(HashableModel):
         examples: Iterable[GradedAnswer | Mapping[str, Any]] = (),
     ) -> None:
         if isinstance(examples, str | Mapping) or not isinstance(examples, Iterable):
-            raise ConfigError(f"criterion {name!r}: examples takes a list of mappings, got {type(examples).__name__}")
+            raise ConfigError(f"criterion {name!r}: examples must be a list of mappings, got {type(examples).__name__}")
         fields = {
             "name": name,
             "description": description,
@@ -87,7 +87,7 @@ class Criterion(HashableModel):
         if blank:
             raise ConfigError(f"criterion {name!r}: the {blank[0]} is blank; describe what the judge is to grade")
         if not isfinite(self.weight) or self.weight < 0:
-            raise ConfigError(f"criterion {name!r}: weight takes a number from 0 on, got {weight!r}")
+            raise ConfigError(f"criterion {name!r}: weight must be a number of at least 0, got {weight!r}")
 
 
 def criterion_key(name: str) -> str:
@@ -96,7 +96,7 @@ def criterion_key(name: str) -> str:
 
 
 def criterion_inputs(criterion: Criterion, scale: Scale, *, with_examples: bool) -> dict[str, Any]:
-    """Return a criterion as the judge reads it.
+    """Return a criterion as the mapping that is sent to the judge.
 
     Grades are in ascending order; the two ends of the scale are always listed, with "" if they have no description.
     """

@@ -83,7 +83,7 @@ def lay_out(
 
 
 def read_inputs(human: str) -> dict[str, Any]:
-    """Return the inputs in a human message: its last JSON object, found by its line, never by its fence.
+    """Return the inputs in a human message: the last line that is a JSON object; code fences are ignored.
 
     Raises:
         ValueError: if the message contains no JSON object on a line.

@@ -41,7 +41,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class NumberedContexts:
-    """Contexts, or a part of them, as numbered sentences. A part keeps the numbers of the whole."""
+    """Contexts, or a part of the contexts, as numbered sentences. A part keeps the numbers of the whole."""
 
     lines: tuple[Line, ...]
 

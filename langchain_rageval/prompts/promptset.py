@@ -44,7 +44,7 @@ class HashableModel(BaseModel):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the whole content."""
+        """Hash of the whole content of the model."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
 
     def __hash__(self) -> int:
@@ -66,7 +66,7 @@ class Example(HashableModel):
 
 
 class Prompt(HashableModel):
-    """Prompt of one step in one language.
+    """Prompt of one step in one language: an instruction and solved examples.
 
     Attributes:
         instruction: instruction for the judge.

@@ -70,11 +70,11 @@ class MetricComparison:
 
     @property
     def interval(self) -> str:
-        """The interval as text, or "" without an interval."""
+        """The 95% interval of the difference as text; "" if there is none."""
         return "" if self.low is None else f"[{self.low:+.3f}, {self.high:+.3f}]"
 
     def __str__(self) -> str:
-        """Return one line with verdict, difference and counts."""
+        """Return the comparison of the metric as one line: verdict, difference and counts."""
         units = f"{self.pairs} pairs" + ("" if self.clusters is None else f" in {self.clusters} clusters")
         counts = f"{units}, {self.better} better, {self.worse} worse"
         if self.difference is None:
@@ -83,7 +83,7 @@ class MetricComparison:
 
     @property
     def p(self) -> str:
-        """The adjusted p-value as text, or "" without one."""
+        """The adjusted p-value as text; "" if there is none."""
         if self.p_value is None:
             return ""
         return "< 0.001" if self.p_value < 0.001 else f"{self.p_value:.3f}"
@@ -103,7 +103,7 @@ class Comparison(Mapping[str, MetricComparison]):
         self.margin = margin
 
     def __getitem__(self, name: str) -> MetricComparison:
-        """Return the comparison of a metric."""
+        """Return the comparison of a metric by its name."""
         return self._metrics[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -115,11 +115,11 @@ class Comparison(Mapping[str, MetricComparison]):
         return len(self._metrics)
 
     def __repr__(self) -> str:
-        """Return one line for each metric, and the notes."""
+        """Return the comparison as text: one line for each metric, and the notes."""
         return "\n".join([self.title, *map(str, self.values()), *(f"Note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
-        """Return an HTML table for notebooks."""
+        """Return an HTML table of the metrics with their differences, for notebooks."""
         return html_table(self.title, COMPARISON_HEADINGS, map(comparison_cells, self.values()), self.notes)
 
     @property
@@ -144,7 +144,7 @@ COMPARISON_HEADINGS = (
 
 
 def comparison_cells(metric: MetricComparison) -> tuple[str, ...]:
-    """Return a text for each of `COMPARISON_HEADINGS`."""
+    """Return the comparison of a metric as texts, one for each column of `COMPARISON_HEADINGS`."""
 
     def text(number: float | None, form: str) -> str:
         return "–" if number is None else format(number, form)
@@ -164,7 +164,7 @@ def compare_rows(
 ) -> Comparison:
     """Return the comparison of two runs; see `Report.compare`."""
     if not isinstance(margin, int | float) or not isfinite(margin) or margin < 0:
-        raise ConfigError(f"margin takes a number from 0 on, in the metrics' units, got {margin!r}")
+        raise ConfigError(f"margin must be a number of at least 0, in the metrics' units, got {margin!r}")
     ours, theirs = _scores_by_metric(candidate), _scores_by_metric(baseline)
     shared = [name for name in ours if name in theirs]
     notes = _check_instruments(ours, theirs, shared, allow_different_instruments)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def to_data_frame(rows: Iterable[Row]) -> pandas.DataFrame:
-    """Return one line for each row; see `Report.to_pandas`."""
+    """Return a pandas DataFrame with one line for each row of a report; see `Report.to_pandas`."""
     import pandas
 
     return pandas.DataFrame([_record(row) for row in rows])

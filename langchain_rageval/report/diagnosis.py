@@ -59,7 +59,7 @@ class DiagnosedRow:
     findings: Sequence[Finding] = ()
 
     def __str__(self) -> str:
-        """Return one line with id, cause and statements."""
+        """Return the diagnosed row as one line: id, cause and statements."""
         texts = "; ".join(finding.text for finding in self.findings)
         return f"{self.id}: {self.cause}" + (f" ({texts})" if texts else "")
 
@@ -80,29 +80,29 @@ class Diagnosis(Sequence[DiagnosedRow]):
         self.remedies: dict[Cause, str] = {cause: REMEDIES[cause] for cause in causes if REMEDIES[cause]}
 
     def __getitem__(self, place: int | slice) -> DiagnosedRow | list[DiagnosedRow]:  # type: ignore[override]
-        """Return one row, or a list of rows for a slice."""
+        """Return one diagnosed row, or a list of rows for a slice."""
         return self._rows[place]
 
     def __iter__(self) -> Iterator[DiagnosedRow]:
-        """Iterate over the rows."""
+        """Iterate over the diagnosed rows."""
         return iter(self._rows)
 
     def __len__(self) -> int:
-        """Return the number of rows."""
+        """Return the number of diagnosed rows."""
         return len(self._rows)
 
     def of(self, cause: Cause) -> list[DiagnosedRow]:
-        """Return the rows with this cause."""
+        """Return the diagnosed rows with a cause."""
         return [row for row in self._rows if row.cause == cause]
 
     def __repr__(self) -> str:
-        """Return a line for each cause with its number of rows and the remedy."""
+        """Return the diagnosis as text: a line for each cause with its number of rows and the remedy."""
         remedies = {cause: f": {remedy}" for cause, remedy in self.remedies.items()}
         lines = [f"{count} {cause}{remedies.get(cause, '')}" for cause, count in self.counts.items()]
         return "\n".join([self._title(), *lines])
 
     def _repr_html_(self) -> str:
-        """Return an HTML table for notebooks."""
+        """Return an HTML table of the causes with their remedies, for notebooks."""
         rows = [(str(count), cause, self.remedies.get(cause, "")) for cause, count in self.counts.items()]
         return html_table(self._title(), ("samples", "cause", "remedy"), rows)
 
@@ -144,7 +144,7 @@ class Facts:
 
     @classmethod
     def of(cls, row: Row) -> Facts:
-        """Collect the findings of a row, each kind from the first score that has it."""
+        """Collect the findings of a row; each kind of finding is taken from the first score that has it."""
         scores = [score for score in row.scores.values() if score.failure is None]
         unscored = {score.unscored for score in scores}
         findings = [score.findings for score in scores]
@@ -194,7 +194,10 @@ def _diagnose(row: Row) -> DiagnosedRow:
 
 
 def _explained_by_cause(facts: Facts) -> dict[Cause, Sequence[Finding]]:
-    """Return causes with the statements that they explain; after an empty retrieval the list may be empty."""
+    """Return the causes of errors, each with the statements that it explains.
+
+    The list of statements may be empty if nothing was retrieved.
+    """
     answer, reference, missing = facts.answer or (), facts.reference or (), facts.missing
     shared = [f for f in answer if f.text in facts.shared]
     own = [f for f in answer if f.text not in facts.shared]

@@ -70,7 +70,7 @@ class RowsOnDisk(Sequence[Row]):
             raise ConfigError(f"{path} has changed; load the report again")
 
     def __len__(self) -> int:
-        """Return the number of rows."""
+        """Return the number of rows in the file."""
         return len(self._offsets)
 
     @overload
@@ -80,7 +80,7 @@ class RowsOnDisk(Sequence[Row]):
     def __getitem__(self, place: slice) -> list[Row]: ...
 
     def __getitem__(self, place: int | slice) -> Row | list[Row]:
-        """Return one row, or a list of rows for a slice."""
+        """Return one row of the file, or a list of rows for a slice."""
         if isinstance(place, slice):
             return [self._read(offset) for offset in self._offsets[place]]
         return self._read(self._offsets[place])
@@ -98,7 +98,7 @@ class RowsOnDisk(Sequence[Row]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        """Return the number of rows and the path."""
+        """Return the sequence as text: the number of rows and the path of the file."""
         return f"<{len(self)} rows in {self._path}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -251,7 +251,7 @@ def _state(file: IO[bytes]) -> State:
 
 
 def _ordered(indexes: array[int], offsets: array[int]) -> list[int]:
-    """Return the offsets in the order of the indexes, for a repeated index the last one."""
+    """Return the offsets of the rows in the order of their indexes; for a repeated index, the last offset."""
     distinct, places = np.unique(np.asarray(indexes)[::-1], return_index=True)
     return [int(offset) for offset in np.asarray(offsets)[::-1][places]] if len(distinct) else []
 
@@ -267,12 +267,12 @@ def _writing(target: Path) -> Iterator[None]:
 
 
 def head_line(head: Head) -> str:
-    """Return the line for a head."""
+    """Return the head of a report as a line of JSON."""
     return json.dumps({_HEAD: {"version": __version__, **head}}, ensure_ascii=False) + "\n"
 
 
 def row_line(row: Row) -> str:
-    """Return the line for a row; metadata that JSON cannot represent are written as text."""
+    """Return a row as a line of JSON; metadata that JSON cannot represent are written as text."""
     try:
         return row.model_dump_json(fallback=_text) + "\n"
     except PydanticSerializationError:

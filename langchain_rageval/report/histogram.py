@@ -24,18 +24,18 @@ class Histogram:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Histogram:
-        """Count values; at least one is required, and all must be finite."""
+        """Build the histogram of values; at least one value is required, and all must be finite."""
         low, high = min(0.0, min(values)), max(1.0, max(values))
         counts, edges = np.histogram(np.asarray(values, dtype=np.float64), bins=_BINS, range=(low, high))
         return cls([float(edge) for edge in edges], [int(count) for count in counts])
 
     @property
     def heights(self) -> list[float]:
-        """Counts divided by the greatest count, from 0 to 1."""
+        """Heights of the bars, from 0 to 1: each count divided by the greatest count."""
         most = max(self.counts)
         return [count / most for count in self.counts]
 
     def __str__(self) -> str:
-        """Return the bins that are not empty, such as "0.9–1: 12"."""
+        """Return the histogram as text: the bins that are not empty, such as "0.9–1: 12"."""
         bins = zip(self.edges, self.edges[1:], self.counts, strict=False)
         return ", ".join(f"{low:.3g}–{high:.3g}: {count}" for low, high, count in bins if count)

@@ -53,11 +53,11 @@ class LabelSheet(Sequence[Row]):
     def __getitem__(self, place: slice) -> list[Row]: ...
 
     def __getitem__(self, place: int | slice) -> Row | list[Row]:
-        """Return one row, or a list of rows for a slice."""
+        """Return one row to label, or a list of rows for a slice."""
         return self.rows[place]
 
     def __repr__(self) -> str:
-        """Return the number of rows, the metric, and the notes."""
+        """Return the sheet as text: the number of rows, the metric, and the notes."""
         title = f"{len(self)} row{'' if len(self) == 1 else 's'} to label for {self.metric}"
         return "\n".join([title, *(f"Note: {note}" for note in self.notes)])
 
@@ -102,7 +102,7 @@ def rows_to_label(rows: Sequence[Row], n: int, metric: str, seed: int) -> LabelS
         ConfigError: if `n` is below 1, or no row has a score.
     """
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ConfigError(f"n takes the number of rows to label, from 1 on, got {n!r}")
+        raise ConfigError(f"n must be the number of rows to label, at least 1, got {n!r}")
     values: dict[str, tuple[float | None, int]] = {}
     for place, row in enumerate(rows):
         if metric in row.scores:
@@ -177,7 +177,7 @@ def _harmless_id(name: str) -> str:
 
 
 def _filled_in(path: Path) -> Iterator[tuple[int, str, str]]:
-    """Yield line number, id and label of the rows with a label."""
+    """Yield line number, sample id and label for each row of a sheet that has a label."""
     text = _text(path)
     head = text.partition("\n")[0]
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(_DELIMITERS, key=head.count))
@@ -194,7 +194,7 @@ def _filled_in(path: Path) -> Iterator[tuple[int, str, str]]:
                 yield line, name.removeprefix("'"), cell.strip()
             line = reader.line_num + 1
     except csv.Error as error:
-        raise ConfigError(f"{path}: not CSV: {error}: save the sheet as CSV") from None
+        raise ConfigError(f"{path} is not valid CSV ({error}); save the sheet as CSV") from None
 
 
 def _text(path: Path) -> str:

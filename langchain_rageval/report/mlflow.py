@@ -78,7 +78,7 @@ def _check_prefix(prefix: str) -> None:
     parts = prefix.removesuffix("/").split("/") if prefix else []
     if len(prefix) > _LONGEST_PREFIX or not all(re.fullmatch(r"[\w\- ][\w.\- ]*", part) for part in parts):
         raise ConfigError(
-            f"prefix takes at most {_LONGEST_PREFIX} letters, digits, '_', '-', '.', ' ' and '/', such as 'before/'; "
+            f"prefix must be at most {_LONGEST_PREFIX} letters, digits, '_', '-', '.', ' ' and '/', such as 'before/'; "
             f"got {prefix!r}"
         )
 
@@ -148,7 +148,7 @@ def _experiment_id(client: MlflowClient, name: str) -> str:
 
 
 def _log(client: MlflowClient, run: Run, metrics: Mapping[str, float], params: Mapping[str, str]) -> None:
-    """Log the params and metrics.
+    """Log the params and metrics of a report to the MLflow run.
 
     Raises:
         ConfigError: if the run already holds other values of the params, as after another report.

@@ -55,7 +55,7 @@ def write_page(
 ) -> None:
     """Write the page; see `Report.to_html`."""
     if language not in get_args(PageLanguage):
-        raise ConfigError(f"language is one of {', '.join(get_args(PageLanguage))}, got {language!r}")
+        raise ConfigError(f"language must be one of {', '.join(get_args(PageLanguage))}, got {language!r}")
     try:
         from jinja2 import Environment, StrictUndefined
         from markupsafe import Markup, escape
@@ -76,7 +76,7 @@ def write_page(
 
 @dataclass(frozen=True)
 class Page:
-    """Values that the template reads.
+    """Values that the template of the HTML page reads.
 
     Attributes:
         report: the run.
@@ -123,12 +123,12 @@ class Page:
 
     @property
     def style(self) -> str:
-        """Text of the style sheet."""
+        """Text of the style sheet (CSS) of the page."""
         return _read("report.css")
 
     @property
     def script(self) -> str:
-        """Text of the script."""
+        """Text of the script (JavaScript) of the page."""
         return _read("report.js")
 
     @property
@@ -181,7 +181,7 @@ class Page:
         return {ours.index: {name: score.value for name, score in theirs.scores.items()} for ours, theirs in pairs}
 
     def _index_entry(self, row: Row, place: int) -> list[Any]:
-        """Return id, question, answer, cause, values, outcomes and baseline values of one sample."""
+        """Return what the page lists of a sample: id, question, answer, cause, values, outcomes and baseline values."""
         scores = [row.scores.get(name) for name in self.summary]
         before = self._before.get(row.index, {})
         return [

@@ -52,7 +52,7 @@ class Report(ReportData):
     """
 
     def __repr__(self) -> str:
-        """Return the summary, a line for each metric, and the notes."""
+        """Return the report as text: its summary, with a line for each metric, and its notes."""
         lines = [self._title(), *map(summary_line, self.summary().values())]
         return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
 
@@ -161,8 +161,8 @@ class Report(ReportData):
             never "better" or "no worse" if significantly fewer of the shared samples are scored than in the baseline.
 
         Raises:
-            ConfigError: if instruments differ, `margin` is not a number from 0 on, no sample has a value for `cluster`,
-                or the baseline is not a report.
+            ConfigError: if instruments differ, `margin` is not a number of at least 0, no sample has a value for
+                `cluster`, or the baseline is not a report.
         """
         if not isinstance(baseline, Report):
             raise ConfigError(f"compare takes a report, got {type(baseline).__name__}; Report.load reads one")

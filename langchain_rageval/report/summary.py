@@ -52,22 +52,22 @@ class MetricSummary:
 
     @property
     def calls(self) -> int:
-        """Number of model calls."""
+        """Number of model calls of the metric over all samples."""
         return self.usage.calls
 
     @property
     def input_tokens(self) -> int | None:
-        """Tokens read by the model; None if it reports none."""
+        """Number of tokens that the model read for this metric; None if it reports none."""
         return self.usage.input_tokens
 
     @property
     def output_tokens(self) -> int | None:
-        """Tokens written by the model; None if it reports none."""
+        """Number of tokens that the model wrote for this metric; None if it reports none."""
         return self.usage.output_tokens
 
     @property
     def seconds(self) -> float:
-        """Seconds spent in model calls, summed over concurrent calls."""
+        """Seconds spent in model calls for this metric; concurrent calls are added up."""
         return self.usage.seconds
 
 
@@ -95,7 +95,7 @@ class Summary(Mapping[str, MetricSummary]):
         self.aspects: Mapping[str, AspectSummary] = {aspect: self._aspect(aspect) for aspect in names}
 
     def __getitem__(self, name: str) -> MetricSummary:
-        """Return the summary of a metric."""
+        """Return the summary of a metric by its name."""
         return self._metrics[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -103,11 +103,11 @@ class Summary(Mapping[str, MetricSummary]):
         return iter(self._metrics)
 
     def __len__(self) -> int:
-        """Return the number of metrics."""
+        """Return the number of metrics in the summary."""
         return len(self._metrics)
 
     def __repr__(self) -> str:
-        """Return one line for each metric."""
+        """Return the summary as text: one line for each metric."""
         return "\n".join(map(summary_line, self.values()))
 
     def _aspect(self, aspect: str) -> AspectSummary:
@@ -160,7 +160,7 @@ SUMMARY_HEADINGS = ("metric", "mean", "95% interval", "scored", "unscored", "fai
 
 
 def summary_cells(metric: MetricSummary) -> tuple[str, ...]:
-    """Return a text for each of `SUMMARY_HEADINGS`."""
+    """Return the summary of a metric as texts, one for each column of `SUMMARY_HEADINGS`."""
     tokens = (metric.input_tokens, metric.output_tokens)
     return (
         metric.metric,
@@ -206,7 +206,7 @@ class Tally:
         self._usage += score.usage
 
     def summary(self, clustered: bool) -> MetricSummary:
-        """Return the summary of the added scores."""
+        """Return the summary of the scores that were added so far."""
         values = self._values
         bounded = bool(values) and min(values) >= 0 and max(values) <= 1
         interval = bounded_mean_interval(values, clusters=self._groups if clustered else None) if bounded else None

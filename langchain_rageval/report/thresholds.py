@@ -33,9 +33,9 @@ def _check_numbers(thresholds: Any, max_failed: Any) -> None:
         raise ConfigError(f'check takes thresholds by metric, such as {{"faithfulness": 0.8}}, got {thresholds!r}')
     for name, threshold in thresholds.items():
         if not isinstance(threshold, int | float) or isnan(threshold):
-            raise ConfigError(f"the threshold of {name} takes a number, got {threshold!r}")
+            raise ConfigError(f"the threshold of {name} must be a number, got {threshold!r}")
     if not isinstance(max_failed, int | float) or not 0 <= max_failed <= 1:
-        raise ConfigError(f"max_failed takes a share from 0 to 1, got {max_failed!r}")
+        raise ConfigError(f"max_failed must be a share from 0 to 1, got {max_failed!r}")
 
 
 def _problems(metric: MetricSummary, threshold: float, max_failed: float) -> list[str]:

@@ -108,7 +108,7 @@ class AdaptiveLimiter:
             self._used += 1
 
     def _cancel(self, waiter: threading.Lock) -> None:
-        """Leave the queue, or release the slot if it was assigned meanwhile."""
+        """Remove a cancelled caller from the queue, or release its slot if one was assigned meanwhile."""
         with self._lock:
             if waiter in self._waiting:
                 self._waiting.remove(waiter)

@@ -34,12 +34,12 @@ class MeteredTry:
         self._cost: dict[str, Any] = {"calls": 1}
 
     def __enter__(self) -> MeteredTry:
-        """Start the clock."""
+        """Start measuring the duration of the try."""
         self._started = time.perf_counter()
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        """Charge the try and report its outcome."""
+        """Charge the duration and usage of the try to the meter, and report its outcome to the limiter."""
         self._run.meter.add(seconds=time.perf_counter() - self._started, **self._cost)
         if error is None:
             self._run.limiter.record_success(self._halvings)
@@ -47,7 +47,7 @@ class MeteredTry:
             self._run.limiter.record_rejection(self._halvings)
 
     def message_of(self, reply: Any) -> BaseMessage:
-        """Return a reply as a message, and note the tokens that it cost.
+        """Return a reply as a message, and record the tokens that it cost.
 
         Raises:
             ConfigError: if the reply is neither a message nor a text.

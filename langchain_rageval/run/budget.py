@@ -42,7 +42,7 @@ class Budget:
             raise ConfigError(f"a budget sets at least one of {', '.join(bounds)}")
         for name, bound in bounds.items():
             if bound is not None and (not isinstance(bound, int) or isinstance(bound, bool) or bound < 0):
-                raise ConfigError(f"a budget's {name} takes a whole number from 0 on, got {bound!r}")
+                raise ConfigError(f"a budget's {name} must be a whole number of at least 0, got {bound!r}")
 
     def __str__(self) -> str:
         """Return the bounds as text, such as "100 calls and 5,000 tokens"."""
@@ -78,7 +78,7 @@ class Cost:
         return Cost(*(own + times * extra for own, extra in zip(astuple(self), astuple(other), strict=True)))
 
     def at_least(self, other: Cost) -> Cost:
-        """Return the larger value of each field."""
+        """Return a cost whose every field is the larger value of two costs."""
         return Cost(*map(max, astuple(self), astuple(other)))
 
 
@@ -98,7 +98,7 @@ class CostEstimate:
         self._counts = self._counts.plus(Cost(*(bool(part) for part in astuple(cost))))
 
     def expected(self, budget: Budget, guess: Callable[[], Cost]) -> Cost:
-        """Return the mean of each field; the guess for fields that no task has had a cost in yet.
+        """Return the mean cost of finished tasks; a guess for fields in which no task has had a cost yet.
 
         Args:
             budget: the guess is made only if it bounds such a field.

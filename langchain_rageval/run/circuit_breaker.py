@@ -8,7 +8,7 @@ _FAILURES_TO_OPEN = 50
 
 
 class CircuitBreaker:
-    """Counts, per model, the consecutive tries of a run that could not connect to the server."""
+    """Counter of consecutive tries that could not connect to the server, for each model of a run."""
 
     def __init__(self) -> None:
         self._failures: dict[int, int] = {}

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 def drive(operation: Operation[T], run: Run, config: RunnableConfig) -> T:
-    """Run an operation in this thread and return its result."""
+    """Run an operation (generator that yields requests) in this thread and return its result."""
     value: Any = None
     error: BaseException | None = None
     while True:
@@ -139,7 +139,7 @@ def _embed(embeddings: Embeddings, texts: Sequence[str], run: Run, config: Runna
 
 
 async def adrive(operation: Operation[T], run: Run, config: RunnableConfig) -> T:
-    """Run an operation on the running event loop and return its result."""
+    """Run an operation (generator that yields requests) on the running event loop and return its result."""
     value: Any = None
     error: BaseException | None = None
     while True:
@@ -237,9 +237,10 @@ async def _aembed(embeddings: Embeddings, texts: Sequence[str], run: Run, config
 
 
 async def agather(awaitables: Iterable[Awaitable[T]]) -> list[T]:
-    """Await all concurrently and return the results, in order.
+    """Await coroutines concurrently and return their results, in order.
 
-    Unlike with `asyncio.gather`, none is left running when one fails: the first error is raised after all have ended.
+    Unlike with `asyncio.gather`, no coroutine is left running if another fails: the first error is raised after all
+    have ended.
     """
     awaitables = list(awaitables)
     if len(awaitables) == 1:
@@ -252,9 +253,9 @@ async def agather(awaitables: Iterable[Awaitable[T]]) -> list[T]:
 
 
 def configurable_choices(config: RunnableConfig) -> str:
-    """Return the config's choices for configurable models as text.
+    """Return the values of configurable fields (LangChain's `configurable`) in a config as text.
 
-    Results are shared only between calls with equal choices: with other choices, the same judge is another model.
+    Results are shared only between calls with equal values: with other values, the same judge is another model.
     """
     choices = config.get("configurable", {})
     return repr(sorted((name, repr(choice)) for name, choice in choices.items() if not name.startswith("__")))

@@ -55,7 +55,7 @@ class EmbeddingQueue:
         self._callers = 0
 
     def add(self, texts: Sequence[str]) -> tuple[list[Future[Vector]], int, bool]:
-        """Request vectors.
+        """Request the vectors of some texts.
 
         Returns:
             A future for each text; the number of texts that were not requested before; True if the caller must start a
@@ -71,7 +71,7 @@ class EmbeddingQueue:
         return futures, len(new), needs_worker
 
     def add_worker_if_late(self, texts: Sequence[str]) -> bool:
-        """Return True if one of these texts is still unsent; the caller must then start a worker."""
+        """Return True if one of some requested texts is still unsent; the caller must then start a worker."""
         with self._lock:
             is_late = any(text in self._unsent for text in texts)
             self._workers += is_late
@@ -83,7 +83,7 @@ class EmbeddingQueue:
         task.add_done_callback(self._tasks.discard)
 
     def leave(self) -> bool:
-        """Stop waiting. When the last caller leaves, worker tasks that are still running are cancelled.
+        """Record that a caller no longer waits for vectors; after the last caller, running worker tasks are cancelled.
 
         Returns:
             True if workers were cancelled; the queue must then not be used again.
@@ -107,7 +107,7 @@ class EmbeddingQueue:
                 raise
 
     def _send(self, batch: dict[str, Future[Vector]]) -> Generator[Batch, Any, None]:
-        """Send a batch. A rejected batch is halved until the rejected text is alone."""
+        """Send a batch of texts. A rejected batch is halved until the rejected text is alone."""
         texts = list(batch)
         try:
             vectors = yield Batch(self.embeddings, texts)
@@ -138,7 +138,7 @@ class EmbeddingQueue:
         return text in self._unsent
 
     def _next_batch(self) -> dict[str, Future[Vector]]:
-        """Take the next unsent texts; an empty batch ends the worker."""
+        """Remove the next texts from the queue and return them; an empty batch ends the worker."""
         with self._lock:
             batch = {text: self._unsent.pop(text) for text in list(islice(self._unsent, BATCH_SIZE))}
             self._sent |= batch
@@ -148,7 +148,7 @@ class EmbeddingQueue:
             return batch
 
     def _stop_worker(self) -> dict[str, Future[Vector]]:
-        """Count a worker out; returns the unsent texts if no other worker is left to send them."""
+        """Record the end of a worker; return the unsent texts if no other worker is left to send them."""
         with self._lock:
             self._workers -= 1
             orphans, self._unsent = ({}, self._unsent) if self._workers else (self._unsent, {})
@@ -177,7 +177,7 @@ class EmbeddingQueues:
             return self._queues.setdefault(id(embeddings), EmbeddingQueue(embeddings))
 
     def leave(self, queue: EmbeddingQueue) -> None:
-        """Stop waiting for a queue; one whose workers were cancelled is replaced on next use."""
+        """Record that a caller no longer waits for a queue; a queue with cancelled workers is replaced on next use."""
         if queue.leave():
             with self._lock:
                 if self._queues.get(id(queue.embeddings)) is queue:

@@ -76,15 +76,15 @@ def check_options(options: Mapping[str, object]) -> None:
     max_concurrency, timeout = options.get("max_concurrency", 1), options.get("timeout")
     retry, journal, budget = options.get("retry"), options.get("journal"), options.get("budget")
     if not isinstance(max_concurrency, int) or isinstance(max_concurrency, bool) or max_concurrency < 1:
-        raise ConfigError(f"max_concurrency takes a whole number from 1 on, got {max_concurrency!r}")
+        raise ConfigError(f"max_concurrency must be a whole number of at least 1, got {max_concurrency!r}")
     if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
-        raise ConfigError(f"timeout takes seconds above 0, or None, got {timeout!r}")
+        raise ConfigError(f"timeout must be a number of seconds above 0, or None, got {timeout!r}")
     if not isinstance(retry, RetryPolicy | None):
-        raise ConfigError(f"retry takes a RetryPolicy(attempts=...), got {retry!r}")
+        raise ConfigError(f"retry must be a RetryPolicy(attempts=...), got {retry!r}")
     if not isinstance(journal, str | Path | Journal | None):
-        raise ConfigError(f"journal takes the path of a file, got {type(journal).__name__}")
+        raise ConfigError(f"journal must be the path of a file, got {type(journal).__name__}")
     if not isinstance(budget, Budget | None):
-        raise ConfigError(f"budget takes a Budget(calls=..., tokens=...), got {budget!r}")
+        raise ConfigError(f"budget must be a Budget(calls=..., tokens=...), got {budget!r}")
 
 
 def build_run(options: CallOptions) -> Run:

@@ -13,7 +13,7 @@ _SECONDS_BETWEEN_LINES = 5.0
 
 
 class Progress:
-    """Counts finished rows without displaying anything."""
+    """Progress counter that counts finished rows without displaying anything."""
 
     def __init__(self, total: int | None, meter: UsageMeter, unit: str) -> None:
         self.total = total
@@ -24,15 +24,15 @@ class Progress:
         self.failed = 0
 
     def advance(self, failed: int = 0) -> None:
-        """Count a row and the number of its failed scores."""
+        """Count a finished row and the number of its failed scores."""
         self.rows += 1
         self.failed += failed
 
     def finish(self) -> None:
-        """End the display."""
+        """End the display of the progress."""
 
     def status_line(self) -> str:
-        """Return rows, calls, tokens, failures and, if the total is known, the estimated time left."""
+        """Return the progress as text: rows, calls, tokens, failures, and the estimated time left if it is known."""
         usage = self._meter.usage
         tokens = (usage.input_tokens or 0) + (usage.output_tokens or 0)
         rows = f"{self.rows}/{self.total}" if self.total is not None else str(self.rows)
@@ -46,13 +46,13 @@ class Progress:
 
 
 class PlainProgress(Progress):
-    """Prints a line at most every 5 seconds, and a last one if it has printed any."""
+    """Progress display that prints a line at most every 5 seconds, and a last one if it has printed any."""
 
     _last_time = 0.0
     _has_printed = False
 
     def advance(self, failed: int = 0) -> None:
-        """Count a row; print a line if the last one is at least 5 seconds old."""
+        """Count a finished row; print a progress line if the last line is at least 5 seconds old."""
         super().advance(failed)
         now = time.monotonic()
         self._last_time = self._last_time or self._started
@@ -61,7 +61,7 @@ class PlainProgress(Progress):
             self._last_time = now
 
     def finish(self) -> None:
-        """Print the last line if any was printed."""
+        """Print a last progress line if any line was printed before."""
         if self._has_printed:
             self._print()
 
@@ -72,7 +72,7 @@ class PlainProgress(Progress):
 
 
 class LiveProgress(Progress):
-    """Redraws one line with a progress bar."""
+    """Progress display that redraws one line with a progress bar."""
 
     def __init__(self, total: int | None, meter: UsageMeter, unit: str) -> None:
         from rich.console import Console
@@ -86,12 +86,12 @@ class LiveProgress(Progress):
         self._bar.start()
 
     def advance(self, failed: int = 0) -> None:
-        """Count a row and redraw the line."""
+        """Count a finished row and redraw the progress line."""
         super().advance(failed)
         self._bar.update(self._task, completed=self.rows, description=self.status_line())
 
     def finish(self) -> None:
-        """Remove the line."""
+        """Remove the progress line."""
         self._bar.stop()
 
 

@@ -97,7 +97,7 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """Run an operation while holding the gate; the reply is its result."""
+    """Run an operation while holding a lock (`gate`); the reply is its result."""
 
     gate: AdaptiveLimiter
     operation: Operation[Any]
@@ -112,7 +112,7 @@ class SendOnce:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait for some seconds without holding a slot."""
+    """Wait for some seconds without holding a slot of the concurrency limiter."""
 
     seconds: float
 

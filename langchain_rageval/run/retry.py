@@ -51,9 +51,9 @@ class RetryPolicy:
     jitter: bool = True
 
     def __post_init__(self) -> None:
-        """Validate the numbers."""
+        """Raise ConfigError if a number of the policy is out of range."""
         if not (self.attempts >= 1 and self.initial >= 0 and self.max_wait >= 0):
-            raise ConfigError(f"RetryPolicy takes attempts >= 1 and waits >= 0, got {self}")
+            raise ConfigError(f"RetryPolicy needs attempts of at least 1 and waits of at least 0, got {self}")
 
     def wait(self, error: Exception, tried: int) -> float | None:
         """Return the seconds to wait after `tried` failed tries; None if the call must not be retried."""

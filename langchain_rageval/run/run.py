@@ -52,12 +52,12 @@ class Run:
 
     @classmethod
     def of(cls, config: RunnableConfig) -> Run:
-        """Return the run that a config carries, or a new one."""
+        """Return the run that a LangChain config contains, or a new run."""
         run = config.get("configurable", {}).get(RUN_KEY)
         return run if isinstance(run, Run) else cls()
 
     def into(self, config: RunnableConfig | None) -> RunnableConfig:
-        """Return a copy of a config that carries this run."""
+        """Return a copy of a LangChain config that contains this run."""
         return patch_config(config, configurable={RUN_KEY: self})
 
     def into_complete(self, config: RunnableConfig) -> RunnableConfig:
@@ -65,11 +65,11 @@ class Run:
         return {**config, "configurable": {**config.get("configurable", {}), RUN_KEY: self}}
 
     def for_sample(self) -> Run:
-        """Return this run with its own list of retained results, which are dropped with it."""
+        """Return a run for one sample: shared results of the sample are kept as long as the returned run exists."""
         return replace(self, single_flight=SingleFlight(self.single_flight))
 
     def metered(self) -> Run:
-        """Return this run with its own meter, which also charges this run's meter."""
+        """Return a copy of this run with a separate usage meter, whose counts are also added to this run's meter."""
         return replace(self, meter=UsageMeter(self.meter))
 
     def call_with_timeout(self, function: Callable[[], T]) -> T:

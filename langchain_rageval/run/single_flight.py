@@ -32,13 +32,13 @@ class InFlightCall:
 
     @property
     def result(self) -> Any:
-        """The result; raises the error if the execution failed."""
+        """Result of the execution; raises the error if the execution failed."""
         if self._error is not None:
             raise self._error
         return self._result
 
     def complete(self, result: Any, error: BaseException | None) -> None:
-        """Store the result or the error."""
+        """Store the result or the error of the execution, and wake the callers that wait."""
         self._result, self._error, self.done = result, error, True
 
 
@@ -104,7 +104,10 @@ class SingleFlight:
         return result
 
     async def _aexecute(self, key: Hashable, call: InFlightCall, function: Callable[[], Awaitable[Any]]) -> None:
-        """Store the outcome in the call. Errors are not raised: asyncio would log those that no caller waits for."""
+        """Execute the function and store its result or error in the call.
+
+        Errors are not raised here: asyncio would log errors that no caller waits for.
+        """
         try:
             result = await function()
         except BaseException as error:
@@ -133,7 +136,10 @@ class SingleFlight:
             return None if call.done else call.completion
 
     def _leave(self, key: Hashable, call: InFlightCall) -> None:
-        """Stop waiting. A task without waiters is cancelled, and later callers of its key start a new call."""
+        """Record that a caller no longer waits for a call.
+
+        A task without waiters is cancelled, and later callers of its key start a new call.
+        """
         with self._lock:
             call.waiters -= 1
             if call.waiters or call.task is None or call.done:

@@ -87,7 +87,7 @@ class DaemonThreads:
             del job, future, finish  # an idle thread must not keep the last job's objects alive
 
     def _retire(self, inbox: SimpleQueue[Job]) -> bool:
-        """Leave the list of idle threads; returns False if a job has been assigned meanwhile."""
+        """Remove a thread from the idle threads before it ends; return False if a job was assigned to it meanwhile."""
         with self._lock:
             if inbox not in self._idle:
                 return False

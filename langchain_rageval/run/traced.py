@@ -22,14 +22,14 @@ class Traced(RunnableSerializable[Input, Output]):
     """
 
     def invoke(self, input: Input, config: RunnableConfig | None = None, **kwargs: Any) -> Output:
-        """Run in this thread, through the models' sync methods."""
+        """Run this Runnable in this thread, through the models' sync methods."""
         config = ensure_config(config)
         if kwargs or has_callbacks(config):
             return self._call_with_config(self._do, input, config, **kwargs)  # type: ignore[arg-type]
         return self._do(input, config)
 
     async def ainvoke(self, input: Input, config: RunnableConfig | None = None, **kwargs: Any) -> Output:
-        """Run on the caller's event loop, through the models' async methods."""
+        """Run this Runnable on the caller's event loop, through the models' async methods."""
         config = ensure_config(config)
         if kwargs or has_callbacks(config):
             return await self._acall_with_config(self._ado, input, config, **kwargs)  # type: ignore[arg-type]
@@ -45,11 +45,14 @@ class Traced(RunnableSerializable[Input, Output]):
 
     @abstractmethod
     def _do(self, input: Input, config: RunnableConfig) -> Output:
-        """Compute the output; `config["callbacks"]` is for child runs, and None if no handler is attached."""
+        """Compute the output of the Runnable.
+
+        `config["callbacks"]` is for child runs, and None if no handler is attached.
+        """
 
     @abstractmethod
     async def _ado(self, input: Input, config: RunnableConfig) -> Output:
-        """Compute the output on the caller's event loop."""
+        """Compute the output of the Runnable on the caller's event loop."""
 
 
 def has_callbacks(config: RunnableConfig) -> bool:

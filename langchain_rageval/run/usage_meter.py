@@ -47,7 +47,7 @@ class UsageMeter:
         abandoned: int = 0,
         unreported: int = 0,
     ) -> None:
-        """Add to the counts of this meter and its parents."""
+        """Add calls, tokens, seconds or texts to the counts of this meter and its parents."""
         meter: UsageMeter | None = self
         while meter is not None:
             with meter._lock:
@@ -64,7 +64,7 @@ class UsageMeter:
 
     @property
     def usage(self) -> Usage:
-        """The counts so far."""
+        """Calls, tokens, seconds and embedded texts counted so far."""
         with self._lock:
             return Usage(
                 calls=self._calls,

@@ -45,11 +45,11 @@ class Estimate:
 
     @property
     def interval(self) -> str:
-        """The interval as text, such as "[0.250, 0.750]"; "" if there is none."""
+        """The 95% interval as text, such as "[0.250, 0.750]"; "" if there is no interval."""
         return "" if self.low is None else f"[{self.low:.3f}, {self.high:.3f}]"
 
     def __str__(self) -> str:
-        """Return the value, the interval, and the reason why one of them is missing, as far as they exist."""
+        """Return the estimate as text: value and interval, and the reason if one of them is missing."""
         known = [] if self.value is None else [f"{self.value:.3f}"]
         return " ".join([*known, *filter(None, [self.interval]), *([f"({self.reason})"] if self.reason else [])])
 

@@ -71,7 +71,7 @@ def mrr(grades: Grades, k: int | None = None, threshold: float = 1) -> float:
 
 
 def average_precision(grades: Grades, relevant: int | None = None, k: int | None = None, threshold: float = 1) -> float:
-    """Compute average precision: the sum of the precisions at the relevant ranks / number of relevant documents.
+    """Compute average precision: precisions at the ranks of relevant documents, averaged over all relevant documents.
 
     Args:
         grades: grades of the retrieved documents, best rank first; shape (n,).
@@ -94,7 +94,7 @@ def average_precision(grades: Grades, relevant: int | None = None, k: int | None
 
 
 def precision(grades: Grades, k: int, threshold: float = 1) -> float:
-    """Compute precision at k: relevant documents among the first k / k, even if fewer than k were retrieved.
+    """Compute precision at k: the number of relevant documents among the first k, divided by k even if fewer exist.
 
     Args:
         grades: grades of the retrieved documents, best rank first; shape (n,).
@@ -111,7 +111,7 @@ def precision(grades: Grades, k: int, threshold: float = 1) -> float:
 
 
 def recall(grades: Grades, relevant: int, k: int | None = None, threshold: float = 1) -> float:
-    """Compute recall at k: relevant documents among the first k / number of all relevant documents.
+    """Compute recall at k: the share of all relevant documents that are among the first k.
 
     Args:
         grades: grades of the retrieved documents, best rank first; shape (n,).
@@ -155,7 +155,7 @@ def _checked(grades: Grades) -> NDArray[np.float64]:
 
 def _cutoff(k: int | None) -> int | None:
     if k is not None and (not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1):
-        raise ValueError(f"k takes a whole number from 1 on, got {k!r}")
+        raise ValueError(f"k must be a whole number of at least 1, got {k!r}")
     return k
 
 
@@ -174,7 +174,7 @@ def _count(hits: NDArray[np.bool_], relevant: int | None) -> int:
 
 
 def _gains(grades: NDArray[np.float64], gain: Gain, highest: float) -> NDArray[np.float64]:
-    """Return the gain of each grade; all are divided by one power of two if the highest is too large to be summed."""
+    """Return the gain of each grade; all gains are divided by one power of two if their sum would overflow."""
     positive = np.maximum(grades, 0.0)
     if gain == "linear":
         return positive

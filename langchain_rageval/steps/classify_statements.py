@@ -24,7 +24,7 @@ from langchain_rageval.steps.votes import agreement_rates, majority
 
 @dataclass(frozen=True)
 class _Mark:
-    """Mark of a statement: whether the other side makes it too, with the reason."""
+    """Mark of a statement: whether the other side (answer or reference) also states it, with the reason."""
 
     shared: bool
     reason: str = ""
@@ -47,7 +47,11 @@ class ClassifyStatements(Step):
     """
 
     def work(self, state: State) -> Operation[State]:
-        """Ask once for each reference, pair of slices and vote."""
+        """Ask the judge which statements the answer and each reference share.
+
+        One request per reference, pair of slices (at most `max_statements` statements of each side) and
+        vote (one repetition by one judge). A reference without statements needs no call.
+        """
         sample: Sample = state["sample"]
         answers = dict(enumerate(state["answer_statements"], 1))
         sides = [dict(enumerate(texts, 1)) for texts in state["statements_by_reference"]]
@@ -96,7 +100,7 @@ class ClassifyStatements(Step):
         answers: NumberedTexts,
         references: NumberedTexts,
     ) -> Operation[_Marks]:
-        """Ask until every statement has a mark."""
+        """Ask one judge to classify two slices of statements, and repeat the question for statements without a mark."""
         attempts, marks = Attempts(voter.judge.attempts), _Marks()
         while True:
             reply = yield from ask_judge(voter.judge, judge_question, attempts, voter.draw)
@@ -132,7 +136,7 @@ def classify_statements(judge: JudgeLike) -> Step:
 
 
 def _record_marks(marks: _Marks, reply: Classification, answers: NumberedTexts, references: NumberedTexts) -> None:
-    """Add the marks of a reply. Unknown numbers are dropped; an answer statement in both TP and FP gets no mark."""
+    """Add the marks (TP, FP, FN) of a reply; unknown numbers are dropped, statements in both TP and FP get none."""
     hits = {item.answer: item.reason for item in reply.TP}
     false_alarms = {item.answer: item.reason for item in reply.FP}
     for number in answers.keys() - marks.answer.keys():
@@ -150,7 +154,7 @@ def _record_marks(marks: _Marks, reply: Classification, answers: NumberedTexts, 
 
 
 def _merge_slices(parts: Iterable[Mapping[int, _Mark]]) -> dict[int, _Mark]:
-    """Merge the marks of several slices: a statement that any slice shares is shared."""
+    """Merge the marks of several slices (parts of the statements): a statement that any slice shares is shared."""
     merged: dict[int, _Mark] = {}
     for part in parts:
         for number, mark in part.items():

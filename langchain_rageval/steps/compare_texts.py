@@ -28,11 +28,14 @@ class CompareTexts(Stage[State]):
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Name of the stage and source of the measure. The options of the measure are in the metric's instrument."""
+        """Configuration of this stage that affects its results: its name and the library that measures.
+
+        The options of the measure are part of the metric's own `instrument`.
+        """
         return {"step": self.get_name(), "source": self.source}
 
     def work(self, state: State) -> Operation[State]:
-        """Compare the texts; makes no request."""
+        """Compare the texts with the measure and add `similarities` to the state; makes no request."""
         yield from ()
         one, others = self.pairs(state)
         one, others = normalize_text(one), [normalize_text(other) for other in others]

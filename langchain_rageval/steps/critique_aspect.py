@@ -29,7 +29,7 @@ class CritiqueAspect(Step):
     tie: bool
 
     def work(self, state: State) -> Operation[State]:
-        """Ask once for each vote."""
+        """Ask the judge whether the aspect applies: one request per vote (one repetition by one judge)."""
         sample: Sample = state["sample"]
         voters = voters_of(self.judge)
         answers: list[AspectVerdict] = yield Gather([self._vote(voter, sample) for voter in voters])

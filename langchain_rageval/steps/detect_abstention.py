@@ -28,7 +28,10 @@ class DetectAbstention(Step):
     of: Side
 
     def work(self, state: State) -> Operation[State]:
-        """Ask once for each text and vote; not at all for a blank text."""
+        """Ask the judge whether each text leaves the question unanswered.
+
+        One request per text and vote (one repetition by one judge); no call for a blank text.
+        """
         sample: Sample = state["sample"]
         if self.of == "answer":
             texts = {1: sample.answer or ""}

@@ -27,7 +27,11 @@ class DetectAnswerable(Step):
     """
 
     def work(self, state: State) -> Operation[State]:
-        """Ask once for each window and vote; not at all without sentences."""
+        """Ask the judge whether the contexts answer the question.
+
+        One request per window (part of the contexts that fits one request) and vote (one repetition by one judge); no
+        call if the contexts have no sentences.
+        """
         sample: Sample = state["sample"]
         contexts = NumberedContexts.of(sample.contexts or [])
         voters = voters_of(self.judge) if contexts.sentences else []
@@ -42,7 +46,7 @@ class DetectAnswerable(Step):
         return state | {"answerable": [finding, *agreement_rates({2: finding.text}, voters, labels)]}
 
     def _vote(self, voter: Voter, question: str, contexts: NumberedContexts) -> Operation[Answerable]:
-        """Return the vote of one voter: answerable if any window is, with the reasons of the windows that decide."""
+        """Return the verdict of one vote: answerable if any window is, with the reasons of the windows that decide."""
         windows = contexts.windows(voter.judge.max_context_tokens)
         parts: list[Answerable] = yield Gather([self._detect(voter, question, window) for window in windows])
         answerable = any(part.answerable for part in parts)

@@ -21,7 +21,7 @@ class ExtractEntities(Step):
     """
 
     def work(self, state: State) -> Operation[State]:
-        """Ask once for each distinct reference that is not blank."""
+        """Ask the judge for the entities of the references: one request per distinct reference that is not blank."""
         sample: Sample = state["sample"]
         texts = dict.fromkeys(text for text in sample.references if text.strip())
         parts: list[list[str]] = yield Gather([self._extract(sample.question, text) for text in texts])

@@ -27,7 +27,10 @@ class ExtractStatements(Step):
     for_contexts: bool = False
 
     def work(self, state: State) -> Operation[State]:
-        """Ask once for each text that is not blank; not at all if contexts are required and all are blank."""
+        """Ask the judge for the statements of each text: one request per text that is not blank.
+
+        Makes no call if `for_contexts` is set and all contexts are blank.
+        """
         sample: Sample = state["sample"]
         answers = [sample.answer or ""] if self.of != "reference" else []
         references = sample.references if self.of != "answer" else []

@@ -35,7 +35,11 @@ class FindEntities(Step):
     """
 
     def work(self, state: State) -> Operation[State]:
-        """Ask once for each slice, window and vote; not at all without entities or sentences."""
+        """Ask the judge which entities the contexts name.
+
+        One request per slice of at most `max_statements` entities, window (part of the contexts that fits one request)
+        and vote (one repetition by one judge); no call without entities or sentences.
+        """
         sample: Sample = state["sample"]
         entities = dict(enumerate(state["reference_entities"], 1))
         contexts = NumberedContexts.of(sample.contexts or [])
@@ -76,7 +80,7 @@ class FindEntities(Step):
         part: NumberedTexts,
         window: NumberedContexts,
     ) -> Operation[_EvidenceByEntity]:
-        """Ask, and once more for entities that are listed without evidence."""
+        """Ask one judge which entities a window names; repeat the question once for entities without evidence."""
         attempts = Attempts(voter.judge.attempts)
         reply = yield from ask_judge(voter.judge, judge_question, attempts, voter.draw)
         entities = _known_entities(reply.found, part, window)
@@ -111,7 +115,7 @@ def _known_entities(
 
 
 def _merge(parts: Iterable[_EvidenceByEntity]) -> _EvidenceByEntity:
-    """Merge the evidence of several parts."""
+    """Merge the evidence (sentence numbers by entity) of several slices and windows."""
     merged: _EvidenceByEntity = {}
     for part in parts:
         for number, evidence in part.items():

@@ -35,7 +35,11 @@ class GradeContexts(Step):
     against: Callable[[Sample], str]
 
     def work(self, state: State) -> Operation[State]:
-        """Ask once for each window and vote; not at all without sentences."""
+        """Ask the judge which chunks are useful.
+
+        One request per window (part of the contexts that fits one request) and vote (one repetition by one judge); no
+        call if the contexts have no sentences.
+        """
         sample: Sample = state["sample"]
         texts = dict(enumerate(sample.contexts or [], 1))
         contexts = NumberedContexts.of(texts.values())
@@ -77,7 +81,7 @@ class GradeContexts(Step):
         inputs: Mapping[str, str],
         window: NumberedContexts,
     ) -> Operation[_VerdictByChunk]:
-        """Ask until every chunk has one verdict."""
+        """Ask one judge about the chunks in a window, and repeat the question for chunks without a clear verdict."""
         attempts, graded = Attempts(voter.judge.attempts), _VerdictByChunk()
         chunks = list(dict.fromkeys(line.chunk for line in window.lines if line.sentence))
         while True:

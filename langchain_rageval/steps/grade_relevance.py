@@ -39,11 +39,15 @@ class GradeRelevance(Step):
 
     @property
     def instrument(self) -> dict[str, Any]:
-        """Settings that affect the grades: those of the step, the scale, and whether chunks are sent separately."""
+        """Configuration of this step that affects its grades: judge, prompts, schema, scale and `pointwise`."""
         return {**super().instrument, "scale": self.scale, "pointwise": self.pointwise}
 
     def work(self, state: State) -> Operation[State]:
-        """Ask once for each window and vote, or for each chunk and vote; not at all if no chunk has a sentence."""
+        """Ask the judge for the relevance grades of the chunks.
+
+        One request per window (part of the contexts that fits one request), or per chunk if `pointwise` is set, and
+        vote (one repetition by one judge); no call if no chunk has a sentence.
+        """
         sample: Sample = state["sample"]
         texts = sample.contexts or []
         distinct = sorted({text for text in texts if text.strip()}, key=_digest)
@@ -57,7 +61,7 @@ class GradeRelevance(Step):
         return state | {"grades": [*findings, *agreement_rates(numbered, voters, labels)]}
 
     def _vote(self, voter: Voter, sample: Sample, texts: Sequence[str]) -> Operation[dict[str, RelevanceGrade]]:
-        """Return the grades of one voter by the texts of the chunks."""
+        """Return the grades of one vote, keyed by the texts of the chunks."""
         groups = [[text] for text in texts] if self.pointwise else [texts]
         blocks = [NumberedContexts.of(group) for group in groups]
         graded: list[_GradeByChunk] = yield Gather(
@@ -86,7 +90,7 @@ class GradeRelevance(Step):
     def _grade(
         self, voter: Voter, judge_question: JudgeQuestion[RelevanceGrades], question: str, window: NumberedContexts
     ) -> Operation[_GradeByChunk]:
-        """Ask until every chunk has one grade on the scale."""
+        """Ask one judge to grade the chunks in a window, and repeat the question for chunks without a valid grade."""
         attempts, graded = Attempts(voter.judge.attempts), _GradeByChunk()
         chunks = list(dict.fromkeys(line.chunk for line in window.lines if line.sentence))
         while True:

@@ -40,7 +40,10 @@ class GradeRubric(Step):
     with_examples: bool
 
     def work(self, state: State) -> Operation[State]:
-        """Ask once for each vote; not at all for a blank answer."""
+        """Ask the judge for the grades of the answer: one request per vote (one repetition by one judge).
+
+        Makes no call for a blank answer.
+        """
         sample: Sample = state["sample"]
         names = {number: criterion.name for number, criterion in enumerate(self._criteria(DEFAULT_LANGUAGE), 1)}
         voters = voters_of(self.judge) if (sample.answer or "").strip() else []
@@ -57,7 +60,7 @@ class GradeRubric(Step):
 
     @property
     def instrument(self) -> dict[str, Any]:
-        """Settings that affect the grades: those of the step, and the criteria."""
+        """Configuration of this step that affects its grades: judge, prompts, schema, criteria and scale."""
         inputs = {
             language: [
                 criterion_inputs(criterion, self.scale, with_examples=self.with_examples) for criterion in criteria
@@ -86,7 +89,7 @@ class GradeRubric(Step):
         background: NumberedContexts | None,
         criteria: _Criteria,
     ) -> Operation[_GradeByCriterion]:
-        """Ask until every criterion has one grade on the scale."""
+        """Ask one judge for a grade by every criterion, and repeat the question for criteria without a valid grade."""
         attempts, graded, missing = Attempts(voter.judge.attempts), _GradeByCriterion(), criteria
         while True:
             reply = yield from ask_judge(voter.judge, judge_question, attempts, voter.draw)
@@ -150,7 +153,10 @@ def _valid_grades(replies: Iterable[RubricGrade], criteria: _Criteria, scale: Sc
 
 
 def _objection(answer: RubricGrades, *, criteria: _Criteria, scale: Scale) -> str | None:
-    """Return a message if no grade is valid. If some are, only the missing criteria are asked for again."""
+    """Return an error message for the judge if none of its grades is valid, else None.
+
+    If some grades are valid, the question is repeated for the missing criteria only.
+    """
     return None if _valid_grades(answer.grades, criteria, scale) else _problem(criteria, scale)
 
 

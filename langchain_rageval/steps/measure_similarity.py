@@ -47,11 +47,11 @@ class MeasureSimilarity(Stage[State]):
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Settings that affect the similarities: the model and the scale."""
+        """Configuration of this stage that affects the similarities: the model and the scale."""
         return {"step": self.get_name(), "model": model_identity(self.model), "scale": self.scale}
 
     def work(self, state: State) -> Operation[State]:
-        """Make one request; none if there is nothing to compare with."""
+        """Embed all texts, or score all pairs, in one request; no request if there is nothing to compare with."""
         one, others = self.pairs(state)
         one, others = without_surrogates(one), without_surrogates(list(others))
         similarities: list[float] = []

@@ -25,7 +25,10 @@ class RegenerateQuestions(Step):
     count: int
 
     def work(self, state: State) -> Operation[State]:
-        """Ask once for each draw of the first judge; not at all for a blank answer."""
+        """Ask the judge (the first judge of a jury) for questions that the answer answers.
+
+        One request per draw (repetition of the request); no call for a blank answer.
+        """
         sample: Sample = state["sample"]
         voters = voters_of(self.judge.members[0]) if (sample.answer or "").strip() else []
         answers: list[RegeneratedQuestions] = yield Gather([self._vote(voter, sample) for voter in voters])

@@ -40,11 +40,11 @@ class RerankContexts(Stage[State]):
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Settings that affect the order: the reranker."""
+        """Configuration of this stage that affects the order of the chunks: the identity of the reranker."""
         return {"step": self.get_name(), "model": model_identity(self.reranker)}
 
     def work(self, state: State) -> Operation[State]:
-        """Make one request; none without contexts."""
+        """Score all chunks with the reranker in one request; no request without contexts."""
         sample: Sample = state["sample"]
         scores = yield from rate_pairs(self.rater, sample.question, sample.contexts or [])
         dropped = _DROPPED if isinstance(self.rater, _CompressorRater) else None
@@ -59,7 +59,10 @@ class _CompressorRater(BaseCrossEncoder):
         self.compressor = compressor
 
     def score(self, text_pairs: Sequence[tuple[str, str]]) -> list[float]:
-        """Return the number of texts for the first text kept, one less for each next text, 0 for dropped texts."""
+        """Return a score for each pair of question and text from the rank that the compressor gives to the text.
+
+        The first document of its output scores the number of texts, each next document one less, dropped texts 0.
+        """
         question, texts = text_pairs[0][0], [text for _, text in text_pairs]
         documents = [Document(text, metadata={_POSITION_KEY: position}) for position, text in enumerate(texts)]
         ranking = dict.fromkeys(_positions(self.compressor.compress_documents(documents, question), texts))
@@ -81,7 +84,7 @@ def rerank_contexts(reranker: Reranker) -> RerankContexts:
     """
     if not isinstance(reranker, Reranker):
         raise ConfigError(
-            f"reranker takes a LangChain BaseCrossEncoder or BaseDocumentCompressor, got {type(reranker).__name__}"
+            f"reranker must be a LangChain BaseCrossEncoder or BaseDocumentCompressor, got {type(reranker).__name__}"
         )
     rater = reranker if isinstance(reranker, BaseCrossEncoder) else _CompressorRater(reranker)
     return RerankContexts(name="rerank_contexts", reranker=reranker, rater=rater)

@@ -28,7 +28,11 @@ class SelectSentences(Step):
     """
 
     def work(self, state: State) -> Operation[State]:
-        """Ask once for each window and vote; not at all without sentences."""
+        """Ask the judge which sentences are needed to answer the question.
+
+        One request per window (part of the contexts that fits one request) and vote (one repetition by one judge); no
+        call if the contexts have no sentences.
+        """
         sample: Sample = state["sample"]
         contexts = NumberedContexts.of(sample.contexts or [])
         sentences = contexts.sentences
@@ -53,7 +57,7 @@ class SelectSentences(Step):
         return state | {"context_sentences": [*findings, *agreement]}
 
     def _vote(self, voter: Voter, sample: Sample, contexts: NumberedContexts) -> Operation[dict[str, str]]:
-        """Return the judge's reasons by the numbers of the needed sentences."""
+        """Return the needed sentences of one vote: sentence number to the judge's reason."""
         windows = contexts.windows(voter.judge.max_context_tokens)
         parts = yield Gather([self._select(voter, sample, window) for window in windows])
         return {number: reason for part in parts for number, reason in part.items()}

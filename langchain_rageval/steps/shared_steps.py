@@ -21,7 +21,7 @@ _Outcome = tuple[State, JudgeOutputError | None]
 
 
 class SharedSteps(Stage[State]):
-    """A sequence of stages that runs once per sample of a run. Later metrics reuse the result for the same sample.
+    """Sequence of stages that runs once per sample of a run; later metrics reuse the results for the same sample.
 
     A `JudgeOutputError` is shared too: an unreadable judge is not asked again for the next metric.
 
@@ -50,7 +50,7 @@ class SharedSteps(Stage[State]):
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Settings of every stage that affect its results."""
+        """Configuration of the stages that affects their results: the `instrument` of each stage."""
         return {"stages": [stage.instrument for stage in self.stages]}
 
     def with_fresh_capabilities(self) -> Self:
@@ -63,7 +63,7 @@ class SharedSteps(Stage[State]):
         return sequence.get_graph(config)
 
     def work(self, state: State) -> Operation[State]:
-        """Run the work of all stages in sequence, without sharing."""
+        """Run the `work` of all stages in sequence, without reusing results of other metrics."""
         for stage in self.stages:
             state = yield from stage.work(state)
         return state
@@ -93,7 +93,7 @@ class SharedSteps(Stage[State]):
         return _merge(state, await Run.of(config).single_flight.ado(self._share_key(state, config), run_stages))
 
     def _share_key(self, state: State, config: RunnableConfig) -> Hashable:
-        """Return the key of these stages for this sample.
+        """Return the key under which the results of the stages for a sample are shared between metrics.
 
         The id of the sample is safe as a key: the stored result keeps the sample alive, so the id is not reused.
         """

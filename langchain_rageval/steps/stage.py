@@ -26,12 +26,15 @@ S = TypeVar("S")
 
 
 class Stage(Traced[S, S]):
-    """A Runnable that adds results to the state. `invoke` and `ainvoke` run the same generator, `work`."""
+    """Runnable that adds results to the state (mapping of the sample and all results so far).
+
+    `invoke` and `ainvoke` run the same generator, `work`.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     def __repr__(self) -> str:
-        """Return the name and the judges, without secrets."""
+        """Return the name of the stage and its judges as text, without secrets."""
         return f"{self.get_name()}({', '.join(map(repr, self.judges))})"
 
     __str__ = __repr__
@@ -47,17 +50,21 @@ class Stage(Traced[S, S]):
 
     @property
     def models(self) -> Sequence[Any]:
-        """Models that the stage calls: those of the judges, embeddings, a cross-encoder."""
+        """Models that the stage calls: models of its judges, embeddings or a cross-encoder."""
         return [judge.model for judge in self.judges]
 
     def with_fresh_capabilities(self) -> Self:
-        """Return a copy whose judges do not share endpoint capabilities with those of this stage."""
+        """Return a copy whose judges do not share endpoint capabilities with the judges of this stage."""
         return self
 
     @property
     @abstractmethod
     def instrument(self) -> Mapping[str, Any]:
-        """Settings that affect the results of the stage, as JSON-like values. Part of the fingerprint of scores."""
+        """Configuration of this stage that affects its results, such as judge, prompts, schema and options.
+
+        Consists of JSON-like values. The hash of a metric's configuration, by which reports and journals identify the
+        metric, includes it.
+        """
 
     def _do(self, state: S, config: RunnableConfig) -> S:
         try:

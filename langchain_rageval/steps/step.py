@@ -70,7 +70,7 @@ class Step(Stage[State]):
         return self.model_copy(update={"judge": with_fresh_endpoint(self.judge)})
 
     def work(self, state: State) -> Operation[State]:
-        """Ask once with the whole state; return the state with the answer."""
+        """Ask the judge one question about the whole state, and return the state with the answer added."""
         inputs = {name: value for name, value in state.items() if name != "contexts"}
         contexts = NumberedContexts.of(state["contexts"]) if "contexts" in state else None
         question = self.build_question(inputs, contexts, language_from=str(state.get("question", "")))
@@ -86,13 +86,14 @@ class Step(Stage[State]):
         judge: Judge | None = None,
         objection: Callable[[Any], str | None] = lambda _answer: None,
     ) -> JudgeQuestion[Any]:
-        """Return the judge's question about some inputs, to be passed to `ask`.
+        """Return a question to the judge about some inputs, to be passed to `ask`.
 
         Args:
             inputs: content of the JSON object.
             contexts: numbered contexts; None to send none.
             language_from: text that determines the language of the prompt.
-            judge: judge whose prompts are used; by default the first one, which is asked for everything but verdicts.
+            judge: judge whose prompts are used; by default the first judge of a jury, which
+                answers everything but verdicts.
             objection: returns the problem with a valid answer, which is then asked for again; None to accept it.
         """
         prompts = (judge or self.judge.members[0]).prompt_set(language_from)
@@ -107,14 +108,18 @@ class Step(Stage[State]):
 
         Args:
             question: question from `build_question`.
-            voter: judge and draw of a vote; by default the first draw of the first judge.
+            voter: judge, and draw (index of a repeated request), of a vote; by default the first draw of the first
+                judge.
         """
         judge, draw = (voter.judge, voter.draw) if voter else (self.judge.members[0], 0)
         return shared_question(judge, question, draw, ask_judge(judge, question, Attempts(judge.attempts), draw))
 
     @property
     def instrument(self) -> dict[str, Any]:
-        """Settings that affect the answer: judge, prompts and schema."""
+        """Configuration of this step that affects its answers: judge, prompts, schema and options.
+
+        It identifies the step in reports and journals.
+        """
         own = self.prompt if isinstance(self.prompt, Prompt) else None
         packaged = packaged_fingerprint(None if own else str(self.prompt))
         prompts = [judge.prompts.fingerprint if judge.prompts else packaged for judge in self.judges]

@@ -78,7 +78,7 @@ def translate_prompts(
         JudgeOutputError: if the translation still lacks something after all attempts.
     """
     if not language.strip():
-        raise ConfigError('language takes the language to translate into, such as "de"')
+        raise ConfigError('language must be the language to translate into, such as "de"')
     base = PromptSet.default(source)
     if base.common.language != source:
         raise ConfigError(f"there are no prompts in {source!r} to translate from")

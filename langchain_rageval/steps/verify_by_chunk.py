@@ -28,7 +28,11 @@ class VerifyByChunk(VerifyStatements):
     """
 
     def work(self, state: State) -> Operation[State]:
-        """Ask once for each chunk, and within a chunk for each slice, window and vote."""
+        """Ask the judge to verify the statements against one chunk at a time.
+
+        One request per chunk, slice of at most `max_statements` statements, window (part of the chunk that fits one
+        request) and vote (one repetition by one judge).
+        """
         sample: Sample = state["sample"]
         statements = dict(enumerate(state[f"{self.of}_statements"], 1))
         contexts = NumberedContexts.of(sample.contexts or [])
@@ -40,7 +44,7 @@ class VerifyByChunk(VerifyStatements):
 
     @property
     def instrument(self) -> dict[str, Any]:
-        """Settings of VerifyStatements, and the mark that chunks are judged separately."""
+        """Configuration of this step that affects its verdicts: that of VerifyStatements, and `by_chunk`."""
         return {**super().instrument, "by_chunk": True}
 
 

@@ -61,7 +61,7 @@ class NliVerifier:
     scale: NliScale | None = None
 
     def __post_init__(self) -> None:
-        """Check the options."""
+        """Raise ConfigError if an option of the verifier is out of range."""
         if not isinstance(self.cross_encoder, BaseCrossEncoder):
             expected = "a verifier is a BaseCrossEncoder, or an NliVerifier of one"
             raise ConfigError(f"{expected}; got {type(self.cross_encoder).__name__}")
@@ -72,7 +72,7 @@ class NliVerifier:
                 )
             object.__setattr__(self, "labels", tuple(self.labels))
         if not (isinstance(self.threshold, int | float) and 0 < self.threshold <= 1):
-            raise ConfigError(f"threshold takes a number above 0 and at most 1, got {self.threshold!r}")
+            raise ConfigError(f"threshold must be a number above 0 and at most 1, got {self.threshold!r}")
         choices = (None, "softmax") if self.labels else (None, "sigmoid")
         if self.scale not in choices:
             scores = "three scores a pair" if self.labels else "one score a pair; three need labels=..."
@@ -80,7 +80,7 @@ class NliVerifier:
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Settings that affect the verdicts: the model, and the interpretation of its scores."""
+        """Configuration of this verifier that affects its verdicts: the model and the interpretation of its scores."""
         options = {"labels": self.labels, "threshold": self.threshold, "scale": self.scale}
         return {"model": model_identity(self.cross_encoder), **options}
 
@@ -146,7 +146,7 @@ class VerifyByNli(Stage[State]):
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Name of the stage and the settings of its verifier."""
+        """Configuration of this stage that affects its verdicts: its name and the verifier."""
         return {"step": self.get_name(), **self.verifier.instrument}
 
     def with_fresh_capabilities(self) -> Self:
@@ -154,7 +154,10 @@ class VerifyByNli(Stage[State]):
         return self.model_copy(update={"verifier": NliVerifier(self.verifier.cross_encoder)})
 
     def work(self, state: State) -> Operation[State]:
-        """Make one request for every ten statements; none without statements or sentences."""
+        """Score statements against the contexts with the cross-encoder: one request per ten statements.
+
+        Makes no request without statements or sentences.
+        """
         sample: Sample = state["sample"]
         statements = dict(enumerate(without_surrogates(list(state[f"{self.of}_statements"])), 1))
         contexts = NumberedContexts.of(sample.contexts or [])
@@ -215,7 +218,10 @@ def _premises(contexts: NumberedContexts) -> Iterator[_Premise]:
 
 
 def _deciding_sentences(premises: Sequence[_Premise], decides: NDArray[np.bool_]) -> list[str]:
-    """Return the sentence numbers of the deciding premises; of a whole chunk only if none of its sentences decides."""
+    """Return the numbers of the sentences that decide a verdict.
+
+    All sentences of a chunk are returned if the chunk decides as a whole and none of its sentences alone.
+    """
     cites: list[str] = []
     for premise, decisive in zip(premises, decides, strict=True):
         if decisive and not set(premise.cites) & set(cites):

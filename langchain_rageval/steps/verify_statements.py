@@ -40,7 +40,11 @@ class VerifyStatements(Step):
     of: Side
 
     def work(self, state: State) -> Operation[State]:
-        """Ask once for each slice, window and vote; not at all without statements or sentences."""
+        """Ask the judge whether the contexts support each statement.
+
+        One request per slice of at most `max_statements` statements, window (part of the contexts that fits one
+        request) and vote (one repetition by one judge); no call without statements or sentences.
+        """
         sample: Sample = state["sample"]
         statements = dict(enumerate(state[f"{self.of}_statements"], 1))
         contexts = NumberedContexts.of(sample.contexts or [])
@@ -50,7 +54,7 @@ class VerifyStatements(Step):
     def _verify_all(
         self, question: str, statements: NumberedTexts, contexts: NumberedContexts
     ) -> Operation[list[Finding]]:
-        """Return the findings on statements against contexts."""
+        """Return the verdicts of all votes on statements against contexts, as findings."""
         if statements and contexts.sentences:
             voters = voters_of(self.judge)
             votes = yield Gather([self._vote(voter, question, statements, contexts) for voter in voters])
@@ -91,7 +95,10 @@ class VerifyStatements(Step):
         part: NumberedTexts,
         window: NumberedContexts,
     ) -> Operation[_VerdictsByNumber]:
-        """Ask until every statement has one verdict, and once more for verdicts that lack evidence."""
+        """Ask one judge about a slice of statements and a window; repeat the question for statements without a verdict.
+
+        Verdicts that lack evidence are asked for again, once.
+        """
         attempts = Attempts(voter.judge.attempts)
         settled: _VerdictsByNumber = {}
         repeated: set[int] = set()
@@ -165,13 +172,16 @@ def _lacks_evidence(verdict: Verdict) -> bool:
 
 
 def _strongest(verdicts: Sequence[Verdict]) -> Verdict:
-    """Return the strongest verdict, with the reasons and the evidence of all equal verdicts."""
+    """Return the strongest verdict over several windows, with the reasons and evidence of all equal verdicts.
+
+    "supported" is stronger than "contradicted", which is stronger than "absent".
+    """
     strongest = max((verdict.verdict for verdict in verdicts), key=STRENGTH.__getitem__)
     return _combine([verdict for verdict in verdicts if verdict.verdict == strongest])
 
 
 def _majority_verdict(verdicts: Sequence[Verdict]) -> Verdict:
-    """Return the majority verdict, with the reasons and the evidence of all equal verdicts; "absent" on a tie."""
+    """Return the majority verdict of several votes, "absent" on a tie, with reasons and evidence of equal verdicts."""
     label = majority([verdict.verdict for verdict in verdicts], tie="absent")
     return _combine([v for v in verdicts if v.verdict == label] or [_absent(verdicts[0].statement)])
 

@@ -1,4 +1,4 @@
-"""Votes of several draws or several judges: the majority, and findings that report the agreement rates."""
+"""Votes of several judges or draws (repeated requests): majority, and findings that report the agreement rates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Vote = TypeVar("_Vote", str, bool)
 
 
 def majority(votes: Sequence[_Vote], tie: _Vote) -> _Vote:
-    """Return the most frequent vote; `tie` if two are equally frequent."""
+    """Return the most frequent vote; the value of `tie` if two votes are equally frequent."""
     if len(votes) == 1:
         return votes[0]
     ranked = Counter(votes).most_common(2)
@@ -29,7 +29,7 @@ def agreement_rates(
 
     Args:
         items: texts of the items by their numbers.
-        voters: judge and draw of each vote.
+        voters: judge and draw (index of a repeated request) of each vote.
         votes: for each voter, its votes by the numbers of the items.
     """
     if len(voters) < 2:

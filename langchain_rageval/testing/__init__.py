@@ -1,6 +1,6 @@
 """Testing tools: `ScriptedJudge` replays replies, `assert_scores` checks thresholds, `MetricTests` tests a metric.
 
-This package is no pytest plugin; importing it does not affect a test session. Only `MetricTests` needs pytest.
+This package is not a pytest plugin; importing it does not affect a test session. Only `MetricTests` needs pytest.
 """
 
 import sys

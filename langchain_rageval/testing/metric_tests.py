@@ -173,7 +173,7 @@ class MetricTests:
         assert _content(results[1]) == _content(metric.invoke(fields))
 
     def test_every_door_gives_the_same_score(self, metric: Metric | Suite, fields: dict[str, Any]) -> None:
-        """Check chains, wrappers, parallel runs, suites, graph nodes and evaluate."""
+        """Check that chains, wrappers, parallel runs, suites, graph nodes and `evaluate` return the same score."""
         expected = _content(metric.invoke(fields))
         chain: Runnable[Any, Any] = RunnableLambda(lambda _: fields)
         itself: Runnable[Any, Any] = metric
@@ -242,7 +242,7 @@ class MetricTests:
     # Inputs
 
     def test_every_vocabulary_is_understood(self, metric: Metric | Suite, fields: dict[str, Any]) -> None:
-        """Check ragas, retrieval chains, openevals and LangGraph samples, where they have all fields that are read."""
+        """Check that samples of ragas, retrieval chains, openevals and LangGraph are scored if they have all fields."""
         expected = {name: score.value for name, score in _scores(metric.invoke(fields)).items()}
         read = frozenset[str]().union(*(part.reads for part in metrics_in(metric)))
         for vocabulary, sample in list_vocabularies(fields):
@@ -269,7 +269,7 @@ class MetricTests:
 
     @pytest.mark.parametrize("text", HOSTILE.values(), ids=list(HOSTILE))
     def test_hostile_content_stays_data(self, metric: Metric | Suite, fields: dict[str, Any], text: str) -> None:
-        """Check braces, control characters, injections and forged numbers in every field."""
+        """Check that braces, control characters, injections and forged numbers in fields do not disturb the metric."""
         sample = insert_everywhere(text, fields)
         recorder = _StepRecorder()
         scored = metric.invoke(sample, {"callbacks": [recorder]})
@@ -301,7 +301,7 @@ class MetricTests:
         assert {name: id(value) for name, value in vars(metric).items()} == attributes
 
     def test_the_process_stays_as_it_was(self, metric: Metric | Suite, fields: dict[str, Any]) -> None:
-        """Check environment variables, working directory and global random state."""
+        """Check that scoring changes no environment variable, working directory or global random state."""
         before = (dict(os.environ), os.getcwd(), random.getstate(), str(np.random.get_state()))
         metric.invoke(fields)
         asyncio.run(metric.ainvoke(fields))
@@ -312,7 +312,7 @@ class MetricTests:
     def test_a_copy_scores_the_same_under_the_same_instrument(
         self, metric: Metric | Suite, fields: dict[str, Any], way: str
     ) -> None:
-        """Check copies as Ray and process pools make them."""
+        """Check that copies of the metric, as Ray and process pools make them, give the same score."""
         expected = metric.invoke(fields)
         copies: dict[str, Any] = {"copy": copy.copy, "deepcopy": copy.deepcopy, "pickle": _pickle_copy}
         twin = copies[way](metric)
@@ -321,7 +321,7 @@ class MetricTests:
 
 
 class _StepRecorder(BaseCallbackHandler):
-    """Records the child runs of a metric's run, and the messages sent to models."""
+    """Callback handler that records the child runs of a metric's run, and the messages sent to models."""
 
     run_inline = True
 
@@ -343,7 +343,7 @@ class _StepRecorder(BaseCallbackHandler):
 
 
 class _ReverseOrder:
-    """Makes samples finish in reverse order.
+    """Callback source that makes samples finish in reverse order.
 
     Args:
         count: number of samples.
@@ -360,7 +360,10 @@ class _ReverseOrder:
 
 
 class _WaitForLater(BaseCallbackHandler):
-    """Delays the run of one sample; LangChain calls it in a separate thread, so it does not block an event loop."""
+    """Callback handler that delays the run of one sample.
+
+    LangChain calls it in a separate thread, so it does not block an event loop.
+    """
 
     raise_error = True
 

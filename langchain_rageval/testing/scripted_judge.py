@@ -105,12 +105,12 @@ class ScriptedJudge(BaseChatModel):
 
     @property
     def requests(self) -> list[ScriptedRequest]:
-        """The requests so far, in order."""
+        """Requests that the judge has received so far, in order."""
         return list(self._requests)
 
     @property
     def left(self) -> list[Any]:
-        """The unused replies."""
+        """Replies that are not used yet."""
         return list(self._left)
 
     def _reply(self, request: ScriptedRequest) -> Any:

@@ -1,4 +1,4 @@
-"""Answer: write the reference answer from the passages alone."""
+"""Step that writes the reference answer from the passages alone."""
 
 from __future__ import annotations
 
@@ -24,10 +24,13 @@ NOT_IN_THE_DOCUMENTS: Mapping[str, str] = {
 
 
 class AnswerWriter(CandidateStep):
-    """Adds `reference`; for an unanswerable question, the sentence that the documents do not say."""
+    """Step that adds the reference answer; for an unanswerable question, a sentence that the documents have none."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Write the reference answer: one call. Reject the candidate if the writer disagrees with `answerable`."""
+        """Ask the writer for the reference answer: one call.
+
+        The candidate is rejected if the writer disagrees with `answerable`.
+        """
         inputs = {"question": state.question, "passages": numbered_passages(state.passages)}
         answer = yield from self._ask(inputs, drawn_text(state), _objection)
         if answer.answerable != state.answerable:

@@ -1,4 +1,4 @@
-"""Candidate: a question that is being generated, with the history of what was tried."""
+"""Candidate: a question that is being generated, with the history of all attempts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DUPLICATE = "near-duplicate"
 
 
 class Trial(InputModel):
-    """An attempt in the history of a question.
+    """One attempt to draw a passage, or to write, rewrite or check a question; part of the history of the question.
 
     Attributes:
         kind: step that made the attempt: "passage", "seed", "given", "rewrite", "compress", or the name of an evolution
@@ -54,7 +54,7 @@ class Candidate(InputModel):
         grade: mean of the four grades of the drawn passage, from 1 to 3; None before it is graded.
         keyphrases: key phrases of the drawn passage.
         keyphrase: key phrase that the question is about; "" selects the first of `keyphrases`.
-        draw: number of earlier draws of the passage; each draw uses another key phrase.
+        draw: number of candidates that were started from the same passage before; each uses another key phrase.
         seed: random seed of the run.
         reference: reference answer; None before it is written.
         history: all attempts, in order.
@@ -76,11 +76,11 @@ class Candidate(InputModel):
     rejected: str | None = None
 
     def replace(self, **changes: object) -> Self:
-        """Return a copy with some fields changed."""
+        """Return a copy of the candidate with some fields changed."""
         return self.model_copy(update=changes)
 
     def with_trial(self, kind: str, *, accepted: bool = True, feedback: str = "") -> Self:
-        """Return a copy with a trial of the current question added to the history.
+        """Return a copy of the candidate whose history has one more trial (attempt) with the current question.
 
         Args:
             kind: step that made the attempt.
@@ -91,11 +91,14 @@ class Candidate(InputModel):
         return self.replace(history=[*self.history, trial])
 
     def with_question(self, question: str, kind: str) -> Self:
-        """Return a copy with a new question, and a trial of it that counts as accepted until a step rejects it."""
+        """Return a copy of the candidate with a new question.
+
+        The history gets a trial (attempt) with the question, which counts as accepted until a step rejects it.
+        """
         return self.replace(question=question.strip()).with_trial(kind)
 
     def with_verdict(self, accepted: bool, feedback: str) -> Self:
-        """Return a copy with a verdict on the current question.
+        """Return a copy of the candidate with a verdict on the current question.
 
         The verdict changes the last trial. If no step wrote the question, a trial of kind "given" is added instead.
         """
@@ -105,5 +108,5 @@ class Candidate(InputModel):
         return self.replace(history=[*self.history[:-1], trial])
 
     def reject(self, reason: str) -> Self:
-        """Return a copy that is rejected for a reason, in English."""
+        """Return a copy of the candidate that is rejected, with the reason in English."""
         return self.replace(rejected=reason)

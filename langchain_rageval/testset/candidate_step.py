@@ -1,4 +1,4 @@
-"""Base class of the steps that generate a test set: Runnables from candidate to candidate."""
+"""Base class of the steps that generate a test set: Runnables from candidate (question in progress) to candidate."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _no_objection(_answer: Any) -> None:
 
 
 class CandidateStep(Stage[Candidate]):
-    """A step that changes or rejects a candidate; a rejected candidate passes through unchanged.
+    """Step that changes or rejects a candidate (question in progress); rejected candidates pass through unchanged.
 
     Attributes:
         model_step: request to the writer or critic; None if the step calls models through other steps.
@@ -40,12 +40,12 @@ class CandidateStep(Stage[Candidate]):
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Settings that affect the candidates that the step returns. Journals identify the step by them."""
+        """Configuration of this step that affects the returned candidates; journals identify the step by it."""
         options = {name: getattr(self, name) for name in type(self).model_fields if name in self._option_names()}
         return {"step": self.get_name(), "asks": self.model_step and self.model_step.instrument, **options}
 
     def with_fresh_capabilities(self) -> Self:
-        """Return a copy whose judges do not share what they learn about endpoints with this step."""
+        """Return a copy whose judges do not share endpoint capabilities with the judges of this step."""
         return self.model_copy(update={"model_step": self.model_step and self.model_step.with_fresh_capabilities()})
 
     def _option_names(self) -> Sequence[str]:
@@ -95,7 +95,7 @@ def prompt_step(prompt: str, judge: JudgeLike, own_prompt: Prompt | None = None)
 
 
 def numbered_passages(passages: Sequence[Passage]) -> list[dict[str, Any]]:
-    """Return passages as prompts show them: number from 1, and text."""
+    """Return passages in the form that prompts show them: a mapping of number (from 1) and text for each."""
     return [{"passage": number, "text": passage.text} for number, passage in enumerate(passages, 1)]
 
 
@@ -105,5 +105,5 @@ def drawn_text(candidate: Candidate) -> str:
 
 
 def question_objection(answer: Any) -> str | None:
-    """Return the problem with a written question, or None."""
+    """Return the problem with a question that the model wrote, or None if there is none."""
     return None if answer.question.strip() else "the question is blank"

@@ -21,7 +21,7 @@ class ClosedBookFilter(CandidateStep):
         return ["threshold"]
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Compare an answer from memory with the reference: one call; none for an unanswerable question."""
+        """Compare an answer from memory with the reference answer: one call; no call for an unanswerable question."""
         if not state.answerable or not state.reference:
             return state
         reply = yield from self._ask({"question": state.question}, drawn_text(state))
@@ -45,5 +45,5 @@ def closed_book_filter(judge: JudgeLike, *, threshold: float = 0.8) -> Candidate
         ConfigError: if `threshold` is out of range.
     """
     if not isinstance(threshold, int | float) or not 0 < threshold <= 1:
-        raise ConfigError(f"threshold takes a number above 0 and at most 1, got {threshold!r}")
+        raise ConfigError(f"threshold must be a number above 0 and at most 1, got {threshold!r}")
     return ClosedBookFilter(name="answer_unaided", model_step=prompt_step("answer_unaided", judge), threshold=threshold)

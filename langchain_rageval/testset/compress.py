@@ -12,7 +12,7 @@ class QuestionCompressor(CandidateStep):
     """Replaces the question by a shorter one."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Shorten the question: one call."""
+        """Ask the writer to shorten the question: one call."""
         answer = yield from self._ask({"question": state.question}, drawn_text(state), question_objection)
         return state.with_question(answer.question, "compress")
 

@@ -47,7 +47,7 @@ _CUT_CHARACTER = "\ufffd"  # left by splitters that cut a character between toke
 
 
 class Docstore:
-    """The passages of documents.
+    """Passages of documents, with search for neighbouring and similar passages.
 
     Passages are in the order of the documents. Blank passages are dropped, and so are passages whose text occurred
     before. A document is named by `source` in its metadata (or `filename`, `file_name`, `file_path`, `path`, `url`),
@@ -80,12 +80,12 @@ class Docstore:
         vectorstore: VectorStore | None = None,
     ) -> None:
         if splitter not in (None, False) and not hasattr(splitter, "split_documents"):
-            expected = "splitter takes a LangChain TextSplitter, or False for documents that are passages already"
+            expected = "splitter must be a LangChain TextSplitter, or False for documents that are passages already"
             raise ConfigError(f"{expected}; got {type(splitter).__name__}")
         if embeddings is not None and not isinstance(embeddings, Embeddings):
             raise ConfigError(f"embeddings takes LangChain Embeddings, got {type(embeddings).__name__}")
         if vectorstore is not None and not isinstance(vectorstore, VectorStore):
-            raise ConfigError(f"vectorstore takes a LangChain VectorStore, got {type(vectorstore).__name__}")
+            raise ConfigError(f"vectorstore must be a LangChain VectorStore, got {type(vectorstore).__name__}")
         self.embeddings = embeddings
         self.vectorstore = vectorstore
         self.passages: list[Passage] = []
@@ -102,20 +102,20 @@ class Docstore:
         return len(self.passages)
 
     def __repr__(self) -> str:
-        """Return the numbers of passages and documents."""
+        """Return the store as text: the numbers of passages and documents."""
         return f"Docstore({len(self)} passages of {len({p.source for p in self.passages})} documents)"
 
     def previous(self, passage: Passage) -> Passage | None:
         """Return the passage before this one in its document, or None.
 
-        There is none for the first passage, nor after a passage that was dropped because its text occurred before.
+        None for the first passage, and after a passage that was dropped because its text occurred before.
         """
         return self._previous.get(passage.id)
 
     def next(self, passage: Passage) -> Passage | None:
         """Return the passage after this one in its document, or None.
 
-        There is none for the last passage, nor before a passage that was dropped because its text occurred before.
+        None for the last passage, and before a passage that was dropped because its text occurred before.
         """
         return self._next.get(passage.id)
 
@@ -136,7 +136,7 @@ class Docstore:
             ConfigError: if there are neither embeddings nor a vector store, the passage is not in this store, or k < 1.
         """
         if k < 1:
-            raise ConfigError(f"k takes a whole number of at least 1, got {k!r}")
+            raise ConfigError(f"k must be a whole number of at least 1, got {k!r}")
         if self.vectorstore is not None:
             return self._search(self.vectorstore, passage, floor, ceiling, k)
         if self._unit_vectors is None:
@@ -174,7 +174,7 @@ class Docstore:
         return self._stack([vector for part in parts for vector in part])
 
     def _stack(self, vectors: Sequence[UnitVector | None]) -> UnitVector:
-        """Return a matrix with a row for each passage; NaN for a missing vector or one of another length.
+        """Return a matrix with a row for each passage; NaN for a missing vector or a vector of another length.
 
         A NaN row has no similar passages, because comparisons with NaN are false.
         """
@@ -244,7 +244,7 @@ def _split(documents: Iterable[Document], splitter: TextSplitter) -> Iterator[Pa
         try:
             pieces = splitter.split_documents([document])
         except Exception as error:  # splitters raise anything; the other documents are still split
-            _LOG.warning("%s: cannot be split: %s; skipped", source, error)
+            _LOG.warning("skipped %s, which cannot be split: %s", source, error)
             continue
         span = (0, 0)
         for piece in pieces:
@@ -268,7 +268,7 @@ def _source_in_metadata(document: Document) -> str:
 
 
 def _find_span(text: str, piece: str, last: tuple[int, int]) -> tuple[int, int]:
-    """Return the span of a piece in a text: after the last piece, else overlapping it, else anywhere.
+    """Return the position of a piece in a text: after the previous piece, else overlapping with it, else anywhere.
 
     Returns:
         Offset of the first character and offset after the last one. If only the white space differs, the span of the
@@ -289,7 +289,10 @@ def _find_span(text: str, piece: str, last: tuple[int, int]) -> tuple[int, int]:
 
 
 def _embed_batch(embeddings: Embeddings, texts: Sequence[str]) -> Operation[list[UnitVector | None]]:
-    """Return unit vectors of texts; None for a text without one. A refused batch is embedded one text at a time."""
+    """Return unit vectors of texts; None for a text that cannot be embedded.
+
+    If the whole batch is refused, its texts are embedded one at a time.
+    """
     try:
         vectors = yield Embed(embeddings, texts)
         return [_normalize(vector, text) for vector, text in zip(vectors, texts, strict=True)]

@@ -19,7 +19,7 @@ _TRIES = 2
 
 
 class EvolutionBranch(CandidateStep):
-    """Evolves a question until it is deeper or broader than its parent, at most twice.
+    """Step that evolves a question until it is deeper or broader than its parent question, at most twice.
 
     The second try starts from the question of the first one, because the same request would return the same question.
     Both are compared with the same parent.
@@ -38,11 +38,11 @@ class EvolutionBranch(CandidateStep):
         return {"step": self.get_name(), "parts": [part.instrument for part in self.parts]}
 
     def with_fresh_capabilities(self) -> Self:
-        """Return a copy whose judges do not share what they learn about endpoints with this branch."""
+        """Return a copy whose judges do not share endpoint capabilities with the judges of this branch."""
         return self.model_copy(update={"parts": tuple(part.with_fresh_capabilities() for part in self.parts)})
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Evolve and filter the question.
+        """Rewrite the question by the evolution and filter the result, at most twice.
 
         A try takes four calls: evolve, compress, review, compare; two calls if the evolution only rephrases.
         """

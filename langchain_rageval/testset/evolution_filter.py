@@ -12,7 +12,7 @@ class EvolutionFilter(CandidateStep):
     """Rejects a question that is neither deeper nor broader than its parent."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Compare the question with its parent: one call; none if it has no parent."""
+        """Ask the critic to compare the question with its parent question: one call; no call if it has no parent."""
         if not state.parent:
             return state
         answer = yield from self._ask({"parent": state.parent, "question": state.question}, drawn_text(state))

@@ -30,7 +30,7 @@ MULTI_CONTEXT = "multi_context"
 
 @dataclass(frozen=True)
 class Kind:
-    """A single kind of evolution. Journal keys contain its `repr`, so the names of class and fields are fixed.
+    """Single kind of evolution (rewriting of a question). Journal keys contain its `repr`, so all its names are fixed.
 
     Attributes:
         name: name of the evolution.
@@ -56,7 +56,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Evolution:
-    """A sequence of evolution kinds; an empty one leaves the question as it is.
+    """Sequence of evolution kinds (rewritings of a question); an empty sequence leaves the question unchanged.
 
     `reasoning | conditional` is the sequence of both. Called with a writer, an evolution builds the step that rewrites
     the question: `reasoning(writer)`.
@@ -69,11 +69,11 @@ class Evolution:
 
     @property
     def name(self) -> str:
-        """Names of the kinds, joined by "+"; "simple" if there are none."""
+        """Name of the evolution: the names of its kinds, joined by "+"; "simple" if there are no kinds."""
         return "+".join(kind.name for kind in self.kinds) or SIMPLE
 
     def __or__(self, other: Evolution) -> Evolution:
-        """Return the evolution that applies this one, then the other."""
+        """Return the evolution that applies this evolution, then the other one."""
         if not isinstance(other, Evolution):
             return NotImplemented
         return Evolution(self.kinds + other.kinds)
@@ -107,7 +107,7 @@ class QuestionEvolver(CandidateStep):
         return ["kind"]
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Rewrite the question: one call; none if a near passage is needed and there is none."""
+        """Ask the writer to rewrite the question: one call; no call if a needed similar passage does not exist."""
         if self.kind.adds_passage:
             near = self.docstore.similar(state.passages[0]) if self.docstore else []
             if not near:

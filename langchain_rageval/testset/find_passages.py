@@ -13,7 +13,7 @@ class PassageFinder(CandidateStep):
     """Keeps the passages that the question needs; a `multi_context` question must need at least two."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Select the needed passages: one call; none for an unanswerable question."""
+        """Ask the critic which passages are needed: one call; no call for an unanswerable question."""
         if not state.answerable:
             return state
         inputs = {"question": state.question, "passages": numbered_passages(state.passages)}

@@ -75,7 +75,7 @@ class GenerationOptions:
 
 @dataclass
 class Generation:
-    """A run of the generator.
+    """One run of the test-set generator.
 
     Attributes:
         options: options of the generator.
@@ -131,11 +131,11 @@ class Generation:
             yield from embed_passages(self.store)
 
     def next_round(self) -> dict[int, Candidate]:
-        """Return new candidates by row number; empty if the run is over."""
+        """Return new candidates (questions to generate) by row number; empty if the run is over."""
         return {} if self.stop_reason else self.scheduler.next_round()
 
     def attempt(self, number: int, candidate: Candidate, run: Run, config: RunnableConfig) -> Candidate:
-        """Run all steps of a row on a candidate; reject it if the budget has no room."""
+        """Run all steps of a row on a candidate (question in progress); reject it if the budget is too small."""
         with self._reserve_budget(number, candidate, run) as own:
             return self._chain(number).invoke(candidate, own.into(config)) if own else candidate.reject(_BUDGET_SPENT)
 
@@ -147,7 +147,7 @@ class Generation:
             return await self._chain(number).ainvoke(candidate, own.into(config))
 
     def accept(self, results: Mapping[int, Candidate]) -> Operation[list[TestsetRow]]:
-        """Record the results of a round, rejecting duplicate questions.
+        """Record the results of a round (one attempt for each unfinished row), rejecting duplicate questions.
 
         Args:
             results: accepted and rejected candidates by row number.

@@ -126,7 +126,7 @@ class TestsetGenerator(Traced[Any, Testset]):
         if not isinstance(embeddings, Embeddings):
             raise ConfigError(f"embeddings takes LangChain Embeddings, got {type(embeddings).__name__}")
         if dedupe is not None and not (isinstance(dedupe, int | float) and 0 < dedupe <= 1):
-            raise ConfigError(f"dedupe takes a cosine above 0 and at most 1, or None, got {dedupe!r}")
+            raise ConfigError(f"dedupe must be a cosine above 0 and at most 1, or None, got {dedupe!r}")
         _whole("size", size, 1)
         _whole("seed", seed, None)
         given: dict[str, Any] = {
@@ -149,14 +149,14 @@ class TestsetGenerator(Traced[Any, Testset]):
         self._steps(EVOLUTIONS["simple"])  # raises ConfigError if a step rejects an option
 
     def __repr__(self) -> str:
-        """Return models and distribution, without secrets."""
+        """Return the generator as text: its models and distribution, without secrets."""
         shares = ", ".join(f"{evolution.name}={share:g}" for evolution, share in self.distribution.items())
         return f"TestsetGenerator(writer={self.writer!r}, critic={self.critic!r}, {shares})"
 
     __str__ = __repr__
 
     def _steps(self, evolution: Evolution, docstore: Docstore | None = None) -> list[CandidateStep]:
-        """Return the steps of a candidate for one evolution, in order."""
+        """Return the steps that generate a question by one evolution, in order."""
         branches = [
             evolution_branch(kind, self.writer, self.critic, docstore, max_rewrites=self.max_rewrites)
             for kind in evolution.kinds
@@ -298,7 +298,7 @@ def _with_language(judge: JudgeLike, language: str) -> Judge:
     if language == "auto":
         return judge
     if language not in languages():
-        raise ConfigError(f"language is one of {', '.join(['auto', *sorted(languages())])}, got {language!r}")
+        raise ConfigError(f"language must be one of {', '.join(['auto', *sorted(languages())])}, got {language!r}")
     return in_language(judge, language)
 
 
@@ -307,10 +307,10 @@ def _normalize_shares(distribution: Mapping[Any, float]) -> dict[Evolution, floa
     for key, share in distribution.items():
         evolution = _to_evolution(key)
         if not isinstance(share, int | float) or not (isfinite(share) and share > 0):
-            raise ConfigError(f"the share of {evolution.name} takes a number above 0, got {share!r}")
+            raise ConfigError(f"the share of {evolution.name} must be a number above 0, got {share!r}")
         shares[evolution] = shares.get(evolution, 0.0) + float(share)
     if not shares:
-        raise ConfigError("distribution takes at least one evolution, such as {'simple': 1}")
+        raise ConfigError("distribution must contain at least one evolution, such as {'simple': 1}")
     total = sum(shares.values())
     return {evolution: share / total for evolution, share in shares.items()}
 
@@ -327,5 +327,7 @@ def _to_evolution(key: Any) -> Evolution:
 
 def _whole(name: str, given: Any, least: int | None) -> int:
     if not isinstance(given, int) or isinstance(given, bool) or (least is not None and given < least):
-        raise ConfigError(f"{name} takes a whole number{'' if least is None else f' from {least} on'}, got {given!r}")
+        raise ConfigError(
+            f"{name} must be a whole number{'' if least is None else f' of at least {least}'}, got {given!r}"
+        )
     return given

@@ -22,7 +22,7 @@ _LOG = logging.getLogger("langchain_rageval")
 
 
 class JournaledStep(Traced[Candidate, Candidate]):
-    """Wraps a step: takes its result from the journal, or runs it and stores the result.
+    """Wrapper of a step that takes the result from the journal, or runs the step and stores the result.
 
     Attributes:
         step: wrapped step.
@@ -36,7 +36,7 @@ class JournaledStep(Traced[Candidate, Candidate]):
 
     @classmethod
     def of(cls, step: CandidateStep, journal: Journal | None) -> JournaledStep:
-        """Wrap a step; its fingerprint is computed now."""
+        """Wrap a step for use with a journal; the hash of its settings is computed now."""
         return cls(step=step, journal=journal, fingerprint=journal_key(repr(step.instrument)), name=step.get_name())
 
     def has_result(self, candidate: Candidate) -> bool:

@@ -17,7 +17,7 @@ class KeyphraseExtractor(CandidateStep):
     """Adds up to five `keyphrases` and chooses one; each draw of the passage chooses another."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Choose a key phrase: one call; none if the passage's key phrases are known. Reject if all are used up."""
+        """Choose a key phrase of the passage: one call, or none if they are known. Reject if all are used."""
         phrases = state.keyphrases
         if not phrases:
             answer = yield from self._ask({"passage": drawn_text(state)}, drawn_text(state), _objection)

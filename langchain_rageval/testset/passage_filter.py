@@ -25,7 +25,7 @@ class PassageFilter(CandidateStep):
         return ["threshold"]
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Grade the passage: one call; none if it is graded already."""
+        """Ask the critic to grade the passage: one call; no call if the passage is graded already."""
         if state.grade is not None:
             return state if state.grade >= self.threshold else state.reject(PASSAGE_REJECTED)
         answer = yield from self._ask({"passage": drawn_text(state)}, drawn_text(state), _objection)
@@ -46,7 +46,7 @@ def passage_filter(critic: JudgeLike, *, threshold: float = 2.0) -> CandidateSte
         ConfigError: if `threshold` is not a number from 1 to 3.
     """
     if not isinstance(threshold, int | float) or not _LOWEST <= threshold <= _HIGHEST:
-        raise ConfigError(f"threshold takes a number from {_LOWEST} to {_HIGHEST}, got {threshold!r}")
+        raise ConfigError(f"threshold must be a number from {_LOWEST} to {_HIGHEST}, got {threshold!r}")
     return PassageFilter(name="grade_passage", model_step=prompt_step("grade_passage", critic), threshold=threshold)
 
 

@@ -1,6 +1,7 @@
 """Passage scheduler: decides which passage each row of a test set is tried with next, without calling a model.
 
-Rows are tried in rounds. A round holds all open rows; each gets a passage, in the order of the rows. The result depends
+Rows are tried in rounds. A round holds all open rows (rows without an accepted question that have attempts left); each
+gets a passage, in the order of the rows. The result depends
 on the seed and the models' answers, never on the order in which the answers arrive.
 """
 
@@ -26,7 +27,7 @@ MAX_ATTEMPTS = 8
 
 @dataclass
 class RowState:
-    """State of one row of the test set that is being generated.
+    """State of one row of the test set: its attempts so far, and its accepted question if there is one.
 
     Attributes:
         evolution: evolution of the row.
@@ -42,7 +43,7 @@ class RowState:
 
     @property
     def open(self) -> bool:
-        """True if the row is not filled and has attempts left."""
+        """True if the row has no accepted question yet and has attempts left."""
         return self.accepted is None and self.attempts < MAX_ATTEMPTS
 
 
@@ -84,7 +85,10 @@ class PassageScheduler:
         self._exhausted: set[str] = set()
 
     def next_round(self) -> dict[int, Candidate]:
-        """Return new candidates by row number, for each open row that a passage is left for; empty at the end."""
+        """Return new candidates (questions to generate) by row number, for open rows; empty at the end.
+
+        A row is open if it has no accepted question yet and has attempts left. Rows without a passage are left out.
+        """
         candidates: dict[int, Candidate] = {}
         for number, row in enumerate(self.rows):
             passage = self._draw(row) if row.open else None
@@ -95,7 +99,7 @@ class PassageScheduler:
         return candidates
 
     def record(self, number: int, candidate: Candidate) -> None:
-        """Record the result of an attempt: fill the row, or note why it stays open.
+        """Record the result of an attempt: the accepted question of the row, or the reason for the rejection.
 
         Args:
             number: number of the row.
@@ -132,7 +136,7 @@ class PassageScheduler:
         return None
 
     def _refill(self) -> None:
-        """Make passages available again that can give another question; failed ones only if there are no others."""
+        """Make passages available again that can give another question; failed passages only if there are no others."""
         undrawn = {passage.id for passage in self._undrawn}
         usable = [p for p in self._passages if p.id not in self._exhausted and p.id not in undrawn]
         self._undrawn.extend([p for p in usable if p.id not in self._failed] or usable)

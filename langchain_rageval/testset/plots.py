@@ -69,7 +69,7 @@ def _draw_bars(axes: Axes, title: str, counts: Mapping[str, int], colour: str) -
 
 @dataclass(frozen=True)
 class _Box:
-    """A text box of the history; rejected attempts are drawn in the right column."""
+    """Text box in the drawing of a question's history; rejected attempts are in the right column."""
 
     lines: list[str]
     colour: str
@@ -77,7 +77,7 @@ class _Box:
 
     @property
     def height(self) -> float:
-        """Height in lines, margins included."""
+        """Height of the box in lines of text, margins included."""
         return len(self.lines) + 1.6
 
 

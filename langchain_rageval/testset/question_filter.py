@@ -39,11 +39,11 @@ class QuestionFilter(CandidateStep):
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Settings of review and rewriting that affect the returned candidates."""
+        """Configuration of this step that affects the returned candidates: that of the review and of the rewriting."""
         return {**super().instrument, "rewrites": self.rewrite_step and self.rewrite_step.instrument}
 
     def with_fresh_capabilities(self) -> Self:
-        """Return a copy whose judges do not share what they learn about endpoints with this step."""
+        """Return a copy whose judges do not share endpoint capabilities with the judges of this step."""
         rewrite_step = self.rewrite_step and self.rewrite_step.with_fresh_capabilities()
         return super().with_fresh_capabilities().model_copy(update={"rewrite_step": rewrite_step})
 
@@ -51,7 +51,7 @@ class QuestionFilter(CandidateStep):
         return ["max_rewrites"]
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Review the question: one call, and two more for each rewrite."""
+        """Ask the critic to review the question: one call, and two more for each rewrite."""
         for rewrites_left in reversed(range(self.max_rewrites + 1 if self.rewrite_step else 1)):
             inputs = {"question": state.question, "passages": numbered_passages(state.passages)}
             review = yield from self._ask(inputs, drawn_text(state))
@@ -66,7 +66,7 @@ class QuestionFilter(CandidateStep):
         return state.reject(QUESTION_REJECTED)
 
     def _rewrite(self, state: Candidate, feedback: str, *, add_neighbour: bool) -> Operation[Candidate]:
-        """Rewrite the question; if the passages do not answer it, add a neighbouring passage first."""
+        """Ask the writer to rewrite the question; if the passages do not answer it, first add a neighbouring one."""
         neighbour = self._find_neighbour(state) if add_neighbour and state.answerable else None
         if neighbour:
             state = state.replace(passages=[*state.passages, neighbour])
@@ -97,7 +97,7 @@ def question_filter(
         ConfigError: if `max_rewrites` is not a whole number of at least 0.
     """
     if not isinstance(max_rewrites, int) or isinstance(max_rewrites, bool) or max_rewrites < 0:
-        raise ConfigError(f"max_rewrites takes a whole number of at least 0, got {max_rewrites!r}")
+        raise ConfigError(f"max_rewrites must be a whole number of at least 0, got {max_rewrites!r}")
     return QuestionFilter(
         name="review_question",
         model_step=prompt_step("review_question", critic),

@@ -163,7 +163,7 @@ def _warn_of_unknown_files(names: Iterable[str]) -> None:
         rest = len(group) - _MAX_NAMES
         shown = ", ".join(group[:_MAX_NAMES]) + (f" and {rest} more" if rest > 0 else "")
         _LOG.warning(
-            "%s: %s cannot be read; skipped", shown, f"{suffix!r} files" if suffix else "files without a suffix"
+            "skipped %s: %s cannot be read", shown, f"{suffix!r} files" if suffix else "files without a suffix"
         )
 
 
@@ -174,7 +174,7 @@ def _read(name: str, file: Path) -> Iterator[Document]:
             if document.page_content.strip():
                 yield document
     except Exception as error:  # loaders raise anything; the other files are still read
-        _LOG.warning("%s: %s; skipped", name, error)
+        _LOG.warning("skipped %s: %s", name, error)
 
 
 def _read_text(name: str, file: Path) -> Iterator[Document]:
@@ -190,14 +190,14 @@ def _read_json_lines(name: str, file: Path) -> Iterator[Document]:
                     document.metadata.setdefault("source", f"{name}:{number}")
                     yield document
                 except (ConfigError, RecursionError) as error:
-                    _LOG.warning("%s, line %d: %s; skipped", name, number, error)
+                    _LOG.warning("skipped %s, line %d: %s", name, number, error)
 
 
 def _parse_line(line: bytes) -> Mapping[str, Any]:
     try:
         fields = json.loads(_decode(line).strip())
     except json.JSONDecodeError as error:
-        raise ConfigError(f"not JSON: {error.msg} at column {error.colno}") from error
+        raise ConfigError(f"not valid JSON ({error.msg} at column {error.colno})") from error
     if not isinstance(fields, Mapping):
         raise ConfigError("expected a JSON object")
     return fields
@@ -207,7 +207,7 @@ def _decode(raw: bytes) -> str:
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError("not UTF-8: save the file as UTF-8") from error
+        raise ConfigError("not valid UTF-8; save the file as UTF-8") from error
 
 
 def _by_loader(loader: str, **options: Any) -> Callable[[str, Path], Iterator[Document]]:

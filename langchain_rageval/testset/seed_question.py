@@ -12,7 +12,7 @@ class SeedQuestionWriter(CandidateStep):
     """Writes a question about the key phrase that the drawn passage answers."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Write the question: one call."""
+        """Ask the writer for a question about the key phrase: one call."""
         keyphrase = state.keyphrase or next(iter(state.keyphrases), "")
         inputs = {"passage": drawn_text(state), "keyphrase": keyphrase}
         answer = yield from self._ask(inputs, drawn_text(state), question_objection)

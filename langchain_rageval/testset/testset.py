@@ -55,11 +55,11 @@ class Testset:
         return len(self.rows)
 
     def __iter__(self) -> Iterator[TestsetRow]:
-        """Iterate over the rows."""
+        """Iterate over the rows (questions with their answers)."""
         return iter(self.rows)
 
     def __getitem__(self, index: int) -> TestsetRow:
-        """Return the row at an index."""
+        """Return the row (question with its answer) at an index."""
         return self.rows[index]
 
     @property
@@ -69,7 +69,7 @@ class Testset:
         return {name: names.count(name) for name in dict.fromkeys(names)}
 
     def __repr__(self) -> str:
-        """Return the number of rows by evolution, attempts, rejections and notes."""
+        """Return the test set as text: numbers of rows by evolution, of attempts and of rejections, and the notes."""
         plural = "" if len(self) == 1 else "s"
         evolutions = ", ".join(f"{count} {name}" for name, count in self.counts.items())
         attempts = f"{self.yields['attempts']} attempts"

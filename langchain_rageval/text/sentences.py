@@ -209,7 +209,7 @@ def _prose_sentences(text: str, rules: _Rules) -> Iterator[str]:
 
 
 def _window_sentences(window: str, rules: _Rules) -> list[str]:
-    """Split at the boundaries that razdel misses, then by razdel; white space is kept."""
+    """Split prose at the sentence boundaries that razdel misses, then by razdel; white space is kept."""
     ends = [0, *(match.end() for match in rules.cut.finditer(window) if _is_sentence_end(match)), len(window)]
     parts = [window[start:end] for start, end in pairwise(ends)]
     return [sentence for part in parts for sentence in _join_parts(_razdel(part), rules.continuation)]

@@ -61,21 +61,21 @@ class Agreement(Mapping[str, Estimate]):
         return len(self.estimates)
 
     def __repr__(self) -> str:
-        """Return the title, a line for each statistic, and the notes."""
+        """Return the agreement as text: the title, a line for each statistic, and the notes."""
         lines = [f"{name} {estimate}" for name, estimate in self.items()]
         return "\n".join([self.title, *lines, *(f"Note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
-        """Return an HTML table, for notebooks."""
+        """Return an HTML table of the statistics, for notebooks."""
         return html_table(self.title, HEADINGS, self.cells(), self.notes)
 
     @property
     def title(self) -> str:
-        """The kind of labels and the number of pairs, as a heading."""
+        """Heading of the agreement: the kind of labels and the number of pairs."""
         return f"Agreement with {self.kind} labels on {self.pairs} pair{'' if self.pairs == 1 else 's'}"
 
     def cells(self) -> Iterator[tuple[str, ...]]:
-        """Yield a table row for each statistic, with a cell for each of `HEADINGS`."""
+        """Yield a table row for each statistic, with a cell for each column of `HEADINGS`."""
         for name, estimate in self.items():
             value = "–" if estimate.value is None else f"{estimate.value:.3f}"
             yield name, value, estimate.interval or "–", estimate.reason
@@ -150,7 +150,7 @@ def rating_value(rating: Any) -> float | None:
 
 def _check(kind: LabelKind, threshold: float, scale: tuple[float, float] | None) -> None:
     if kind not in get_args(LabelKind):
-        raise ConfigError(f"kind is one of {', '.join(map(repr, get_args(LabelKind)))}, got {kind!r}")
+        raise ConfigError(f"kind must be one of {', '.join(map(repr, get_args(LabelKind)))}, got {kind!r}")
     if not isfinite(threshold):
         raise ConfigError(f"threshold is a number, got {threshold!r}")
     if scale is not None and (kind != "ordinal" or len(scale) != 2 or not scale[0] < scale[1]):
@@ -158,7 +158,7 @@ def _check(kind: LabelKind, threshold: float, scale: tuple[float, float] | None)
 
 
 def _align(scores: Ratings, labels: Ratings) -> tuple[list[float | None], list[float | None], list[str]]:
-    """Return scores and labels in the same order, and notes."""
+    """Return scores and labels as two lists in the same order, and notes on samples that lack one of them."""
     if isinstance(scores, Mapping) and isinstance(labels, Mapping):
         ids = list(scores)
         unknown = [name for name in labels if name not in scores]
@@ -235,7 +235,7 @@ def _matches(scores: list[float], labels: list[float]) -> list[float]:
 
 
 def _round(value: float) -> int:
-    """Round to the nearest whole number, halves up, with a tolerance for rounding errors."""
+    """Return a number rounded to the nearest whole number, halves up, with a tolerance for floating-point errors."""
     return int((value + 0.5 + _TOLERANCE) // 1)
 
 

@@ -56,16 +56,16 @@ def answer_sheets(
 
     Raises:
         ConfigError: if `models` is not a mapping from names to Runnables, or `max_concurrency` is not a whole number
-            from 1 on.
+            of at least 1.
         SampleError: if a sample cannot be read.
     """
     if not isinstance(models, Mapping) or not models:
-        raise ConfigError('models takes a mapping of names to chains, such as {"new": chain}')
+        raise ConfigError('models must be a mapping of names to chains, such as {"new": chain}')
     for name, model in models.items():
         if not isinstance(name, str) or not name.strip() or not isinstance(model, Runnable):
             raise ConfigError(f"models maps names to chains or chat models, got {name!r}: {type(model).__name__}")
     if not isinstance(max_concurrency, int) or max_concurrency < 1:
-        raise ConfigError(f"max_concurrency takes a whole number from 1 on, got {max_concurrency!r}")
+        raise ConfigError(f"max_concurrency must be a whole number of at least 1, got {max_concurrency!r}")
     unanswered = [_unanswered_sheet(sample, name) for sample in parse_samples(samples) for name in models]
     sheets = DaemonThreads().spread(
         [partial(_answer, models[sheet.metadata[MODEL_KEY]], sheet) for sheet in unanswered], max_concurrency

@@ -52,17 +52,17 @@ class Calibration:
     left_out: int = 0
 
     def __repr__(self) -> str:
-        """Return the title, a line for each of the three means, and the notes."""
+        """Return the calibration as text: the title, a line for each of the three means, and the notes."""
         lines = [f"{name} {mean} {interval}".rstrip() for name, mean, interval in self._cells()]
         return "\n".join([self.title, *lines, *(f"Note: {note}" for note in self._notes())])
 
     def _repr_html_(self) -> str:
-        """Return an HTML table, for notebooks."""
+        """Return an HTML table of the three means, for notebooks."""
         return html_table(self.title, ("from", "mean", "interval"), self._cells(), self._notes())
 
     @property
     def title(self) -> str:
-        """The number of labels and scores, and the confidence level, as a heading."""
+        """Heading of the calibration: the numbers of labels and scores, and the confidence level."""
         return (
             f"Estimated mean human label from {self.labelled} labels and {self.unlabelled} more scores, "
             f"{self.level:.0%} intervals"

@@ -45,7 +45,7 @@ class Degrade(Traced[Any, Variants]):
     """Maximum number of irrelevant sentences; below it, as many as the contexts have sentences."""
 
     def work(self, sample: Sample) -> Operation[Variants]:
-        """Ask the writer for the variants: three calls, or two if the padding comes from related documents."""
+        """Ask the writer for the variants: three calls, or two if irrelevant sentences come from `related`."""
         question, answer = sample.question, sample.answer or ""
         unaided, incomplete, padding = yield Gather(
             [

@@ -1,4 +1,4 @@
-"""Examination: how a judge step is run on its labelled items, and how its verdicts are read.
+"""Examination: how one judge step is tested on labelled items (requests whose right verdicts are known).
 
 To examine another step, add labelled items and an entry in `EXAMINATIONS`; to include another metric in the
 qualification, add an entry in `fitness.STEPS_OF`.
@@ -40,7 +40,7 @@ class CitedVerdict:
 
 @dataclass(frozen=True)
 class Examination:
-    """How one step is examined.
+    """Procedure that tests one judge step: builds the step, runs it on a labelled item, and reads its verdicts.
 
     Attributes:
         build: returns the step for a judge, or for embeddings.
@@ -60,7 +60,7 @@ class Examination:
     chance: float | None = None
 
     def initial_state(self, item: LabelledItem) -> State:
-        """Return the state that the step is invoked with."""
+        """Return the input of the step for a labelled item: the sample and `extra_state`."""
         sample = Sample(
             question=item.question,
             answer=item.answer,
@@ -71,7 +71,7 @@ class Examination:
 
 
 def reverse_item(item: LabelledItem, examination: Examination) -> LabelledItem:
-    """Return the item with its chunks reversed, or its statements and references if it has no chunks."""
+    """Return a labelled item with its chunks in reverse order; without chunks, its statements and references."""
     if examination.reverse is None:
         raise ValueError(f"the items of {item.step} have no order")
     labels = tuple(label.reversed(len(item.contexts)) for label in examination.reverse(item, item.labels))
@@ -80,7 +80,7 @@ def reverse_item(item: LabelledItem, examination: Examination) -> LabelledItem:
 
 
 def pad_item(item: LabelledItem) -> LabelledItem:
-    """Return the item with its irrelevant sentence at the end of each chunk."""
+    """Return a labelled item with its irrelevant sentence (`padding`) at the end of each chunk."""
     return item.model_copy(update={"contexts": tuple(f"{context}\n{item.padding}" for context in item.contexts)})
 
 
@@ -102,7 +102,7 @@ def _finding_verdicts(findings: Sequence[Finding], kind: str) -> list[CitedVerdi
 
 
 def _extraction_verdict(state: State, item: LabelledItem) -> list[CitedVerdict]:
-    """Return one verdict: whether facts were extracted, with exactly the text's numbers, in short enough statements."""
+    """Return one verdict on extracted statements: whether they are short and have exactly the numbers of the text."""
     statements: list[str] = state["answer_statements"]
     text = item.answer or ""
     if not statements:

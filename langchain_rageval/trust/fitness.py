@@ -103,7 +103,7 @@ def assess_step(
 
 
 def assess_metric(steps: Mapping[str, tuple[Fitness, Sequence[str]]], metric: str) -> tuple[Fitness, str]:
-    """Return the worst verdict among a metric's steps, and the reasons; an unexamined step gives "cannot tell"."""
+    """Return the worst verdict among a metric's steps, and the reasons; a step without statistics is "cannot tell"."""
     verdicts = {step: steps.get(step, _unexamined(step)) for step in STEPS_OF[metric]}
     worst = min((level for level, _ in verdicts.values()), key=_ORDER.index)
     ordered = sorted(verdicts.items(), key=lambda pair: _ORDER.index(pair[1][0]))
@@ -117,7 +117,7 @@ def _unexamined(step: str) -> tuple[Fitness, Sequence[str]]:
 
 
 def _assess(thresholds: FitnessThresholds, share: Proportion, detail: str = "") -> Iterator[tuple[Fitness, str]]:
-    """Yield the verdict on a share with its reason; nothing if the share has no value."""
+    """Yield the verdict on a proportion with its reason; nothing if the proportion has no value."""
     if share.low is None or share.high is None:
         return
     if share.low >= thresholds.fit:
@@ -130,7 +130,7 @@ def _assess(thresholds: FitnessThresholds, share: Proportion, detail: str = "") 
 
 
 def _assess_right(right: Proportion, unread: float, said: Mapping[str, int]) -> Iterator[tuple[Fitness, str]]:
-    """Yield the verdict on right verdicts, limited by the share that is right without reading the texts."""
+    """Yield the verdict on the share of right verdicts, compared with the share reached without reading the texts."""
     detail, limit = "", _ORDER[-1]
     if right.value is not None and right.value <= unread:
         constant = f": every verdict was {next(iter(said))!r}" if len(said) == 1 else ""

@@ -18,7 +18,7 @@ class Label(InputModel):
     """The right verdicts for one statement, chunk, sentence or answer of a labelled item.
 
     Attributes:
-        accepted: the verdicts that are right; empty if this one is not scored.
+        accepted: the verdicts that are right; empty if the verdict on this element is not scored.
         evidence: numbers of chunks or sentences, such as "2" or "2.3", of which a right verdict must cite one; empty if
             no citation is required.
         number: number of the labelled sentence, such as "2.3"; "" if the label is not about a sentence.
@@ -29,7 +29,7 @@ class Label(InputModel):
     number: str = ""
 
     def reversed(self, chunks: int) -> Label:
-        """Return the label with its numbers adapted to `chunks` chunks in reverse order."""
+        """Return the label for chunks in reverse order: chunk n of `chunks` chunks becomes chunk `chunks` + 1 - n."""
         evidence = tuple(_reverse_number(number, chunks) for number in self.evidence)
         number = self.number and _reverse_number(self.number, chunks)
         return self.model_copy(update={"evidence": evidence, "number": number})

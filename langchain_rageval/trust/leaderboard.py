@@ -64,7 +64,7 @@ class Standing:
     tied: bool = False
 
     def __str__(self) -> str:
-        """Return one line: place, name, mean with interval, number of answers, and difference to the model above."""
+        """Return the standing as a line: place, name, mean with interval, number of answers, and difference."""
         place, model, mean, interval, answers, difference, p = standing_cells(self)
         comparison = f"; to the one above {difference}, p {p}" if self.pairs else ""
         return f"{place}. {model} {mean} {interval} ({answers} answers){comparison}"
@@ -86,7 +86,7 @@ class Leaderboard(Mapping[str, Standing]):
         self.notes = list(notes)
 
     def __getitem__(self, model: str) -> Standing:
-        """Return the standing of a model."""
+        """Return the standing (place and statistics) of a model by its name."""
         return self._standings[model]
 
     def __iter__(self) -> Iterator[str]:
@@ -98,33 +98,33 @@ class Leaderboard(Mapping[str, Standing]):
         return len(self._standings)
 
     def __repr__(self) -> str:
-        """Return the title, a line for each model, and the notes."""
+        """Return the leaderboard as text: the title, a line for each model, and the notes."""
         return "\n".join([self.title, *map(str, self.values()), *(f"Note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
-        """Return an HTML table, for notebooks."""
+        """Return an HTML table of the models, best first, for notebooks."""
         criteria = self.criteria
         rows = ((*standing_cells(s), *(_number(s.grades.get(name), ".2f") for name in criteria)) for s in self.values())
         return html_table(self.title, (*HEADINGS, *criteria), rows, self.notes)
 
     @property
     def rows(self) -> list[Standing]:
-        """The standings, best first."""
+        """Standings (place and statistics) of all models, best first."""
         return list(self.values())
 
     @property
     def criteria(self) -> list[str]:
-        """The names of the criteria that some model has a mean grade for."""
+        """Names of the rubric criteria that at least one model has a mean grade for."""
         return list(dict.fromkeys(name for standing in self.values() for name in standing.grades))
 
     @property
     def title(self) -> str:
-        """The number of models and the metric, as a heading."""
+        """Heading of the leaderboard: the number of models and the metric."""
         better = "" if self.direction == "higher" else ", lower is better"
         return f"{len(self)} model{'' if len(self) == 1 else 's'} by {self.metric}{better}, 95% intervals"
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return a frame with a row for each model and a column "grade.<criterion>" for each criterion."""
+        """Return a pandas DataFrame with a row for each model and a column "grade.<criterion>" for each criterion."""
         import pandas
 
         return pandas.DataFrame([_record(standing) for standing in self.values()])
@@ -223,7 +223,7 @@ def raw_grades(row: Row, metric: str) -> dict[str, int]:
 def _compare_neighbours(
     standings: Sequence[Standing], by_model: Mapping[str, list[Row]], metric: str
 ) -> tuple[list[Standing], list[str]]:
-    """Return the standings, in order, with place and difference to the one above, and notes on the comparisons."""
+    """Return the standings in order, each with place and difference to the standing above, and notes."""
     compared, notes = [replace(standings[0], place=1)], list[str]()
     for place, (above, own) in enumerate(pairwise(standings), 2):
         pair = compare_rows(by_model[own.model], by_model[above.model], 0.0, None, True)

@@ -42,7 +42,8 @@ class PairwiseAgreement:
         ties: number of pairs with equal values.
         losses: number of pairs in which the worse sample has the better value.
         unscored: number of pairs in which a sample has no value; they are excluded from `agreement`.
-        agreement: (wins + ties / 2) / (wins + ties + losses), from 0 to 1; None if all pairs are unscored.
+        agreement: share of the scored pairs that are wins, with ties counted half, from 0 to 1; None if all pairs are
+            unscored.
         low: lower end of its 95% interval (Wilson); None if all pairs are unscored.
         high: upper end of its 95% interval; None if all pairs are unscored.
         outcomes: outcome of each pair, in order.
@@ -63,12 +64,12 @@ class PairwiseAgreement:
     report: Report = field(default_factory=lambda: Report([]))
 
     def __repr__(self) -> str:
-        """Return a line with agreement and counts, and the notes."""
+        """Return the result as text: a line with the agreement and the counts, and the notes."""
         line = f"{self.metric}: {self._format_agreement()}, {self._format_counts()}"
         return "\n".join([line, *(f"Note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
-        """Return an HTML table, for notebooks."""
+        """Return an HTML table of the agreement and the counts, for notebooks."""
         cells = (self._format_agreement(), self._format_counts())
         return html_table(f"Agreement of {self.metric}", ("agreement", "pairs"), [cells], self.notes)
 
@@ -134,7 +135,7 @@ def pairwise_agreement(
 
 
 def _parse_pair(place: int, pair: Any) -> list[Sample]:
-    """Return both samples with distinct ids."""
+    """Return the better and the worse sample of a pair, with distinct ids."""
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise ConfigError(f"pair {place}: expected a better and a worse sample, got {type(pair).__name__}")
     sides = zip(("better", "worse"), map(Sample.parse, pair), strict=True)

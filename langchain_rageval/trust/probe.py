@@ -1,4 +1,4 @@
-"""Probe: one request of a qualification, made from a labelled item, and its result."""
+"""Probe: one test request to a judge, made from a labelled item (request with known right verdicts), and its result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Variant = Literal["plain", "reverse", "padded"]
 
 @dataclass(frozen=True)
 class Probe:
-    """Request of a qualification: a repeat of a labelled item, or a variant of it.
+    """Test request to a judge: a repeat or a variant of a labelled item (request with known right verdicts).
 
     Attributes:
         item: the labelled item.
@@ -37,7 +37,7 @@ class Probe:
 
     @property
     def varied_item(self) -> LabelledItem:
-        """The item with the variant applied."""
+        """The labelled item after the changes of the variant, such as chunks in reverse order."""
         if self.variant == "reverse":
             return reverse_item(self.item, EXAMINATIONS[self.item.step])
         return pad_item(self.item) if self.variant == "padded" else self.item
@@ -45,7 +45,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """Verdicts that a probe received, or the error that it ended with.
+    """Verdicts of the judge on a probe (test request), or the error that the probe ended with.
 
     Attributes:
         probe: the request.
@@ -63,7 +63,7 @@ class ProbeResult:
 
 
 def list_probes(item: LabelledItem, repeats: int) -> Iterator[Probe]:
-    """Yield the probes of an item: its repeats, then the variants that its step allows; one repeat for embeddings."""
+    """Yield the probes of a labelled item: its repeats (one for embeddings), then the variants that its step allows."""
     examination = EXAMINATIONS[item.step]
     yield from (Probe(item, repeat=repeat) for repeat in range(1 if item.step == EMBEDDING_STEP else repeats))
     if examination.reverse:
@@ -73,7 +73,7 @@ def list_probes(item: LabelledItem, repeats: int) -> Iterator[Probe]:
 
 
 def run_probe(probe: Probe, subject: Any, run: Run) -> ProbeResult:
-    """Run a probe and read its verdicts; equal probes share no reply.
+    """Send a probe to the judge and read the verdicts; each of several equal probes gets its own reply.
 
     Args:
         probe: the request.
@@ -105,7 +105,7 @@ def run_probe(probe: Probe, subject: Any, run: Run) -> ProbeResult:
 
 
 def find_models(subjects: Sequence[Any]) -> list[Any]:
-    """Return the models of judges, then embeddings as they are; None is skipped."""
+    """Return the models of the judges and embeddings in a list; embeddings are returned unchanged, None is skipped."""
     judges = [judge for subject in subjects if isinstance(subject, Judge) for judge in subject.members]
     others = [subject for subject in subjects if subject is not None and not isinstance(subject, Judge)]
     return [inner for judge in judges for inner in inner_models(judge.model)] + others

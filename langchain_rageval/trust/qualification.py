@@ -44,7 +44,7 @@ class Proportion:
     Attributes:
         hits: sum of the values; fractional if values are averages over repeats.
         of: number of values.
-        value: hits / of, from 0 to 1; None if there are no values.
+        value: `hits` divided by `of`, from 0 to 1; None if there are no values.
         low: lower end of the interval; None without a value.
         high: upper end of the interval; None without a value.
     """
@@ -57,7 +57,7 @@ class Proportion:
 
     @classmethod
     def mean(cls, values: Iterable[float]) -> Proportion:
-        """Return the mean of values from 0 to 1; without a value if there are none."""
+        """Return the mean of values from 0 to 1 as a proportion; its `value` is None if there are no values."""
         values = list(values)
         if not values:
             return cls(0, 0, None, None, None)
@@ -65,22 +65,22 @@ class Proportion:
         return cls(sum(values), len(values), sum(values) / len(values), low, high)
 
     def __str__(self) -> str:
-        """Return the counts, the value and its interval, such as "45 of 50, 90% [79%, 96%]"; "–" without a value."""
+        """Return the proportion as text, such as "45 of 50, 90% [79%, 96%]"; "–" without a value."""
         return _NONE if self.value is None else f"{self.hits:.3g} of {self.of}, {self.percent} {self.interval}"
 
     @property
     def percent(self) -> str:
-        """The value in percent; "–" if there is none."""
+        """The proportion in percent; "–" if it has no value."""
         return _NONE if self.value is None else f"{self.value:.0%}"
 
     @property
     def interval(self) -> str:
-        """The interval in percent; "–" if there is none."""
+        """The 95% interval of the proportion in percent; "–" if it has no value."""
         return _NONE if self.low is None else f"[{self.low:.0%}, {self.high:.0%}]"
 
     @property
     def complement(self) -> Proportion:
-        """The complement, `1 - value`, with the mirrored interval."""
+        """The complementary proportion, `1 - value`, with the mirrored interval."""
         if self.value is None or self.low is None or self.high is None:
             return self
         return Proportion(self.of - self.hits, self.of, 1 - self.value, 1 - self.high, 1 - self.low)
@@ -111,12 +111,14 @@ class StepQualification:
         step: its name.
         verdict: "fit", "fit with care", "unfit" or "cannot tell"; the worst verdict on any of the statistics.
         reasons: the statistics that decided the verdict, worst first.
-        rung: the rung of most valid replies, such as "json_schema"; None for embeddings.
+        rung: way of requesting structured output that gave most valid replies, such as "json_schema"; None for
+            embeddings.
         valid: valid rate: share of the questions whose first reply was valid and complete; transport errors are not
             counted; without a value for embeddings.
         answered: share of the questions that were finally answered; transport errors are not counted.
         right: right rate: share of the labelled verdicts of the first repeat that are right.
-        unread: share of these, from 0 to 1, that the best constant answer, or for embeddings a guess, gets right.
+        unread: share of these verdicts, from 0 to 1, that the best constant answer gets right, or for embeddings a
+            guess.
         words: share of all labelled verdicts, from 0 to 1, that word overlap gets right: the offline judge, or the
             hashing embeddings.
         said: verdict to its count among the labelled verdicts of the first repeat.
@@ -177,12 +179,12 @@ class Qualification:
 
     @property
     def title(self) -> str:
-        """The judge, the language and the number of repeats."""
+        """Heading of the qualification: the judge, the language and the number of repeats."""
         times = "once" if self.repeats == 1 else f"{self.repeats} times"
         return f"{self.judge} in {self.language!r}, each question asked {times}"
 
     def step_cells(self) -> Iterator[list[str]]:
-        """Yield a table row for each step, with a cell for each of `STEP_HEADINGS`."""
+        """Yield a table row of statistics for each step, with a cell for each column of `STEP_HEADINGS`."""
         for step in self.steps.values():
             right, citations = step.right, step.citations
             yield [
@@ -198,18 +200,18 @@ class Qualification:
             ]
 
     def cost_cells(self) -> Iterator[list[str]]:
-        """Yield a table row for each step, with a cell for each of `COST_HEADINGS`."""
+        """Yield a table row of costs for each step, with a cell for each column of `COST_HEADINGS`."""
         for step in self.steps.values():
             tokens = _NONE if step.tokens is None else f"{step.tokens:,}"
             shares = (step.valid.percent, step.answered.percent)
             yield [step.step, step.rung or _NONE, *shares, str(step.calls), tokens, f"{step.seconds:.1f}"]
 
     def metric_cells(self) -> Iterator[list[str]]:
-        """Yield a table row for each metric, with a cell for each of `METRIC_HEADINGS`."""
+        """Yield a table row for each metric, with a cell for each column of `METRIC_HEADINGS`."""
         yield from ([metric, verdict, self.reasons[metric]] for metric, verdict in self.verdict.items())
 
     def __str__(self) -> str:
-        """Return the title, a line for each metric with its verdict and reasons, and the notes."""
+        """Return the qualification as text: title, a line for each metric with verdict and reasons, and the notes."""
         lines = [f"{metric}: {verdict}. {reason}" for metric, verdict, reason in self.metric_cells()]
         return "\n".join([self.title, *lines, *self.notes])
 
@@ -220,10 +222,10 @@ class Qualification:
         return steps + cost + html_table("Fit for", METRIC_HEADINGS, self.metric_cells(), self.notes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields as a dictionary that can be written as JSON."""
+        """Return all fields of the qualification as a dictionary that can be written as JSON."""
         return asdict(self)
 
     def to_json(self, path: str | Path) -> None:
-        """Write all fields to a JSON file."""
+        """Write all fields of the qualification to a JSON file."""
         text = json.dumps(self.to_dict(), ensure_ascii=False, indent=2)
         Path(path).write_text(text + "\n", encoding="utf-8")

@@ -98,7 +98,7 @@ def qualify_judge(
 
 def _check_options(embeddings: Any, repeats: Any) -> None:
     if not isinstance(repeats, int) or isinstance(repeats, bool) or repeats < 1:
-        raise ConfigError(f"repeats takes a whole number from 1 on, got {repeats!r}")
+        raise ConfigError(f"repeats must be a whole number of at least 1, got {repeats!r}")
     if not isinstance(embeddings, Embeddings | None):
         raise ConfigError(f"embeddings takes LangChain Embeddings, got {type(embeddings).__name__}")
 
@@ -106,7 +106,10 @@ def _check_options(embeddings: Any, repeats: Any) -> None:
 def _run_all(
     probes: Sequence[Probe], answer: Callable[[Probe], ProbeResult], run: Run, at_once: int
 ) -> list[ProbeResult]:
-    """Run the first probe of the judge and of the embeddings; if both are reachable, run all others in threads."""
+    """Run the first probe (test request) of the judge and of the embeddings, then all others in threads.
+
+    Raises an error if the first probe shows that a model cannot be reached.
+    """
     firsts = {"embeddings" if probe.item.step == EMBEDDING_STEP else "judge": probe for probe in reversed(probes)}
     first_results = {subject: answer(probe) for subject, probe in firsts.items()}
     for subject, result in first_results.items():

@@ -1,4 +1,4 @@
-"""RecordingJudge: a judge that records how its model replied to one probe."""
+"""RecordingJudge: a judge that records how its model replied to one probe (test request of a qualification)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Parts = Mapping[str, Set[str]]
 
 @dataclass
 class ReplyLog:
-    """Record of the replies to one probe.
+    """Record of the replies to one probe (test request of a qualification).
 
     Attributes:
-        rungs: number of valid replies by the rung that produced them, such as "json_schema" or "prompt".
+        rungs: number of valid replies by the way structured output was requested, such as "json_schema" or "prompt".
         repeated: True if a request had to be repeated because a reply was invalid, rejected or incomplete.
     """
 
@@ -33,7 +33,7 @@ class ReplyLog:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class RecordingJudge(Judge):
-    """A copy of a judge that also writes a `ReplyLog`."""
+    """Copy of a judge that also records its replies in a `ReplyLog`."""
 
     log: ReplyLog = field(default_factory=ReplyLog, kw_only=True)
 
@@ -64,7 +64,10 @@ class _RecordingEndpoint(Endpoint):
         self._requested: list[Parts] = []
 
     def call(self, request: RequestContent, mode: RequestMode, tail: Sequence[BaseMessage], draw: int) -> Call:
-        """Build the model call; log a repetition if it has a tail, or if all its parts already have a valid reply."""
+        """Build the model call of a request, and log whether the request repeats an earlier one.
+
+        It does if it has a `tail` (messages of earlier tries), or if all its parts already have a valid reply.
+        """
         parts = _request_parts(request, draw)
         answered = any(all(parts[name] <= before.get(name, set()) for name in parts) for before in self._answered)
         self.log.repeated = self.log.repeated or bool(tail) or answered
@@ -72,7 +75,7 @@ class _RecordingEndpoint(Endpoint):
         return super().call(request, mode, tail, draw)
 
     def record_success(self, mode: RequestMode) -> None:
-        """Record the rung of a valid reply."""
+        """Record which request mode (such as JSON schema or tool call) led to a valid reply."""
         self.log.rungs[mode.rung] += 1
         self._answered.append(self._requested[-1])
         super().record_success(mode)

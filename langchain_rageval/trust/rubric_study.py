@@ -54,7 +54,7 @@ class RubricStudy(Sequence[StudyRow]):
         self.notes = list(notes)
 
     def __getitem__(self, place: Any) -> Any:
-        """Return a row by its index, or by the names of judge and rubric: `study["gpt", "0-3"]`."""
+        """Return a row of the study by its index, or by the names of judge and rubric: `study["gpt", "0-3"]`."""
         if isinstance(place, tuple):
             rows = [row for row in self.rows if (row.judge, row.rubric) == place]
             if not rows:
@@ -68,13 +68,13 @@ class RubricStudy(Sequence[StudyRow]):
 
     @property
     def title(self) -> str:
-        """The numbers of judges, rubrics and answers, as a heading."""
+        """Heading of the study: the numbers of judges, rubrics and answers."""
         counts = {name: len({getattr(row, name) for row in self}) for name in ("judge", "rubric")}
         parts = (f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items())
         return f"Study of {' × '.join(parts)} over {len(self.report)} answers"
 
     def __repr__(self) -> str:
-        """Return the title, a text table, and the notes."""
+        """Return the study as text: the title, a table with a line for each row, and the notes."""
         table = [HEADINGS, *map(study_cells, self)]
         widths = [max(len(line[column]) for line in table) for column in range(len(HEADINGS))]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in table]
@@ -85,7 +85,7 @@ class RubricStudy(Sequence[StudyRow]):
         return html_table(self.title, HEADINGS, map(study_cells, self), self.notes)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return a frame with a line for each row; agreement by criterion is in columns "<criterion>.exact"."""
+        """Return a pandas DataFrame of the rows; agreement by criterion is in columns "<criterion>.exact"."""
         import pandas
 
         return pandas.DataFrame([study_record(row) for row in self])
@@ -155,7 +155,7 @@ def _build_metrics(
 ) -> dict[tuple[str, str], Metric]:
     for option, value in (("judges", judges), ("rubrics", rubrics)):
         if not isinstance(value, Mapping) or not value:
-            raise ConfigError(f"{option} takes a mapping of names, got {type(value).__name__ if value else 'none'}")
+            raise ConfigError(f"{option} must be a mapping of names, got {type(value).__name__ if value else 'none'}")
     return {
         (judge_name, rubric_name): _build_metric(f"{judge_name} | {rubric_name}", Judge.of(judge), options)
         for judge_name, judge in judges.items()
@@ -172,7 +172,7 @@ def _build_metric(name: str, judge: Judge, options: RubricOptions) -> Metric:
     metric = options(judge) if callable(options) else options
     if not isinstance(metric, Metric):
         raise ConfigError(
-            f"{name}: rubrics takes a mapping of options, or a function from a judge to a metric, got "
+            f"{name}: rubrics must be a mapping of options, or a function from a judge to a metric, got "
             f"{type(metric).__name__}"
         )
     return metric.model_copy(update={"name": name})
@@ -247,7 +247,7 @@ def _row(
 def _grade_pairs(
     rows: Sequence[Row], metric: str, labels: Mapping[str, SheetLabel]
 ) -> list[tuple[str, tuple[int, int]]]:
-    """Return (criterion, (judge's grade, human grade)) for every grade that both gave."""
+    """Return (criterion, (judge's grade, human grade)) for each criterion of each sheet that judge and human graded."""
     pairs = []
     for row in rows:
         label = labels.get(row.sample.id)
@@ -268,7 +268,7 @@ def _label_value(label: SheetLabel | None, metric: Metric) -> float | None:
 
 
 def _stability(means: Mapping[str, float], others: Sequence[Mapping[str, float]]) -> float | None:
-    """Return the mean tau-b of the models' means with those of each other row, over the models that both have."""
+    """Return the mean rank correlation (Kendall's tau-b) of a row's model means with those of each other row."""
     taus = []
     for other in others:
         models = [model for model in means if model in other]
@@ -303,6 +303,6 @@ def _order_notes(rows: Sequence[StudyRow]) -> list[str]:
 
 
 def _contradict(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
-    """Return True if some two models are in opposite order."""
+    """Return True if two rankings contain some two models in opposite order."""
     shared = [model for model in one if model in other]
     return any((one[a] - one[b]) * (other[a] - other[b]) < 0 for a, b in combinations(shared, 2))

@@ -1,4 +1,4 @@
-"""step_statistics: proportions with confidence intervals from the probe results of one step; calls no model."""
+"""step_statistics: proportions with intervals from the results of all probes (test requests) of one step."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def step_statistics(step: str, results: Sequence[ProbeResult], words: float, usa
 
     Args:
         step: its name.
-        results: of all its probes, in any order.
+        results: results of all its probes (test requests), in any order.
         words: share of its labelled verdicts, from 0 to 1, that word overlap gets right.
-        usage: of all its probes.
+        usage: model usage of all its probes.
     """
     reached = [result for result in results if not result.lost]
     answered = [result for result in reached if not result.error]
@@ -65,7 +65,10 @@ def step_statistics(step: str, results: Sequence[ProbeResult], words: float, usa
 
 
 def _unread_share(step: str, accepted: Sequence[Sequence[str]]) -> float:
-    """Return the share of right verdicts, from 0 to 1, of the best constant answer, or the step's `chance`."""
+    """Return the share of right verdicts, from 0 to 1, that a judge reaches without reading the texts.
+
+    It is the `chance` of the step, or else the share that the best constant answer gets right.
+    """
     chance = EXAMINATIONS[step].chance
     if chance is not None or not accepted:
         return chance or 0.0
@@ -87,7 +90,7 @@ def _flip_rates(answered: Sequence[ProbeResult]) -> list[float]:
 
 
 def _changes(first: Mapping[str, ProbeResult], answered: Sequence[ProbeResult], variant: Variant) -> list[float]:
-    """Return 1 for each labelled verdict that the variant changes, and 0 for each that it does not.
+    """Return 1 for each labelled verdict that a variant (such as reversed chunks) changes, and 0 for each other one.
 
     Args:
         first: id of an item to the result of its first plain probe.
@@ -129,6 +132,6 @@ def _is_evidence(cite: str, evidence: Sequence[str]) -> bool:
 
 
 def labelled_verdicts(results: Iterable[ProbeResult]) -> list[tuple[Label, CitedVerdict]]:
-    """Return the labels that accept some verdict, each with the verdict that was given."""
+    """Return the scored labels of probe results, each with the verdict that the judge gave."""
     pairs = (pair for result in results for pair in zip(result.probe.item.labels, result.verdicts, strict=True))
     return [(label, answer) for label, answer in pairs if label.accepted]

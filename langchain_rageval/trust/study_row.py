@@ -34,7 +34,7 @@ class GradeMatch:
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[int, int]]) -> GradeMatch:
-        """Compute the agreement of pairs of the judge's grade and the human grade."""
+        """Compute the agreement from pairs of a judge's grade and a human grade."""
         if not pairs:
             return cls(0)
         differences = [abs(grade - label) for grade, label in pairs]
@@ -86,12 +86,12 @@ class StudyRow:
 
     @property
     def order(self) -> tuple[str, ...]:
-        """The names of the models, best first."""
+        """Names of the models in this row, the best mean first."""
         return tuple(self.models)
 
     @property
     def calls(self) -> int:
-        """Number of model calls that were paid for."""
+        """Number of model calls that this row of the study cost."""
         return self.summary.calls
 
     @property
@@ -102,7 +102,7 @@ class StudyRow:
 
 
 def study_cells(row: StudyRow) -> tuple[str, ...]:
-    """Return a row as table cells, one for each of `HEADINGS`."""
+    """Return a row of the study as table cells, one for each column of `HEADINGS`."""
 
     def text(value: float | None, form: str) -> str:
         return "–" if value is None else format(value, form)
@@ -116,7 +116,7 @@ def study_cells(row: StudyRow) -> tuple[str, ...]:
 
 
 def study_record(row: StudyRow) -> dict[str, Any]:
-    """Return a row as a flat record, with agreement by criterion under "<criterion>.exact"."""
+    """Return a row of the study as a flat dictionary, with agreement by criterion under "<criterion>.exact"."""
     nested = ("match", "by_criterion", "models", "summary")
     record = {name: value for name, value in vars(row).items() if name not in nested} | {"order": row.order}
     record |= {name: getattr(row.match, name) for name in ("pairs", "exact", "within_one", "kappa")}

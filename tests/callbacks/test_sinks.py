@@ -239,8 +239,8 @@ def test_a_file_that_is_not_a_report_is_not_changed(tmp_path, content):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"max_bytes": 0}, "max_bytes takes a whole number of at least 1, or None, got 0"),
-        ({"backups": -1}, "backups takes a whole number of at least 0, got -1"),
+        ({"max_bytes": 0}, "max_bytes must be a whole number of at least 1, or None, got 0"),
+        ({"backups": -1}, "backups must be a whole number of at least 0, got -1"),
     ],
 )
 def test_options_of_a_file_that_cannot_be_used_are_refused(tmp_path, options, told):

@@ -317,7 +317,7 @@ BAD_SAMPLES = [
     ([{"answer": "a", "contexts": []}], "samples.jsonl, line 1: the sample lacks a question"),
     ([{"question": "q", "answer": "a", "contexts": "c"}], "expected a list of str, got str 'c'"),
     ([{"question": 7}], "got int: correct it, or map another name with fields={...}"),
-    ([SAMPLE, "{oops"], "samples.jsonl, line 2: not JSON"),
+    ([SAMPLE, "{oops"], "samples.jsonl, line 2: not valid JSON"),
     ([], "contains no samples"),
     ([{**SAMPLE, "id": "a"}, {**SAMPLE, "id": "a", "answer": "b"}], "two different samples have the id 'a'"),
 ]
@@ -337,10 +337,10 @@ def test_bad_samples(rageval, written, tmp_path, samples, mend):
 BAD_FILES = {
     "nowhere.jsonl": "does not exist: pass the path of an existing file",
     "folder": "is a directory: pass the path of an existing file",
-    "latin.jsonl": "not UTF-8: save the file as UTF-8",
+    "latin.jsonl": "not valid UTF-8; save the file as UTF-8",
     "samples.txt": "expected one of .jsonl",
     "samples.parquet": "not Parquet",
-    "samples.json": "not JSON",
+    "samples.json": "not valid JSON",
 }
 
 
@@ -372,12 +372,12 @@ def test_bad_files(rageval, tmp_path, name):
         (["--fail-under", "faithfulness=nan"], "--fail-under takes METRIC=NUMBER, got faithfulness=nan"),
         (["--fail-under", "recall=0.5"], "--fail-under recall: not among --metrics faithfulness"),
         (["--max-failed", "few"], "invalid float value: 'few'"),
-        (["--max-failed", "5"], "--max-failed takes a share from 0 to 1, got 5"),
-        (["--max-concurrency", "0"], "max_concurrency takes a whole number from 1 on"),
-        (["--timeout", "-1"], "timeout takes seconds above 0"),
-        (["--timeout", "nan"], "timeout takes seconds above 0"),
-        (["--mode", "xml"], "mode is one of auto, json_schema"),
-        (["--draws", "2"], "draws takes an odd number"),
+        (["--max-failed", "5"], "--max-failed must be a share from 0 to 1, got 5"),
+        (["--max-concurrency", "0"], "max_concurrency must be a whole number of at least 1"),
+        (["--timeout", "-1"], "timeout must be a number of seconds above 0"),
+        (["--timeout", "nan"], "timeout must be a number of seconds above 0"),
+        (["--mode", "xml"], "mode must be one of auto, json_schema"),
+        (["--draws", "2"], "draws must be an odd number"),
         (["--judge", "openai:m"], "openai needs a key in the environment: set OPENAI_API_KEY"),
         (["--judge", "gigachat:m"], "gigachat needs a key in the environment: set GIGACHAT_CREDENTIALS"),
         (["--judge", "vllm:m"], "--base-url http://HOST:8000/v1"),

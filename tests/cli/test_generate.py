@@ -59,10 +59,10 @@ def test_a_journal_and_a_budget(rageval, folder, tmp_path):
         (["--distribution", "clever=1"], "there is no evolution 'clever'"),
         (["--distribution", "simple"], "--distribution takes NAME=VALUE"),
         (["--distribution", "simple=much"], "--distribution takes NAME=SHARE"),
-        (["--size", "0"], "size takes a whole number"),
+        (["--size", "0"], "size must be a whole number"),
         (["--out", "/nowhere/at/all/t.jsonl"], "the folder does not exist; choose another path"),
         (["--writer", "vllm:m"], "vllm needs the address"),
-        (["--language", "tlh"], "language is one of"),
+        (["--language", "tlh"], "language must be one of"),
     ],
 )
 def test_invalid_options_are_rejected(rageval, folder, words, told):

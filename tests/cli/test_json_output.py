@@ -142,9 +142,9 @@ def test_samples_come_from_stdin(rageval, folder, given, command):
     ("content", "mend"),
     [
         (b"", "stdin contains no samples"),
-        (b"{oops\n", "stdin, line 1: not JSON"),
+        (b"{oops\n", "stdin, line 1: not valid JSON"),
         (LINES.encode() + b'{"answer": "a"}\n', "stdin, line 3: the sample lacks a question"),
-        ('{"question": "где"}'.encode("cp1251"), "stdin, line 1: not UTF-8"),
+        ('{"question": "где"}'.encode("cp1251"), "stdin, line 1 is not valid UTF-8"),
     ],
 )
 def test_errors_on_stdin_name_the_line(rageval, given, content, mend):

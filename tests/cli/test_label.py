@@ -45,7 +45,7 @@ def test_grades_and_thresholds_are_taken(rageval, report, tmp_path):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["label", "report.jsonl", "--n", "0"], "from 1 on, got 0"),
+        (["label", "report.jsonl", "--n", "0"], "at least 1, got 0"),
         (["label", "report.jsonl", "--metric", "rubric"], "the report has no metric 'rubric'"),
         (["agreement", "report.jsonl", "nowhere.csv"], "nowhere.csv cannot be read"),
     ],

@@ -75,8 +75,8 @@ def test_what_the_journal_holds_costs_nothing(rageval, samples, judged, tmp_path
     [
         (["--metrics", "faith"], "faith"),
         (["--judge", "nobody:x"], "nobody"),
-        (["--draws", "2"], "draws takes an odd number"),
-        (["--language", "de"], "language is one of"),
+        (["--draws", "2"], "draws must be an odd number"),
+        (["--language", "de"], "language must be one of"),
         (["--journal", "."], "journal"),
     ],
 )

@@ -33,9 +33,9 @@ def test_a_requirement_decides_the_exit_code(rageval):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--language", "tlh"], "language is one of"),
+        (["--language", "tlh"], "language must be one of"),
         (["--language", "zh"], "labelled items come in en, ru"),
-        (["--repeats", "0"], "repeats takes a whole number"),
+        (["--repeats", "0"], "repeats must be a whole number"),
         (["--require", "faithfulness"], "--require takes NAME=VALUE"),
         (["--require", "faithfulness=great"], "--require takes METRIC=fit or METRIC=care"),
         (["--require", "beauty=fit"], "--require beauty: unknown metric; use one of faithfulness"),

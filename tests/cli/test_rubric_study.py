@@ -50,7 +50,7 @@ def test_one_choice_of_examples_makes_one_row(rageval, sheets):
     ("words", "told"),
     [
         (["--scale", "three"], "--scale takes LOW-HIGH, such as 0-3, got 'three'"),
-        (["--scale", "3-0"], "scale takes the lowest and the highest grade"),
+        (["--scale", "3-0"], "scale must be the lowest and the highest grade"),
         (["--label-scale", "x"], "--label-scale takes LOW-HIGH, such as 0-3, got 'x'"),
         (["--labels", "none"], "--labels none: no sample has this key in its metadata"),
         (["--price", "offline=1"], "--price takes JUDGE=INPUT,OUTPUT, such as offline=2.5,10, got offline=1"),

@@ -103,7 +103,11 @@ def test_an_empty_file_of_lines_holds_no_samples(tmp_path, name):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("answers.jsonl", '{"question": "q"}\n\n{"question": \n', "answers.jsonl, line 3: not JSON: Expecting value"),
+        (
+            "answers.jsonl",
+            '{"question": "q"}\n\n{"question": \n',
+            "answers.jsonl, line 3: not valid JSON .Expecting value",
+        ),
         ("answers.jsonl", '{"question": "q"}\n{"q": 1}\n', r"answers.jsonl, line 2: the sample lacks a question"),
         ("answers.jsonl", '{"question": "q"}\n"text"\n', "answers.jsonl, line 2: expected a sample.*got str"),
         ("answers.jsonl", '{"question": "q"}\n' + "[" * 100_000, "answers.jsonl, line 2: "),
@@ -138,8 +142,8 @@ def test_skipped_lines_are_logged_one_warning_each(tmp_path, caplog):
         assert list(load_samples(path, on_error="skip")) == SAMPLES
     first, second = caplog.records
     assert {first.name, second.name} == {"langchain_rageval"}
-    assert first.getMessage().startswith("answers.jsonl, line 1: not JSON")
-    assert second.getMessage().startswith("answers.jsonl, line 3: the sample lacks a question")
+    assert first.getMessage().startswith("skipped answers.jsonl, line 1: not valid JSON")
+    assert second.getMessage().startswith("skipped answers.jsonl, line 3: the sample lacks a question")
 
 
 def test_csv_decodes_json_where_a_field_takes_it_and_only_there(tmp_path):
@@ -171,7 +175,7 @@ def test_csv_cells_of_a_megabyte_are_read_and_the_limit_of_csv_stays(tmp_path):
 def test_a_quote_that_is_never_closed_is_refused_and_does_not_swallow_the_file(tmp_path):
     path = written(tmp_path / "a.csv", 'question,answer\nq,"a\nq,b\n')
     with pytest.raises(
-        ConfigError, match=r"^a\.csv, line 2: not CSV: unexpected end of data: correct the quotation marks$"
+        ConfigError, match=r"^a\.csv, line 2 is not valid CSV \(unexpected end of data\); correct the quotation marks$"
     ):
         list(load_samples(path))
 
@@ -203,12 +207,12 @@ def test_parquet_without_pyarrow_is_rejected_at_the_call_with_the_command_that_i
         (
             "a.jsonl",
             '{"question": "a"}\n{"question": "где"}\n'.encode("cp1251"),
-            "line 2: not UTF-8: save the file as UTF-8$",
+            "line 2 is not valid UTF-8; save the file as UTF-8$",
         ),
         (
             "a.json",
             b'[{"question": "a"},\n oops]',
-            "line 2: not JSON: Expecting value: correct it, or use the suffix .jsonl if",
+            "line 2 is not valid JSON \\(Expecting value\\); correct it, or use the suffix .jsonl if",
         ),
         ("a.json", b'{"question": ["q"], "answer": ["a"]}', "got 2 lists: put the samples into one list$"),
         ("a.json", b"7", "got 0 lists"),

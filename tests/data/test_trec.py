@@ -115,7 +115,7 @@ def test_an_invalid_line_is_reported_with_its_number_or_skipped(written, caplog,
     with pytest.raises(SampleError, match=rf"^a\.run, line 2: {problem}$"):
         list(load_samples(run))
     assert [ids(sample) for sample in load_samples(run, on_error="skip")] == [["b"]]
-    assert f"line 2: {problem}; skipped" in caplog.text
+    assert f"skipped a.run, line 2: {problem}\n" in caplog.text
 
 
 @pytest.mark.parametrize(

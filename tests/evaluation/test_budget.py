@@ -484,7 +484,7 @@ async def test_a_row_with_some_of_its_scores_is_in_the_report():
 @pytest.mark.parametrize("budget", [5, "5", {"calls": 5}, 0, Budget])
 async def test_what_is_no_budget_is_refused_before_any_call(run, budget):
     judge = answering(offline_reply)
-    with pytest.raises(ConfigError, match=r"budget takes a Budget\(calls=..., tokens=...\), got"):
+    with pytest.raises(ConfigError, match=r"budget must be a Budget\(calls=..., tokens=...\), got"):
         await run(SAMPLES, faithfulness(judge), budget=budget)
     assert judge.asked == []
 

@@ -436,7 +436,7 @@ async def test_of_a_file_a_bad_line_is_a_failure_on_its_row(rows_of, tmp_path):
     assert [row.scores["length"].value for row in rows] == [len(QUESTION), None, len(QUESTION), len(QUESTION)]
     broken, lacking = (rows[index].scores["faithfulness"].failure for index in (1, 2))
     assert (broken.error, broken.step, lacking.step) == ("SampleError", "sample", "sample")
-    assert "a.jsonl, line 2: not JSON" in broken.message
+    assert "a.jsonl, line 2: not valid JSON" in broken.message
 
 
 @pytest.mark.parametrize("bad", [LACKING, {"question": 7}])
@@ -495,15 +495,15 @@ async def test_invalid_metrics_are_refused(rows_of, metrics, mend):
 @pytest.mark.parametrize(
     ("options", "mend"),
     [
-        ({"max_concurrency": 0}, "max_concurrency takes a whole number from 1 on, got 0"),
-        ({"max_concurrency": "4"}, "max_concurrency takes a whole number from 1 on, got '4'"),
-        ({"max_concurrency": 2.5}, "max_concurrency takes a whole number"),
-        ({"timeout": 0}, "timeout takes seconds above 0, or None, got 0"),
-        ({"timeout": float("nan")}, "timeout takes seconds above 0, or None, got nan"),
-        ({"timeout": "60"}, "timeout takes seconds above 0, or None, got '60'"),
-        ({"on_failure": "ignore"}, "on_failure is 'record' or 'raise', got 'ignore'"),
-        ({"retry": 3}, r"retry takes a RetryPolicy\(attempts=...\), got 3"),
-        ({"callbacks": BaseCallbackHandler()}, "callbacks takes a list of handlers, got BaseCallbackHandler"),
+        ({"max_concurrency": 0}, "max_concurrency must be a whole number of at least 1, got 0"),
+        ({"max_concurrency": "4"}, "max_concurrency must be a whole number of at least 1, got '4'"),
+        ({"max_concurrency": 2.5}, "max_concurrency must be a whole number"),
+        ({"timeout": 0}, "timeout must be a number of seconds above 0, or None, got 0"),
+        ({"timeout": float("nan")}, "timeout must be a number of seconds above 0, or None, got nan"),
+        ({"timeout": "60"}, "timeout must be a number of seconds above 0, or None, got '60'"),
+        ({"on_failure": "ignore"}, "on_failure must be 'record' or 'raise', got 'ignore'"),
+        ({"retry": 3}, r"retry must be a RetryPolicy\(attempts=...\), got 3"),
+        ({"callbacks": BaseCallbackHandler()}, "callbacks must be a list of handlers, got BaseCallbackHandler"),
     ],
 )
 async def test_invalid_options_are_refused(rows_of, options, mend):
@@ -516,7 +516,7 @@ async def test_invalid_options_are_refused(rows_of, options, mend):
 @pytest.mark.parametrize(
     ("samples", "mend"),
     [
-        (None, "samples takes a list, .* got NoneType"),
+        (None, "samples must be a list, .* got NoneType"),
         (SAMPLE, "put a single one in a list"),
         (Sample(**SAMPLE), "put a single one in a list"),
         ("nowhere.jsonl", "nowhere.jsonl does not exist"),

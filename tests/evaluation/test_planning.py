@@ -425,10 +425,10 @@ def test_an_iterator_is_refused_and_not_used_up(samples):
 @pytest.mark.parametrize(
     ("options", "mend"),
     [
-        ({"rehearsed": 0}, "rehearsed takes a whole number from 1 on, got 0"),
-        ({"rehearsed": True}, "rehearsed takes a whole number"),
-        ({"rehearsed": "all"}, "rehearsed takes a whole number"),
-        ({"journal": 5}, "journal takes the path of a file, got int"),
+        ({"rehearsed": 0}, "rehearsed must be a whole number of at least 1, got 0"),
+        ({"rehearsed": True}, "rehearsed must be a whole number"),
+        ({"rehearsed": "all"}, "rehearsed must be a whole number"),
+        ({"journal": 5}, "journal must be the path of a file, got int"),
     ],
 )
 def test_invalid_options_are_refused(options, mend):

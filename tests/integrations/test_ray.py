@@ -319,18 +319,18 @@ def test_errors_in_a_worker_contain_their_cause(ray):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"make_metrics": [faithfulness(OfflineJudge())]}, "make_metrics takes a function .* got list"),
+        ({"make_metrics": [faithfulness(OfflineJudge())]}, "make_metrics must be a function .* got list"),
         ({"fields": {"query": "q"}}, "'query' is not a field"),
-        ({"max_concurrency": 0}, "max_concurrency takes a whole number from 1 on, got 0"),
-        ({"batch_size": 0}, "batch_size takes a whole number from 1 on, got 0"),
-        ({"batch_size": 2.5}, "batch_size takes a whole number from 1 on, got 2.5"),
+        ({"max_concurrency": 0}, "max_concurrency must be a whole number of at least 1, got 0"),
+        ({"batch_size": 0}, "batch_size must be a whole number of at least 1, got 0"),
+        ({"batch_size": 2.5}, "batch_size must be a whole number of at least 1, got 2.5"),
         ({"concurrency": 0}, r"concurrency takes .* got 0"),
         ({"concurrency": (3, 2)}, r"concurrency takes .* got \(3, 2\)"),
         ({"concurrency": "all"}, r"concurrency takes .* got 'all'"),
-        ({"timeout": 0}, "timeout takes seconds above 0"),
-        ({"retry": 3}, "retry takes a RetryPolicy"),
-        ({"journal": 3}, "journal takes the path of a file, got int"),
-        ({"dataset": [ROWS[0]]}, "dataset takes a ray.data.Dataset, got list; use evaluate for other data"),
+        ({"timeout": 0}, "timeout must be a number of seconds above 0"),
+        ({"retry": 3}, "retry must be a RetryPolicy"),
+        ({"journal": 3}, "journal must be the path of a file, got int"),
+        ({"dataset": [ROWS[0]]}, "dataset must be a ray.data.Dataset, got list; use evaluate for other data"),
     ],
     ids=lambda given: str(given) if isinstance(given, dict) else "",
 )
@@ -343,7 +343,7 @@ def test_invalid_options_raise_at_the_call(ray, options, told):
 def test_other_rows_make_no_report(ray):
     with pytest.raises(ConfigError, match=r"the rows lack answer, context_ids, .* with all its columns"):
         report_of(ray.data.from_items([{"id": "a", "question": "b"}]))
-    with pytest.raises(ConfigError, match=r"dataset takes a ray\.data\.Dataset, got list"):
+    with pytest.raises(ConfigError, match=r"dataset must be a ray\.data\.Dataset, got list"):
         report_of([])
 
 
@@ -425,7 +425,7 @@ def test_lists_that_are_arrays_and_numbers_that_are_missing_are_read():
 def test_an_invalid_index_raises(place):
     judge = worker(faithfulness(OfflineJudge()), index="place")
     with pytest.raises(
-        ConfigError, match="index takes the name of a column of whole numbers from 0 on; column 'place' holds"
+        ConfigError, match="index must be the name of a column of whole numbers of at least 0; column 'place' holds"
     ):
         judge(table({**ROWS[0], "place": place}))
 

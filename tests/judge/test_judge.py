@@ -36,18 +36,18 @@ def call(judge, rung, draw=0):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"mode": "yaml"}, "mode is one of auto, json_schema, function_calling, json_mode, prompt, got 'yaml'"),
-        ({"layout": "last"}, "layout is one of auto, contexts_first, instruction_first, handbook, got 'last'"),
-        ({"attempts": 0}, "attempts takes a whole number from 1 on, got 0"),
-        ({"attempts": True}, "attempts takes a whole number from 1 on, got True"),
-        ({"attempts": "3"}, "attempts takes a whole number from 1 on, got '3'"),
-        ({"draws": 0}, "draws takes a whole number from 1 on, got 0"),
-        ({"draws": 2}, "draws takes an odd number, so that there is a majority, got 2"),
-        ({"max_statements": 0}, "max_statements takes a whole number from 1 on, got 0"),
-        ({"max_context_tokens": 0}, "max_context_tokens takes a whole number from 1 on, got 0"),
-        ({"prompts": "my_prompts"}, "prompts takes a PromptSet, such as PromptSet.load(directory), got str"),
-        ({"prompts": {}}, "prompts takes a PromptSet, such as PromptSet.load(directory), got dict"),
-        ({"max_context_tokens": 1.5}, "max_context_tokens takes a whole number from 1 on, got 1.5"),
+        ({"mode": "yaml"}, "mode must be one of auto, json_schema, function_calling, json_mode, prompt, got 'yaml'"),
+        ({"layout": "last"}, "layout must be one of auto, contexts_first, instruction_first, handbook, got 'last'"),
+        ({"attempts": 0}, "attempts must be a whole number of at least 1, got 0"),
+        ({"attempts": True}, "attempts must be a whole number of at least 1, got True"),
+        ({"attempts": "3"}, "attempts must be a whole number of at least 1, got '3'"),
+        ({"draws": 0}, "draws must be a whole number of at least 1, got 0"),
+        ({"draws": 2}, "draws must be an odd number, so that there is a majority, got 2"),
+        ({"max_statements": 0}, "max_statements must be a whole number of at least 1, got 0"),
+        ({"max_context_tokens": 0}, "max_context_tokens must be a whole number of at least 1, got 0"),
+        ({"prompts": "my_prompts"}, "prompts must be a PromptSet, such as PromptSet.load(directory), got str"),
+        ({"prompts": {}}, "prompts must be a PromptSet, such as PromptSet.load(directory), got dict"),
+        ({"max_context_tokens": 1.5}, "max_context_tokens must be a whole number of at least 1, got 1.5"),
     ],
 )
 def test_an_invalid_option_is_rejected(options, message):
@@ -106,7 +106,7 @@ def test_prompts_are_in_the_questions_language_unless_the_user_chose_one(languag
 def test_a_language_without_prompts_is_refused_unless_the_user_brings_them():
     with pytest.raises(ConfigError) as caught:
         Judge(scripted(), language="russian")
-    message = "language is one of auto, en, it, ko, ru, zh, got 'russian'; for another, pass prompts=..."
+    message = "language must be one of auto, en, it, ko, ru, zh, got 'russian'; for another, pass prompts=..."
     assert str(caught.value) == message
     own = PromptSet.default("ru")
     assert Judge(scripted(), language="tt", prompts=own).prompt_set("Нәрсә?") is own

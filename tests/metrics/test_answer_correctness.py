@@ -196,7 +196,7 @@ def test_references_that_are_blank_are_no_measure_of_facts(weights):
 
 @pytest.mark.parametrize("beta", [1e200, 1e-200, float("inf"), float("nan")])
 def test_a_beta_that_cannot_be_squared_is_refused_when_the_metric_is_built(beta):
-    with pytest.raises(ConfigError, match="beta takes a number above 0"):
+    with pytest.raises(ConfigError, match="beta must be a number above 0"):
         answer_correctness(scripted(), Vectors({}), beta=beta)
 
 
@@ -309,14 +309,14 @@ def test_a_cross_encoder_may_measure_the_similarity():
 )
 def test_weights_out_of_range_are_refused_when_the_metric_is_built(weights):
     with pytest.raises(
-        ConfigError, match="weights takes two numbers from 0 on, for F and for the similarity, not both 0; got"
+        ConfigError, match="weights must be two numbers of at least 0, for F and for the similarity, not both 0; got"
     ):
         answer_correctness(scripted(), NEAR, weights=weights)
 
 
 @pytest.mark.parametrize("beta", [0, -1, nan, inf, "1", None], ids=repr)
 def test_a_beta_out_of_range_is_refused_when_the_metric_is_built(beta):
-    with pytest.raises(ConfigError, match=r"beta takes a number above 0, got"):
+    with pytest.raises(ConfigError, match=r"beta must be a number above 0, got"):
         answer_correctness(scripted(), NEAR, beta=beta)
 
 

@@ -153,7 +153,7 @@ def test_a_cross_encoder_may_compare_the_questions():
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, "3", None, nan], ids=repr)
 def test_a_number_of_questions_that_is_none_is_refused_when_the_metric_is_built(count):
-    with pytest.raises(ConfigError, match="questions takes a whole number from 1 on, got"):
+    with pytest.raises(ConfigError, match="questions must be a whole number of at least 1, got"):
         answer_relevance(scripted(), Vectors({}), questions=count)
 
 

@@ -159,7 +159,7 @@ def test_scores_that_are_not_finite_are_a_failure(scale, score):
 
 @pytest.mark.parametrize("threshold", [-0.1, 1.1, nan, inf, "0.5", [0.5]], ids=repr)
 def test_a_threshold_out_of_range_is_refused_when_the_metric_is_built(threshold):
-    with pytest.raises(ConfigError, match="threshold takes a number from 0 to 1, or None, got"):
+    with pytest.raises(ConfigError, match="threshold must be a number from 0 to 1, or None, got"):
         answer_similarity(Vectors({}), threshold=threshold)
 
 

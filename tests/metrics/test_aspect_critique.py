@@ -62,7 +62,7 @@ def test_a_threshold_respects_the_direction(direction, applies):
         ("", {"definition": "x"}, "'' is none of"),
         ("tone", {"definition": " "}, "the definition of 'tone' is blank"),
         ("coherence", {"definition": ""}, "the definition of 'coherence' is blank"),
-        ("tone", {"definition": ["polite"]}, "the definition of 'tone' takes a str, got list"),
+        ("tone", {"definition": ["polite"]}, "the definition of 'tone' must be a str, got list"),
         ("coherence", {"direction": "up"}, 'direction is "higher" or "lower", got \'up\''),
     ],
 )

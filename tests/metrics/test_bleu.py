@@ -76,7 +76,7 @@ def test_texts_of_a_long_run_are_not_kept():
 
 @pytest.mark.parametrize("tokenize", ["ja-mecab", "spm", None, ""])
 def test_a_tokenizer_that_needs_more_is_refused(tokenize):
-    with pytest.raises(ConfigError, match="tokenize is one of auto, 13a, intl, zh, char, got "):
+    with pytest.raises(ConfigError, match="tokenize must be one of auto, 13a, intl, zh, char, got "):
         bleu(tokenize=tokenize)
     assert bleu().instrument != bleu(tokenize="13a").instrument
 

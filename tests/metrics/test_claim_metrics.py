@@ -271,7 +271,7 @@ def test_a_missing_field_raises_before_any_call(field):
     ("options", "complaint"),
     [
         ({"attribution": "by chunk"}, 'attribution is "cited" or "per_chunk", got \'by chunk\''),
-        ({"name": ""}, "name takes the prefix of the scores' names, got an empty string"),
+        ({"name": ""}, "name must be the prefix of the scores' names, got an empty string"),
         ({"verifier": "nli"}, "a verifier is a BaseCrossEncoder, or an NliVerifier of one; got str"),
     ],
 )

@@ -241,7 +241,7 @@ def test_a_text_that_reads_like_a_choice_is_none():
     [
         ({"weighting": "ranked"}, 'weighting is "rank" or "plain", got \'ranked\''),
         ({"weighting": None}, 'weighting is "rank" or "plain", got None'),
-        ({"against": "references"}, "against is one of auto, reference, answer, question, got 'references'"),
+        ({"against": "references"}, "against must be one of auto, reference, answer, question, got 'references'"),
     ],
 )
 def test_an_option_of_no_such_value_is_refused_when_the_metric_is_built(options, message):

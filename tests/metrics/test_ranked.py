@@ -282,7 +282,8 @@ def test_every_ranking_of_the_package_is_tested_here():
 @pytest.mark.parametrize("k", [0, -1, 2.0, "5", True, None])
 def test_a_cutoff_that_is_none_is_refused_when_the_metric_is_built(kind, k):
     with pytest.raises(
-        ConfigError, match=f"^k takes a whole number from 1 on, the number of leading chunks that count, got {k!r}$"
+        ConfigError,
+        match=f"^k must be a whole number of at least 1, the number of leading chunks that count, got {k!r}$",
     ):
         BUILDERS[kind](k)
 
@@ -314,9 +315,9 @@ def test_a_threshold_that_is_none_is_refused(kind, threshold):
     with pytest.raises(ConfigError) as caught:
         BUILDERS[kind](5, label_grader(), threshold=threshold)
     assert str(caught.value) == (
-        f"threshold {threshold!r} would make every chunk relevant; it takes a grade above 0"
+        f"threshold {threshold!r} would make every chunk relevant; it must be a grade above 0"
         if number
-        else f"threshold takes a number, the lowest grade of a relevant chunk, got {threshold!r}"
+        else f"threshold must be a number, the lowest grade of a relevant chunk, got {threshold!r}"
     )
 
 

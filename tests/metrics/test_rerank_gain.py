@@ -216,7 +216,7 @@ def test_it_can_be_planned():
 
 @pytest.mark.parametrize("reranker", [HashingEmbeddings(), "bge", None, lambda documents: documents])
 def test_what_cannot_rerank_is_refused(reranker):
-    with pytest.raises(ConfigError, match="reranker takes a LangChain BaseCrossEncoder or BaseDocumentCompressor"):
+    with pytest.raises(ConfigError, match="reranker must be a LangChain BaseCrossEncoder or BaseDocumentCompressor"):
         rerank_gain(label_grader(), reranker)
 
 

@@ -116,7 +116,7 @@ def test_graded_answers_are_shown_unless_examples_are_none():
     assert without == [None] * 3
 
 
-SCALE = "scale takes the lowest and the highest grade, whole numbers such as (0, 3), got"
+SCALE = "scale must be the lowest and the highest grade, whole numbers such as (0, 3), got"
 OFF = "which are off the scale from"
 REMEDY = "change them, or pass scale=(lowest, highest)"
 
@@ -129,16 +129,16 @@ REMEDY = "change them, or pass scale=(lowest, highest)"
         (lambda j: rubric(j, scale=(0, 2.5)), f"{SCALE} (0, 2.5)"),
         (lambda j: rubric(j, scale=(False, True)), f"{SCALE} (False, True)"),
         (lambda j: rubric(j, scale=5), f"{SCALE} 5"),
-        (lambda j: rubric(j, examples="all"), "examples is one of per_grade, none, got 'all'"),
+        (lambda j: rubric(j, examples="all"), "examples must be one of per_grade, none, got 'all'"),
         (lambda j: rubric(j, MINE), f"criterion 'tone' describes the grades [5], {OFF} 0 to 3: {REMEDY}"),
         (lambda j: rubric(j, MINE, (2, 5)), f"criterion 'tone' describes the grades [1], {OFF} 2 to 5: {REMEDY}"),
-        (lambda j: rubric(j, []), "criteria takes at least one, and each name once, got []"),
+        (lambda j: rubric(j, []), "criteria must contain at least one criterion, and each name once, got []"),
         (
             lambda j: rubric(j, [MINE[0], Criterion("Tone", "d")], (1, 5)),
-            "criteria takes at least one, and each name once, got ['tone', 'Tone']",
+            "criteria must contain at least one criterion, and each name once, got ['tone', 'Tone']",
         ),
-        (lambda j: rubric(j, "tone"), "criteria takes a list of Criterion(name, description, ...), got str"),
-        (lambda j: rubric(j, MINE[0]), "criteria takes a list of Criterion(name, description, ...), got Criterion"),
+        (lambda j: rubric(j, "tone"), "criteria must be a list of Criterion(name, description, ...), got str"),
+        (lambda j: rubric(j, MINE[0]), "criteria must be a list of Criterion(name, description, ...), got Criterion"),
         (lambda j: rubric(j, ["tone"]), "criteria takes Criterion(name, description, ...), got str"),
         (
             lambda j: rubric(j, [{"name": "tone"}]),

@@ -136,9 +136,9 @@ def test_a_sample_that_lacks_a_field_is_no_missing_value():
 
 
 def test_another_word_for_missing_is_refused_at_once():
-    with pytest.raises(ConfigError, match="missing is 'raise' or 'pass', got 'skip'"):
+    with pytest.raises(ConfigError, match="missing must be 'raise' or 'pass', got 'skip'"):
         metric.require(0.5, missing="skip")
-    with pytest.raises(ConfigError, match="missing is 'raise' or 'pass', got None"):
+    with pytest.raises(ConfigError, match="missing must be 'raise' or 'pass', got None"):
         metric.route(0.5, KEEP, DROP, missing=None)
 
 
@@ -149,7 +149,7 @@ def test_a_below_threshold_says_what_came_and_what_was_asked():
 
 @pytest.mark.parametrize("threshold", ["0.8", None, float("nan")])
 def test_a_threshold_that_is_no_number_is_refused_at_once(threshold):
-    with pytest.raises(ConfigError, match=f"^threshold takes a finite number, got {threshold!r}$"):
+    with pytest.raises(ConfigError, match=f"^threshold must be a finite number, got {threshold!r}$"):
         metric.require(threshold)
-    with pytest.raises(ConfigError, match=f"^threshold takes a finite number, got {threshold!r}$"):
+    with pytest.raises(ConfigError, match=f"^threshold must be a finite number, got {threshold!r}$"):
         metric.route(threshold, KEEP, DROP)

@@ -151,7 +151,7 @@ class TestLoadJudge:
             load(given)
 
     def test_an_option_out_of_range_is_named(self):
-        with pytest.raises(ConfigError, match="attempts takes a whole number from 1 on, got 0"):
+        with pytest.raises(ConfigError, match="attempts must be a whole number of at least 1, got 0"):
             load_judge("offline", attempts=0)
 
     def test_an_unknown_option_is_named(self):

@@ -229,7 +229,7 @@ def test_reports_that_disagree_on_what_is_better_are_refused():
 
 @pytest.mark.parametrize("margin", [-0.1, float("nan"), float("inf"), "0.1", None])
 def test_a_margin_is_a_number_from_0_on(margin):
-    with pytest.raises(ConfigError, match="margin takes a number from 0 on"):
+    with pytest.raises(ConfigError, match="margin must be a number of at least 0"):
         values(0.5).compare(values(0.5), margin=margin)
 
 

@@ -75,7 +75,7 @@ def test_with_several_metrics_one_is_named():
 
 @pytest.mark.parametrize("n", [0, -1, 1.5, True])
 def test_a_number_that_cannot_be_drawn_is_refused(n):
-    with pytest.raises(ConfigError, match="n takes the number of rows to label, from 1 on, got "):
+    with pytest.raises(ConfigError, match="n must be the number of rows to label, at least 1, got "):
         HUNDRED.to_label(n)
 
 

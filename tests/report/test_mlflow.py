@@ -175,7 +175,7 @@ def test_a_prefix_that_mlflow_would_not_take_is_refused(mlflow, prefix):
     with pytest.raises(ConfigError) as caught:
         told().to_mlflow(prefix=prefix)
     assert str(caught.value) == (
-        f"prefix takes at most 30 letters, digits, '_', '-', '.', ' ' and '/', such as 'before/'; got {prefix!r}"
+        f"prefix must be at most 30 letters, digits, '_', '-', '.', ' ' and '/', such as 'before/'; got {prefix!r}"
     )
 
 

@@ -120,7 +120,7 @@ def test_it_speaks_the_language_of_most_questions_or_the_one_that_is_asked_for(t
     assert '<html lang="en">' in written(russian, tmp_path, language="en")
     assert '<html lang="en">' in written(report([1.0]), tmp_path)
     assert "Сводка" in written(report([1.0]), tmp_path, language="ru")
-    with pytest.raises(ConfigError, match="language is one of auto, en, ru, got 'fr'"):
+    with pytest.raises(ConfigError, match="language must be one of auto, en, ru, got 'fr'"):
         report([1.0]).to_html(tmp_path / "x.html", language="fr")
 
 

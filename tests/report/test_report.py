@@ -82,9 +82,9 @@ def test_too_many_failures_do_not_pass_however_good_the_rest():
     ("thresholds", "max_failed", "told"),
     [
         ("faithfulness", 0.05, "check takes thresholds by metric"),
-        ({"faithfulness": "0.8"}, 0.05, "the threshold of faithfulness takes a number, got '0.8'"),
-        ({"faithfulness": float("nan")}, 0.05, "takes a number, got nan"),
-        ({"faithfulness": 0.4}, 5, "max_failed takes a share from 0 to 1, got 5"),
+        ({"faithfulness": "0.8"}, 0.05, "the threshold of faithfulness must be a number, got '0.8'"),
+        ({"faithfulness": float("nan")}, 0.05, "must be a number, got nan"),
+        ({"faithfulness": 0.4}, 5, "max_failed must be a share from 0 to 1, got 5"),
     ],
 )
 def test_invalid_thresholds_are_refused(thresholds, max_failed, told):

@@ -483,7 +483,7 @@ async def test_a_report_does_not_take_the_place_of_samples_or_journal(tmp_path, 
     with pytest.raises(ConfigError, match=f"is {what}; choose another path"):
         await run()
     assert path.read_text() == '{"question": "Q?"}\n'
-    with pytest.raises(ConfigError, match="out takes the path of a file, got int"):
+    with pytest.raises(ConfigError, match="out must be the path of a file, got int"):
         evaluate(path, own(), progress=False, out=5)
 
 

@@ -16,9 +16,9 @@ def nothing():
     ("bounds", "message"),
     [
         ({}, "a budget sets at least one of calls, tokens, embeddings"),
-        ({"calls": -1}, "a budget's calls takes a whole number from 0 on, got -1"),
-        ({"tokens": 1.5}, "a budget's tokens takes a whole number from 0 on, got 1.5"),
-        ({"embeddings": True}, "a budget's embeddings takes a whole number from 0 on, got True"),
+        ({"calls": -1}, "a budget's calls must be a whole number of at least 0, got -1"),
+        ({"tokens": 1.5}, "a budget's tokens must be a whole number of at least 0, got 1.5"),
+        ({"embeddings": True}, "a budget's embeddings must be a whole number of at least 0, got True"),
     ],
 )
 def test_a_budget_without_valid_bounds_is_rejected(bounds, message):

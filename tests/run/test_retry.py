@@ -167,4 +167,6 @@ def test_invalid_numbers_are_rejected(wrong):
         RetryPolicy(**wrong)
     options = {"attempts": 10, "initial": 0.5, "max_wait": 60.0, "jitter": True, **wrong}
     got = ", ".join(f"{name}={value!r}" for name, value in options.items())
-    assert str(caught.value) == f"RetryPolicy takes attempts >= 1 and waits >= 0, got RetryPolicy({got})"
+    assert (
+        str(caught.value) == f"RetryPolicy needs attempts of at least 1 and waits of at least 0, got RetryPolicy({got})"
+    )

@@ -164,7 +164,7 @@ def test_numpy_arrays_are_taken_as_they_are():
 @every_measure
 @pytest.mark.parametrize("k", [0, -1, 1.5, True])
 def test_an_invalid_cutoff_is_rejected(measure, k):
-    with pytest.raises(ValueError, match=f"^k takes a whole number from 1 on, got {k!r}$"):
+    with pytest.raises(ValueError, match=f"^k must be a whole number of at least 1, got {k!r}$"):
         measure([1, 0], k=k)
 
 

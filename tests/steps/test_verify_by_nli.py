@@ -208,8 +208,8 @@ def test_what_comes_as_an_iterator_is_read():
     ("options", "complaint"),
     [
         ({"cross_encoder": "nli"}, "a verifier is a BaseCrossEncoder, or an NliVerifier of one; got str"),
-        ({"threshold": 0}, "threshold takes a number above 0 and at most 1, got 0"),
-        ({"threshold": 1.5}, "threshold takes a number above 0 and at most 1, got 1.5"),
+        ({"threshold": 0}, "threshold must be a number above 0 and at most 1, got 0"),
+        ({"threshold": 1.5}, "threshold must be a number above 0 and at most 1, got 1.5"),
         (
             {"labels": ("yes", "no")},
             "labels takes entailment, neutral, contradiction in the model's order, got ('yes', 'no')",

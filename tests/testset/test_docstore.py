@@ -146,7 +146,7 @@ def test_a_document_that_cannot_be_split_stops_no_other(caplog):
 
     store = Docstore([*pieces("bad"), *pieces("good")], splitter=Own(split))
     assert texts(store.passages) == ["good"]
-    assert caplog.messages == ["a: cannot be split: too deep; skipped"]
+    assert caplog.messages == ["skipped a, which cannot be split: too deep"]
 
 
 def test_long_texts_without_white_space_are_split_in_order():
@@ -381,7 +381,7 @@ def test_a_search_without_embeddings_or_of_a_foreign_passage_says_what_to_pass()
     store = Docstore("a", embeddings=Vectors({"a": [1.0]}))
     with pytest.raises(ConfigError, match=r"^passage [0-9a-f]{16} is not in this Docstore: take one of its passages$"):
         store.similar(Passage(text="b", source="c", start=0, end=1))
-    with pytest.raises(ConfigError, match=r"^k takes a whole number of at least 1, got 0$"):
+    with pytest.raises(ConfigError, match=r"^k must be a whole number of at least 1, got 0$"):
         store.similar(store.passages[0], k=0)
     assert store.previous(Passage(text="b", source="c", start=0, end=1)) is None
 
@@ -473,13 +473,13 @@ def test_a_vector_store_of_many_equal_texts_is_searched_far_enough():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"splitter": "none"}, "splitter takes a LangChain TextSplitter, or False .* got str"),
+        ({"splitter": "none"}, "splitter must be a LangChain TextSplitter, or False .* got str"),
         ({"splitter": True}, "got bool"),
         (
             {"embeddings": InMemoryVectorStore(Vectors({}))},
             "embeddings takes LangChain Embeddings, got InMemoryVectorStore",
         ),
-        ({"vectorstore": Vectors({})}, "vectorstore takes a LangChain VectorStore, got Vectors"),
+        ({"vectorstore": Vectors({})}, "vectorstore must be a LangChain VectorStore, got Vectors"),
     ],
 )
 def test_arguments_that_cannot_be_used_are_refused(options, words):

@@ -68,7 +68,7 @@ def test_a_byte_order_mark_and_line_ends_of_windows_are_no_text(folder):
 def test_a_file_in_another_encoding_is_named_and_the_others_are_read(folder, warned):
     root = folder({"a.txt": "Баня".encode("cp1251"), "b.txt": "да", "c.md": "нет".encode("utf-16")})
     assert read(root) == [("b.txt", "да")]
-    assert warned() == [f"{name}: not UTF-8: save the file as UTF-8; skipped" for name in ("a.txt", "c.md")]
+    assert warned() == [f"skipped {name}: not valid UTF-8; save the file as UTF-8" for name in ("a.txt", "c.md")]
 
 
 def test_each_unknown_kind_of_file_is_named_once(folder, warned):
@@ -77,9 +77,9 @@ def test_each_unknown_kind_of_file_is_named_once(folder, warned):
     )
     assert read(root) == [("g.md", "да")]
     assert sorted(warned()) == [
-        "Makefile: files without a suffix cannot be read; skipped",
-        "a.png, b/c.png, d.png and 1 more: '.png' files cannot be read; skipped",
-        "f.zip: '.zip' files cannot be read; skipped",
+        "skipped Makefile: files without a suffix cannot be read",
+        "skipped a.png, b/c.png, d.png and 1 more: '.png' files cannot be read",
+        "skipped f.zip: '.zip' files cannot be read",
     ]
 
 
@@ -104,11 +104,11 @@ def test_a_line_that_is_no_document_is_named_and_the_others_are_read(folder, war
     lines = [b'{"text": "a"}', b"{", b"[1]", b'{"body": "b"}', b'{"text": "\xff"}', b'{"text": 3}', b'{"text": "c"}']
     deep = b'{"text":' + b"[" * 100_000
     assert [text for _, text in read(folder({"a.jsonl": b"\n".join([*lines, deep])}))] == ["a", "c"]
-    assert [message.split(":")[0] for message in warned()] == [f"a.jsonl, line {n}" for n in (2, 3, 4, 5, 6, 8)]
-    assert warned()[0].endswith(": not JSON: Expecting property name enclosed in double quotes at column 2; skipped")
-    assert warned()[1].endswith(": expected a JSON object; skipped")
-    assert warned()[2].endswith(": expected a text under one of text, page_content, content, got ['body']; skipped")
-    assert "not UTF-8" in warned()[3]
+    assert [message.split(":")[0] for message in warned()] == [f"skipped a.jsonl, line {n}" for n in (2, 3, 4, 5, 6, 8)]
+    assert warned()[0].endswith(": not valid JSON (Expecting property name enclosed in double quotes at column 2)")
+    assert warned()[1].endswith(": expected a JSON object")
+    assert warned()[2].endswith(": expected a text under one of text, page_content, content, got ['body']")
+    assert "not valid UTF-8" in warned()[3]
 
 
 def test_rows_of_a_table_are_documents_and_the_deprecation_of_langchains_loader_is_not_shown(folder):
@@ -150,7 +150,7 @@ def test_a_document_that_its_loader_cannot_read_stops_no_other(folder, monkeypat
     monkeypatch.setattr(readers, "import_module", lambda name: loaders)
     monkeypatch.setattr(readers, "find_spec", lambda module: True)
     assert read(folder({"a.pdf": "%PDF", "b.txt": "да"})) == [("b.txt", "да")]
-    assert warned() == ["a.pdf: EOF marker not found; skipped"]
+    assert warned() == ["skipped a.pdf: EOF marker not found"]
 
 
 def test_a_page_in_html_is_read_as_its_text(folder):

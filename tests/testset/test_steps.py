@@ -89,7 +89,7 @@ def test_the_threshold_is_the_callers():
     assert passage_filter(scripted(grades), threshold=3).invoke(FRESH).rejected == "passage rejected"
     assert passage_filter(scripted(grades), threshold=2.75).invoke(FRESH).rejected is None
     for wrong in (0.9, 3.1, "2", float("nan")):
-        with pytest.raises(ConfigError, match=r"^threshold takes a number from 1 to 3, got "):
+        with pytest.raises(ConfigError, match=r"^threshold must be a number from 1 to 3, got "):
             passage_filter(scripted(), threshold=wrong)
 
 
@@ -218,7 +218,7 @@ def test_an_unanswerable_question_passes_if_the_passages_do_not_answer_it():
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, True])
 def test_the_number_of_rewrites_is_whole(wrong):
-    with pytest.raises(ConfigError, match=r"^max_rewrites takes a whole number of at least 0, got "):
+    with pytest.raises(ConfigError, match=r"^max_rewrites must be a whole number of at least 0, got "):
         question_filter(scripted(), max_rewrites=wrong)
 
 
@@ -421,5 +421,5 @@ def test_a_question_that_a_model_answers_from_memory_is_rejected(memory, rejecte
     made = closed_book_filter(scripted(DegradedAnswer(answer=memory))).invoke(known)
     assert made.rejected == rejected
     assert closed_book_filter(scripted()).invoke(known.replace(answerable=False)).rejected is None
-    with pytest.raises(ConfigError, match=r"^threshold takes a number above 0 and at most 1, got 0$"):
+    with pytest.raises(ConfigError, match=r"^threshold must be a number above 0 and at most 1, got 0$"):
         closed_book_filter(scripted(), threshold=0)

@@ -182,8 +182,8 @@ def test_samples_may_come_from_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (({}, SAMPLES), "models takes a mapping"),
-        (([ECHO], SAMPLES), "models takes a mapping"),
+        (({}, SAMPLES), "models must be a mapping"),
+        (([ECHO], SAMPLES), "models must be a mapping"),
         (({"m": str}, SAMPLES), "models maps names to chains or chat models, got 'm': type"),
         (({" ": ECHO}, SAMPLES), "models maps names"),
         (({"m": ECHO}, SAMPLES[0]), "samples takes a collection of samples"),
@@ -196,5 +196,5 @@ def test_invalid_arguments_raise(given, told):
 
 @pytest.mark.parametrize("max_concurrency", [0, 1.5])
 def test_concurrency_is_a_whole_number(max_concurrency):
-    with pytest.raises(ConfigError, match="max_concurrency takes a whole number from 1 on"):
+    with pytest.raises(ConfigError, match="max_concurrency must be a whole number of at least 1"):
         answer_sheets({"m": ECHO}, SAMPLES, max_concurrency=max_concurrency)

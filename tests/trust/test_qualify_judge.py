@@ -284,10 +284,10 @@ def test_a_judge_that_goes_down_midway_cannot_be_judged():
     ("options", "told"),
     [
         ({"language": "zh"}, "labelled items come in en, ru"),
-        ({"repeats": 0}, "repeats takes a whole number from 1 on"),
+        ({"repeats": 0}, "repeats must be a whole number of at least 1"),
         ({"max_concurrency": True}, "max_concurrency takes"),
-        ({"timeout": 0}, "timeout takes seconds"),
-        ({"retry": 3}, "retry takes a RetryPolicy"),
+        ({"timeout": 0}, "timeout must be a number of seconds"),
+        ({"retry": 3}, "retry must be a RetryPolicy"),
         ({"embeddings": "offline"}, "embeddings takes LangChain Embeddings, got str"),
     ],
 )

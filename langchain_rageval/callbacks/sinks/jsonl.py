@@ -55,12 +55,12 @@ class JsonlSink:
             with self.path.open("rb") as file:
                 self._check_is_report(file.read(len(HEAD)))
         if max_bytes is not None and max_bytes < 1:
-            raise ConfigError(f"max_bytes takes a whole number of at least 1, or None, got {max_bytes!r}")
+            raise ConfigError(f"max_bytes must be a whole number of at least 1, or None, got {max_bytes!r}")
         if backups < 0:
-            raise ConfigError(f"backups takes a whole number of at least 0, got {backups!r}")
+            raise ConfigError(f"backups must be a whole number of at least 0, got {backups!r}")
 
     def __repr__(self) -> str:
-        """Return the class and the path."""
+        """Return the sink as text: its class and the path of the file."""
         return f"JsonlSink({str(self.path)!r})"
 
     def __call__(self, row: Row) -> None:

@@ -38,11 +38,11 @@ class LangSmithSink:
         self._name = project
 
     def __repr__(self) -> str:
-        """Return the class name alone: the client may hold secrets."""
+        """Return the sink as text: only the name of its class, because the client may hold secrets."""
         return "LangSmithSink()"
 
     def __call__(self, row: Row) -> None:
-        """Post the scores of a row."""
+        """Post the scores of a row to LangSmith."""
         run_id = str(row.sample.metadata["run_id"])
         for score in row.scores.values():
             feedback = score.feedback(row.sample.id)

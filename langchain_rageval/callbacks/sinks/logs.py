@@ -23,7 +23,7 @@ class LoggingSink:
         self._level = level
 
     def __repr__(self) -> str:
-        """Return the class and the name of the logger."""
+        """Return the sink as text: its class and the name of the logger."""
         return f"LoggingSink({self._logger.name!r})"
 
     def __call__(self, row: Row) -> None:

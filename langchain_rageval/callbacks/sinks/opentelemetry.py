@@ -40,7 +40,7 @@ class OpenTelemetrySink:
         self._tokens = meter.create_counter("rageval.judge.tokens", description="Tokens read and written by the judge")
 
     def __repr__(self) -> str:
-        """Return the class name."""
+        """Return the sink as text: the name of its class."""
         return "OpenTelemetrySink()"
 
     def __call__(self, row: Row) -> None:

@@ -61,7 +61,7 @@ class SqliteSink:
         self._file = SqliteFile(self.path, _prepare)
 
     def __repr__(self) -> str:
-        """Return the class and the path."""
+        """Return the sink as text: its class and the path of the file."""
         return f"SqliteSink({str(self.path)!r})"
 
     def __call__(self, row: Row) -> None:

@@ -20,18 +20,18 @@ CrossEncoderGrades = Literal["rank", "sigmoid"]
 
 
 class RankGrader(Grader):
-    """Grader by the rank of a cross-encoder's score: 1 for the lowest score, one more for each higher score."""
+    """Grader whose grades are ranks of cross-encoder scores: 1 for the lowest score, one more for each higher."""
 
     cross_encoder: Any
 
     @property
     def models(self) -> Sequence[Any]:
-        """The cross-encoder."""
+        """Models that the grader calls: the cross-encoder."""
         return [self.cross_encoder]
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Identity of the cross-encoder."""
+        """Configuration of this grader that affects its grades: the identity of the cross-encoder."""
         return {"step": self.get_name(), "model": model_identity(self.cross_encoder), "grades": "rank"}
 
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:

@@ -27,7 +27,7 @@ class SimilarityGrader(Grader):
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Settings of the similarity stage that affect the grades."""
+        """Configuration of this grader that affects its grades: the embeddings."""
         return self.stage.instrument
 
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:

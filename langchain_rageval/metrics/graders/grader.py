@@ -32,18 +32,18 @@ class Grader(Stage[State]):
 
     @abstractmethod
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:
-        """Return the findings; yield a request for each call that is needed."""
+        """Return a finding with the grade of each chunk; yield a request for each model call that is needed."""
 
     def judged_grades(self, sample: Sample) -> list[float] | None:
         """Return the grades of all judged documents, retrieved or not; None if those not retrieved are unknown."""
         return None
 
     def could_have_made(self, finding: Finding) -> bool:
-        """Return True if this grader could have made a finding."""
+        """Return True if a stored finding may be the result of this grader."""
         return not self.meaning or finding.reason == self.meaning
 
     def work(self, state: State) -> Operation[State]:
-        """Grade the chunks of the sample."""
+        """Grade the retrieved chunks of the sample and add `grades` to the state."""
         grades = yield from self.grade(state["sample"])
         return state | {"grades": list(grades)}
 

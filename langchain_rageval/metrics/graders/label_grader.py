@@ -24,7 +24,7 @@ class LabelGrader(Grader):
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Name of the step; labels have no other settings."""
+        """Configuration of this grader that affects its grades: only its name, since labels have no options."""
         return {"step": self.get_name()}
 
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:

@@ -22,20 +22,20 @@ class LlmGrader(Grader):
 
     @property
     def judges(self) -> Sequence[Judge]:
-        """Judges that grade."""
+        """Judges that grade the chunks."""
         return self.step.judges
 
     def with_fresh_capabilities(self) -> Self:
-        """Return a copy whose judge does not share what it learns about an endpoint."""
+        """Return a copy whose judge does not share endpoint capabilities with the judge of this grader."""
         return self.model_copy(update={"step": self.step.with_fresh_capabilities()})
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Settings of the grading step that affect the grades."""
+        """Configuration of this grader that affects its grades: judge, prompts, schema, scale and `pointwise`."""
         return self.step.instrument
 
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:
-        """Request the judge's grades."""
+        """Ask the judge for the relevance grades of the chunks."""
         state = yield from self.step.work({"sample": sample})
         grades: list[Finding] = state["grades"]
         return grades
@@ -66,11 +66,11 @@ def llm_grader(judge: JudgeLike, scale: tuple[int, int] = (0, 4), pointwise: boo
     """
     if not (isinstance(scale, Sequence) and len(scale) == 2 and all(type(grade) is int for grade in scale)):
         raise ConfigError(
-            f"scale takes the lowest and the highest grade, two whole numbers such as (0, 4), got {scale!r}"
+            f"scale must be the lowest and the highest grade, two whole numbers such as (0, 4), got {scale!r}"
         )
     lowest, highest = scale
     if lowest >= highest:
-        raise ConfigError(f"scale takes the lowest grade before the highest, such as (0, 4), got {scale!r}")
+        raise ConfigError(f"scale must give the lowest grade before the highest, such as (0, 4), got {scale!r}")
     if not isinstance(pointwise, bool):
         raise ConfigError(f"pointwise is True or False, got {pointwise!r}")
     step = grade_relevance(judge, scale=(lowest, highest), pointwise=pointwise)
