@@ -54,8 +54,8 @@ class Docstore:
     else by a hash of its text. Documents with the same name, such as the pages of a file, continue each other.
 
     Args:
-        documents: LangChain Documents, texts, objects with a text, a DataFrame, the path of a file or folder, or an
-            iterable of these.
+        documents: the path of a file or folder, a DataFrame, or an iterable of LangChain Documents, texts, objects with
+            a text and `pathlib.Path`s. A str in an iterable is always a text; a single text goes in a list.
         splitter: a LangChain TextSplitter. By default documents are split at headings, paragraphs, then sentences, into
             passages of at most 4,000 characters without overlap. False keeps each document as one passage; those
             without a name belong to one document, and `start_index` in their metadata is their offset.
