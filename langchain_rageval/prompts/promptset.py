@@ -15,8 +15,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from langchain_rageval._internal.cached import cached_property, locked_cache
-from langchain_rageval._internal.leaves_folder import leaves_folder
 from langchain_rageval._internal.html import bold, paragraph, pluralize, table, text
+from langchain_rageval._internal.leaves_folder import leaves_folder
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 
