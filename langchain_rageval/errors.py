@@ -47,7 +47,7 @@ class JudgeOutputError(RagevalError):
     Args:
         message: the problem with the last reply.
         step: name of the step, such as `verify_statements`.
-        raw_output: the last reply, unchanged.
+        raw_output: the last reply, without secrets of the model.
     """
 
     def __init__(self, message: str, step: str, raw_output: str) -> None:
@@ -91,7 +91,9 @@ def config_error_of(subject: str, error: ValidationError) -> ConfigError:
     """Return the first problem of a pydantic ValidationError as a ConfigError about the subject."""
     problem = error.errors()[0]
     where = ".".join(map(str, problem["loc"]))
-    return ConfigError(f"{subject}: {where}: {problem['msg']}, got {problem['input']!r}")
+    value = problem["input"]
+    shown = repr(value) if isinstance(value, str | int | float | None) else type(value).__name__  # others hold secrets
+    return ConfigError(f"{subject}: {where}: {problem['msg']}, got {shown}")
 
 
 def record_step(error: Exception, step: str) -> None:

@@ -21,6 +21,7 @@ from weakref import WeakSet
 from langchain_core.runnables import RunnableSequence
 from langsmith import tracing_context
 
+from langchain_rageval._internal.redaction import redact_secrets
 from langchain_rageval.callbacks.run_trees import RunRecord
 from langchain_rageval.callbacks.sink_queue import Delivery, Sink, SinkQueue
 from langchain_rageval.callbacks.worker_queue import WorkerQueue
@@ -175,11 +176,16 @@ class ScoringPipeline:
             self.finish_unscored(job.number, "dropped")
 
     def log_once(self, problem: str, error: BaseException) -> None:
-        """Log the first error of each kind; if there is a `redact`, without its message, which may quote the sample."""
+        """Log the first error of each kind, without secrets of metrics and sinks.
+
+        If there is a `redact`, the message is left out, since it may quote the sample.
+        """
+        owners = (self._full_evaluation and self._full_evaluation.metrics, self.options.sinks)
         kind = f"{problem}: {type(error).__name__}"
         if kind not in self._logged:
             self._logged.add(kind)
-            _LOG.warning("%s", kind if self.options.redact else f"{kind}: {error}")
+            message = kind if self.options.redact else redact_secrets(f"{kind}: {error}", *owners)
+            _LOG.warning("%s", message)
 
     def _release(self, number: int) -> None:
         """Free the place of a run in the queue of runs that wait for scores."""

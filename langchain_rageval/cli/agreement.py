@@ -38,7 +38,6 @@ def run(options: argparse.Namespace) -> int:
     from rich.markup import escape
     from rich.table import Table
 
-    from langchain_rageval.cli.printable import printable
     from langchain_rageval.cli.tables import console, show_notes
     from langchain_rageval.report.labelling import load_labels
     from langchain_rageval.report.report import Report
@@ -51,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     for heading in HEADINGS:
         table.add_column(heading, justify="right" if heading in ("value", "95% interval") else "left")
     for cells in result.cells():
-        table.add_row(*(escape(printable(cell)) for cell in cells))
+        table.add_row(*(escape(cell) for cell in cells))
     out = console()
     out.print(table)
     show_notes(result.notes, out)

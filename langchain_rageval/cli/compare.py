@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING, Any
 
 from langchain_rageval.cli.json_output import add_json_option, comparison_object, write_json
-from langchain_rageval.cli.printable import printable
+from langchain_rageval.cli.printable import write_message
 from langchain_rageval.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
         _show(comparison)
     worse = [str(metric) for metric in comparison.values() if metric.verdict == "worse"]
     if worse and options.fail_if_worse:
-        sys.stderr.write(f"rageval: {printable('; '.join(worse))}\n")
+        write_message("; ".join(worse))
         return 1
     return 0
 
@@ -83,7 +82,7 @@ def _show(comparison: Comparison) -> None:
         table.add_column(heading, justify="left" if is_text else "right")
     table.caption = "+ and −: number of pairs in which the candidate is better or worse"
     for metric in comparison.values():
-        name, verdict, *numbers = (escape(printable(cell)) for cell in comparison_cells(metric))
+        name, verdict, *numbers = (escape(cell) for cell in comparison_cells(metric))
         colour = _COLOURS.get(verdict, "default")
         table.add_row(name, f"[{colour}]{verdict}[/{colour}]", *numbers)
     out = console()

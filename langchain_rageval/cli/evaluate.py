@@ -23,8 +23,8 @@ from langchain_rageval.cli.inputs import build_budget, load_inputs
 from langchain_rageval.cli.json_output import (
     add_json_option,
     check_single_stdout,
+    json_stdout,
     report_object,
-    utf8_stdout,
     write_json,
 )
 from langchain_rageval.cli.metric_selection import parse_metric_names, score_names
@@ -129,11 +129,11 @@ def _parse_gates(items: Sequence[str], metrics: Sequence[str]) -> dict[str, floa
 
 
 def _record_command(options: argparse.Namespace) -> None:
-    """Store the command line without passwords in the journal, for `rageval resume`."""
-    from langchain_rageval.judge.identity import redact_urls
+    """Store the command line without the secrets of its addresses in the journal, for `rageval resume`."""
+    from langchain_rageval._internal.redaction import redact_secrets
 
     if options.words is not None:
-        words = [redact_urls(word) for word in options.words]
+        words = [redact_secrets(word, word) for word in options.words]
         command = {"words": words, "folder": str(Path.cwd())}
         Journal(options.journal).put(COMMAND, json.dumps(command))
 
@@ -144,7 +144,7 @@ def _write_and_show(report: Report, options: argparse.Namespace) -> None:
 
     to_stdout = options.out == PIPE
     if options.out:
-        report.to_jsonl(utf8_stdout() if to_stdout else options.out)
+        report.to_jsonl(json_stdout() if to_stdout else options.out)
     if options.json:
         write_json(report_object(report))
     else:

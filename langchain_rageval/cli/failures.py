@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
-from langchain_rageval.cli.printable import printable
+from langchain_rageval.cli.printable import write_message
 from langchain_rageval.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -39,8 +38,8 @@ def warn_about_failures(report: Report) -> None:
     """Write the number of failed scores and the first failure to stderr, if there are any."""
     failures = [score.failure for _, score in report.failures() if score.failure]
     if failures:
-        first = printable(_describe(failures[0]))
-        sys.stderr.write(f"rageval: failed scores: {len(failures)}, excluded from the means; first failure: {first}\n")
+        first = _describe(failures[0])
+        write_message(f"failed scores: {len(failures)}, excluded from the means; first failure: {first}")
 
 
 def _describe(failure: Failure) -> str:

@@ -11,8 +11,8 @@ from langchain_rageval.cli.inputs import build_budget
 from langchain_rageval.cli.json_output import (
     add_json_option,
     check_single_stdout,
+    json_stdout,
     testset_object,
-    utf8_stdout,
     write_json,
 )
 from langchain_rageval.errors import ConfigError
@@ -108,7 +108,7 @@ def run(options: argparse.Namespace) -> int:
     testset = generator.generate(list(load_documents(options.path)))
     _check_not_empty(testset)
     to_stdout = options.out == PIPE
-    testset.to_jsonl(utf8_stdout() if to_stdout else options.out)
+    testset.to_jsonl(json_stdout() if to_stdout else options.out)
     if options.json:
         write_json(testset_object(testset))
     else:

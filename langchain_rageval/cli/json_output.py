@@ -11,9 +11,10 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from langchain_rageval.cli.arguments import PIPE
+from langchain_rageval.cli.printable import printable_json
 from langchain_rageval.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -69,14 +70,22 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
 
 def write_json(content: Mapping[str, Any]) -> None:
     """Write a JSON object to stdout on one line."""
-    utf8_stdout().write(json.dumps(content, ensure_ascii=False) + "\n")
+    json_stdout().write(json.dumps(content, ensure_ascii=False) + "\n")
 
 
-def utf8_stdout() -> TextIO:
-    """Return stdout, switched to UTF-8 regardless of the locale."""
+def json_stdout() -> TextIO:
+    """Return stdout for JSON lines, in UTF-8 regardless of the locale; control characters become JSON escapes."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
-    return sys.stdout
+    return cast("TextIO", _JsonStdout())
+
+
+class _JsonStdout(io.TextIOBase):
+    def write(self, text: str) -> int:
+        return sys.stdout.write(printable_json(text))
+
+    def flush(self) -> None:
+        sys.stdout.flush()
 
 
 def check_single_stdout(options: argparse.Namespace) -> None:

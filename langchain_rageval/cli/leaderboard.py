@@ -6,8 +6,6 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from langchain_rageval.cli.printable import printable
-
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -61,7 +59,7 @@ def _show(board: Leaderboard) -> None:
     for heading in HEADINGS:
         table.add_column(heading, justify="left" if heading == "model" else "right")
     for standing in board.values():
-        table.add_row(*(escape(printable(cell)) for cell in standing_cells(standing)))
+        table.add_row(*(escape(cell) for cell in standing_cells(standing)))
     out = console()
     out.print(table)
     if board.criteria:
@@ -76,8 +74,8 @@ def _grades_table(board: Leaderboard) -> Table:
     table = Table(title="Mean grades", title_justify="left", title_style="bold")
     table.add_column("model")
     for name in board.criteria:
-        table.add_column(escape(printable(name)), justify="right")
+        table.add_column(escape(name), justify="right")
     for model, standing in board.items():
         grades = (standing.grades.get(name) for name in board.criteria)
-        table.add_row(escape(printable(model)), *("–" if grade is None else f"{grade:.2f}" for grade in grades))
+        table.add_row(escape(model), *("–" if grade is None else f"{grade:.2f}" for grade in grades))
     return table

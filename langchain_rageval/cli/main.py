@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from langchain_rageval._internal.redaction import redact_secrets
 from langchain_rageval._version import __version__
 from langchain_rageval.cli import (
     agreement,
@@ -29,7 +30,7 @@ from langchain_rageval.cli import (
     rubric_study,
 )
 from langchain_rageval.cli.help_texts import add_examples
-from langchain_rageval.cli.printable import printable
+from langchain_rageval.cli.printable import printable_warnings, write_message
 from langchain_rageval.errors import BelowThreshold, RagevalError
 
 COMMANDS = (
@@ -63,7 +64,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # the encoding of a pipe may lack characters of a sample
     try:
-        code = int(options.run(options))
+        with printable_warnings():
+            code = int(options.run(options))
         sys.stdout.flush()
         return code
     except BelowThreshold as error:
@@ -95,5 +97,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _report_error(code: int, message: str) -> int:
-    sys.stderr.write(f"rageval: {printable(message)}\n")
+    write_message(redact_secrets(message, os.environ))
     return code

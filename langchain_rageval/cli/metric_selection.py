@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
+from langchain_rageval.cli.printable import write_message
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.metrics import ASPECTS, BUILDERS, RANKINGS, SCORES
 
@@ -153,7 +153,7 @@ def drop_missing_packages(names: Sequence[str]) -> list[str]:
 
 
 def _warn_left_out(name: str, reason: str) -> None:
-    sys.stderr.write(f"rageval: {name} left out: {reason}\n")
+    write_message(f"{name} left out: {reason}")
 
 
 def _build(name: str, arguments: Mapping[str, Callable[[], Any]]) -> Metric | Suite:

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from langchain_rageval._internal.redaction import HIDDEN
 from langchain_rageval.cli import evaluate
 from langchain_rageval.cli.arguments import PIPE
 from langchain_rageval.errors import ConfigError
@@ -36,6 +37,7 @@ def run(options: argparse.Namespace) -> int:
     parser = argparse.ArgumentParser(prog="rageval")
     evaluate.add_to(parser.add_subparsers())
     repeated = parser.parse_args([*command["words"], *options.options])
+    _check_complete(repeated, options.journal)
     folder = Path(command["folder"])
     for option in ("file", "out", "html", "qrels", "topics"):
         path = getattr(repeated, option)
@@ -43,3 +45,15 @@ def run(options: argparse.Namespace) -> int:
     repeated.journal = options.journal
     repeated.words = None
     return int(repeated.run(repeated))
+
+
+def _check_complete(repeated: argparse.Namespace, journal: str) -> None:
+    """Check that no option is needed whose secret was not stored.
+
+    Raises:
+        ConfigError: if there is one.
+    """
+    for name, value in vars(repeated).items():
+        if isinstance(value, str) and HIDDEN in value:
+            option = "--" + name.replace("_", "-")
+            raise ConfigError(f"{journal} does not store the key in {option} {value}; add {option} with the full value")

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_rageval.cli.arguments import add_quiet_option, parse_pairs
-from langchain_rageval.cli.printable import printable
 from langchain_rageval.errors import ConfigError
 
 _SCALE = re.compile(r"(-?\d+)-(-?\d+)")
@@ -142,7 +141,7 @@ def _show(study: Any) -> None:
         is_text = heading in ("judge", "rubric")
         table.add_column(heading, justify="left" if is_text else "right", no_wrap=is_text)
     for row in study:
-        table.add_row(*(escape(printable(cell)) for cell in study_cells(row)))
+        table.add_row(*(escape(cell) for cell in study_cells(row)))
     out = console()
     if not out.is_terminal:
         out.width = _WIDTH

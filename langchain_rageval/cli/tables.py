@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from langchain_rageval.cli.printable import printable
+from langchain_rageval.cli.printable import printable, printable_lines
 from langchain_rageval.data.schema import Finding, Row, Score
 from langchain_rageval.evaluation.planning import PLAN_HEADINGS, Plan, plan_cells
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
@@ -40,17 +40,23 @@ _OPTIONAL_COLUMNS = ("tokens", "calls", "unscored", "pairs", "baseline", "candid
 
 
 class TableConsole(Console):
-    """Console that never cuts names and numbers in tables, and raises BrokenPipeError if the reader closes the pipe.
+    """Console that prints any text safely, never cuts names and numbers in tables, and raises BrokenPipeError.
 
-    rich itself would cut them, and would exit with 1 at a closed pipe, which here means a threshold that was not met.
+    Texts lose control characters and marks of the writing direction; titles, headings and cells of tables are one line.
+    rich itself would cut cells, and would exit with 1 at a closed pipe, which here means a threshold that was not met.
     """
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print like rich, after fitting tables to the width."""
         for table in objects:
             if isinstance(table, Table):
+                _put_on_one_line(table)
                 self._fit(table)
         super().print(*objects, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Return a str, as rich renders it anywhere, without characters that command the terminal."""
+        return super().render_str(printable_lines(text), **options)
 
     def on_broken_pipe(self) -> None:
         """Raise BrokenPipeError, which `rageval` treats as success."""
@@ -88,6 +94,14 @@ class TableConsole(Console):
         return self.measure(table, options=self.options.update(max_width=_ENDLESS)).minimum
 
 
+def _put_on_one_line(table: Table) -> None:
+    """Replace the title, the headings and the cells of a table that are str by the same text on one line."""
+    table.title = printable(table.title) if isinstance(table.title, str) else table.title
+    for column in table.columns:
+        column.header = printable(column.header) if isinstance(column.header, str) else column.header
+        column._cells = [printable(cell) if isinstance(cell, str) else cell for cell in column._cells]
+
+
 def console(*, stderr: bool = False) -> Console:
     """Return a console for stdout or stderr, 120 columns wide if it is not a terminal."""
     out = TableConsole(highlight=False, emoji=False, stderr=stderr)
@@ -104,7 +118,7 @@ def show_report(report: Report, out: Console, *, written: str | None = None) -> 
         best = 1.0 if whole.direction == "higher" else 0.0
         worst = [row for row in report.worst(metric, _WORST) if row.scores[metric].value != best]
         if worst:
-            out.print(f"\n[bold]Worst by {escape(metric)}[/bold]")
+            out.print(f"\n[bold]Worst by {escape(_short(metric))}[/bold]")
         for row in worst:
             out.print(f"  {escape(_short(row.sample.id))}: {escape(_short(str(row.scores[metric])))}")
     show_notes(report.notes, out)
@@ -176,7 +190,7 @@ def summary_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
     for name, rows in slices.items():
         for metric in summarise(rows).values():
             names = [name, metric.metric] if has_slices else [metric.metric]
-            table.add_row(*(escape(printable(cell)) for cell in names), *_cells(metric))
+            table.add_row(*(escape(cell) for cell in names), *_cells(metric))
     return table
 
 
@@ -209,7 +223,7 @@ def show_qualification(qualification: Qualification, *, written: str | None) -> 
         ("Replies and cost", COST_HEADINGS, qualification.cost_cells()),
     )
     for title, headings, lines in tables:
-        table = Table(title=escape(printable(title)), title_justify="left", title_style="bold")
+        table = Table(title=escape(title), title_justify="left", title_style="bold")
         for heading in headings:
             table.add_column(heading, justify="left" if heading in ("step", "verdict", "rung") else "right")
         for line in lines:
@@ -219,7 +233,10 @@ def show_qualification(qualification: Qualification, *, written: str | None) -> 
     for metric, verdict, reason in qualification.metric_cells():
         colour = _FITNESS_COLOURS[qualification.verdict[metric]]
         explanation = escape(printable(reason))
-        out.print(f"[bold]{metric}[/bold] [{colour}]{verdict}[/{colour}]\n  [dim]{explanation}[/dim]", soft_wrap=True)
+        out.print(
+            f"[bold]{escape(metric)}[/bold] [{colour}]{escape(verdict)}[/{colour}]\n  [dim]{explanation}[/dim]",
+            soft_wrap=True,
+        )
     show_notes(qualification.notes, out)
     if written:
         out.print(f"\nWritten to {escape(written)}", soft_wrap=True)
@@ -233,7 +250,7 @@ def show_sample(row: Row, score: Score, out: Console) -> None:
     out.print(f"  [bold]{'–' if score.value is None else f'{score.value:.2f}'}[/bold] {escape(_short(score.comment))}")
     for finding in score.findings:
         colour = _COLOURS.get(finding.verdict, "default")
-        out.print(f"    [{colour}]{finding.verdict}[/{colour}] {escape(_short(finding.text))}")
+        out.print(f"    [{colour}]{escape(_short(finding.verdict))}[/{colour}] {escape(_short(finding.text))}")
         for line in _cited(finding, sentences):
             out.print(f"      [dim]{line}[/dim]")
 

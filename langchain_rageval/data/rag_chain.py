@@ -7,6 +7,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableLambda
 
+from langchain_rageval._internal.redaction import redact_secrets
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
 
@@ -40,20 +41,21 @@ def try_invoke(chain: Runnable[Any, Any], question: Any) -> Any:
         return error
 
 
-def with_output(sample: Sample, output: Any) -> Sample:
+def with_output(sample: Sample, output: Any, chain: Any) -> Sample:
     """Return the sample with the answer and the contexts of a chain's output.
 
     Args:
         sample: the question; its answer is replaced.
         output: a text, a message, a mapping with any field names that `Sample.parse` reads, or the exception that the
             chain raised.
+        chain: the chain, whose secrets are removed from the text of an error.
 
     Returns:
         A copy with the answer and, if the output has any, the contexts. If the output is an exception or cannot be
         read, the sample has no new answer and the error is in `metadata["error"]`.
     """
     if isinstance(output, Exception):
-        return _with_error(sample, output)
+        return _with_error(sample, output, chain)
     if isinstance(output, BaseMessage):
         output = output.text
     if isinstance(output, str):
@@ -61,13 +63,13 @@ def with_output(sample: Sample, output: Any) -> Sample:
     try:
         parsed = Sample.parse({"question": sample.question, **output})
     except (SampleError, TypeError) as error:
-        return _with_error(sample, error)
+        return _with_error(sample, error, chain)
     update: dict[str, Any] = {"answer": parsed.answer}
     if parsed.contexts not in (None, sample.contexts):
         update |= {"contexts": parsed.contexts, "context_ids": parsed.context_ids}
     return sample.model_copy(update=update)
 
 
-def _with_error(sample: Sample, error: Exception) -> Sample:
-    message = f"{type(error).__name__}: {error}"
+def _with_error(sample: Sample, error: Exception, chain: Any) -> Sample:
+    message = redact_secrets(f"{type(error).__name__}: {error}", chain)
     return sample.model_copy(update={"metadata": {**sample.metadata, "error": message}})

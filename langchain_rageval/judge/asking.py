@@ -15,6 +15,7 @@ from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.judge.endpoint import RequestMode
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.judge.parser import StrictJsonOutputParser
+from langchain_rageval.prompts.control_tokens import escape_control_tokens
 from langchain_rageval.prompts.layout import RequestContent
 from langchain_rageval.run.requests import Locked, Operation, SendOnce, Shared
 from langchain_rageval.run.retry import is_transient
@@ -68,7 +69,7 @@ def ask_judge(judge: Judge, question: JudgeQuestion[T], attempts: Attempts, draw
             if not attempts.left:
                 raise JudgeOutputError(str(problem), question.request.step, raw) from problem
             again = question.request.prompts.common.ask_again.format(problem=problem)
-            tail = (AIMessage(_quote(raw)), HumanMessage(again))
+            tail = (AIMessage(_quote(raw)), HumanMessage(escape_control_tokens(again)))
 
 
 def shared_question(judge: Judge, question: JudgeQuestion[Any], draw: int, operation: Operation[Any]) -> Shared:
@@ -158,8 +159,8 @@ def _ask_in_modes(
 
 
 def _quote(raw: str) -> str:
-    """Return the judge's invalid reply as text for the next request: encodable, cut in the middle, never empty."""
-    text = str(without_surrogates(raw))
+    """Return the judge's reply for the next request: encodable, without control tokens, cut, and never empty."""
+    text = escape_control_tokens(str(without_surrogates(raw)))
     if len(text) > _MAX_QUOTE:
         half = _MAX_QUOTE // 2
         text = f"{text[:half]} … {text[-half:]}"

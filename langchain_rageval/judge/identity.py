@@ -1,13 +1,11 @@
-"""Identity of a model as text, without its secrets, and removal of secrets from other texts."""
+"""Identity of a model as text, without its secrets."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from pydantic import SecretStr
-
+from langchain_rageval._internal.redaction import is_private_name, redact_secrets
 from langchain_rageval.judge.ladder import bound_options, inner_models
 
 _SETTINGS = (
@@ -31,38 +29,14 @@ _SETTINGS = (
     "dimensions",
     "size",
 )
-_SECRET_NAMES = re.compile(r"key|secret|password|credential|token$|header|authorization", re.IGNORECASE)
-_USERINFO = re.compile(r"//[^/@\s]*@")
-_QUERY_KEY = re.compile(r"""([?&][\w.-]*(?:key|secret|password|credentials?|token)=)[^&\s'"]+""", re.IGNORECASE)
-_AUTHORIZATION = re.compile(
-    r"\b(Bearer|Basic) [\w.~+/=-]{6,}", re.IGNORECASE
-)  # also covers a token that the client has fetched
-_MIN_SECRET_LENGTH = 6
+_NAMES = ("model", "model_name", "deployment_name")
 
 
 def model_identity(model: Any) -> str:
     """Return class, name and settings of a model, or of each model behind a wrapper, without secrets."""
     options = {name: value for name, value in _public(bound_options(model)).items() if value is not None}
     models = "+".join(_describe(inner) for inner in inner_models(model))
-    return redact_urls(f"{models} {options}" if options else models)
-
-
-def redact_urls(text: str) -> str:
-    """Return a text without the user names, passwords and keys in its URLs."""
-    return _QUERY_KEY.sub(r"\1***", _USERINFO.sub("//", text))
-
-
-def redact_secrets(text: str, model: Any) -> str:
-    """Return a text in which a model's keys and passwords, and those in URLs, are replaced by `***`.
-
-    Args:
-        text: for example an error message that quotes them.
-        model: the model, or a wrapper of several models.
-    """
-    for inner in inner_models(model):
-        for secret in _secrets(inner):
-            text = text.replace(secret, "***")
-    return _AUTHORIZATION.sub(r"\1 ***", redact_urls(text))
+    return f"{models} {redact_secrets(str(options), model)}" if options else models
 
 
 def _describe(model: Any) -> str:
@@ -73,25 +47,13 @@ def _describe(model: Any) -> str:
         settings["function"] = f"{function.__module__}.{getattr(function, '__qualname__', type(function).__name__)}"
     if settings.get("model") == settings.get("model_name"):
         settings.pop("model_name", None)
-    return f"{kind.__qualname__}({', '.join(f'{name}={value!r}' for name, value in settings.items())})"
-
-
-def _is_secret(name: str) -> bool:
-    return _SECRET_NAMES.search(name) is not None
+    texts = {name: repr(value) for name, value in settings.items()}
+    texts |= {name: redact_secrets(text, model) for name, text in texts.items() if name not in _NAMES}
+    return f"{kind.__qualname__}({', '.join(f'{name}={text}' for name, text in texts.items())})"
 
 
 def _public(value: Any) -> Any:
-    """Return a mapping of options without the options that contain secrets, at any depth."""
+    """Return options without secrets, headers, queries and names of users, at any depth."""
     if not isinstance(value, Mapping):
         return value
-    return {name: _public(inner) for name, inner in value.items() if not _is_secret(str(name))}
-
-
-def _secrets(model: Any) -> Iterator[str]:
-    for name, value in getattr(model, "__dict__", {}).items():
-        if isinstance(value, SecretStr):
-            value = value.get_secret_value()
-        elif not _is_secret(name):
-            continue
-        if isinstance(value, str) and len(value) >= _MIN_SECRET_LENGTH:
-            yield value
+    return {name: _public(inner) for name, inner in value.items() if not is_private_name(str(name))}

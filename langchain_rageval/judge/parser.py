@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, RootModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from langchain_rageval.judge.json_repairs import REPAIRS, VALUE_REPAIRS, json_spans
+from langchain_rageval.prompts.control_tokens import restore_control_tokens
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -153,7 +154,8 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
         """Parse the texts of one message, which must all contain the same value, and return that value."""
         raw = "\n".join(texts)
         try:
-            values = {as_json: value for text in texts for as_json, value in self._values(text).items()}
+            restored = map(restore_control_tokens, texts)
+            values = {as_json: value for text in restored for as_json, value in self._values(text).items()}
         except (ValueError, RecursionError) as error:
             raise _parse_error(_describe(error), raw) from error
         if len(values) > 1:

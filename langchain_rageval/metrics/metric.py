@@ -30,7 +30,9 @@ class Metric(Traced[Any, Score], Adapters):
 
     `invoke`, `batch` and the other Runnable methods take a Sample, or anything that `Sample.parse` reads. They raise
     SampleError before any call if it lacks a field that the metric reads, and JudgeOutputError, or the error of the
-    model's client, if the judge fails. The adapters to LangSmith, openevals and LangGraph record a failure instead.
+    model's client, if the judge fails. An error of the client is raised unchanged, so its message may repeat a key that
+    the server sent back; errors of this package, and failures in scores, reports and logs, are without secrets. The
+    adapters to LangSmith, openevals and LangGraph record a failure instead.
 
     Args:
         name: key of the score.

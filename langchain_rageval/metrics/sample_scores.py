@@ -8,10 +8,10 @@ from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
 
+from langchain_rageval._internal.redaction import redact_secrets
 from langchain_rageval.data.schema import Failure, Sample, Score, Usage
 from langchain_rageval.errors import ConfigError, JudgeOutputError, SampleError, step_of
-from langchain_rageval.judge.identity import redact_secrets
-from langchain_rageval.metrics.structure import AnyScorer, Scorer, called_models, metrics_in, names_of
+from langchain_rageval.metrics.structure import AnyScorer, Scorer, metrics_in, names_of
 from langchain_rageval.run.drivers import agather
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced
@@ -124,9 +124,9 @@ def failure_scores(metric: Runnable[Any, Any] | Scorer, error: Exception, usage:
     """Return a failed score for each name of a metric; the first one carries the usage."""
     failure = Failure(
         error=type(error).__name__,
-        message=_redact(_error_message(error), metric),
+        message=redact_secrets(_error_message(error), metric),
         step="sample" if isinstance(error, SampleError) else step_of(error),
-        raw_output=_redact(error.raw_output, metric) if isinstance(error, JudgeOutputError) else None,
+        raw_output=redact_secrets(error.raw_output, metric) if isinstance(error, JudgeOutputError) else None,
     )
     parts = {part.name: part for part in reversed(metrics_in(metric))}
     return {
@@ -151,10 +151,3 @@ def _error_message(error: BaseException) -> str:
     for _ in range(_MAX_CAUSES):
         first = first.__cause__ or first
     return message if str(first) in message else f"{message} ({first})"
-
-
-def _redact(text: str, metric: Runnable[Any, Any] | Scorer) -> str:
-    """Return a text without the secrets of the metric's models."""
-    for model in called_models(metric):
-        text = redact_secrets(text, model)
-    return text

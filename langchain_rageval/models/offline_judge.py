@@ -20,6 +20,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 
 from langchain_rageval.models import offline_entities, offline_writer
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
+from langchain_rageval.prompts.control_tokens import restore_control_tokens
 from langchain_rageval.prompts.layout import read_inputs, read_title
 from langchain_rageval.prompts.promptset import PromptSet, languages
 from langchain_rageval.run.usage_meter import tokens_in
@@ -130,7 +131,8 @@ def answer_offline(title: str, human: str) -> dict[str, Any]:
     step = _identify_step(title, inputs, human)
     if step in _WRITTEN:
         return _WRITTEN[step](inputs)
-    return _JUDGED[step](inputs, dict(_SENTENCE.findall(human)))
+    contexts = {number: restore_control_tokens(text) for number, text in _SENTENCE.findall(human)}
+    return _JUDGED[step](inputs, contexts)
 
 
 def _identify_step(title: str, inputs: _Inputs, human: str) -> str:

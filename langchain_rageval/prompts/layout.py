@@ -1,8 +1,8 @@
 """Layout of requests: the messages of a request, and the inputs and the schema title read back from a message.
 
 A request has exactly one system and one human message, because the chat templates of Mistral and Gemma accept no more.
-The inputs are one JSON object on one line, the last JSON object of the human message, so that braces, quotes and
-instructions inside a text remain data.
+The inputs are one JSON object on one line, the last JSON object of the human message, so that braces, quotes, line
+separators, control tokens and instructions inside a text remain data.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.data.schema import without_surrogates
+from langchain_rageval.prompts.control_tokens import escape_control_tokens
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts, render_lines
 from langchain_rageval.prompts.promptset import Common, Prompt, PromptSet
 
@@ -28,6 +29,7 @@ HANDBOOK = ("critique_aspect", "grade_contexts", "select_sentences", "verify_sta
 """Steps whose instructions the handbook contains: those of metrics that usually run together. Each step lengthens every
 request, so the other steps send their instructions themselves."""
 
+_SEPARATOR = re.compile("[\x85\u2028\u2029]")  # line ends that JSON does not escape
 _TITLE = re.compile(r'^\{.*"title": "(\w+)"', re.MULTILINE)
 
 
@@ -53,8 +55,9 @@ class RequestContent:
 
     @cached_property
     def written_inputs(self) -> str:
-        """Return the inputs as JSON on one line."""
-        return str(without_surrogates(_json(self.inputs)))
+        """Return the inputs as JSON on one line, with line separators and control tokens as JSON escapes."""
+        line = _SEPARATOR.sub(lambda match: f"\\u{ord(match[0]):04x}", str(without_surrogates(_json(self.inputs))))
+        return escape_control_tokens(line)
 
     @property
     def in_handbook(self) -> bool:

@@ -3,7 +3,7 @@
 Chunks are headed `[1]`, `[2]`, … in retrieval order. Each chunk is split by `split_sentences` into sentences, one per
 line, and each line starts with the number of its sentence, `[1.1]`. The judge cites these numbers, so that the package
 counts the sentences and each verdict names its evidence. A text cannot forge a number, because its content never starts
-a line.
+a line, nor the end of a turn, because control tokens are escaped in what the judge reads.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.data.schema import without_surrogates
+from langchain_rageval.prompts.control_tokens import escape_control_tokens
 from langchain_rageval.run.usage_meter import CHARACTERS_PER_TOKEN
 from langchain_rageval.text.sentences import split_sentences
 
@@ -106,7 +107,8 @@ def render_lines(lines: Sequence[Line], name_chunk: Sequence[str] | None = None)
     for chunk, sentences in groupby(lines, key=lambda line: line.chunk):
         name = name_chunk[chunk - 1] if name_chunk else str(chunk)
         yield f"[{name}]"
-        yield from (f"[{name}.{line.sentence}] {line.text}" for line in sentences if line.sentence)
+        numbered = ((line.sentence, escape_control_tokens(line.text)) for line in sentences if line.sentence)
+        yield from (f"[{name}.{sentence}] {text}" for sentence, text in numbered)
 
 
 def _number_sentences(chunks: tuple[str, ...]) -> NumberedContexts:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from langchain_rageval._internal.cached import cached_property, locked_cache
 from langchain_rageval._internal.html import bold, paragraph, pluralize, table, text
+from langchain_rageval._internal.leaves_folder import leaves_folder
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 
@@ -132,11 +133,15 @@ class PromptSet(HashableModel):
         Steps without a file keep the packaged prompt, in the language of `common.yaml` or else of the directory's name.
 
         Raises:
-            ConfigError: if a file cannot be read, belongs to no step, or has an example that the step's schema refuses.
+            ConfigError: if a file cannot be read, is a symbolic link out of the directory, belongs to no step, or has an
+                example that the step's schema refuses.
         """
         folder = Path(directory)
         if not folder.is_dir():
             raise ConfigError(f"{folder} is not a directory; PromptSet.load takes a directory of <step>.yaml files")
+        for path in sorted(folder.glob("*.yaml")):
+            if leaves_folder(path, folder):
+                raise ConfigError(f"{path.name} is a link out of {folder}; copy the file into the directory")
         common = _parse(Common, folder / _COMMON) if (folder / _COMMON).exists() else None
         base = PromptSet.default(common.language if common else folder.name)
         if common:

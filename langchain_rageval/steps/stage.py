@@ -9,7 +9,8 @@ from typing import Any, Self, TypeVar
 from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict
 
-from langchain_rageval.errors import record_step
+from langchain_rageval._internal.redaction import redact_exception
+from langchain_rageval.errors import RagevalError, record_step
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.run.drivers import adrive, drive
 from langchain_rageval.run.requests import Operation
@@ -70,12 +71,21 @@ class Stage(Traced[S, S]):
         try:
             return drive(self.work(state), Run.of(config), config)
         except Exception as error:
-            record_step(error, self.get_name())
+            self._annotate(error)
             raise
 
     async def _ado(self, state: S, config: RunnableConfig) -> S:
         try:
             return await adrive(self.work(state), Run.of(config), config)
         except Exception as error:
-            record_step(error, self.get_name())
+            self._annotate(error)
             raise
+
+    def _annotate(self, error: Exception) -> None:
+        """Record the step in an exception, and remove the secrets of the models from one of this package.
+
+        An exception of a model's client belongs to the user and is not changed.
+        """
+        record_step(error, self.get_name())
+        if isinstance(error, RagevalError):
+            redact_exception(error, self)

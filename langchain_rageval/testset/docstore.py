@@ -15,6 +15,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore
 from numpy.typing import NDArray
 
+from langchain_rageval._internal.redaction import redact_secrets
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.drivers import drive
 from langchain_rageval.run.embedding import BATCH_SIZE, Vector, may_concern_one_text
@@ -54,8 +55,8 @@ class Docstore:
     else by a hash of its text. Documents with the same name, such as the pages of a file, continue each other.
 
     Args:
-        documents: LangChain Documents, texts, objects with a text, a DataFrame, the path of a file or folder, or an
-            iterable of these.
+        documents: the path of a file or folder, a DataFrame, or an iterable of LangChain Documents, texts, objects with
+            a text and `pathlib.Path`s. A str in an iterable is always a text; a single text goes in a list.
         splitter: a LangChain TextSplitter. By default documents are split at headings, paragraphs, then sentences, into
             passages of at most 4,000 characters without overlap. False keeps each document as one passage; those
             without a name belong to one document, and `start_index` in their metadata is their offset.
@@ -300,7 +301,7 @@ def _embed_batch(embeddings: Embeddings, texts: Sequence[str]) -> Operation[list
         if not may_concern_one_text(error):
             raise
         if len(texts) == 1:
-            _LOG.warning("%s: %s", _NO_SIMILAR.format(texts[0][:100]), error)
+            _LOG.warning("%s: %s", _NO_SIMILAR.format(texts[0][:100]), redact_secrets(str(error), embeddings))
             return [None]
     units: list[UnitVector | None] = []
     for text in texts:

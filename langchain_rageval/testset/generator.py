@@ -177,7 +177,8 @@ class TestsetGenerator(Traced[Any, Testset]):
         """Generate a test set, in worker threads.
 
         Args:
-            documents: LangChain Documents, texts, objects with a text, a DataFrame, a path, or a `Docstore`.
+            documents: a `Docstore`, the path of a file or folder, a DataFrame, or an iterable of LangChain Documents,
+                texts, objects with a text and `pathlib.Path`s. A str in an iterable is always a text.
             size: number of rows; by default the `size` of the generator.
             seed: random seed; by default the `seed` of the generator.
 

@@ -7,9 +7,8 @@ import logging
 from langchain_core.runnables import RunnableConfig
 from pydantic import InstanceOf, ValidationError
 
+from langchain_rageval._internal.redaction import redact_secrets
 from langchain_rageval.errors import JournalError
-from langchain_rageval.judge.identity import redact_secrets
-from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.run.journal import Journal, journal_key
 from langchain_rageval.run.traced import Traced
 from langchain_rageval.testset.candidate import Candidate
@@ -90,10 +89,7 @@ class JournaledStep(Traced[Candidate, Candidate]):
         return journal_key("candidate", self.fingerprint, candidate.model_dump(mode="json", fallback=str))
 
     def _reject(self, candidate: Candidate, error: Exception) -> Candidate:
-        message = f"{type(error).__name__}: {error}"
-        for judge in self.step.judges:
-            for model in inner_models(judge.model):
-                message = redact_secrets(message, model)
+        message = redact_secrets(f"{type(error).__name__}: {error}", self.step)
         _LOG.warning("%s: %s", self.get_name(), message)
         trial = candidate.with_trial(self.get_name(), accepted=False, feedback=message)
         return trial.reject(FAILED + type(error).__name__)

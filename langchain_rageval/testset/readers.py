@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from langchain_core.documents import Document
 
+from langchain_rageval._internal.leaves_folder import leaves_folder
 from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.errors import ConfigError
 
@@ -23,14 +24,15 @@ _TEXT_KEYS = ("text", "page_content", "content")  # of a JSON line or an object
 _EXPECTED = "expected Documents, texts, a path, a DataFrame or a list of these"
 
 
-def load_documents(path: str | PathLike[str]) -> Iterator[Document]:
+def load_documents(path: str | os.PathLike[str]) -> Iterator[Document]:
     """Load the documents of a file, or of a folder and its subfolders.
 
     `.txt`, `.md` and `.markdown` files are one document each, in UTF-8. In `.jsonl` and `.ndjson` files each line is a
     document, with its text under `text`, `page_content` or `content`; other fields become metadata. LangChain's loaders
     read `.pdf` (a document for each page), `.csv` (for each row), `.html`, `.htm` and `.docx` (one each). Hidden and
-    empty files are skipped. A warning in the log "langchain_rageval" names each unknown kind of file, and each file or
-    line that cannot be read.
+    empty files are skipped. A symbolic link within a folder is read only if it leads to a file in the same folder;
+    linked folders are not entered. A warning in the log "langchain_rageval" names each link that is not read, each
+    unknown kind of file, and each file or line that cannot be read.
 
     Args:
         path: path of the file or folder.
@@ -48,9 +50,9 @@ def load_documents(path: str | PathLike[str]) -> Iterator[Document]:
         raise ConfigError(f"{path} does not exist: pass the path of a file or folder")
     if path.is_file() and path.suffix.lower() not in _READERS:
         raise ConfigError(f"{path}: expected one of {', '.join(_READERS)}, got {path.suffix!r}: convert the file")
-    files = [path] if path.is_file() else sorted(filter(Path.is_file, path.rglob("*")))
+    files = [path] if path.is_file() else _files_within(path)
     root = path.parent if path.is_file() else path
-    by_name = {file.relative_to(root).as_posix(): file for file in files if file == path or not _is_hidden(file, root)}
+    by_name = {file.relative_to(root).as_posix(): file for file in files}
     readable = {name: file for name, file in by_name.items() if file.suffix.lower() in _READERS}
     _require_packages(readable)
     _warn_of_unknown_files(by_name.keys() - readable.keys())
@@ -61,17 +63,21 @@ def to_documents(source: Any, *, column: str = "text") -> list[Document]:
     """Convert texts in any form to LangChain Documents.
 
     Args:
-        source: a Document, a text, an object or mapping with a text under `text`, `page_content` or `content`, the path
-            of a file or folder, a DataFrame, or an iterable of these. A str is a path if a file or folder of that name
-            exists.
+        source: a Document, an object or mapping with a text under `text`, `page_content` or `content`, the path of a
+            file or folder, a DataFrame, or an iterable of Documents, texts, objects, mappings and `pathlib.Path`s. A
+            str in an iterable is always a text. A str that is passed alone is a path if a file or folder of that name
+            exists, otherwise a text; to pass a single text, put it in a list: `[text]`.
         column: column of a DataFrame, or key of a mapping, that holds the texts. "page_content" and "content" are used
             if "text" is missing. Other columns become metadata.
 
     Raises:
-        ConfigError: if an item holds no text, or a path does not exist.
+        ConfigError: if an item holds no text, or a path does not exist, such as a str that is passed alone and looks
+            like the name of a file.
     """
     if hasattr(source, "columns") and hasattr(source, "to_dict"):
         return _from_table(source, column)
+    if isinstance(source, str) and _is_path(source):
+        return list(load_documents(source))
     if _is_single(source):
         return list(_documents(source, column, "documents"))
     if not isinstance(source, Iterable):
@@ -86,7 +92,7 @@ def _is_single(source: Any) -> bool:
 def _documents(item: Any, column: str, where: str) -> Iterator[Document]:
     if isinstance(item, Document):
         yield Document(**without_surrogates({"page_content": item.page_content, "metadata": item.metadata}))
-    elif isinstance(item, Path) or (isinstance(item, str) and _is_path(item)):
+    elif isinstance(item, Path):
         yield from load_documents(item)
     elif isinstance(item, str):
         yield _document(item, {})
@@ -144,8 +150,28 @@ def _is_path(text: str) -> bool:
     return exists
 
 
-def _is_hidden(file: Path, root: Path) -> bool:
-    return any(part.startswith(".") for part in file.relative_to(root).parts)
+def _files_within(folder: Path) -> list[Path]:
+    """Return the files of a folder in the order of their paths, without hidden files and links out of the folder."""
+    entries = [entry for entry in sorted(folder.rglob("*")) if not _is_hidden(entry.relative_to(folder))]
+    for entry in entries:
+        if problem := _link_problem(entry, folder):
+            _LOG.warning("%s: %s; skipped", entry.relative_to(folder).as_posix(), problem)
+    return [entry for entry in entries if entry.is_file() and not leaves_folder(entry, folder)]
+
+
+def _link_problem(entry: Path, folder: Path) -> str | None:
+    """Return why a symbolic link is not read; None for a link to a file of the folder, and for any other entry."""
+    if not entry.is_symlink():
+        return None
+    if leaves_folder(entry, folder):
+        return "the link leads out of the folder"
+    if entry.is_dir():
+        return "linked folders are not entered"
+    return None if entry.exists() else "the link leads to no file"
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
 
 
 def _require_packages(files: Mapping[str, Path]) -> None:

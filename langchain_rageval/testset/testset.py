@@ -173,7 +173,7 @@ class Testset:
         inputs = [row.question if plain else {"question": row.question, "input": row.question} for row in self.rows]
         # `batch` is not used: behind `with_retry` it returns the answer to one question for another one.
         outputs = DaemonThreads().spread([partial(try_invoke, chain, value) for value in inputs], max_concurrency)
-        return [with_output(row.to_sample(), output) for row, output in zip(self.rows, outputs, strict=True)]
+        return [with_output(row.to_sample(), output, chain) for row, output in zip(self.rows, outputs, strict=True)]
 
     def to_langsmith(self, client: Client, name: str) -> Dataset:
         """Create a LangSmith dataset with inputs `question`, outputs `answer`, and id, evolution, contexts as metadata.

@@ -21,7 +21,6 @@ from langchain_rageval.data.rag_chain import takes_text, try_invoke, with_output
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.inputs import Samples, prepare_samples
-from langchain_rageval.judge.identity import redact_secrets
 from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.run.threads import DaemonThreads
 from langchain_rageval.text.language import detect_language
@@ -97,11 +96,7 @@ def _unanswered_sheet(sample: Sample, model: str) -> Sample:
 
 
 def _answer(model: Runnable[Any, Any], unanswered: Sample) -> Sample:
-    sheet = with_output(unanswered, try_invoke(model, _input(model, unanswered)))
-    if "error" not in sheet.metadata:
-        return sheet
-    error = redact_secrets(sheet.metadata["error"], model)
-    return sheet.model_copy(update={"metadata": {**sheet.metadata, "error": error}})
+    return with_output(unanswered, try_invoke(model, _input(model, unanswered)), model)
 
 
 def _input(model: Runnable[Any, Any], sheet: Sample) -> Any:

@@ -92,8 +92,9 @@ def degrade(writer: JudgeLike, related: Any = None) -> Degrade:
     Args:
         writer: model that answers without the contexts, makes the answer incomplete, and writes irrelevant sentences if
             there are no related documents.
-        related: documents on topics near the samples': texts, LangChain Documents, objects with a text, a DataFrame, a
-            path, or several of these. Irrelevant sentences are drawn from them, always the same for a sample.
+        related: documents on topics near the samples': the path of a file or folder, a DataFrame, or an iterable of
+            texts, LangChain Documents, objects with a text and `pathlib.Path`s. Irrelevant sentences are drawn from
+            them, always the same for a sample. A str in an iterable is always a text.
 
     Returns:
         A Runnable that reads `question`, `answer` and `contexts`, and returns `ungrounded` and `incomplete`, which

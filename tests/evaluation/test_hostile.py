@@ -6,7 +6,10 @@ What it does to a single metric is in `metrics/test_battery.py`.
 import json
 import logging
 import sqlite3
+import subprocess
+import sys
 import time
+import traceback
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_rageval import (
     HashingEmbeddings,
     Judge,
+    JudgeOutputError,
     OfflineJudge,
     Report,
     RetryPolicy,
@@ -62,6 +66,7 @@ FULL: dict[str, Any] = {
     "references": ["Munich was founded in 1158."],
 }
 STEERING = {chr(code) for code in (*range(32), *range(127, 160))} - {"\n"}
+STEERING |= set("\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def everywhere(text: str) -> dict[str, Any]:
@@ -317,8 +322,34 @@ def test_notes_and_names_of_a_report_steer_nothing_either(command, tmp_path, tex
     report = evaluate([FULL], metric, progress=False)
     report.notes.append(Sample(question=text).question)
     report.to_jsonl(tmp_path / "report.jsonl")
-    code, told, _ = command("compare", tmp_path / "report.jsonl", tmp_path / "report.jsonl")
-    assert (code, bool(told)) == (0, True)
+    written = tmp_path / "report.jsonl"
+    for words in (["compare", written, written], ["report", written]):
+        code, told, _ = command(*words)
+        assert (code, bool(told)) == (0, True)
+        code, told, _ = command(*words, "--json")
+        assert (code, bool(json.loads(told)["metrics"])) == (0, True)
+
+
+@every_text
+def test_a_report_on_stdout_steers_nothing_and_loads_as_the_same_report(command, tmp_path, text):
+    samples = tmp_path / "samples.jsonl"
+    samples.write_text(json.dumps(everywhere(text)) + "\n", encoding="utf-8")
+    code, told, _ = command("evaluate", samples, "--metrics", "exact_match,faithfulness", "--out", "-", "--quiet")
+    (tmp_path / "piped.jsonl").write_text(told, encoding="utf-8")
+    assert code == 0
+    assert Report.load(tmp_path / "piped.jsonl").rows[0].sample == Sample.parse(everywhere(text))
+
+
+@every_text
+def test_a_warning_on_the_command_line_steers_nothing(tmp_path, text):
+    samples = tmp_path / "samples.jsonl"
+    samples.write_text(json.dumps({text: text}) + "\n" + json.dumps(FULL) + "\n", encoding="utf-8")
+    words = [sys.executable, "-m", "langchain_rageval", "evaluate", str(samples), "--on-error", "skip", "--quiet"]
+    done = subprocess.run(words, capture_output=True, timeout=120, check=True)
+    told = done.stderr.decode()
+    assert told.startswith("rageval: samples.jsonl, line 1: ")
+    assert told.count("\n") == 1
+    assert not STEERING & set(told)
 
 
 @every_text
@@ -385,3 +416,56 @@ async def test_a_password_in_the_address_does_not_appear_in_an_error(gigachat_se
     ((_, score),) = report.failures()
     assert "404" in str(score.failure)
     assert "hunter2" not in repr(report) + str(list(report.rows)) + repr(faithfulness(model))
+
+
+class EchoingModel(OfflineJudge):
+    """A model whose server repeats its headers in a 401."""
+
+    default_headers: dict[str, str] = {"x-tenant": SECRET}
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        raise RuntimeError(f"401: you sent {self.default_headers} and {kwargs.get('extra_headers')}")
+
+
+def test_a_header_that_the_server_repeats_appears_nowhere(caplog, tmp_path):
+    caplog.set_level(logging.DEBUG, logger="langchain_rageval")
+    model = EchoingModel().bind(extra_headers={"x-other": SECRET[::-1]})
+    report = evaluate(
+        [FULL], faithfulness(model), progress=False, journal=tmp_path / "run.db", out=tmp_path / "report.jsonl"
+    )
+    report.to_html(tmp_path / "report.html")
+    failure = report.rows[0].scores["faithfulness"].failure
+    assert failure.message == "401: you sent {'x-tenant': '***'} and {'x-other': '***'}"
+    texts = [repr(report), report._repr_html_(), str(list(report.rows)), caplog.text, repr(faithfulness(model))]
+    texts += [path.read_bytes().decode("utf-8", "replace") for path in tmp_path.iterdir()]
+    assert not [text for text in texts if SECRET in text or SECRET[::-1] in text]
+    with pytest.raises(RuntimeError) as caught:
+        faithfulness(model).invoke(FULL)
+    assert SECRET in str(caught.value)  # the client's own exception is the user's
+
+
+def test_an_exception_of_the_package_holds_no_secret_that_a_reply_repeats():
+    key = SECRET
+    judge = Judge(RunnableLambda(lambda messages: f"My key is {key}: {{"), attempts=1)
+    with pytest.raises(JudgeOutputError) as caught:
+        faithfulness(judge).invoke(FULL)
+    assert SECRET not in "".join(traceback.format_exception(caught.value)).replace(f'"{SECRET}"', "")
+    assert caught.value.raw_output == "My key is ***: {"
+
+
+def test_the_command_line_in_a_journal_holds_no_key_and_resume_asks_for_it(command, tmp_path):
+    samples, journal = tmp_path / "samples.jsonl", tmp_path / "run.db"
+    samples.write_text(json.dumps(FULL) + "\n", encoding="utf-8")
+    address = "http://me:hunter2hunter@127.0.0.1:1/sk-0123456789abcdef/v1?sig=abc123abc"
+    options = ["--judge", "offline", "--base-url", address, "--metrics", "faithfulness", "--quiet"]
+    command("evaluate", samples, *options, "--journal", journal)
+    command("evaluate", samples, f"--base-url={address}", *options[4:], "--journal", journal)
+    for path in tmp_path.iterdir():
+        for secret in (b"hunter2hunter", b"0123456789abcdef", b"abc123abc"):
+            assert secret not in path.read_bytes(), path
+    code, _, told = command("resume", journal)
+    shown = "http://127.0.0.1:1/***/v1?sig=***"
+    assert (code, told) == (
+        2,
+        f"rageval: {journal} does not store the key in --base-url {shown}; add --base-url with the full value\n",
+    )

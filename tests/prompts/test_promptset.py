@@ -393,3 +393,13 @@ def test_threads_that_ask_at_the_same_moment_get_one_set(monkeypatch):
 
     with ThreadPoolExecutor(8) as pool:
         assert len({id(prompts) for prompts in pool.map(asked, range(8))}) == 1
+
+
+def test_a_file_that_is_a_link_out_of_the_directory_is_rejected(tmp_path):
+    folder, elsewhere = tmp_path / "mine", tmp_path / "secret.yaml"
+    folder.mkdir()
+    elsewhere.write_text("password: hunter2", encoding="utf-8")
+    (folder / "extract_statements.yaml").symlink_to(elsewhere)
+    with pytest.raises(ConfigError) as caught:
+        PromptSet.load(folder)
+    assert str(caught.value) == (f"extract_statements.yaml is a link out of {folder}; copy the file into the directory")

@@ -14,6 +14,7 @@ from langchain_core.documents import Document
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.testset import readers
+from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.readers import load_documents, to_documents
 
 
@@ -57,6 +58,32 @@ def test_hidden_empty_and_blank_files_are_passed_over_in_silence(folder, warned)
     root = folder({".git/a.md": "x", "a/.b/c.md": "x", ".d.md": "x", "e.md": b"", "f.md": " \n", "g.md": "да"})
     assert read(root) == [("g.md", "да")]
     assert warned() == []
+
+
+def test_links_out_of_a_folder_are_skipped_with_their_names(folder, warned):
+    root = folder({"docs/a.md": "да", "docs/b/c.md": "нет", "secret.txt": "тайна", "more/d.md": "тайна"})
+    docs = root / "docs"
+    (docs / "file.txt").symlink_to(root / "secret.txt")
+    (docs / "b" / "relative.md").symlink_to("../../secret.txt")
+    (docs / "chain.txt").symlink_to("file.txt")
+    (docs / "folder").symlink_to(root / "more")
+    (docs / "twin").symlink_to(docs / "b")
+    (docs / "inside.md").symlink_to("b/c.md")
+    (docs / "nowhere.md").symlink_to("missing.md")
+    (docs / "loop.md").symlink_to("loop.md")
+    assert read(docs) == [("a.md", "да"), ("b/c.md", "нет"), ("inside.md", "нет")]
+    assert warned() == [
+        "b/relative.md: the link leads out of the folder; skipped",
+        "chain.txt: the link leads out of the folder; skipped",
+        "file.txt: the link leads out of the folder; skipped",
+        "folder: the link leads out of the folder; skipped",
+        "loop.md: the link leads to no file; skipped",
+        "nowhere.md: the link leads to no file; skipped",
+        "twin: linked folders are not entered; skipped",
+    ]
+    (root / "link").symlink_to(docs)
+    assert read(root / "link") == read(docs)
+    assert read(docs / "file.txt") == [("file.txt", "тайна")]
 
 
 def test_a_byte_order_mark_and_line_ends_of_windows_are_no_text(folder):
@@ -210,15 +237,35 @@ def test_a_text_is_found_in_any_supported_object(given, texts, metadata):
 def test_a_text_that_names_a_file_is_read_from_it(folder, monkeypatch):
     root = folder({"docs/a.txt": "да", "docs/b.txt": "нет"})
     monkeypatch.chdir(root)
-    for given in ("docs", Path("docs"), ["docs/a.txt", Path("docs/b.txt")]):
+    for given in ("docs", Path("docs"), [Path("docs/a.txt"), Path("docs/b.txt")]):
         assert [document.page_content for document in to_documents(given)] == ["да", "нет"]
     assert to_documents("docs and more")[0].page_content == "docs and more"
 
 
+FORMS = {
+    "list": list,
+    "tuple": tuple,
+    "generator": lambda texts: (text for text in texts),
+    "Series": pd.Series,
+    "keys": lambda texts: dict.fromkeys(texts).keys(),
+    "DataFrame": lambda texts: pd.DataFrame({"text": texts}),
+    "mappings": lambda texts: [{"text": text} for text in texts],
+    "objects": lambda texts: [Node(text) for text in texts],
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_a_text_among_others_never_reads_the_file_of_that_name(folder, monkeypatch, form):
+    root = folder({"docs/a.txt": "тайна", "secret.txt": "тайна"})
+    monkeypatch.chdir(root)
+    texts = ["Баню страхуют.", "docs", "docs/a.txt", str(root / "secret.txt"), "~", "/", ".", "политика.docx"]
+    assert [document.page_content for document in to_documents(form(texts))] == texts
+    assert "тайна" not in str([passage.text for passage in Docstore(form(texts)).passages])
+
+
 def test_the_misspelt_name_of_a_file_is_no_text():
-    for given in ("handbok.pdf", ["docs/handbok.md"]):
-        with pytest.raises(ConfigError, match=r"handbok.\w+ does not exist: pass the path of a file or folder$"):
-            to_documents(given)
+    with pytest.raises(ConfigError, match=r"^handbok.pdf does not exist: pass the path of a file or folder$"):
+        to_documents("handbok.pdf")
     with pytest.raises(ConfigError, match=r"^handbok does not exist: pass the path of a file or folder$"):
         to_documents(Path("handbok"))
     assert to_documents("Read the file handbook.pdf")[0].page_content == "Read the file handbook.pdf"

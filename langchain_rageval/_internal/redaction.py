@@ -1,0 +1,278 @@
+"""Redaction: removal of secrets from texts that leave the process's memory, such as messages, logs and reports.
+
+The secrets are collected from the objects that hold them: models, their clients, bound options, headers, addresses and
+closures. A server may repeat any of them in an error message.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Set
+from functools import partial
+from itertools import islice
+from types import FunctionType, MethodType, ModuleType
+from typing import Any, Literal
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from pydantic import SecretBytes, SecretStr
+
+from langchain_rageval._internal.description import is_carrier_name, is_secret_name, without_keys
+
+_Kind = Literal["secret", "carried", "personal", "option", "plain"]
+"""Place of a value: under the name of a secret; in headers, cookies or a query; under the name of a person or account;
+among free options, closures and globals; elsewhere."""
+
+_PERSONAL = {
+    "user",
+    "username",
+    "user_id",
+    "organization",
+    "openai_organization",
+    "safety_identifier",
+    "login",
+    "email",
+}
+_MORE_SECRET_NAMES = re.compile(r"pass$|pwd|auth$|^auth|jwt|session_?id|csrf|otp$|pin$|api_?keys?", re.IGNORECASE)
+_FREE_OPTIONS = {"extra_body", "model_kwargs", "kwargs", "client_kwargs", "default_request_options"}
+_MODEL_NAMES = {"model", "model_name", "model_id", "deployment_name", "azure_deployment", "model_path", "repo_id"}
+_SKIPPED_NAMES = {"tools", "functions", "response_format", "format", "stop", "messages", "prompts"}
+_SKIPPED_PACKAGES = {
+    *("asyncio", "concurrent", "logging", "ssl", "_ssl", "threading", "_thread", "weakref", "queue", "socket", "_io"),
+    *("numpy", "torch", "pandas", "transformers", "tokenizers", "pyarrow", "sqlite3"),
+}
+_SKIPPED_MODULES = ("langchain_rageval.prompts", "langchain_rageval.data", "langchain_rageval.run")
+_ORDINARY_HEADERS = re.compile(
+    r"accept.*|connection|content-.*|cache-control|host|user-agent|referer|http-referer|origin|x-title|date|x-stainless-.*"
+    r"|openai-beta|anthropic-version|api-version|version|transfer-encoding",
+    re.IGNORECASE,
+)
+_ORDINARY_VALUE = re.compile(
+    r"[A-Za-z]{1,10}|[\d.,:+-]*|v?\d[\w.-]{0,9}|true|false|none|[a-z]+/[\w.+*-]+(?:\s*[;,].*)?", re.IGNORECASE
+)
+_WORD = re.compile(r"[^\W\d_]+")
+_KEY_PREFIX = re.compile(r"(?:sk|pk|rk|hf|gsk|ghp|gho|glpat|xox[abps]|AKIA|AIza|eyJ|github_pat)[\w.~+/=-]{12,}")
+_RANDOM = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z\d]{12,}|[\da-fA-F]{8}(?:-[\da-fA-F]{4}){3}-[\da-fA-F]{12}")
+_ADDRESS = re.compile(r"[A-Za-z][\w+.-]*://[^\s'\"<>]+")
+_SCHEME = re.compile(r"(?:Bearer|Basic|Token|ApiKey|Api-Key|Key|Digest)\s+(\S+)", re.IGNORECASE)
+_AUTHORIZATION = re.compile(r"\b(Bearer|Basic) [\w.~+/=-]{6,}", re.IGNORECASE)  # also a token that the client fetched
+HIDDEN = "***"
+"""Replacement of a secret."""
+
+_MIN_LENGTH = 6
+_MOST_PARTS = 5_000
+_MOST_OF_ONE = 1_000
+
+
+def redact_secrets(text: str, *owners: Any) -> str:
+    """Return a text in which the secrets of some objects, and those in addresses, are replaced by `***`.
+
+    Secrets are SecretStr values; values under the name of a secret, at any depth; values of headers, cookies and
+    queries; names of users and organizations in options; passwords and keys in addresses; and, in `extra_body`,
+    `model_kwargs`, bound options and closures, texts that look like keys. Ordinary text is kept: a value shorter than 6
+    characters is no secret, nor are short words, numbers, media types, and headers such as Accept and User-Agent.
+
+    Args:
+        text: for example an error message that quotes them.
+        owners: models, metrics or other objects that hold secrets; they are searched with everything they refer to.
+    """
+    secrets = set().union(*map(find_secrets, owners)) if owners else set()
+    spellings = {spelling for secret in secrets for spelling in _spellings(secret)}
+    for spelling in sorted(spellings, key=len, reverse=True):
+        if spelling in text:
+            is_word = _WORD.fullmatch(spelling)
+            text = re.sub(rf"\b{spelling}\b", HIDDEN, text) if is_word else text.replace(spelling, HIDDEN)
+    return _AUTHORIZATION.sub(r"\1 ***", without_keys(text))
+
+
+def redact_exception(error: BaseException, *owners: Any) -> None:
+    """Remove the secrets of some objects from the texts of an exception; if there are any, its cause is dropped, too."""
+    texts = {name: part for name, part in vars(error).items() if isinstance(part, str)}
+    clean = {name: redact_secrets(part, *owners) for name, part in texts.items()}
+    args = tuple(redact_secrets(part, *owners) if isinstance(part, str) else part for part in error.args)
+    if args != error.args or clean != texts:
+        error.args = args
+        vars(error).update(clean)
+        error.__cause__, error.__context__ = None, None
+
+
+def find_secrets(owner: Any) -> set[str]:
+    """Return the secrets that an object and everything it refers to hold, at least 6 characters each."""
+    secrets, model_names = set[str](), set[str]()
+    parts: deque[tuple[Any, _Kind]] = deque([(owner, "plain")])
+    seen: set[tuple[int, _Kind]] = set()
+    kept = []  # keeps the objects alive, so that ids are not reused
+    while parts and len(seen) < _MOST_PARTS:
+        value, kind = parts.popleft()
+        if isinstance(value, bytes | bytearray):
+            value = bytes(value).decode("utf-8", "ignore")
+        if isinstance(value, SecretStr | SecretBytes):
+            parts.appendleft((value.get_secret_value(), "secret"))
+        elif isinstance(value, str):
+            secrets.update(_secrets_in(value, kind))
+        elif isinstance(value, int) and kind == "secret" and not isinstance(value, bool):
+            secrets.add(str(value))
+        elif not _is_opaque(value) and (id(value), kind) not in seen:
+            seen.add((id(value), kind))
+            kept.append(value)
+            for name, part in _parts_of(value):
+                if name in _MODEL_NAMES and isinstance(part, str):
+                    model_names.add(part)
+                if kind == "secret" or name not in _SKIPPED_NAMES:
+                    parts.append((part, _kind_of(name, kind)))
+    return {secret for secret in secrets - model_names if len(secret) >= _MIN_LENGTH}
+
+
+def is_private_name(name: str) -> bool:
+    """Return True if an option of this name holds a secret, headers, a query, or the name of a user or organization."""
+    return _is_secret(name) or is_carrier_name(name) or name in _PERSONAL
+
+
+def _is_secret(name: str) -> bool:
+    return is_secret_name(name) or _MORE_SECRET_NAMES.search(name) is not None
+
+
+def _kind_of(name: str, parent: _Kind) -> _Kind:
+    """Return how a part is found, given its name and how its owner was found."""
+    plain_name = name.lstrip("_")
+    if parent == "secret" or _is_secret(plain_name):
+        return "secret"
+    if parent == "carried":
+        return "plain" if _ORDINARY_HEADERS.fullmatch(plain_name) else "carried"
+    if is_carrier_name(plain_name):
+        return "carried"
+    if plain_name in _PERSONAL:
+        return "personal"
+    return "option" if parent == "option" or plain_name in _FREE_OPTIONS else "plain"
+
+
+def _secrets_in(text: str, kind: _Kind) -> Iterator[str]:
+    """Yield the secrets in a text."""
+    for address in _ADDRESS.findall(text):
+        yield from _secrets_in_address(address)
+    text = text.strip()
+    if _KEY_PREFIX.fullmatch(text) or (kind == "option" and " " not in text and _RANDOM.search(text)):
+        yield text
+    elif kind == "secret" or (kind in ("carried", "personal") and not _is_ordinary(text)):
+        yield from (text, *_SCHEME.findall(text))
+        cookies = [field.partition("=")[2].strip() for field in text.split(";")]
+        yield from (value for value in cookies if not _is_ordinary(value))
+
+
+def _secrets_in_address(text: str) -> Iterator[str]:
+    try:
+        address = urlsplit(text)
+        userinfo = address.netloc.rpartition("@")[0]
+        yield from (unquote(part) for part in userinfo.split(":", 1))
+        for name, value in parse_qsl(address.query):
+            if _is_secret(name) or _RANDOM.search(value):
+                yield value
+        yield from (unquote(segment) for segment in address.path.split("/") if _RANDOM.search(segment))
+    except ValueError:  # no address
+        return
+
+
+def _is_ordinary(value: str) -> bool:
+    return _ORDINARY_VALUE.fullmatch(value) is not None
+
+
+def _spellings(secret: str) -> Iterator[str]:
+    """Yield a secret as it may stand in a message: as it is, and quoted for an address, JSON or Python."""
+    spellings = (secret, quote(secret, safe=""), quote(secret), unquote(secret), json.dumps(secret)[1:-1])
+    yield from (spelling for spelling in (*spellings, repr(secret)[1:-1]) if len(spelling) >= _MIN_LENGTH)
+
+
+def _is_opaque(value: Any) -> bool:
+    """Return True for a value that is not searched, such as a number, a class, a lock or an array."""
+    if value is None or isinstance(value, int | float | complex | type | ModuleType):
+        return True
+    module = type(value).__module__ or ""
+    return module.partition(".")[0] in _SKIPPED_PACKAGES or module.startswith(_SKIPPED_MODULES)
+
+
+def _parts_of(value: Any) -> list[tuple[str, Any]]:
+    """Return the first parts of a value with their names; nothing if it cannot be read."""
+    try:
+        return [(name, part) for name, part in islice(_named_parts(value), _MOST_OF_ONE) if part is not None]
+    except Exception:  # of a foreign class, or a change by another thread
+        return []
+
+
+def _named_parts(value: Any) -> Iterator[tuple[str, Any]]:
+    match value:
+        case Mapping():
+            yield from ((_name_of(key), part) for key, part in value.items())
+        case (str() | bytes() as name, *_, str() | bytes() as part) if isinstance(value, tuple) and len(value) < 4:
+            yield _name_of(name), part  # a header, such as (b"x-auth", b"…")
+        case list() | tuple() | deque() | Set():
+            yield from (("", part) for part in value if not isinstance(part, int | float))
+        case partial():
+            yield from (("function", value.func), ("kwargs", value.args), ("kwargs", value.keywords))
+        case MethodType():
+            yield from (("function", value.__func__), ("owner", value.__self__))
+        case FunctionType():
+            yield from _parts_of_function(value)
+    for state in _states(value):
+        yield from ((str(name), part) for name, part in list(state.items()))
+
+
+def _states(value: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the attributes of an object, and the private and extra ones of a pydantic model."""
+    if isinstance(value, FunctionType | MethodType | Mapping) and type(value).__module__ == "builtins":
+        return
+    yield from (
+        state
+        for name in ("__dict__", "__pydantic_private__", "__pydantic_extra__")
+        if isinstance(state := getattr(value, name, None), dict)
+    )
+    slots = [slot for kind in type(value).__mro__ for slot in _slots_of(kind)]
+    yield {slot: getattr(value, slot) for slot in slots if hasattr(value, slot)}
+
+
+def _slots_of(kind: type) -> list[str]:
+    slots = vars(kind).get("__slots__", ())
+    return [name for name in ([slots] if isinstance(slots, str) else slots) if not name.startswith("__")]
+
+
+def _parts_of_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """Yield the closure and the defaults, and for a function of the user its constants and globals."""
+    code = function.__code__
+    cells = zip(code.co_freevars, function.__closure__ or (), strict=False)
+    parts: dict[str, Any] = {name: cell.cell_contents for name, cell in cells if not _is_empty(cell)}
+    positional = code.co_varnames[: code.co_argcount]
+    defaults = function.__defaults__ or ()
+    parts |= dict(zip(positional[len(positional) - len(defaults) :], defaults, strict=True))
+    parts |= function.__kwdefaults__ or {}
+    if not _is_installed(function):
+        parts |= {name: function.__globals__[name] for name in code.co_names if name in function.__globals__}
+        parts["<constants>"] = [constant for constant in code.co_consts if isinstance(constant, str | bytes)]
+    for name, part in parts.items():
+        yield (name, part) if is_private_name(name) or not isinstance(part, str | bytes | list) else ("kwargs", part)
+
+
+def _is_installed(function: Callable[..., Any]) -> bool:
+    package = (function.__module__ or "").partition(".")[0]
+    return (
+        package == __name__.partition(".")[0] or package in sys.stdlib_module_names or _IN_PACKAGES in _file(function)
+    )
+
+
+_IN_PACKAGES = "site-packages"
+
+
+def _file(function: Any) -> str:
+    return str(function.__code__.co_filename)
+
+
+def _is_empty(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return True
+    return False
+
+
+def _name_of(key: Any) -> str:
+    return key.decode("latin-1") if isinstance(key, bytes) else str(key)

@@ -1,0 +1,148 @@
+"""Secrets of models, however they are passed, and ordinary texts that stay."""
+
+import json
+import urllib.parse
+from functools import partial
+
+import httpx
+import openai
+import pytest
+from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
+
+from langchain_rageval import Judge, OfflineJudge, faithfulness, jury
+from langchain_rageval._internal.redaction import find_secrets, redact_secrets
+
+SECRET = "correct-horse-battery"
+KEY = "sk-0123456789ABCDEF"
+URL = "http://127.0.0.1:1/v1"
+
+
+def chat(**options):
+    return ChatOpenAI(**{"model": "gpt-4o-mini", "api_key": "unused", "base_url": URL, **options})
+
+
+class Client:
+    """A client of the user that keeps its key in a slot."""
+
+    __slots__ = ("_token",)
+
+    def __init__(self):
+        self._token = SECRET
+
+
+class Model:
+    """A model of the user with nested clients."""
+
+    def __init__(self):
+        self.inner = {"clients": [Client()]}
+
+
+MODELS = {
+    "key": lambda: chat(api_key=SECRET),
+    "function that returns the key": lambda: chat(api_key=lambda: KEY),
+    "headers": lambda: chat(default_headers={"x-tenant": SECRET}),
+    "authorization": lambda: chat(default_headers={"X-Forwarded-Auth": f"Token {SECRET}"}),
+    "cookie": lambda: chat(default_headers={"Cookie": f"session={SECRET}; Path=/"}),
+    "query": lambda: chat(default_query={"sig": SECRET}),
+    "user and password in the address": lambda: chat(base_url=f"http://me:{SECRET}@127.0.0.1:1/v1"),
+    "signature in the address": lambda: chat(base_url=f"{URL}?sig={SECRET}"),
+    "path of the address": lambda: chat(base_url=f"http://127.0.0.1:1/{KEY}/v1"),
+    "extra_body": lambda: chat(extra_body={"auth": {"pwd": SECRET}}),
+    "deep in extra_body": lambda: chat(extra_body={"a": [{"b": {"user_pass": SECRET}}]}),
+    "key-like text in extra_body": lambda: chat(extra_body={"metadata": {"x": KEY}}),
+    "model_kwargs": lambda: chat(model_kwargs={"extra_headers": {"x-tenant": SECRET}}),
+    "organization": lambda: chat(organization=SECRET),
+    "bound headers": lambda: chat().bind(extra_headers={"x-tenant": SECRET}),
+    "bound query": lambda: chat().bind(extra_query={"q": SECRET}),
+    "bound user": lambda: chat().bind(user=SECRET),
+    "bound twice": lambda: chat().bind(extra_headers={"x-tenant": SECRET}).bind(stop=["x"]).with_retry(),
+    "client": lambda: chat(http_client=httpx.Client(headers={"x-tenant": SECRET})),
+    "cookies of a client": lambda: chat(http_client=httpx.Client(cookies={"c": SECRET})),
+    "fallbacks": lambda: chat().with_fallbacks([chat(default_headers={"x-tenant": SECRET})]),
+    "jury": lambda: jury([OfflineJudge(), chat(default_headers={"x-tenant": SECRET}), OfflineJudge()]),
+    "configurable": lambda: chat(api_key=SECRET).configurable_fields(temperature=ConfigurableField(id="t")),
+    "chain": lambda: RunnableLambda(lambda messages: messages) | chat(default_headers={"x-tenant": SECRET}),
+    "closure": lambda: (lambda key: RunnableLambda(lambda messages: key))(KEY),
+    "closure over a model": lambda: (lambda m: RunnableLambda(lambda x: m.invoke(x)))(chat(api_key=SECRET)),
+    "default": lambda: RunnableLambda(lambda messages, token=SECRET: token),
+    "partial": lambda: RunnableLambda(partial(lambda messages, token: token, token=SECRET)),
+    "constant": lambda: RunnableLambda(lambda messages: "sk-0123456789ABCDEF"),
+    "own class": lambda: RunnableLambda((lambda model: lambda messages: model)(Model())),
+    "SecretStr": lambda: RunnableLambda((lambda x: lambda messages: x)(SecretStr(SECRET))),
+    "client of the user": lambda: RunnableLambda(
+        (lambda x: lambda messages: x)(openai.OpenAI(api_key="x", default_headers={"x-tenant": SECRET}))
+    ),
+}
+every_model = pytest.mark.parametrize("build", MODELS.values(), ids=MODELS)
+
+
+@every_model
+def test_a_secret_appears_in_no_message_and_no_text_of_a_metric(build):
+    model = build()
+    metric = faithfulness(model)
+    for secret in (SECRET, KEY):
+        if secret in find_secrets(metric):
+            break
+    else:
+        pytest.fail("the secret was not found")
+    echoes = [
+        f"401: you sent {secret}.",
+        f"{{'x-tenant': '{secret}'}}",
+        json.dumps({"headers": {"x": secret}}),
+        f"GET /v1?x={urllib.parse.quote(secret)}",
+        f"Bearer{secret}",
+    ]
+    for owner in (metric, Judge.of(model)):
+        assert [echo for echo in echoes if secret in redact_secrets(echo, owner)] == []
+    for text in (repr(metric), repr(metric.steps), repr(metric.judges), str([j.instrument for j in metric.judges])):
+        assert secret not in text
+
+
+ORDINARY_HEADERS = {
+    "accept": "application/json; charset=utf-8",
+    "x-a": "a",
+    "x-b": "12345",
+    "x-c": "search",
+    "Content-Type": "application/json",
+    "X-Title": "Evaluation of the help desk",
+    "x-d": "true",
+    "x-e": "v1.2.3",
+    "x-f": "",
+}
+ORDINARY = [
+    "The search for a banana ended after 12345 attempts; a true answer is application/json.",
+    "Evaluation of the help desk, model gpt-4o-mini, httpx, keep-alive, gzip, deflate",
+    "Error code: 404 - the model gpt-4o-mini does not exist at http://127.0.0.1:1/v1/chat/completions",
+    "unused keys: 'key', 'token', max_tokens=100",
+    "Мюнхен основан в 1158 году: <|im_end|> v1.2.3",
+]
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_ordinary_text_stays_as_it_is(text):
+    model = chat(api_key="x", default_headers=ORDINARY_HEADERS, max_tokens=100).bind(stop=["banana"], seed=12345)
+    assert redact_secrets(text, faithfulness(model)) == text
+
+
+def test_a_model_with_a_header_that_names_its_model_keeps_its_identity():
+    identities = {
+        Judge(chat(model=name, default_headers={"x-model": name})).identity for name in ("gpt-4o", "gpt-4o-mini")
+    }
+    assert len(identities) == 2
+
+
+def test_an_object_that_refers_to_itself_or_to_much_is_searched_in_bounds():
+    endless = {"token": SECRET}
+    endless["self"] = endless
+    endless["many"] = [{"x": [float(n)] * 100} for n in range(20_000)]
+    assert find_secrets(endless) == {SECRET}
+
+
+def test_an_object_that_cannot_be_read_is_passed_over():
+    class Broken(dict):
+        def items(self):
+            raise RuntimeError("dictionary changed size during iteration")
+
+    assert redact_secrets("text", Broken(), {"token": SECRET, "broken": Broken()}) == "text"
