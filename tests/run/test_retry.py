@@ -1,6 +1,5 @@
 import math
 import socket
-from email.utils import formatdate
 from json import JSONDecodeError
 
 import httpx
@@ -81,7 +80,7 @@ def test_the_server_says_how_long_to_wait_up_to_the_longest_wait(refusal, status
 
 
 @CLIENTS
-@pytest.mark.parametrize("said", [None, "", "soon", "-1", "nan", formatdate(usegmt=True)])
+@pytest.mark.parametrize("said", [None, "", "soon", "-1", "nan", "Wed, 18 May 2033 03:33:20 GMT"])
 def test_a_server_that_names_no_seconds_is_given_growing_ones(refusal, said):
     error = refusal(429) if said is None else refusal(429, retry_after=said)
     assert retry_after(error) is None
