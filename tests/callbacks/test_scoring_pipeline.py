@@ -595,7 +595,8 @@ def test_a_script_that_just_ends_has_its_last_runs_scored(tmp_path):
 def test_a_process_that_forks_and_its_child_each_score_their_own(tmp_path):
     done = run(
         """
-        import os, sqlite3
+        import os, sqlite3, warnings
+        warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)  # Python 3.12 on warns where threads run
         chain.invoke("before", config)
         assert callback.flush(60)  # all modules are imported
         for _ in range(19):

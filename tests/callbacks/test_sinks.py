@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from uuid import uuid4
 
 import pytest
@@ -164,7 +165,7 @@ def test_a_copy_writes_to_the_same_place(kind, again, tmp_path):
     if kind is JsonlSink:
         assert len(Report.load(sink.path)) == 3
     else:
-        assert sqlite3.connect(sink.path).execute("SELECT count(*) FROM scores").fetchone() == (3,)
+        assert asked(sink, "SELECT count(*) FROM scores") == [(3,)]
 
 
 def test_threads_share_a_sink(tmp_path):
@@ -175,12 +176,12 @@ def test_threads_share_a_sink(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
-@pytest.mark.filterwarnings("ignore:.*fork")
 def test_a_fork_in_the_middle_of_a_row_leaves_the_file_unlocked(tmp_path):
     script = (
         HEAD
         + """
-    import os, threading
+    import os, threading, warnings
+    warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)  # Python 3.12 on warns where threads run
     sink = JsonlSink(folder + "/rows.jsonl")
     writing, forked, write = threading.Event(), threading.Event(), os.write
 
@@ -258,7 +259,8 @@ def test_a_folder_is_no_file(tmp_path, sink):
 
 
 def asked(sink, query):
-    return sqlite3.connect(sink.path).execute(query).fetchall()
+    with closing(sqlite3.connect(sink.path)) as connection:
+        return connection.execute(query).fetchall()
 
 
 def test_each_score_is_a_row_of_its_table(tmp_path):

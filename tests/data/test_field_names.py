@@ -383,7 +383,7 @@ def test_rows_of_a_data_frame_are_read_and_all_its_missing_values_are_missing():
         Sample.parse(row).model_dump_json()
 
 
-@pytest.mark.parametrize("missing", [None, float("nan"), np.float32("nan"), np.datetime64("NaT"), pd.NaT, pd.NA])
+@pytest.mark.parametrize("missing", [None, float("nan"), np.float32("nan"), np.datetime64("NaT", "s"), pd.NaT, pd.NA])
 def test_none_nan_and_their_like_are_missing(missing):
     assert read_fields({"question": "q", "answer": missing, "topic": missing}) == {"question": "q", "metadata": {}}
 

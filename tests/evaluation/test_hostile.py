@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import traceback
+from contextlib import closing
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -135,7 +136,7 @@ def test_a_run_keeps_it_as_it_is_wherever_it_stands(tmp_path, text):
 
     again = evaluate(samples, metrics, progress=False, journal=tmp_path / "run.db")
     assert (list(again.rows), again.notes) == (list(report.rows), report.notes)
-    with sqlite3.connect(tmp_path / "run.db") as journal:
+    with closing(sqlite3.connect(tmp_path / "run.db")) as journal:
         assert journal.execute("SELECT count(*) FROM results").fetchone() == (len(samples) * len(metrics),)
 
 

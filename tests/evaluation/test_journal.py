@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -300,7 +301,7 @@ def test_control_c_gives_the_finished_scores_of_unfinished_samples_too():
 def test_a_file_that_is_no_journal_is_refused_and_left_as_it_is(tmp_path):
     text, database = tmp_path / "notes.txt", tmp_path / "other.db"
     text.write_text("My notes. " * 100)
-    with sqlite3.connect(database) as connection:
+    with closing(sqlite3.connect(database)) as connection:
         connection.execute("CREATE TABLE mine (a)")
     for path, message in (text, "is damaged or not a journal"), (database, "but not a journal of langchain-rageval"):
         before = path.read_bytes()
