@@ -260,7 +260,9 @@ class ScoringPipeline:
         with self._build_lock:
             if usable not in self._evaluations:
                 self._evaluations[usable] = _select_metrics(full, [full.metrics[number] for number in usable])
-        return replace(self._evaluations[usable], mixed_measures=MixedMeasures(), left_out=[])
+        evaluation = self._evaluations[usable]
+        run = replace(evaluation.run, stopped=threading.Event())  # an error ends the scoring of one sample only
+        return replace(evaluation, run=run, mixed_measures=MixedMeasures(), left_out=[])
 
     def _deliver(self, delivery: Delivery) -> None:
         delivery.n_pending = len(self._sink_queues) + 1

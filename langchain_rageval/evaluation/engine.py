@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -117,10 +118,10 @@ class Evaluation:
                 results.put(error)
             results.put(None)
 
-        left = self.scheduler.n_workers(samples)
-        for _ in range(left):
-            self.run.threads.submit(work)
+        left, workers = self.scheduler.n_workers(samples), []
         try:
+            for _ in range(left):
+                workers.append(self.run.threads.submit(work))
             while left:
                 result = results.get()
                 left -= result is None
@@ -128,6 +129,10 @@ class Evaluation:
                     yield row
                     del self.scheduler.begun[row.index]  # after the yield: an interrupted caller still finds the row
             self.mixed_measures.warn()
+            wait(workers)  # so that the next run uses their threads
+        except BaseException:
+            self.run.stop()
+            raise
         finally:
             stopped.set()
             self.score_store.close()
@@ -142,12 +147,10 @@ class Evaluation:
             try:
                 async for task in tasks_of_worker():
                     await self._ado(task, results)
-            except asyncio.CancelledError as error:
-                if stopping.is_set():
+            except BaseException as error:
+                if stopping.is_set() and isinstance(error, asyncio.CancelledError):
                     raise
-                await results.put(error)  # raised by the judge's client or a custom metric, not by this worker's end
-            except Exception as error:
-                await results.put(error)
+                await results.put(error)  # also a CancelledError or SystemExit raised by a judge or a custom metric
             await results.put(None)
 
         workers = [asyncio.create_task(work()) for _ in range(left)]
@@ -241,8 +244,9 @@ class Evaluation:
             yield note + (", and later samples were not read." if self.scheduler.stopped_reading.is_set() else ".")
 
     def _do(self, task: Task, results: SimpleQueue[Result]) -> None:
-        """Do a task, and pass on its sample if the task was its last one."""
-        if task.pending.add(task.number, self._score(task)):
+        """Do a task, and pass on its sample if the task was its last one; drop the scores if the run was stopped."""
+        scores = self._score(task)
+        if not self.run.stopped.is_set() and task.pending.add(task.number, scores):
             results.put(task.pending)
 
     async def _ado(self, task: Task, results: asyncio.Queue[Result]) -> None:

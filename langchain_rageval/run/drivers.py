@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Iterable, Sequence
 from concurrent.futures import wait
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -98,6 +99,7 @@ def _send(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
 
 def _send_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
     with run.limiter as halvings:
+        run.check_running()
         match request:
             case Call():
                 if request.rate_limiter and not run.fake_reply:
@@ -191,6 +193,7 @@ async def _asend(request: ModelRequest, run: Run, config: RunnableConfig) -> Any
 
 async def _asend_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
     async with run.limiter as halvings:
+        run.check_running()
         match request:
             case Call():
                 if request.rate_limiter:
@@ -217,8 +220,12 @@ async def _ainvoke(call: Call, run: Run, config: RunnableConfig) -> Any:
 async def _aembed(embeddings: Embeddings, texts: Sequence[str], run: Run, config: RunnableConfig) -> list[Vector]:
     queue = run.embedding_queues.queue_for(embeddings)
 
+    async def send_batches() -> None:
+        with suppress(SystemExit, KeyboardInterrupt):  # the callers get them; raised in a task, they would end the loop
+            await adrive(queue.send_batches(), run, config)
+
     def start_worker() -> None:
-        queue.keep_task(asyncio.create_task(adrive(queue.send_batches(), run, config)))
+        queue.keep_task(asyncio.create_task(send_batches()))
 
     def start_worker_if_late() -> None:
         if queue.add_worker_if_late(texts):
@@ -244,11 +251,26 @@ async def agather(awaitables: Iterable[Awaitable[T]]) -> list[T]:
     awaitables = list(awaitables)
     if len(awaitables) == 1:
         return [await awaitables[0]]
-    results = await asyncio.gather(*awaitables, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return results  # type: ignore[return-value]
+    outcomes = await asyncio.gather(*map(_outcome_of, awaitables), return_exceptions=True)
+    results = []
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):  # a CancelledError
+            raise outcome
+        result, error = outcome
+        if error is not None:
+            raise error
+        results.append(result)
+    return results
+
+
+async def _outcome_of(awaitable: Awaitable[T]) -> tuple[T, None] | tuple[None, BaseException]:
+    """Return the result or the error; a SystemExit that a task raises would end the event loop."""
+    try:
+        return await awaitable, None
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
+        return None, error
 
 
 def configurable_choices(config: RunnableConfig) -> str:
