@@ -152,7 +152,7 @@ def test_a_thread_that_cannot_start_ends_the_run_without_further_calls(monkeypat
 
     monkeypatch.setattr("langchain_rageval.run.threads._SHARED._values", {})
     monkeypatch.setattr(threading.Thread, "start", limited)
-    with pytest.raises(RuntimeError, match="^can't start new thread$"):
+    with pytest.raises(RuntimeError, match=r"^can't start new thread$"):
         evaluate(SAMPLES, faithfulness(RunnableLambda(judge)), progress=False, timeout=None)
     monkeypatch.undo()
     going.set()
