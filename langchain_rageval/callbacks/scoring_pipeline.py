@@ -28,6 +28,7 @@ from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric
+from langchain_rageval.evaluation.judge_breaker import JudgeBreaker
 from langchain_rageval.evaluation.mixed_measures import MixedMeasures
 from langchain_rageval.evaluation.score_store import ScoreStore
 from langchain_rageval.metrics.structure import metrics_in, names_of
@@ -271,7 +272,7 @@ class ScoringPipeline:
                 self._evaluations[usable] = _select_metrics(full, [full.metrics[number] for number in usable])
         evaluation = self._evaluations[usable]
         run = replace(evaluation.run, stopped=threading.Event())  # an error ends the scoring of one sample only
-        return replace(evaluation, run=run, mixed_measures=MixedMeasures(), left_out=[])
+        return replace(evaluation, run=run, mixed_measures=MixedMeasures(), left_out=[], judge_breaker=JudgeBreaker())
 
     def _deliver(self, delivery: Delivery) -> None:
         delivery.n_pending = len(self._sink_queues) + 1

@@ -24,13 +24,15 @@ from langchain_core.runnables.config import ensure_config
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.data.schema import Row, Score, Usage
-from langchain_rageval.errors import BudgetExceeded, ConfigError
+from langchain_rageval.errors import BudgetExceeded, ConfigError, JudgeUnavailable
 from langchain_rageval.evaluation.dry_run import Parts, dry_run, dry_run_context, plannable_parts
 from langchain_rageval.evaluation.inputs import AnyMetric, flatten_metrics
+from langchain_rageval.evaluation.judge_breaker import JudgeBreaker
 from langchain_rageval.evaluation.mixed_measures import MixedMeasures
 from langchain_rageval.evaluation.options import STREAM_DEFAULTS, OnFailure, StreamOptions
 from langchain_rageval.evaluation.scheduler import PendingSample, Scheduler, Task
 from langchain_rageval.evaluation.score_store import ScoreStore
+from langchain_rageval.judge.endpoint import Endpoint
 from langchain_rageval.metrics.sample_scores import ascore_sample, failure_scores, score_sample, scores_by_name
 from langchain_rageval.metrics.structure import called_models, judges_of, names_of
 from langchain_rageval.report.files import ReportFile
@@ -64,6 +66,8 @@ class Evaluation:
         budget_tracker: what is spent of the budget.
         mixed_measures: metrics whose scores have different meanings.
         left_out: index of the sample and name of the metric of each score that did not fit the budget.
+        judge_breaker: ends the calls to judges that never answer.
+        not_asked: index and name of each score that was left out because its judge is not called any more.
     """
 
     metrics: Sequence[AnyMetric]
@@ -74,6 +78,8 @@ class Evaluation:
     budget_tracker: BudgetTracker
     mixed_measures: MixedMeasures = field(default_factory=MixedMeasures)
     left_out: list[tuple[int, str]] = field(default_factory=list)
+    judge_breaker: JudgeBreaker = field(default_factory=JudgeBreaker)
+    not_asked: list[tuple[int, str]] = field(default_factory=list)
 
     @classmethod
     def of(cls, metrics: AnyMetric | Sequence[AnyMetric], options: StreamOptions) -> Evaluation:
@@ -196,11 +202,13 @@ class Evaluation:
             for begun in list(self.scheduler.begun.values()):
                 if any(begun.scores.values()):
                     output.append(begun.row())
+        stopped = self.judge_breaker.notes()
         indexes = output.indexes if isinstance(output, ReportFile) else {row.index for row in output}
         interrupted = [] if complete else [f"The run was interrupted: {len(indexes)} samples have scores."]
-        notes = [*interrupted, *self._notes()]
-        left_out = sorted(self.left_out)
-        if isinstance(output, ReportFile) and not complete and not indexes:
+        notes = [*interrupted, *stopped, *self._notes()]
+        complete = complete and not stopped
+        left_out = sorted([*self.left_out, *self.not_asked])
+        if isinstance(output, ReportFile) and interrupted and not indexes:
             output.discard()
             output = []
         if isinstance(output, ReportFile):
@@ -210,7 +218,9 @@ class Evaluation:
         return Report([row for _, row in in_order], notes, complete, left_out)
 
     def raise_if_left_out(self) -> None:
-        """Raise BudgetExceeded if a score did not fit the budget."""
+        """Raise BudgetExceeded if a score did not fit the budget, JudgeUnavailable if a judge was not called any more."""
+        for note in self.judge_breaker.notes():
+            raise JudgeUnavailable(note)
         for note in self._budget_notes():
             raise BudgetExceeded(note)
 
@@ -260,6 +270,8 @@ class Evaluation:
         stored = self.score_store.load(task.number, pending.sample)
         if stored is not None:
             return stored
+        if self.judge_breaker.is_open(self._endpoints[task.number]):
+            return self._leave_out(task)
         with self._admit(task) as run:
             if run is None:
                 return {}
@@ -267,7 +279,9 @@ class Evaluation:
                 scores = scores_by_name(metric.invoke(pending.sample, run.into(self.config)))
             else:
                 scores = score_sample(metric, pending.sample, run, self._complete_config, untraced=self._untraced)
-        self.score_store.save(task.number, pending.sample, scores)
+        scores = self._count_failure(task, scores)
+        if scores:
+            self.score_store.save(task.number, pending.sample, scores)
         return scores
 
     async def _ascore(self, task: Task) -> dict[str, Score]:
@@ -277,6 +291,8 @@ class Evaluation:
         stored = await self._off_loop(partial(self.score_store.load, task.number, pending.sample))
         if stored is not None:
             return stored
+        if self.judge_breaker.is_open(self._endpoints[task.number]):
+            return self._leave_out(task)
         with self._admit(task) as run:
             if run is None:
                 return {}
@@ -286,7 +302,9 @@ class Evaluation:
                 scores = await ascore_sample(
                     metric, pending.sample, run, self._complete_config, untraced=self._untraced
                 )
-        await self._off_loop(partial(self.score_store.save, task.number, pending.sample, scores))
+        scores = self._count_failure(task, scores)
+        if scores:
+            await self._off_loop(partial(self.score_store.save, task.number, pending.sample, scores))
         return scores
 
     @cached_property
@@ -298,6 +316,33 @@ class Evaluation:
     def _untraced(self) -> bool:
         """True if no callback handler is attached. Cached: building a callback manager is slow."""
         return not has_callbacks(self._complete_config)
+
+    @cached_property
+    def _endpoints(self) -> list[list[Endpoint]]:
+        """Endpoints of the judges of each metric."""
+        return [self.judge_breaker.watch(judges_of(metric)) for metric in self.metrics]
+
+    def _count_failure(self, task: Task, scores: dict[str, Score]) -> dict[str, Score]:
+        """Count a score that failed in a step; return the scores, none if their judge is not called any more."""
+        failures = [score.failure for score in scores.values() if score.failure]
+        if not failures or len(failures) < len(scores) or failures[0].step in (None, "sample"):
+            return scores
+        if any(failure.error == JudgeUnavailable.__name__ for failure in failures):
+            return self._leave_out(task)
+        paid = any(score.usage.calls for score in scores.values())
+        if paid and self.judge_breaker.record(self._endpoints[task.number], failures[0]):
+            for endpoint in (endpoint for endpoints in self._endpoints for endpoint in endpoints):
+                if self.judge_breaker.is_open([endpoint]):
+                    for model in endpoint.called_models:
+                        self.run.breaker.reject(model)
+            if all(self.judge_breaker.is_open(endpoints) for endpoints in self._endpoints):
+                self.scheduler.no_judge_left.set()
+        return scores
+
+    def _leave_out(self, task: Task) -> dict[str, Score]:
+        """Leave out the scores of a task whose judge is not called any more."""
+        self.not_asked.extend((task.pending.index, name) for name in names_of(self.metrics[task.number]))
+        return {}
 
     def _admit(self, task: Task) -> AbstractContextManager[Run | None]:
         """Return a context manager that gives the run for a task, or None if the task does not fit the budget."""

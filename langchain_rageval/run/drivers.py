@@ -100,6 +100,7 @@ def _send(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
 def _send_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
     with run.limiter as halvings:
         run.check_running()
+        run.breaker.check(_model_of(request))
         match request:
             case Call():
                 if request.rate_limiter and not run.fake_reply:
@@ -194,6 +195,7 @@ async def _asend(request: ModelRequest, run: Run, config: RunnableConfig) -> Any
 async def _asend_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
     async with run.limiter as halvings:
         run.check_running()
+        run.breaker.check(_model_of(request))
         match request:
             case Call():
                 if request.rate_limiter:

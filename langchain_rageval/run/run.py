@@ -32,7 +32,7 @@ class Run:
     Args:
         limiter: limits the model calls under way; each call holds one slot.
         retry: policy for transport errors; by default none, so that a bare `invoke` relies on the client's own retries.
-        breaker: counts consecutive connection failures per model.
+        breaker: counts consecutive failures in transit per model.
         timeout: seconds for one model call; None for the client's own limit.
         meter: counts calls, tokens, seconds and embedded texts.
         single_flight: makes equal questions share one call.
