@@ -103,10 +103,7 @@ def run(options: argparse.Namespace) -> int:
     stopped = [note for note in report.notes if note.startswith(STOPPED)]
     if not report.complete and not report.rows:
         raise KeyboardInterrupt
-    if options.html:
-        report.to_html(options.html)
-    if options.out:
-        report.to_jsonl(utf8_stdout() if options.out == PIPE else options.out)
+    _write(report, options)
     if stopped and all(score.failure for row in report.rows for score in row.scores.values()):
         raise ConfigError(" ".join(stopped))
     if report.complete:
@@ -144,6 +141,14 @@ def _record_command(options: argparse.Namespace) -> None:
         words = [redact_urls(word) for word in options.words]
         command = {"words": words, "folder": str(Path.cwd())}
         Journal(options.journal).put(COMMAND, json.dumps(command))
+
+
+def _write(report: Report, options: argparse.Namespace) -> None:
+    """Write the files that were asked for."""
+    if options.html:
+        report.to_html(options.html)
+    if options.out:
+        report.to_jsonl(utf8_stdout() if options.out == PIPE else options.out)
 
 
 def _show(report: Report, options: argparse.Namespace) -> None:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -37,7 +37,7 @@ from langchain_rageval.metrics.sample_scores import ascore_sample, failure_score
 from langchain_rageval.metrics.structure import called_models, judges_of, names_of
 from langchain_rageval.report.files import ReportFile
 from langchain_rageval.report.report import Report
-from langchain_rageval.run.budget import BudgetTracker, Cost
+from langchain_rageval.run.budget import BudgetCeiling, BudgetTracker, Cost
 from langchain_rageval.run.options import build_run
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import has_callbacks
@@ -90,7 +90,9 @@ class Evaluation:
         """
         complete: StreamOptions = {**STREAM_DEFAULTS, **options}
         on_failure, callbacks = complete["on_failure"], complete["callbacks"]
-        run = build_run(complete)
+        run, budget = build_run(complete), complete["budget"]
+        if budget is not None:
+            run = replace(run, ceiling=BudgetCeiling(budget, run.meter))
         if on_failure not in ("record", "raise"):
             raise ConfigError(f"on_failure is 'record' or 'raise', got {on_failure!r}")
         if not isinstance(callbacks, list | BaseCallbackManager | None):
@@ -218,7 +220,7 @@ class Evaluation:
         return Report([row for _, row in in_order], notes, complete, left_out)
 
     def raise_if_left_out(self) -> None:
-        """Raise BudgetExceeded if a score did not fit the budget, JudgeUnavailable if a judge was not called any more."""
+        """Raise BudgetExceeded if a score did not fit the budget, JudgeUnavailable if a judge never answered."""
         for note in self.judge_breaker.notes():
             raise JudgeUnavailable(note)
         for note in self._budget_notes():
@@ -329,6 +331,9 @@ class Evaluation:
             return scores
         if any(failure.error == JudgeUnavailable.__name__ for failure in failures):
             return self._leave_out(task)
+        if failures[0].error == BudgetExceeded.__name__:
+            self.budget_tracker.exhausted = True
+            return scores
         paid = any(score.usage.calls for score in scores.values())
         if paid and self.judge_breaker.record(self._endpoints[task.number], failures[0]):
             for endpoint in (endpoint for endpoints in self._endpoints for endpoint in endpoints):

@@ -189,7 +189,7 @@ class Scheduler:
         return sorted(groups, key=lambda group: self._depths[group[0].number], reverse=True)
 
     def _stops_reading(self, samples: Any) -> bool:
-        """Return True if the budget is spent, or no judge is left, and the source may be endless: its size is unknown."""
+        """Return True if the budget is spent or no judge is left, and the source may be endless."""
         if (self.budget_tracker.exhausted or self.no_judge_left.is_set()) and size_of(samples) is None:
             self.stopped_reading.set()
         return self.stopped_reading.is_set()

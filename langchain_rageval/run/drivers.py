@@ -105,7 +105,7 @@ def _send_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
             case Call():
                 if request.rate_limiter and not run.fake_reply:
                     request.rate_limiter.acquire()
-                with MeteredTry(request, run, halvings) as metered:
+                with run.charge_call(), MeteredTry(request, run, halvings) as metered:
                     reply = run.fake_reply(request) if run.fake_reply else _invoke(request, run, config)
                     return metered.message_of(reply)
             case _ if run.fake_reply:
@@ -124,6 +124,8 @@ def _invoke(call: Call, run: Run, config: RunnableConfig) -> Any:
 
 
 def _embed(embeddings: Embeddings, texts: Sequence[str], run: Run, config: RunnableConfig) -> list[Vector]:
+    if run.ceiling is not None:
+        run.ceiling.check_embeddings()
     queue = run.embedding_queues.queue_for(embeddings)
 
     def start_worker() -> None:
@@ -200,7 +202,7 @@ async def _asend_once(request: ModelRequest, run: Run, config: RunnableConfig) -
             case Call():
                 if request.rate_limiter:
                     await request.rate_limiter.aacquire()
-                with MeteredTry(request, run, halvings) as metered:
+                with run.charge_call(), MeteredTry(request, run, halvings) as metered:
                     return metered.message_of(await _ainvoke(request, run, config))
             case Batch(embeddings, texts) if type(embeddings).aembed_documents is Embeddings.aembed_documents:
                 return await run.acall_with_timeout(partial(embeddings.embed_documents, list(texts)))
@@ -220,6 +222,8 @@ async def _ainvoke(call: Call, run: Run, config: RunnableConfig) -> Any:
 
 
 async def _aembed(embeddings: Embeddings, texts: Sequence[str], run: Run, config: RunnableConfig) -> list[Vector]:
+    if run.ceiling is not None:
+        run.ceiling.check_embeddings()
     queue = run.embedding_queues.queue_for(embeddings)
 
     async def send_batches() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, TypeVar
 
@@ -13,6 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import patch_config
 
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
+from langchain_rageval.run.budget import BudgetCeiling
 from langchain_rageval.run.circuit_breaker import CircuitBreaker
 from langchain_rageval.run.embedding import EmbeddingQueues
 from langchain_rageval.run.retry import RetryPolicy
@@ -38,6 +40,7 @@ class Run:
         single_flight: makes equal questions share one call.
         embedding_queues: the texts that wait to be embedded.
         fake_reply: function that answers sync requests instead of the models, for a dry run.
+        ceiling: refuses the calls that would exceed the budget; None if there is no budget.
         stopped: set when the run ends early; no further model call is then sent.
     """
 
@@ -49,6 +52,7 @@ class Run:
     single_flight: SingleFlight = field(default_factory=SingleFlight)
     embedding_queues: EmbeddingQueues = field(default_factory=EmbeddingQueues)
     fake_reply: Callable[[Any], Any] | None = None
+    ceiling: BudgetCeiling | None = None
     stopped: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -59,6 +63,10 @@ class Run:
     def stop(self) -> None:
         """Let the calls under way end, and send no further ones."""
         self.stopped.set()
+
+    def charge_call(self) -> AbstractContextManager[None]:
+        """Return a context manager that holds room in the budget for one model call."""
+        return nullcontext() if self.ceiling is None else self.ceiling.charge_call()
 
     def check_running(self) -> None:
         """Raise CancelledError if the run was stopped."""
