@@ -2,8 +2,8 @@
 
 A task that was started may cost more than expected. Each call is therefore charged before it is sent, and one that
 would exceed the budget is refused: see `BudgetCeiling`. So that this is rare, a task is started only if its expected
-cost still fits the budget, after the cost so far and the expected cost of the tasks under way. The expected cost is the mean of
-finished tasks of the same kind; until there is one, it is a guess.
+cost still fits the budget, after the cost so far and the expected cost of the tasks under way. The expected cost is the
+mean of finished tasks of the same kind; until there is one, it is a guess.
 """
 
 from __future__ import annotations

@@ -258,7 +258,7 @@ async def agather(awaitables: Iterable[Awaitable[T]]) -> list[T]:
     if len(awaitables) == 1:
         return [await awaitables[0]]
     outcomes = await asyncio.gather(*map(_outcome_of, awaitables), return_exceptions=True)
-    results = []
+    results: list[Any] = []
     for outcome in outcomes:
         if isinstance(outcome, BaseException):  # a CancelledError
             raise outcome
