@@ -7,6 +7,7 @@ RagevalError
 ├── ModelOutputError    embeddings or a cross-encoder returned unusable numbers
 ├── BelowThreshold      a score is worse than the required threshold
 ├── BudgetExceeded      the allowed calls or tokens are spent
+├── JudgeUnavailable    a judge failed again and again without one valid reply, and is not called any more
 └── JournalError        the journal cannot be read or written
 
 Errors of the user are raised before any model is called. An error of the judge affects only the sample concerned.
@@ -81,6 +82,10 @@ class BelowThreshold(RagevalError):
 
 class BudgetExceeded(RagevalError):
     """The allowed calls or tokens are spent."""
+
+
+class JudgeUnavailable(RagevalError):
+    """A judge failed again and again without one valid reply, and is not called any more in this run."""
 
 
 class JournalError(RagevalError):

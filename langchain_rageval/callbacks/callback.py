@@ -197,11 +197,13 @@ class RagEvalCallback(BaseCallbackHandler):
         """
         return self._state.pipeline.flush(timeout)
 
-    def close(self, timeout: float | None = 30.0) -> bool:
+    def close(self, timeout: float | None = 10.0) -> bool:
         """Flush, stop sampling, drop the runs that still wait, and close the sinks that have a `close` method.
 
         Args:
-            timeout: seconds for the flush; None waits without limit. After a timeout the sinks are not closed.
+            timeout: seconds for the flush; None waits without limit. After a timeout the sinks are not closed, and a
+                warning in the log says how many runs were dropped, which `stats` counts as `dropped`, and how many are
+                still being scored or delivered, which it counts as `pending`.
 
         Returns:
             True if all runs were scored and delivered in time.

@@ -29,6 +29,7 @@ from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric
+from langchain_rageval.evaluation.judge_breaker import JudgeBreaker
 from langchain_rageval.evaluation.mixed_measures import MixedMeasures
 from langchain_rageval.evaluation.score_store import ScoreStore
 from langchain_rageval.metrics.structure import metrics_in, names_of
@@ -169,11 +170,20 @@ class ScoringPipeline:
             return self._changed.wait_for(lambda: next(iter(self._unfinished), inf) > last, timeout)
 
     def close(self) -> None:
-        """Admit no more runs, and drop those whose scoring has not started."""
+        """Admit no more runs, drop those whose scoring has not started, and log what is lost."""
         with self._changed:
             self._closed = True
-        for job in self._jobs.clear():
+        dropped = self._jobs.clear()
+        for job in dropped:
             self.finish_unscored(job.number, "dropped")
+        n_pending = self.stats()["pending"]
+        if dropped or n_pending:
+            _LOG.warning(
+                "RagEvalCallback was closed before all runs were scored; dropped: %d; still being scored or delivered, "
+                "and lost if the process ends now: %d",
+                len(dropped),
+                n_pending,
+            )
 
     def log_once(self, problem: str, error: BaseException) -> None:
         """Log the first error of each kind, without secrets of metrics and sinks.
@@ -217,7 +227,7 @@ class ScoringPipeline:
                 delivery, outcome = self._score(job)
         except SampleError as error:
             self.log_once(UNREADABLE, error)
-        except Exception as error:
+        except BaseException as error:  # a SystemExit of a judge ends neither the thread nor the process
             self.log_once("a run could not be scored", error)
         finally:
             self._release(job.number)
@@ -266,7 +276,9 @@ class ScoringPipeline:
         with self._build_lock:
             if usable not in self._evaluations:
                 self._evaluations[usable] = _select_metrics(full, [full.metrics[number] for number in usable])
-        return replace(self._evaluations[usable], mixed_measures=MixedMeasures(), left_out=[])
+        evaluation = self._evaluations[usable]
+        run = replace(evaluation.run, stopped=threading.Event())  # an error ends the scoring of one sample only
+        return replace(evaluation, run=run, mixed_measures=MixedMeasures(), left_out=[], judge_breaker=JudgeBreaker())
 
     def _deliver(self, delivery: Delivery) -> None:
         delivery.n_pending = len(self._sink_queues) + 1
@@ -292,7 +304,7 @@ def _finish_at_exit() -> None:
     """Flush the pipelines of this process, up to a time limit: daemon threads end with the interpreter."""
     deadline = time.monotonic() + _EXIT_SECONDS
     for pipeline in list(_pipelines):
-        if pipeline._process_id == os.getpid():
+        if pipeline._process_id == os.getpid() and not pipeline._closed:
             pipeline.flush(max(0.0, deadline - time.monotonic()))
             pipeline.close()
 

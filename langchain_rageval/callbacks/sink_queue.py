@@ -80,7 +80,7 @@ class SinkQueue:
         for delay in (None,) if self._is_down else (*_RETRY_DELAYS, None):
             try:
                 self._sink(row)
-            except Exception as error:
+            except BaseException as error:
                 self._on_error(error, gave_up=delay is None)
             else:
                 self._is_down = False

@@ -77,7 +77,7 @@ class WorkerQueue(Generic[T]):
                 item = self._waiting.popleft()
             try:
                 self._process(item)
-            except Exception:
+            except BaseException:
                 _LOG.exception("an item was lost")
             finally:
                 with self._changed:

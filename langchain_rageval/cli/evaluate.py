@@ -23,7 +23,6 @@ from langchain_rageval.cli.inputs import build_budget, load_inputs
 from langchain_rageval.cli.json_output import (
     add_json_option,
     check_single_stdout,
-    json_stdout,
     report_object,
     write_json,
 )
@@ -79,6 +78,7 @@ def add_to(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Check all options before the first call, then evaluate, write and show the report."""
     from langchain_rageval.evaluation.api import evaluate
+    from langchain_rageval.evaluation.judge_breaker import STOPPED
 
     check_single_stdout(options)
     gates = _parse_gates(options.fail_under, score_names(parse_metric_names(options.metrics)))
@@ -99,14 +99,18 @@ def run(options: argparse.Namespace) -> int:
         timeout=options.timeout,
         progress=not options.quiet,
     )
+    stopped = [note for note in report.notes if note.startswith(STOPPED)]
     if not report.complete and not report.rows:
         raise KeyboardInterrupt
+    _write(report, options)
+    if stopped and all(score.failure for row in report.rows for score in row.scores.values()):
+        raise ConfigError(" ".join(stopped))
     if report.complete:
         check_not_all_failed(report)
-    if options.html:
-        report.to_html(options.html)
-    _write_and_show(report, options)
+    _show(report, options)
     warn_about_failures(report)
+    if stopped:
+        raise ConfigError(" ".join(stopped))
     if not report.complete:
         raise KeyboardInterrupt
     if gates:
@@ -138,13 +142,19 @@ def _record_command(options: argparse.Namespace) -> None:
         Journal(options.journal).put(COMMAND, json.dumps(command))
 
 
-def _write_and_show(report: Report, options: argparse.Namespace) -> None:
-    """Write the report to --out and print the summary as a table or as JSON."""
+def _write(report: Report, options: argparse.Namespace) -> None:
+    """Write the files that were asked for."""
+    if options.html:
+        report.to_html(options.html)
+    if options.out:
+        report.to_jsonl(json_stdout() if options.out == PIPE else options.out)
+
+
+def _show(report: Report, options: argparse.Namespace) -> None:
+    """Print the summary as a table or as JSON."""
     from langchain_rageval.cli.tables import console, show_report
 
     to_stdout = options.out == PIPE
-    if options.out:
-        report.to_jsonl(json_stdout() if to_stdout else options.out)
     if options.json:
         write_json(report_object(report))
     else:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -23,18 +24,20 @@ from langchain_core.runnables.config import ensure_config
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.data.schema import Row, Score, Usage
-from langchain_rageval.errors import BudgetExceeded, ConfigError
+from langchain_rageval.errors import BudgetExceeded, ConfigError, JudgeUnavailable
 from langchain_rageval.evaluation.dry_run import Parts, dry_run, dry_run_context, plannable_parts
 from langchain_rageval.evaluation.inputs import AnyMetric, flatten_metrics
+from langchain_rageval.evaluation.judge_breaker import JudgeBreaker
 from langchain_rageval.evaluation.mixed_measures import MixedMeasures
 from langchain_rageval.evaluation.options import STREAM_DEFAULTS, OnFailure, StreamOptions
 from langchain_rageval.evaluation.scheduler import PendingSample, Scheduler, Task
 from langchain_rageval.evaluation.score_store import ScoreStore
+from langchain_rageval.judge.endpoint import Endpoint
 from langchain_rageval.metrics.sample_scores import ascore_sample, failure_scores, score_sample, scores_by_name
 from langchain_rageval.metrics.structure import called_models, judges_of, names_of
 from langchain_rageval.report.files import ReportFile
 from langchain_rageval.report.report import Report
-from langchain_rageval.run.budget import BudgetTracker, Cost
+from langchain_rageval.run.budget import BudgetCeiling, BudgetTracker, Cost
 from langchain_rageval.run.options import build_run
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import has_callbacks
@@ -63,6 +66,8 @@ class Evaluation:
         budget_tracker: what is spent of the budget.
         mixed_measures: metrics whose scores have different meanings.
         left_out: index of the sample and name of the metric of each score that did not fit the budget.
+        judge_breaker: ends the calls to judges that never answer.
+        not_asked: index and name of each score that was left out because its judge is not called any more.
     """
 
     metrics: Sequence[AnyMetric]
@@ -73,6 +78,8 @@ class Evaluation:
     budget_tracker: BudgetTracker
     mixed_measures: MixedMeasures = field(default_factory=MixedMeasures)
     left_out: list[tuple[int, str]] = field(default_factory=list)
+    judge_breaker: JudgeBreaker = field(default_factory=JudgeBreaker)
+    not_asked: list[tuple[int, str]] = field(default_factory=list)
 
     @classmethod
     def of(cls, metrics: AnyMetric | Sequence[AnyMetric], options: StreamOptions) -> Evaluation:
@@ -83,7 +90,9 @@ class Evaluation:
         """
         complete: StreamOptions = {**STREAM_DEFAULTS, **options}
         on_failure, callbacks = complete["on_failure"], complete["callbacks"]
-        run = build_run(complete)
+        run, budget = build_run(complete), complete["budget"]
+        if budget is not None:
+            run = replace(run, ceiling=BudgetCeiling(budget, run.meter))
         if on_failure not in ("record", "raise"):
             raise ConfigError(f"on_failure must be 'record' or 'raise', got {on_failure!r}")
         if not isinstance(callbacks, list | BaseCallbackManager | None):
@@ -117,10 +126,10 @@ class Evaluation:
                 results.put(error)
             results.put(None)
 
-        left = self.scheduler.n_workers(samples)
-        for _ in range(left):
-            self.run.threads.submit(work)
+        left, workers = self.scheduler.n_workers(samples), []
         try:
+            for _ in range(left):
+                workers.append(self.run.threads.submit(work))
             while left:
                 result = results.get()
                 left -= result is None
@@ -128,6 +137,10 @@ class Evaluation:
                     yield row
                     del self.scheduler.begun[row.index]  # after the yield: an interrupted caller still finds the row
             self.mixed_measures.warn()
+            wait(workers)  # so that the next run uses their threads
+        except BaseException:
+            self.run.stop()
+            raise
         finally:
             stopped.set()
             self.score_store.close()
@@ -142,12 +155,10 @@ class Evaluation:
             try:
                 async for task in tasks_of_worker():
                     await self._ado(task, results)
-            except asyncio.CancelledError as error:
-                if stopping.is_set():
+            except BaseException as error:
+                if stopping.is_set() and isinstance(error, asyncio.CancelledError):
                     raise
-                await results.put(error)  # raised by the judge's client or a custom metric, not by this worker's end
-            except Exception as error:
-                await results.put(error)
+                await results.put(error)  # also a CancelledError or SystemExit raised by a judge or a custom metric
             await results.put(None)
 
         workers = [asyncio.create_task(work()) for _ in range(left)]
@@ -193,11 +204,13 @@ class Evaluation:
             for begun in list(self.scheduler.begun.values()):
                 if any(begun.scores.values()):
                     output.append(begun.row())
+        stopped = self.judge_breaker.notes()
         indexes = output.indexes if isinstance(output, ReportFile) else {row.index for row in output}
         interrupted = [] if complete else [f"The run was interrupted: {len(indexes)} samples have scores."]
-        notes = [*interrupted, *self._notes()]
-        left_out = sorted(self.left_out)
-        if isinstance(output, ReportFile) and not complete and not indexes:
+        notes = [*interrupted, *stopped, *self._notes()]
+        complete = complete and not stopped
+        left_out = sorted([*self.left_out, *self.not_asked])
+        if isinstance(output, ReportFile) and interrupted and not indexes:
             output.discard()
             output = []
         if isinstance(output, ReportFile):
@@ -207,7 +220,9 @@ class Evaluation:
         return Report([row for _, row in in_order], notes, complete, left_out)
 
     def raise_if_left_out(self) -> None:
-        """Raise BudgetExceeded if a score did not fit the budget."""
+        """Raise BudgetExceeded if a score did not fit the budget, JudgeUnavailable if a judge never answered."""
+        for note in self.judge_breaker.notes():
+            raise JudgeUnavailable(note)
         for note in self._budget_notes():
             raise BudgetExceeded(note)
 
@@ -241,8 +256,9 @@ class Evaluation:
             yield note + (", and later samples were not read." if self.scheduler.stopped_reading.is_set() else ".")
 
     def _do(self, task: Task, results: SimpleQueue[Result]) -> None:
-        """Execute a task (one metric on one sample), and finish the row if it was the last task of its sample."""
-        if task.pending.add(task.number, self._score(task)):
+        """Do a task, and pass on its sample if the task was its last one; drop the scores if the run was stopped."""
+        scores = self._score(task)
+        if not self.run.stopped.is_set() and task.pending.add(task.number, scores):
             results.put(task.pending)
 
     async def _ado(self, task: Task, results: asyncio.Queue[Result]) -> None:
@@ -256,6 +272,8 @@ class Evaluation:
         stored = self.score_store.load(task.number, pending.sample)
         if stored is not None:
             return stored
+        if self.judge_breaker.is_open(self._endpoints[task.number]):
+            return self._leave_out(task)
         with self._admit(task) as run:
             if run is None:
                 return {}
@@ -263,7 +281,9 @@ class Evaluation:
                 scores = scores_by_name(metric.invoke(pending.sample, run.into(self.config)))
             else:
                 scores = score_sample(metric, pending.sample, run, self._complete_config, untraced=self._untraced)
-        self.score_store.save(task.number, pending.sample, scores)
+        scores = self._count_failure(task, scores)
+        if scores:
+            self.score_store.save(task.number, pending.sample, scores)
         return scores
 
     async def _ascore(self, task: Task) -> dict[str, Score]:
@@ -273,6 +293,8 @@ class Evaluation:
         stored = await self._off_loop(partial(self.score_store.load, task.number, pending.sample))
         if stored is not None:
             return stored
+        if self.judge_breaker.is_open(self._endpoints[task.number]):
+            return self._leave_out(task)
         with self._admit(task) as run:
             if run is None:
                 return {}
@@ -282,7 +304,9 @@ class Evaluation:
                 scores = await ascore_sample(
                     metric, pending.sample, run, self._complete_config, untraced=self._untraced
                 )
-        await self._off_loop(partial(self.score_store.save, task.number, pending.sample, scores))
+        scores = self._count_failure(task, scores)
+        if scores:
+            await self._off_loop(partial(self.score_store.save, task.number, pending.sample, scores))
         return scores
 
     @cached_property
@@ -294,6 +318,36 @@ class Evaluation:
     def _untraced(self) -> bool:
         """True if no callback handler is attached. Cached: building a callback manager is slow."""
         return not has_callbacks(self._complete_config)
+
+    @cached_property
+    def _endpoints(self) -> list[list[Endpoint]]:
+        """Endpoints of the judges of each metric."""
+        return [self.judge_breaker.watch(judges_of(metric)) for metric in self.metrics]
+
+    def _count_failure(self, task: Task, scores: dict[str, Score]) -> dict[str, Score]:
+        """Count a score that failed in a step; return the scores, none if their judge is not called any more."""
+        failures = [score.failure for score in scores.values() if score.failure]
+        if not failures or len(failures) < len(scores) or failures[0].step in (None, "sample"):
+            return scores
+        if any(failure.error == JudgeUnavailable.__name__ for failure in failures):
+            return self._leave_out(task)
+        if failures[0].error == BudgetExceeded.__name__:
+            self.budget_tracker.exhausted = True
+            return scores
+        paid = any(score.usage.calls for score in scores.values())
+        if paid and self.judge_breaker.record(self._endpoints[task.number], failures[0]):
+            for endpoint in (endpoint for endpoints in self._endpoints for endpoint in endpoints):
+                if self.judge_breaker.is_open([endpoint]):
+                    for model in endpoint.called_models:
+                        self.run.breaker.reject(model)
+            if all(self.judge_breaker.is_open(endpoints) for endpoints in self._endpoints):
+                self.scheduler.no_judge_left.set()
+        return scores
+
+    def _leave_out(self, task: Task) -> dict[str, Score]:
+        """Leave out the scores of a task whose judge is not called any more."""
+        self.not_asked.extend((task.pending.index, name) for name in names_of(self.metrics[task.number]))
+        return {}
 
     def _admit(self, task: Task) -> AbstractContextManager[Run | None]:
         """Return a context manager that gives the run for a task, or None if the task does not fit the budget."""

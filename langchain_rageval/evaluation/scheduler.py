@@ -89,7 +89,8 @@ class Scheduler:
 
     Attributes:
         begun: samples that were handed out and whose rows were not yielded yet, by index.
-        stopped_reading: set when samples were left unread because the budget was spent.
+        no_judge_left: set when no metric can be scored any more, because its judge is not called any more.
+        stopped_reading: set when samples were left unread because the budget was spent, or no judge was left.
     """
 
     metrics: Sequence[AnyMetric]
@@ -97,6 +98,7 @@ class Scheduler:
     raise_unreadable: bool
     budget_tracker: BudgetTracker
     begun: dict[int, PendingSample] = field(default_factory=dict)
+    no_judge_left: threading.Event = field(default_factory=threading.Event)
     stopped_reading: threading.Event = field(default_factory=threading.Event)
 
     def n_workers(self, samples: Any) -> int:
@@ -187,8 +189,8 @@ class Scheduler:
         return sorted(groups, key=lambda group: self._depths[group[0].number], reverse=True)
 
     def _stops_reading(self, samples: Any) -> bool:
-        """Return True if the budget is spent and the number of samples is unknown: the source may be endless."""
-        if self.budget_tracker.exhausted and size_of(samples) is None:
+        """Return True if the budget is spent or no judge is left, and the source may be endless."""
+        if (self.budget_tracker.exhausted or self.no_judge_left.is_set()) and size_of(samples) is None:
             self.stopped_reading.set()
         return self.stopped_reading.is_set()
 

@@ -61,12 +61,14 @@ class EndpointCapabilities:
 
     Attributes:
         mode: the mode of the last valid reply; None before the first one.
+        valid_replies: number of valid replies so far.
         probed: True once a first request was answered or refused.
         warned: modes about which a warning was logged.
         gate: lets one caller at a time probe the endpoint.
     """
 
     mode: RequestMode | None = None
+    valid_replies: int = 0
     probed: bool = False
     warned: set[RequestMode] = field(default_factory=set)
     gate: PerProcess[AdaptiveLimiter] = field(default_factory=lambda: PerProcess(_new_gate))
@@ -130,6 +132,11 @@ class Endpoint:
             schema=str(request.schema["title"]),
         )
 
+    @property
+    def called_models(self) -> list[Runnable[Any, Any]]:
+        """The model in the forms in which it is called."""
+        return [self._unlimited, self._uncached]
+
     def fallback_mode(self, mode: RequestMode, error: Exception) -> RequestMode | None:
         """Return the mode to try after an error; None if the error does not come from the form of the request."""
         if not mode.fold_system and is_system_message_refused(error):
@@ -140,7 +147,8 @@ class Endpoint:
         return RequestMode(rungs[rungs.index(mode.rung) + 1], mode.fold_system)
 
     def record_success(self, mode: RequestMode) -> None:
-        """Use from now on the mode of a valid reply; a mode that is not the best mode is logged once."""
+        """Count a valid reply and use its mode from now on; a mode that is not the best one is logged once."""
+        self.capabilities.valid_replies += 1  # without a lock: only a count above 0 matters
         if self.capabilities.mode != mode:
             self.capabilities.mode = mode
             best = self.modes[0]

@@ -23,6 +23,7 @@ from langchain_rageval.metrics.value import Value
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced
 from langchain_rageval.steps.stage import State
+from langchain_rageval.text.language import detect_language
 
 
 class Metric(Traced[Any, Score], Adapters):
@@ -196,7 +197,7 @@ class Metric(Traced[Any, Score], Adapters):
         inner = run.into_complete(config)
         for step in sequential_steps(self):
             state = step.invoke_child(state, inner) if isinstance(step, Traced) else step.invoke(state, inner)
-        return self._score(self.reduce(state), run.meter.usage)
+        return _with_dropped(self._score(self.reduce(state), run.meter.usage), state)
 
     async def _ado(self, input: Any, config: RunnableConfig) -> Score:
         state: State = {"sample": self.read(input)}
@@ -204,7 +205,7 @@ class Metric(Traced[Any, Score], Adapters):
         inner = run.into_complete(config)
         for step in sequential_steps(self):
             state = await (step.ainvoke_child(state, inner) if isinstance(step, Traced) else step.ainvoke(state, inner))
-        return self._score(self.reduce(state), run.meter.usage)
+        return _with_dropped(self._score(self.reduce(state), run.meter.usage), state)
 
     def _score(self, value: Value, usage: Usage) -> Score:
         if not isinstance(value, Value):
@@ -230,6 +231,17 @@ class Metric(Traced[Any, Score], Adapters):
             "version": __version__,
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=repr).encode()).hexdigest()[:16]
+
+
+def _with_dropped(score: Score, state: State) -> Score:
+    """Return a score whose reason says how many repeated or surplus statements the judge listed, if there were any."""
+    dropped = state.get("dropped_statements")
+    if not dropped or score.value is None:
+        return score
+    note = f"repeated or surplus statements of the judge dropped: {dropped}"
+    if detect_language(state["sample"].question) == "ru":
+        note = f"отброшено повторных или лишних утверждений судьи: {dropped}"
+    return score.model_copy(update={"reason": f"{score.reason}; {note}" if score.reason else note})
 
 
 def _qualified_name(function: Callable[..., Any]) -> str:

@@ -1,19 +1,21 @@
 """Budget of a run, and admission of tasks while it lasts.
 
-Tasks under way are never interrupted. A task is therefore started only if its expected cost still fits the budget,
-after the cost so far and the expected cost of the tasks under way. The expected cost is the mean of finished tasks of
-the same kind; until there is one, it is a guess.
+A task that was started may cost more than expected. Each call is therefore charged before it is sent, and one that
+would exceed the budget is refused: see `BudgetCeiling`. So that this is rare, a task is started only if its expected
+cost still fits the budget, after the cost so far and the expected cost of the tasks under way. The expected cost is the
+mean of finished tasks of the same kind; until there is one, it is a guess.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields
 from math import inf
 
 from langchain_rageval.data.schema import Usage
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import BudgetExceeded, ConfigError
 from langchain_rageval.run.usage_meter import UsageMeter
 
 
@@ -80,6 +82,51 @@ class Cost:
     def at_least(self, other: Cost) -> Cost:
         """Return a cost whose every field is the larger value of two costs."""
         return Cost(*map(max, astuple(self), astuple(other)))
+
+
+class BudgetCeiling:
+    """Refuses the model calls that would exceed a budget; calls under way may exceed its tokens.
+
+    Args:
+        budget: the bounds.
+        meter: the run's meter.
+    """
+
+    def __init__(self, budget: Budget, meter: UsageMeter) -> None:
+        self.budget = budget
+        self._meter = meter
+        self._under_way = 0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def charge_call(self) -> Iterator[None]:
+        """Hold room for one call while it is under way.
+
+        Raises:
+            BudgetExceeded: if there is no room for a further call, or the tokens are spent.
+        """
+        with self._lock:
+            spent = Cost.of(self._meter.usage, self._meter.unreported)
+            calls, tokens = self.budget.calls, self.budget.tokens
+            if (calls is not None and spent.calls + self._under_way >= calls) or (
+                tokens is not None and spent.tokens >= tokens
+            ):
+                raise self._exceeded()
+            self._under_way += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._under_way -= 1
+
+    def check_embeddings(self) -> None:
+        """Raise BudgetExceeded if all texts that may be embedded were sent."""
+        bound = self.budget.embeddings
+        if bound is not None and self._meter.usage.embedded >= bound:
+            raise self._exceeded()
+
+    def _exceeded(self) -> BudgetExceeded:
+        return BudgetExceeded(f"the budget of {self.budget} is spent; the score was begun and cannot be finished")
 
 
 class CostEstimate:

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Iterable, Sequence
 from concurrent.futures import wait
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -98,11 +99,13 @@ def _send(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
 
 def _send_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
     with run.limiter as halvings:
+        run.check_running()
+        run.breaker.check(_model_of(request))
         match request:
             case Call():
                 if request.rate_limiter and not run.fake_reply:
                     request.rate_limiter.acquire()
-                with MeteredTry(request, run, halvings) as metered:
+                with run.charge_call(), MeteredTry(request, run, halvings) as metered:
                     reply = run.fake_reply(request) if run.fake_reply else _invoke(request, run, config)
                     return metered.message_of(reply)
             case _ if run.fake_reply:
@@ -121,6 +124,8 @@ def _invoke(call: Call, run: Run, config: RunnableConfig) -> Any:
 
 
 def _embed(embeddings: Embeddings, texts: Sequence[str], run: Run, config: RunnableConfig) -> list[Vector]:
+    if run.ceiling is not None:
+        run.ceiling.check_embeddings()
     queue = run.embedding_queues.queue_for(embeddings)
 
     def start_worker() -> None:
@@ -191,11 +196,13 @@ async def _asend(request: ModelRequest, run: Run, config: RunnableConfig) -> Any
 
 async def _asend_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
     async with run.limiter as halvings:
+        run.check_running()
+        run.breaker.check(_model_of(request))
         match request:
             case Call():
                 if request.rate_limiter:
                     await request.rate_limiter.aacquire()
-                with MeteredTry(request, run, halvings) as metered:
+                with run.charge_call(), MeteredTry(request, run, halvings) as metered:
                     return metered.message_of(await _ainvoke(request, run, config))
             case Batch(embeddings, texts) if type(embeddings).aembed_documents is Embeddings.aembed_documents:
                 return await run.acall_with_timeout(partial(embeddings.embed_documents, list(texts)))
@@ -215,10 +222,16 @@ async def _ainvoke(call: Call, run: Run, config: RunnableConfig) -> Any:
 
 
 async def _aembed(embeddings: Embeddings, texts: Sequence[str], run: Run, config: RunnableConfig) -> list[Vector]:
+    if run.ceiling is not None:
+        run.ceiling.check_embeddings()
     queue = run.embedding_queues.queue_for(embeddings)
 
+    async def send_batches() -> None:
+        with suppress(SystemExit, KeyboardInterrupt):  # the callers get them; raised in a task, they would end the loop
+            await adrive(queue.send_batches(), run, config)
+
     def start_worker() -> None:
-        queue.keep_task(asyncio.create_task(adrive(queue.send_batches(), run, config)))
+        queue.keep_task(asyncio.create_task(send_batches()))
 
     def start_worker_if_late() -> None:
         if queue.add_worker_if_late(texts):
@@ -245,11 +258,26 @@ async def agather(awaitables: Iterable[Awaitable[T]]) -> list[T]:
     awaitables = list(awaitables)
     if len(awaitables) == 1:
         return [await awaitables[0]]
-    results = await asyncio.gather(*awaitables, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return results  # type: ignore[return-value]
+    outcomes = await asyncio.gather(*map(_outcome_of, awaitables), return_exceptions=True)
+    results: list[Any] = []
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):  # a CancelledError
+            raise outcome
+        result, error = outcome
+        if error is not None:
+            raise error
+        results.append(result)
+    return results
+
+
+async def _outcome_of(awaitable: Awaitable[T]) -> tuple[T, None] | tuple[None, BaseException]:
+    """Return the result or the error; a SystemExit that a task raises would end the event loop."""
+    try:
+        return await awaitable, None
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
+        return None, error
 
 
 def configurable_choices(config: RunnableConfig) -> str:

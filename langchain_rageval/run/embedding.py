@@ -102,8 +102,10 @@ class EmbeddingQueue:
                 yield from self._send(batch)
             except Exception as error:
                 self._fail(batch, error)
-            except BaseException:
-                self._fail(batch | self._stop_worker(), CancelledError("embedding was cancelled"))
+            except BaseException as error:
+                cancelled = isinstance(error, asyncio.CancelledError | GeneratorExit)
+                cause = CancelledError("embedding was cancelled") if cancelled else error
+                self._fail(batch | self._stop_worker(), cause)
                 raise
 
     def _send(self, batch: dict[str, Future[Vector]]) -> Generator[Batch, Any, None]:
@@ -154,7 +156,7 @@ class EmbeddingQueue:
             orphans, self._unsent = ({}, self._unsent) if self._workers else (self._unsent, {})
             return orphans
 
-    def _fail(self, batch: dict[str, Future[Vector]], error: Exception) -> None:
+    def _fail(self, batch: dict[str, Future[Vector]], error: BaseException) -> None:
         """Pass an error to the futures; failed texts are not cached."""
         with self._lock:
             for text in batch:

@@ -38,8 +38,8 @@ class RunOptions(CallOptions, total=False):
             after a crash or Ctrl-C, pays only for what the file lacks; failures are tried again. Several processes and
             several configurations may share one file. None, the default, stores nothing.
         budget: What the run may spend; None, the default, sets no limit. Work is started only if its expected cost
-            still fits, and started work is finished, so the limit is exceeded only by work that costs more than
-            expected.
+            still fits. Work that costs more than expected ends when the budget is spent, in a score with
+            `failure.error == "BudgetExceeded"`. Only calls under way may exceed the tokens.
         progress: True to show the progress on stderr.
     """
 

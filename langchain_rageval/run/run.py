@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, TypeVar
 
@@ -12,11 +14,12 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import patch_config
 
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
+from langchain_rageval.run.budget import BudgetCeiling
 from langchain_rageval.run.circuit_breaker import CircuitBreaker
 from langchain_rageval.run.embedding import EmbeddingQueues
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.single_flight import SingleFlight
-from langchain_rageval.run.threads import DaemonThreads
+from langchain_rageval.run.threads import DaemonThreads, shared_threads
 from langchain_rageval.run.usage_meter import UsageMeter
 
 T = TypeVar("T")
@@ -31,24 +34,44 @@ class Run:
     Args:
         limiter: limits the model calls under way; each call holds one slot.
         retry: policy for transport errors; by default none, so that a bare `invoke` relies on the client's own retries.
-        breaker: counts consecutive connection failures per model.
+        breaker: counts consecutive failures in transit per model.
         timeout: seconds for one model call; None for the client's own limit.
-        threads: threads for sync calls that may have to be abandoned.
         meter: counts calls, tokens, seconds and embedded texts.
         single_flight: makes equal questions share one call.
         embedding_queues: the texts that wait to be embedded.
         fake_reply: function that answers sync requests instead of the models, for a dry run.
+        ceiling: refuses the calls that would exceed the budget; None if there is no budget.
+        stopped: set when the run ends early; no further model call is then sent.
     """
 
     limiter: AdaptiveLimiter = field(default_factory=AdaptiveLimiter)
     retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(attempts=1))
     breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
     timeout: float | None = None
-    threads: DaemonThreads = field(default_factory=DaemonThreads)
     meter: UsageMeter = field(default_factory=UsageMeter)
     single_flight: SingleFlight = field(default_factory=SingleFlight)
     embedding_queues: EmbeddingQueues = field(default_factory=EmbeddingQueues)
     fake_reply: Callable[[Any], Any] | None = None
+    ceiling: BudgetCeiling | None = None
+    stopped: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def threads(self) -> DaemonThreads:
+        """Threads for sync calls that may have to be abandoned, shared by all runs of this process."""
+        return shared_threads()
+
+    def stop(self) -> None:
+        """Let the calls under way end, and send no further ones."""
+        self.stopped.set()
+
+    def charge_call(self) -> AbstractContextManager[None]:
+        """Return a context manager that holds room in the budget for one model call."""
+        return nullcontext() if self.ceiling is None else self.ceiling.charge_call()
+
+    def check_running(self) -> None:
+        """Raise CancelledError if the run was stopped."""
+        if self.stopped.is_set():
+            raise CancelledError("the run was stopped")
 
     @classmethod
     def of(cls, config: RunnableConfig) -> Run:

@@ -104,15 +104,15 @@ class SingleFlight:
         return result
 
     async def _aexecute(self, key: Hashable, call: InFlightCall, function: Callable[[], Awaitable[Any]]) -> None:
-        """Execute the function and store its result or error in the call.
+        """Store the outcome in the call.
 
-        Errors are not raised here: asyncio would log errors that no caller waits for.
+        Errors are not raised: asyncio would log those that no caller waits for, and a SystemExit would end the loop.
         """
         try:
             result = await function()
         except BaseException as error:
             self._complete(key, call, error=error)
-            if not isinstance(error, Exception):
+            if isinstance(error, asyncio.CancelledError):
                 raise
         else:
             self._complete(key, call, result)

@@ -1,4 +1,4 @@
-"""Reusable daemon threads.
+"""Reusable daemon threads, shared by the runs of a process.
 
 `concurrent.futures` joins its threads at exit, so that one hanging server would block Ctrl-C.
 """
@@ -14,10 +14,13 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
+from langchain_rageval._internal.per_process import PerProcess
+
 T = TypeVar("T")
 Job = tuple[Callable[[], Any], "Future[Any]"]
 
 _IDLE_SECONDS = 5.0
+_THREAD_NAME = "rageval"
 
 
 class DaemonThreads:
@@ -31,13 +34,26 @@ class DaemonThreads:
         self._lock = threading.Lock()
 
     def submit(self, job: Callable[[], T]) -> Future[T]:
-        """Start a job at once, in an idle thread or a new one."""
+        """Start a job at once, in an idle thread or a new one.
+
+        While the interpreter shuts down, no thread can be started from Python 3.12 on. A job that a pool thread submits
+        then runs in that thread, so that work begun before the end of the program is finished.
+
+        Raises:
+            RuntimeError: if no thread can be started.
+        """
         future: Future[T] = Future()
         with self._lock:
             inbox = self._idle.pop() if self._idle else None
         if inbox is None:
             inbox = SimpleQueue()
-            threading.Thread(target=self._work, args=(inbox,), name="rageval", daemon=True).start()
+            try:
+                threading.Thread(target=self._work, args=(inbox,), name=_THREAD_NAME, daemon=True).start()
+            except RuntimeError as error:
+                if "interpreter shutdown" not in str(error) or threading.current_thread().name != _THREAD_NAME:
+                    raise
+                _run_job(partial(copy_context().run, job), future)()
+                return future
         inbox.put((partial(copy_context().run, job), future))
         return future
 
@@ -105,5 +121,17 @@ def _run_job(job: Callable[[], Any], future: Future[Any]) -> Callable[[], None]:
         return lambda: None
     try:
         return partial(future.set_result, job())
+    except StopIteration as error:  # an asyncio future rejects it, and its waiter would wait for ever
+        problem = RuntimeError("the call raised StopIteration")
+        problem.__cause__ = error
+        return partial(future.set_exception, problem)
     except BaseException as error:
         return partial(future.set_exception, error)
+
+
+_SHARED: PerProcess[DaemonThreads] = PerProcess(DaemonThreads)
+
+
+def shared_threads() -> DaemonThreads:
+    """Return the threads that all runs of this process share."""
+    return _SHARED.value

@@ -3,7 +3,8 @@
 The judge reads the question and one text. Adds `answer_statements`, a list of str, and for the references
 `reference_statements`, a list of the distinct statements of all references, and `statements_by_reference`, one list for
 each reference; all in order of appearance. Makes no call for blank texts, nor for any text if `for_contexts` is set and
-all contexts are blank; the lists are then empty.
+all contexts are blank; the lists are then empty. Repeated statements are dropped, and so are those beyond the number
+that the text can hold; `dropped_statements` is their number, if there are any.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.prompts.answer_schemas import Statements
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.step import State, Step
+
+_FEWEST_STATEMENTS = 10
+_CHARACTERS_PER_STATEMENT = 3  # a list of short Chinese words; other texts need more
 
 Side = Literal["answer", "reference"]
 
@@ -36,7 +40,11 @@ class ExtractStatements(Step):
         references = sample.references if self.of != "answer" else []
         if self.for_contexts and not any(context.strip() for context in sample.contexts or []):
             answers = references = []
-        parts = yield Gather([self._extract(sample.question, text) for text in [*answers, *references]])
+        results = yield Gather([self._extract(sample.question, text) for text in [*answers, *references]])
+        parts = [kept for kept, _ in results]
+        dropped = sum(n_dropped for _, n_dropped in results)
+        if dropped:
+            state = state | {"dropped_statements": state.get("dropped_statements", 0) + dropped}
         of_answers, of_references = parts[: len(answers)], parts[len(answers) :]
         if self.of != "reference":
             state = state | {"answer_statements": list(chain.from_iterable(of_answers))}
@@ -45,13 +53,24 @@ class ExtractStatements(Step):
             state = state | {"reference_statements": distinct, "statements_by_reference": of_references}
         return state
 
-    def _extract(self, question: str, text: str) -> Operation[list[str]]:
+    def _extract(self, question: str, text: str) -> Operation[tuple[list[str], int]]:
+        """Return the statements of a text, and how many were dropped."""
         if not text.strip():
-            return []
+            return [], 0
         answer: Statements = yield self.ask(
             self.build_question({"question": question, "text": text}, None, language_from=question)
         )
-        return [statement.strip() for statement in answer.statements if statement.strip()]
+        statements = [statement.strip() for statement in answer.statements if statement.strip()]
+        kept = list(dict.fromkeys(statements))[: _most_statements(text)]
+        return kept, len(statements) - len(kept)
+
+
+def _most_statements(text: str) -> int:
+    """Return how many statements a text can hold: one for every three characters, and at least ten.
+
+    A judge in a repetition loop lists thousands, each of which would have to be verified.
+    """
+    return max(_FEWEST_STATEMENTS, len(text) // _CHARACTERS_PER_STATEMENT)
 
 
 def extract_statements(judge: JudgeLike, *, of: Side | Literal["both"], for_contexts: bool = False) -> Step:

@@ -17,7 +17,7 @@ from langchain_rageval._version import __version__
 from langchain_rageval.data.rag_chain import as_chain, takes_text, try_invoke, with_output
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.run.threads import DaemonThreads
+from langchain_rageval.run.threads import shared_threads
 from langchain_rageval.testset.plots import draw_counts, draw_history
 from langchain_rageval.testset.row import TestsetRow
 
@@ -172,7 +172,7 @@ class Testset:
         plain = takes_text(chain)
         inputs = [row.question if plain else {"question": row.question, "input": row.question} for row in self.rows]
         # `batch` is not used: behind `with_retry` it returns the answer to one question for another one.
-        outputs = DaemonThreads().spread([partial(try_invoke, chain, value) for value in inputs], max_concurrency)
+        outputs = shared_threads().spread([partial(try_invoke, chain, value) for value in inputs], max_concurrency)
         return [with_output(row.to_sample(), output, chain) for row, output in zip(self.rows, outputs, strict=True)]
 
     def to_langsmith(self, client: Client, name: str) -> Dataset:

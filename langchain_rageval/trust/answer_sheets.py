@@ -22,7 +22,7 @@ from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.inputs import Samples, prepare_samples
 from langchain_rageval.judge.ladder import inner_models
-from langchain_rageval.run.threads import DaemonThreads
+from langchain_rageval.run.threads import shared_threads
 from langchain_rageval.text.language import detect_language
 
 log = logging.getLogger("langchain_rageval")
@@ -66,7 +66,7 @@ def answer_sheets(
     if not isinstance(max_concurrency, int) or max_concurrency < 1:
         raise ConfigError(f"max_concurrency must be a whole number of at least 1, got {max_concurrency!r}")
     unanswered = [_unanswered_sheet(sample, name) for sample in parse_samples(samples) for name in models]
-    sheets = DaemonThreads().spread(
+    sheets = shared_threads().spread(
         [partial(_answer, models[sheet.metadata[MODEL_KEY]], sheet) for sheet in unanswered], max_concurrency
     )
     _warn_of_failures(sheets)

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import inspect
 import logging
 import os
 import pickle
@@ -526,18 +527,41 @@ def test_thousands_of_calls_with_a_bad_judge_are_what_they_are_without_one(judge
 # Ends
 
 
-def test_closing_drops_what_is_late_and_watches_nothing_more():
+def test_closing_drops_what_is_late_and_watches_nothing_more(caplog):
     gate = Gate()
     callback, rows = watching(faithfulness(gate.model))
     for _ in range(4):
         rag_chain().invoke(QUESTION, with_callback(callback))
     until(lambda: gate.asked, 30)
     assert not callback.close(0.01)
+    assert caplog.messages == [
+        "RagEvalCallback was closed before all runs were scored; dropped: 3; still being scored or delivered, and lost "
+        "if the process ends now: 1"
+    ]
     assert rag_chain().invoke(QUESTION, with_callback(callback))["answer"] == ANSWER
     stats = callback.stats()
     assert (stats["seen"], stats["dropped"], stats["pending"]) == (4, 3, 1)
     gate.open.set()
     until(lambda: len(rows) == 1, 30)
+
+
+def test_closing_waits_ten_seconds_by_default():
+    assert inspect.signature(RagEvalCallback.close).parameters["timeout"].default == 10.0
+
+
+def test_a_judge_that_raises_a_system_exit_fails_its_run_and_the_next_is_scored():
+    def exit_once(messages):
+        if not asked:
+            asked.append(1)
+            raise SystemExit("enough")
+        return offline_reply(messages)
+
+    asked = []
+    callback, _ = watching(faithfulness(RunnableLambda(exit_once)))
+    for _ in range(3):
+        rag_chain().invoke(QUESTION, with_callback(callback))
+    assert callback.flush(30)
+    assert (callback.stats()["failed"], callback.stats()["scored"]) == (1, 2)
 
 
 def test_flush_waits_for_what_ended_before_it_and_not_for_ever_more():

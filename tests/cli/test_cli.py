@@ -428,7 +428,27 @@ def test_an_unreachable_server(rageval, written, tmp_path, command, url, mend):
     assert (code, told, len(said)) == (2, "", 1)
     assert "rageval: every score failed (samples: " in complaints
     assert mend in complaints
-    assert not (tmp_path / "out.jsonl").exists()
+    assert (tmp_path / "out.jsonl").exists() == (command == "evaluate")
+
+
+def test_a_judge_that_never_answers_ends_the_run_with_2_and_the_files_are_written(
+    rageval, written, tmp_path, openai_server, monkeypatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+    server = openai_server(offline, faults=Faults.rates(seed=1, unauthorized=1.0))
+    out, html = tmp_path / "out.jsonl", tmp_path / "page.html"
+    samples = [{**SAMPLE, "id": str(number), "question": f"{number}?"} for number in range(120)]
+    words = [written(*samples), "--judge", "openai:m", "--base-url", f"{server.url}/v1", "--max-concurrency", "4"]
+    code, told, complaints = rageval(
+        "evaluate", *words, "--metrics", "faithfulness", "--out", out, "--html", html, "--quiet"
+    )
+    assert (code, told, len(complaints.splitlines())) == (2, "", 1)
+    assert complaints.startswith("rageval: The run was stopped: ")
+    assert "failed 20 times in a row without a valid reply; last failure: OpenAIAuthenticationError" in complaints
+    assert "sk-very-secret" not in complaints
+    assert len(server.requests) < 40
+    assert '"complete": false' in out.read_text()
+    assert "The run was stopped: " in html.read_text()
 
 
 def test_a_wrong_path_on_the_server(rageval, written, openai_server):

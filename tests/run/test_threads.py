@@ -1,4 +1,5 @@
 import gc
+import os
 import subprocess
 import sys
 import threading
@@ -9,7 +10,7 @@ from contextvars import ContextVar
 import pytest
 from helpers.waiting import until
 
-from langchain_rageval.run.threads import DaemonThreads
+from langchain_rageval.run.threads import DaemonThreads, shared_threads
 
 WHO = ContextVar("WHO", default="nobody")
 
@@ -127,3 +128,39 @@ def test_a_hanging_call_does_not_keep_the_interpreter_alive():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout == "left behind\n"
+
+
+def test_many_small_runs_share_their_threads():
+    code = (
+        "import threading\n"
+        "from langchain_rageval import OfflineJudge, evaluate, faithfulness\n"
+        "samples = [{'question': 'Q?', 'answer': f'A {n}.', 'contexts': [f'A {n}.']} for n in range(6)]\n"
+        "for _ in range(160):\n"
+        "    evaluate(samples, faithfulness(OfflineJudge()), progress=False, max_concurrency=4)\n"
+        "print(threading.active_count() - 1)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    workers = 8
+    assert int(done.stdout) <= 2 * workers  # each worker may use a second thread for a call with a timeout
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_has_threads_of_its_own():
+    code = (
+        "import os, time\n"
+        "from langchain_rageval.run.threads import shared_threads\n"
+        "from langchain_rageval.run.run import Run\n"
+        "run = Run()\n"
+        "run.threads.submit(time.time).result()\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    print(run.threads.submit(lambda: 'in the child').result(5), flush=True)\n"
+        "    os._exit(0)\n"
+        "os.waitpid(child, 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "in the child\n"
+
+
+def test_all_runs_of_a_process_share_one_pool():
+    assert shared_threads() is shared_threads()

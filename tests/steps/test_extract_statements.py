@@ -75,9 +75,9 @@ def test_statements_for_contexts_that_hold_no_words_are_not_asked_for(contexts):
     assert extracted(judge, "reference", sample)["reference_statements"] == ["a"]
 
 
-def test_statements_are_trimmed_and_blank_ones_dropped_and_equal_ones_of_one_text_kept():
+def test_statements_are_trimmed_and_blank_and_repeated_ones_dropped():
     judge = scripted(statements(" a ", "", "  ", "b", "a"))
-    assert extracted(judge, "answer")["answer_statements"] == ["a", "b", "a"]
+    assert extracted(judge, "answer")["answer_statements"] == ["a", "b"]
 
 
 def test_equal_references_are_extracted_once():

@@ -1,0 +1,79 @@
+"""Judge breaker: ends the calls to a judge that has failed in the same way for many scores and never answered."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from langchain_rageval.data.schema import Failure
+from langchain_rageval.judge.endpoint import Endpoint
+from langchain_rageval.judge.judge import Judge
+
+STOPPED = "The run was stopped: "
+"""Beginning of the note in the report of a run that a breaker has stopped."""
+
+_FAILURES_TO_OPEN = 20
+
+
+@dataclass
+class _State:
+    """What a run knows about an endpoint.
+
+    Attributes:
+        replies_before: number of valid replies of the endpoint before the run.
+        kind: type of the last failure.
+        failures: number of failed scores in a row with a failure of this type.
+        cause: the failure with which the breaker opened; None while it is closed.
+    """
+
+    replies_before: int
+    kind: str = ""
+    failures: int = 0
+    cause: Failure | None = None
+
+
+@dataclass
+class JudgeBreaker:
+    """Counts, per endpoint, the scores in a row that failed in the same way, until its first valid reply in the run."""
+
+    _states: dict[int, _State] = field(default_factory=dict)
+    _names: dict[int, str] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def watch(self, judges: Iterable[Judge]) -> list[Endpoint]:
+        """Return the endpoints of judges, and note how many valid replies they have given before."""
+        members = {id(member._endpoint): member for judge in judges for member in judge.members}
+        with self._lock:
+            for key, member in members.items():
+                if key not in self._states:
+                    self._states[key] = _State(member._endpoint.capabilities.valid_replies)
+                    self._names[key] = member.identity
+        return [member._endpoint for member in members.values()]
+
+    def record(self, endpoints: Iterable[Endpoint], failure: Failure) -> bool:
+        """Count a failed score against its endpoints without a valid reply; return True if one was opened by it."""
+        opened = False
+        with self._lock:
+            for endpoint in endpoints:
+                state = self._states[id(endpoint)]
+                if endpoint.capabilities.valid_replies > state.replies_before or state.cause is not None:
+                    continue
+                state.failures = state.failures + 1 if failure.error == state.kind else 1
+                state.kind = failure.error
+                if state.failures >= _FAILURES_TO_OPEN:
+                    state.cause, opened = failure, True
+        return opened
+
+    def is_open(self, endpoints: Iterable[Endpoint]) -> bool:
+        """Return True if no further calls are made to one of these endpoints."""
+        return any(self._states[id(endpoint)].cause is not None for endpoint in endpoints)
+
+    def notes(self) -> list[str]:
+        """Return a sentence for each judge that is no longer called, with the cause."""
+        return [
+            f"{STOPPED}{self._names[key]} failed {state.failures} times in a row without a valid reply; last failure: "
+            f"{state.cause.error}: {state.cause.message}"
+            for key, state in list(self._states.items())
+            if state.cause is not None
+        ]

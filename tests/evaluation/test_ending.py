@@ -1,0 +1,184 @@
+"""How a run ends when a judge raises something that is no Exception, or a thread cannot start."""
+
+import asyncio
+import threading
+
+import pytest
+from helpers.munich import offline_reply
+from helpers.scripted import Vectors
+from helpers.waiting import until
+from langchain_core.runnables import RunnableLambda
+
+from langchain_rageval import (
+    Score,
+    aevaluate,
+    answer_similarity,
+    astream_evaluate,
+    context_recall,
+    context_relevance,
+    evaluate,
+    faithfulness,
+    suite,
+)
+
+SAMPLES = [
+    {
+        "id": f"q-{number}",
+        "question": f"When was town {number} founded?",
+        "answer": f"Town {number} was founded in 1158.",
+        "contexts": [f"Town {number} was founded in 1158."],
+        "references": [f"In 1158, town {number}."],
+    }
+    for number in range(8)
+]
+
+
+class Ended(BaseException):
+    """An error that no `except Exception` catches."""
+
+
+ERRORS = [
+    Ended("enough"),
+    GeneratorExit("enough"),
+    SystemExit("enough"),
+    BaseExceptionGroup("enough", [Ended("one")]),
+    pytest.fail.Exception("enough"),
+]
+every_error = pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+
+
+def raising(error, kind):
+    """A judge that raises an error from its sync or its async method."""
+
+    def reply(messages):
+        raise error
+
+    async def areply(messages):
+        await asyncio.sleep(0)
+        raise error
+
+    return RunnableLambda(reply) if kind == "sync" else RunnableLambda(offline_reply, areply)
+
+
+def own_metric(error):
+    def score(sample):
+        raise error
+
+    return RunnableLambda(score, name="own")
+
+
+def metrics_of(error):
+    return {
+        "sync judge": lambda: faithfulness(raising(error, "sync")),
+        "async judge": lambda: faithfulness(raising(error, "async")),
+        "judge of a suite": lambda: suite(
+            context_recall(raising(error, "sync")), context_relevance(raising(error, "async"))
+        ),
+        "own metric": lambda: own_metric(error),
+        "embeddings": lambda: answer_similarity(Vectors(answer=lambda _text: raise_(error))),
+    }
+
+
+def raise_(error):
+    raise error
+
+
+async def bounded(work):
+    """Await with a bound that cannot turn a hanging run into an error of the same kind."""
+    task = asyncio.ensure_future(work)
+    done, _ = await asyncio.wait([task], timeout=20)
+    assert done, "the run hangs"
+    return task
+
+
+async def outcome_of(work):
+    """Return what a coroutine raised; a SystemExit that left its task would end the test's loop."""
+    try:
+        await work
+    except BaseException as error:
+        return error
+    return None
+
+
+@every_error
+@pytest.mark.parametrize("what", metrics_of(None))
+async def test_aevaluate_ends_with_the_error(error, what):
+    if isinstance(error, GeneratorExit | SystemExit) and what != "sync judge":
+        pytest.skip("asyncio and LangChain give these two a meaning of their own in coroutines and tasks")
+    metric = metrics_of(error)[what]()
+    raised = (await bounded(outcome_of(aevaluate(SAMPLES, metric, progress=False)))).result()
+    assert raised is error
+
+
+@every_error
+async def test_astream_evaluate_ends_with_the_error(error):
+    async def read():
+        async for _ in astream_evaluate(SAMPLES, faithfulness(raising(error, "sync"))):
+            pass
+
+    assert (await bounded(outcome_of(read()))).result() is error
+
+
+@every_error
+def test_evaluate_ends_with_the_same_error(error):
+    with pytest.raises(type(error)) as raised:
+        evaluate(SAMPLES, faithfulness(raising(error, "sync")), progress=False)
+    assert raised.value is error
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+async def test_a_judge_that_runs_out_of_replies_is_a_failure_and_not_a_hang(kind):
+    judge = raising(StopIteration(), kind)
+    work = aevaluate(SAMPLES, faithfulness(judge), progress=False, timeout=None)
+    report = (await bounded(work)).result()
+    assert {row.scores["faithfulness"].failure.error for row in report.rows} == {"RuntimeError"}
+
+
+def test_a_thread_that_cannot_start_ends_the_run_without_further_calls(monkeypatch):
+    calls, going, lock = [], threading.Event(), threading.Lock()
+    start, started = threading.Thread.start, []
+
+    def judge(messages):
+        with lock:
+            calls.append(messages)
+        going.wait(5)
+        return offline_reply(messages)
+
+    def limited(thread):
+        if len(started) == 3:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr("langchain_rageval.run.threads._SHARED._values", {})
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    with pytest.raises(RuntimeError, match=r"^can't start new thread$"):
+        evaluate(SAMPLES, faithfulness(RunnableLambda(judge)), progress=False, timeout=None)
+    monkeypatch.undo()
+    going.set()
+    until(lambda: not any(thread.is_alive() for thread in started), seconds=15)
+    assert len(calls) <= 3  # those that were under way
+
+
+async def test_a_generator_exit_of_an_async_judge_does_not_hang():
+    error = GeneratorExit("enough")
+    await bounded(outcome_of(aevaluate(SAMPLES, faithfulness(raising(error, "async")), progress=False)))
+
+
+def test_an_interrupted_run_sends_no_further_calls():
+    calls, lock = [], threading.Lock()
+
+    def judge(messages):
+        with lock:
+            calls.append(messages)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return offline_reply(messages)
+
+    def score(sample):
+        return Score(metric="own", aspect="answer", value=1.0)
+
+    metrics = [faithfulness(RunnableLambda(judge)), RunnableLambda(score, name="own")]
+    report = evaluate(SAMPLES, metrics, progress=False, max_concurrency=1)
+    assert not report.complete
+    assert report.failures() == []

@@ -1,0 +1,138 @@
+"""A judge that never answers ends its part of the run after a bounded number of calls."""
+
+import threading
+from itertools import count
+
+import pytest
+from helpers.munich import offline_reply
+from langchain_core.runnables import RunnableLambda
+
+from langchain_rageval import (
+    OfflineJudge,
+    RetryPolicy,
+    aevaluate,
+    astream_evaluate,
+    context_recall,
+    evaluate,
+    faithfulness,
+)
+from langchain_rageval.errors import JudgeUnavailable
+
+
+def sample(number):
+    return {
+        "id": f"q-{number}",
+        "question": f"When was town {number} founded?",
+        "answer": f"Town {number} was founded in 1158.",
+        "contexts": [f"Town {number} was founded in 1158."],
+        "references": [f"In 1158, town {number}."],
+    }
+
+
+SAMPLES = [sample(number) for number in range(150)]
+
+
+class Rejected(Exception):
+    def __init__(self, status):
+        super().__init__(f"rejected with {status}")
+        self.status_code = status
+
+
+class BadJudge:
+    """A judge that fails in one way, from the call number `first` on."""
+
+    def __init__(self, reply, first=0):
+        self.calls, self._lock = 0, threading.Lock()
+        self._reply, self._first = reply, first
+        self.model = RunnableLambda(self._answer)
+
+    def _answer(self, messages):
+        with self._lock:
+            self.calls += 1
+            number = self.calls
+        if number <= self._first:
+            return offline_reply(messages)
+        if isinstance(self._reply, Exception):
+            raise self._reply
+        return self._reply
+
+
+WAYS = {
+    "wrong key": (Rejected(401), 1),
+    "dead address": (ConnectionRefusedError("refused"), 3),
+    "refusal in prose": ("I cannot help with this request.", 3),
+    "too many requests": (Rejected(429), 3),
+}
+QUICK = RetryPolicy(attempts=3, initial=0.0, max_wait=0.0)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
+async def test_the_run_ends_after_about_twenty_failures_beyond_concurrency(way, door):
+    reply, attempts = WAYS[way]
+    judge = BadJudge(reply)
+    options = {"progress": False, "retry": QUICK, "max_concurrency": 4}
+    metrics = [faithfulness(judge.model), context_recall(judge.model)]
+    report = (
+        await aevaluate(SAMPLES, metrics, **options) if door == "aevaluate" else evaluate(SAMPLES, metrics, **options)
+    )
+    workers = 8
+    assert 20 <= judge.calls <= (20 + workers) * attempts
+    assert not report.complete
+    assert report.notes[0].startswith("The run was stopped: RunnableLambda")
+    assert "failed 20 times in a row without a valid reply; last failure: " in report.notes[0]
+    assert len(report.left_out) + len(report.failures()) == 300
+    assert {score.failure.error for _, score in report.failures()}.isdisjoint({"JudgeUnavailable"})
+
+
+def test_the_metrics_of_another_judge_go_on():
+    judge = BadJudge(Rejected(401))
+    report = evaluate(SAMPLES, [faithfulness(judge.model), context_recall(OfflineJudge())], progress=False)
+    assert sum("context_recall" in row.scores for row in report.rows) == 150
+    assert {name for _, name in report.left_out} == {"faithfulness"}
+    assert not report.complete
+
+
+def test_a_judge_that_has_answered_once_is_asked_to_the_end():
+    judge = BadJudge(Rejected(401), first=1)
+    report = evaluate(SAMPLES, faithfulness(judge.model), progress=False)
+    assert judge.calls >= 150
+    assert report.complete
+    assert report.left_out == []
+
+
+def test_an_error_of_a_metric_is_not_the_judges():
+    def broken(_sample):
+        raise ValueError("a mistake of the metric")
+
+    report = evaluate(SAMPLES, [RunnableLambda(broken, name="own"), faithfulness(OfflineJudge())], progress=False)
+    assert report.complete
+    assert len(report.failures()) == 150
+
+
+def test_an_endless_source_is_read_no_further():
+    judge = BadJudge(Rejected(401))
+    report = evaluate(map(sample, count()), faithfulness(judge.model), progress=False)
+    assert not report.complete
+    assert judge.calls < 60
+
+
+async def test_a_stream_raises_after_its_last_row():
+    judge = BadJudge(Rejected(401))
+    rows = []
+
+    async def read():
+        async for row in astream_evaluate(SAMPLES, faithfulness(judge.model)):
+            rows.append(row)
+
+    with pytest.raises(JudgeUnavailable, match=r"^The run was stopped: .* last failure: Rejected: rejected with 401$"):
+        await read()
+    assert 20 <= len(rows) < 150
+
+
+def test_the_report_is_written(tmp_path):
+    judge = BadJudge(Rejected(401))
+    report = evaluate(SAMPLES, faithfulness(judge.model), progress=False, out=tmp_path / "report.jsonl")
+    assert (tmp_path / "report.jsonl").exists()
+    assert not report.complete
+    assert len(report.rows) == len(report.failures())
