@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from math import isclose, isnan, sqrt
 from pathlib import Path
-from statistics import stdev
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, TextIO, overload
 
 from langchain_rageval.data.schema import Row, Score
@@ -144,12 +144,19 @@ class Report:
         margin: float = 0.0,
         cluster: By | None = None,
         allow_different_instruments: bool = False,
+        *,
+        rare_losses: bool = False,
     ) -> Comparison:
         """Say for each metric whether this run, the candidate, is better than a baseline.
 
-        Samples are paired by id, several of one id in their order, and count where both reports have a value. The
-        p-value is that of a paired sign-flip permutation test, exact for 0/1 values (McNemar) and up to 15 pairs that
-        differ, Holm-adjusted over the metrics; the interval is a bootstrap's.
+        Samples are paired by id, several of one id in their order, and count where both reports have a value. Interval
+        and p-value come from one procedure: Student's t on the pairs and two invented ones, at plus and minus the
+        largest difference, but at least the range of the values over the root of their number. So "p < 0.05" and an
+        interval that contains 0 never stand together. The p-value is Holm-adjusted over the metrics.
+
+        The procedure assumes that the pairs, or the clusters, are independent, and that the sample contains every kind
+        of difference that determines the mean. If most samples gain a little and a few lose nearly everything, ten
+        pairs may contain none of the losses; `rare_losses=True` holds its level there, too.
 
         Args:
             baseline: the run to compare with.
@@ -157,6 +164,8 @@ class Report:
                 loss is significant.
             cluster: what ties samples together, such as "metadata.document"; see `summary`.
             allow_different_instruments: compare also what different judges, prompts, options or versions have scored.
+            rare_losses: expect that a few samples may lose nearly the whole range. Intervals are several times wider
+                for few pairs, and hardly wider for several hundred.
 
         Returns:
             Metric to its comparison, for the metrics that both have; notes name the others. Never "better" or "no
@@ -168,7 +177,7 @@ class Report:
         """
         if not isinstance(baseline, Report):
             raise ConfigError(f"compare takes a report, got {type(baseline).__name__}; Report.load reads one")
-        return compare_rows(self.rows, baseline.rows, margin, cluster, allow_different_instruments)
+        return compare_rows(self.rows, baseline.rows, margin, cluster, allow_different_instruments, rare_losses)
 
     def minimum_detectable_difference(
         self,
@@ -179,7 +188,7 @@ class Report:
         *,
         baseline: Report | None = None,
     ) -> float:
-        """The smallest true difference of a metric that `compare` would see with as many samples as are scored here.
+        """Return the smallest true difference of a metric that `compare` detects with as many independent samples.
 
         Args:
             metric: of this report.
@@ -189,8 +198,9 @@ class Report:
             baseline: a run over the same samples, whose real pairs take the place of `correlation`.
 
         Returns:
-            In the metric's units. Where values, or differences, are all equal, their spread is taken with one more at
-            each end of the scale.
+            A difference in the metric's units; infinite if no difference of so few samples is significant, as with up
+            to four at the level 0.05. If all values, or all differences, are equal, one more at each end of the scale
+            is added to estimate their spread. `cluster` and `rare_losses` of `compare` raise it.
 
         Raises:
             ConfigError: if there is no such metric, an option is out of range, or fewer than two samples are scored.
@@ -203,19 +213,16 @@ class Report:
             )
         if baseline is None:
             values = [row.scores[metric].value for row in self.rows if metric in row.scores]
-            known, ends, factor = (
-                [value for value in values if value is not None],
-                (0.0, 1.0),
-                sqrt(2 - 2 * correlation),
-            )
+            known, ends, factor = [v for v in values if v is not None], (0.0, 1.0), sqrt(2 - 2 * correlation)
         else:
             baseline._known(metric)
             pairs = values_of_pairs(metric, self.rows, baseline.rows)
             known, ends, factor = [own - other for own, other in pairs], (-1.0, 1.0), 1.0
         if len(known) < 2:
             raise ConfigError(f"{metric}: a spread needs at least two scored samples, got {len(known)}")
-        spread = stdev(known) or stdev([*known, *ends])
-        return detectable_difference(factor * spread, len(known), power, alpha)
+        spread, centre = stdev(known) or stdev([*known, *ends]), fmean(known)
+        deviation = factor * max(abs(value - centre) for value in known)
+        return detectable_difference(factor * spread, len(known), power, alpha, largest_deviation=deviation)
 
     def diagnose(self) -> Diagnosis:
         """Give each row one cause of what is wrong with its answer, as far as the metrics at hand show it.
