@@ -92,7 +92,7 @@ def calibrate(
 
     The interval is Student's t interval of the corrections and two invented ones, the greatest and the least possible.
     Without them, labels that are nearly all equal seem certain. Coverage at 95%, simulated with 100 binary labels,
-    2,000 scores, means from 0.3 to 0.99 and judges that are right 70 to 97% of the time: 93% or more.
+    2,000 scores, means from 0.3 to 0.99 and judges that are right 70 to 97% of the time: 92% or more.
 
     Args:
         labelled: pairs of a human label and the judge's score of the same sample; at least 100, drawn at random from
