@@ -60,8 +60,7 @@ def paired_difference(
     lose nearly the whole span and most gain a little, a small sample may contain none of the losses; `rare_losses` then
     keeps the level, with r = `span`, for intervals that are several times wider on few pairs.
 
-    The script tests/benchmarks/interval_coverage.py measures coverage, level and power; docs/explanation/intervals.md has its
-    table.
+    Coverage, level and power: docs/explanation/intervals.md, by tests/benchmarks/interval_coverage.py.
 
     Args:
         differences: a random sample of differences, one per pair, at least one; shape (n,).

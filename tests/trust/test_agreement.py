@@ -112,7 +112,11 @@ def test_scores_on_another_scale_than_the_grades_are_ranked_and_not_matched():
 def test_raw_grades_are_compared_as_they_are():
     grades = [3, 2, 1, 0] * 8
     found = agreement(grades, grades, "ordinal", scale=(0, 3), raw_grades=True)
-    assert (found["exact"].value, found["weighted_kappa"].value, found["spearman"].value) == (1.0, 1.0, pytest.approx(1.0))
+    assert (found["exact"].value, found["weighted_kappa"].value, found["spearman"].value) == (
+        1.0,
+        1.0,
+        pytest.approx(1.0),
+    )
     assert found.estimates == agreement(grades, grades, "ordinal").estimates
     means = agreement([2.6, 1.4, 0.2], [3, 1, 1], "ordinal", scale=(0, 4), raw_grades=True)
     assert (means["exact"].value, means["within_one"].value) == (pytest.approx(2 / 3), 1.0)
@@ -139,8 +143,8 @@ def test_scores_up_to_1_are_not_matched_with_greater_labels_without_a_scale():
             [3, 2, 1, 0],
             [3, 2, 1, 0],
             False,
-            "scores that scale maps to grades must be from 0 to 1, got 3: pass raw_grades=True if the scores are grades "
-            "from 0 to 3",
+            "scores that scale maps to grades must be from 0 to 1, got 3: pass raw_grades=True if the scores are "
+            "grades from 0 to 3",
         ),
         (
             [-0.5, 1],
