@@ -29,7 +29,12 @@ def add_to(commands: Any) -> None:
         type=float,
         nargs=2,
         metavar=("LOWEST", "HIGHEST"),
-        help="grades that correspond to scores of 0 and 1, for ordinal",
+        help="lowest and highest grade, which correspond to scores of 0 and 1, for ordinal",
+    )
+    parser.add_argument(
+        "--raw-grades",
+        action="store_true",
+        help="the scores are grades from LOWEST to HIGHEST already, not from 0 to 1",
     )
 
 
@@ -45,7 +50,14 @@ def run(options: argparse.Namespace) -> int:
 
     scores = Report.load(options.report, lazy=True).scores(options.metric)
     scale = tuple(options.scale) if options.scale else None
-    result = agreement(scores, load_labels(options.labels), options.kind, threshold=options.threshold, scale=scale)
+    result = agreement(
+        scores,
+        load_labels(options.labels),
+        options.kind,
+        threshold=options.threshold,
+        scale=scale,
+        raw_grades=options.raw_grades,
+    )
     table = Table(title=result.title, title_justify="left", title_style="bold")
     for heading in HEADINGS:
         table.add_column(heading, justify="right" if heading in ("value", "95% interval") else "left")

@@ -37,6 +37,11 @@ def add_to(commands: Any) -> None:
         action="store_true",
         help="also compare scores of different judges, prompts, options or versions",
     )
+    parser.add_argument(
+        "--rare-losses",
+        action="store_true",
+        help="wider intervals that hold also if a few samples lose nearly everything while most gain a little",
+    )
     parser.add_argument("--fail-if-worse", action="store_true", help="exit with 1 if a metric is worse")
     add_json_option(parser)
 
@@ -52,7 +57,11 @@ def run(options: argparse.Namespace) -> int:
             f"{', '.join(_metrics(baseline)) or 'none'}; {', '.join(_metrics(candidate)) or 'none'}"
         )
     comparison = candidate.compare(
-        baseline, options.margin, options.cluster or None, options.allow_different_instruments
+        baseline,
+        options.margin,
+        options.cluster or None,
+        options.allow_different_instruments,
+        rare_losses=options.rare_losses,
     )
     if options.json:
         write_json(comparison_object(comparison))

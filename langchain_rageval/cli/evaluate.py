@@ -23,6 +23,7 @@ from langchain_rageval.cli.inputs import build_budget, load_inputs
 from langchain_rageval.cli.json_output import (
     add_json_option,
     check_single_stdout,
+    json_stdout,
     report_object,
     write_json,
 )

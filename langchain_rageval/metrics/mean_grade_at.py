@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from langchain_rageval.metrics.graders.grader import Grader
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.ranked import RankedList, ranking_metric
+from langchain_rageval.metrics.ranked import RankedList, ranking_metric, resolve_grader
 
 
 def mean_grade_at(k: int, grader: Grader | None = None, *, name: str | None = None) -> Metric:
@@ -28,7 +28,10 @@ def mean_grade_at(k: int, grader: Grader | None = None, *, name: str | None = No
     Raises:
         ConfigError: if an option is out of range.
     """
-    return ranking_metric("mean_grade", k, grader, mean_grade_of, basis="none", name=name)
+    grader = resolve_grader(grader)
+    lowest, highest = grader.grade_range
+    grades = min(lowest, 0.0), max(highest, 0.0)  # 0 if nothing was retrieved
+    return ranking_metric("mean_grade", k, grader, mean_grade_of, basis="none", name=name, range=grades)
 
 
 def mean_grade_of(ranked: RankedList) -> float:

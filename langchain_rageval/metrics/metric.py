@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from math import isfinite
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
@@ -24,6 +25,8 @@ from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced
 from langchain_rageval.steps.stage import State
 from langchain_rageval.text.language import detect_language
+
+_TOLERANCE = 1e-9  # by which rounding may move a value out of the range
 
 
 class Metric(Traced[Any, Score], Adapters):
@@ -45,10 +48,12 @@ class Metric(Traced[Any, Score], Adapters):
         options: further options of the builder; part of the instrument.
         state_from_findings: function of a sample and an earlier score of it. Returns the state that `reduce` reads, or
             None if the score's findings are not sufficient. If omitted, `Report.rescore` is not supported.
+        range: lowest and highest possible value; -inf or inf if there is none. A value outside it is an error, not a
+            score. It cannot change a value, so it is not part of the instrument.
 
     Raises:
         ConfigError: if the name is empty, `reads` contains a name that is not a field of Sample, or any other option is
-            invalid.
+            invalid; when scoring, if `reduce` gives a value that is outside the range, infinite or NaN.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
@@ -61,6 +66,7 @@ class Metric(Traced[Any, Score], Adapters):
     direction: Direction = "higher"
     options: Mapping[str, Any] = {}
     state_from_findings: Callable[[Sample, Score], State | None] | None = None
+    range: tuple[float, float] = (0.0, 1.0)
     _instrument: str = PrivateAttr("")
 
     def __init__(
@@ -74,6 +80,7 @@ class Metric(Traced[Any, Score], Adapters):
         direction: Direction = "higher",
         options: Mapping[str, Any] | None = None,
         state_from_findings: Callable[[Sample, Score], State | None] | None = None,
+        range: tuple[float, float] = (0.0, 1.0),
     ) -> None:
         name = without_surrogates(name)
         if not name:
@@ -91,9 +98,12 @@ class Metric(Traced[Any, Score], Adapters):
                 direction=direction,
                 options=options or {},
                 state_from_findings=state_from_findings,
+                range=range,
             )
         except ValidationError as error:
             raise config_error_of(f"metric {name!r}", error) from None
+        if not self.range[0] < self.range[1]:
+            raise ConfigError(f"range of {name} is its lowest and its highest value, such as (0, 1), got {range!r}")
         self._instrument = self._fingerprint()
 
     def __repr__(self) -> str:
@@ -211,17 +221,32 @@ class Metric(Traced[Any, Score], Adapters):
         if not isinstance(value, Value):
             remedy = "return Value(number, reason), or Value.without(why) if no number applies"
             raise ConfigError(f"reduce of {self.name} gave {type(value).__name__}, not a Value: {remedy}")
+        number = None if value.number is None else self._in_range(value.number)
         return Score(
             metric=self.name,
             aspect=self.aspect,
             direction=self.direction,
-            value=value.number,
-            reason=value.reason if value.number is not None else "",
+            value=number,
+            reason=value.reason if number is not None else "",
             findings=list(value.findings),
             unscored=value.unscored,
             usage=usage,
             instrument=self.instrument,
         )
+
+    def _in_range(self, number: float) -> float:
+        """Return a value, without a rounding error beyond the range.
+
+        Raises:
+            ConfigError: if it lies outside the range, or is NaN or infinite.
+        """
+        low, high = self.range
+        if not (isfinite(number) and low - _TOLERANCE <= number <= high + _TOLERANCE):
+            raise ConfigError(
+                f"reduce of {self.name} gave {number:g}, not a finite number from {low:g} to {high:g}: fix reduce, or "
+                "declare the metric's range with Metric(range=(lowest, highest))"
+            )
+        return min(max(number, low), high)
 
     def _fingerprint(self) -> str:
         parts = {

@@ -77,6 +77,7 @@ def ranking_metric(
     threshold: float | None = None,
     name: str | None = None,
     options: Mapping[str, Any] | None = None,
+    range: tuple[float, float] = (0.0, 1.0),
 ) -> Metric:
     """Return a metric of the retrieved list.
 
@@ -90,6 +91,7 @@ def ranking_metric(
             "threshold".
         name: key of the score, by default such as "ndcg@5".
         options: further options that could change the number.
+        range: lowest and highest possible number.
 
     Raises:
         ConfigError: if an option is out of range, or required and missing.
@@ -106,6 +108,7 @@ def ranking_metric(
         reduce=partial(measured, grader=grader, measure=measure, k=k, threshold=least, basis=basis),
         options={"measure": kind, "k": k, "threshold": least, **(options or {})},
         state_from_findings=partial(_state_from_findings, grader=grader),
+        range=range,
     )
 
 

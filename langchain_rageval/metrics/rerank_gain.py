@@ -76,7 +76,7 @@ def rerank_gain(
         options={"gain": gain},
     )
 
-    def of_both(part: str, reduce: Callable[..., Value]) -> Metric:
+    def of_both(part: str, reduce: Callable[..., Value], lowest: float) -> Metric:
         return Metric(
             f"{prefix}{part}",
             aspect="ranking",
@@ -85,9 +85,10 @@ def rerank_gain(
             reduce=partial(reduce, grader=grader, k=k, gain=gain),
             options={"k": k, "gain": gain},
             state_from_findings=partial(_state_from_findings, grader=grader),
+            range=(lowest, 1.0),
         )
 
-    return suite(retrieved, of_both("reranker", ndcg_of_the_reranker), of_both("gain", ndcg_gained))
+    return suite(retrieved, of_both("reranker", ndcg_of_the_reranker, 0.0), of_both("gain", ndcg_gained, -1.0))
 
 
 def ndcg_of_the_reranker(state: State, *, grader: Grader, k: int, gain: Gain) -> Value:

@@ -12,7 +12,7 @@ from langchain_rageval.data.schema import Direction, Row, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.html_table import html_table
 from langchain_rageval.report.slices import By, clusters_of
-from langchain_rageval.statistics import holm, mean_difference_interval, sign_flip_p
+from langchain_rageval.statistics import holm, paired_difference, sign_flip_p
 
 Verdict = Literal["better", "worse", "no worse", "inconclusive", "too few pairs"]
 Pair = tuple[Row, Row]
@@ -20,7 +20,11 @@ Pair = tuple[Row, Row]
 ALPHA = 0.05
 
 LEAST_PAIRS = 6
-"""Least number of pairs, or clusters, for a verdict: with 5, the smallest two-sided p-value is 2 / 2⁵ > 5%."""
+"""Minimum number of pairs, or clusters, of a test at 5%.
+
+Five pairs that all differ in one direction, which happens by chance in 2 / 2⁵ = 6% of runs, would already give p = 0.047;
+with four or fewer, no difference gives p < 0.05.
+"""
 
 
 @dataclass(frozen=True)
@@ -28,26 +32,30 @@ class MetricComparison:
     """Comparison of one metric in two runs, over the samples that both runs scored.
 
     Attributes:
-        metric: name of the metric.
-        direction: "higher" or "lower", whichever is better.
-        mean: mean of the candidate over the pairs; None without pairs.
-        baseline: mean of the baseline over the pairs; None without pairs.
-        difference: mean of candidate minus baseline, in either direction; None without pairs.
-        low: lower end of the 95% interval of the difference, not adjusted for other metrics; None without pairs.
+        metric: its name.
+        direction: whether "higher" or "lower" is better.
+        mean: of the candidate over the pairs; None without pairs.
+        baseline: mean of the baseline over the pairs.
+        difference: mean of candidate minus baseline, whatever the direction; None without pairs.
+        low: lower end of the 95% interval of the difference, for this metric alone; None without pairs.
         high: upper end of the interval.
-        p_value: two-sided p-value of no difference, Holm-adjusted over the metrics; None without pairs.
-        p_unadjusted: p-value of this metric alone.
-        verdict: verdict on the candidate: "better" or "worse" if `p_value` is below 0.05, "no worse" if the interval
-            excludes losses beyond the margin, else "inconclusive"; "too few pairs" below six.
-        pairs: number of samples that both runs scored.
-        clusters: number of clusters of dependent samples; None if the samples are independent.
-        better: number of pairs in which the candidate is better.
-        worse: number of pairs in which the candidate is worse.
-        lost: number of shared samples that only the baseline scored.
-        gained: number of shared samples that only the candidate scored.
-        coverage_fell: True if significantly more samples lack a score than in the baseline (sign-flip test, for
-            independent samples McNemar's exact test; p < 0.05 one-sided). The verdict is then not "better" or "no
-            worse".
+        p_value: two-sided p-value of "the mean difference is 0", Holm-adjusted over the metrics; None without pairs.
+            Interval and p-value come from one procedure, Student's t on the pairs and two invented ones at plus and
+            minus the largest difference, so a `p_value` below 0.05 never stands beside an interval that contains 0. It
+            assumes independent pairs, or clusters, and that no rare losses of nearly the whole range are missing from
+            the sample; for those use `rare_losses` of `Report.compare`.
+        p_unadjusted: p-value of this metric alone; below 0.05 exactly if the interval does not contain 0.
+        verdict: "better" or "worse" if `p_value` is below 0.05, by the sign of `difference`; "no worse" if the interval
+            contains no loss greater than the margin, also if the loss is significant; otherwise "inconclusive". "too
+            few pairs" below six pairs or clusters.
+        pairs: samples that both have scored.
+        clusters: groups of samples that count as one; None when each counts by itself.
+        better: pairs in which the candidate's value is the better one.
+        worse: pairs in which it is the worse one.
+        lost: samples that only the baseline has scored, of those that both hold.
+        gained: samples that only the candidate has scored.
+        coverage_fell: True if significantly more samples lack a score than in the baseline (McNemar's exact test, or
+            the sign-flip test of clusters; one-sided p < 0.05). The candidate is then neither "better" nor "no worse".
     """
 
     metric: str
@@ -161,6 +169,7 @@ def compare_rows(
     margin: float,
     cluster: By | None,
     allow_different_instruments: bool,
+    rare_losses: bool = False,
 ) -> Comparison:
     """Return the comparison of two runs; see `Report.compare`."""
     if not isinstance(margin, int | float) or not isfinite(margin) or margin < 0:
@@ -170,7 +179,7 @@ def compare_rows(
     notes = _check_instruments(ours, theirs, shared, allow_different_instruments)
     pairs = paired_rows(candidate, baseline)
     groups = None if cluster is None else clusters_of((row.sample for row, _ in pairs), cluster)
-    compared = [_compare(name, ours[name][0].direction, pairs, groups) for name in shared]
+    compared = [_compare(name, ours[name][0].direction, pairs, groups, rare_losses) for name in shared]
     enough = [metric for metric in compared if _units(metric) >= LEAST_PAIRS]
     adjusted = dict(
         zip(
@@ -238,7 +247,7 @@ def paired_rows(candidate: Sequence[Row], baseline: Sequence[Row]) -> list[Pair]
 
 
 def _compare(
-    name: str, direction: Direction, pairs: Sequence[Pair], groups: Sequence[Hashable] | None
+    name: str, direction: Direction, pairs: Sequence[Pair], groups: Sequence[Hashable] | None, rare_losses: bool
 ) -> MetricComparison:
     """Return the comparison of one metric, without adjusted p-value and verdict."""
     values = [(_value(ours, name), _value(theirs, name)) for ours, theirs in pairs]
@@ -247,18 +256,18 @@ def _compare(
     among = None if groups is None else [groups[place] for place, _, _ in both]
     coverage = [float(own is not None) - float(other is not None) for own, other in values]
     scored = [value for _, own, other in both for value in (own, other)]
-    low, high = mean_difference_interval(differences, among, span=_span(scored)) if both else (None, None)
+    result = paired_difference(differences, among, span=_span(scored), rare_losses=rare_losses) if both else None
     sign = 1 if direction == "higher" else -1
     return MetricComparison(
         metric=name,
         direction=direction,
         mean=fmean(own for _, own, _ in both) if both else None,
         baseline=fmean(other for _, _, other in both) if both else None,
-        difference=fmean(differences) if both else None,
-        low=low,
-        high=high,
+        difference=result.mean if result else None,
+        low=result.low if result else None,
+        high=result.high if result else None,
         p_value=None,
-        p_unadjusted=sign_flip_p(differences, among) if both else None,
+        p_unadjusted=result.p_value if result else None,
         verdict="too few pairs",
         pairs=len(both),
         clusters=None if among is None else len(set(among)),
@@ -275,8 +284,8 @@ def _value(row: Row, name: str) -> float | None:
 
 
 def _span(values: Sequence[float]) -> float:
-    """Return the range of the scale: 1 if all values lie from 0 to 1, else the range of the values."""
-    return 1.0 if min(values) >= 0 and max(values) <= 1 else max(values) - min(values)
+    """Return the largest possible difference of two values: 1, or the range of the values if that is greater."""
+    return max(1.0, max(values) - min(values))
 
 
 def _units(metric: MetricComparison) -> int:

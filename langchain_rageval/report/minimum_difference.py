@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import sqrt
-from statistics import stdev
+from statistics import fmean, stdev
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.comparison import values_of_pairs
@@ -30,5 +30,6 @@ def minimum_difference(
         values, ends, factor = [own - other for own, other in pairs], (-1.0, 1.0), 1.0
     if len(values) < 2:
         raise ConfigError(f"{metric}: a spread needs at least two scored samples, got {len(values)}")
-    spread = stdev(values) or stdev([*values, *ends])
-    return detectable_difference(factor * spread, len(values), power, alpha)
+    spread, centre = stdev(values) or stdev([*values, *ends]), fmean(values)
+    deviation = factor * max(abs(value - centre) for value in values)
+    return detectable_difference(factor * spread, len(values), power, alpha, largest_deviation=deviation)

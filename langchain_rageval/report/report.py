@@ -143,18 +143,28 @@ class Report(ReportData):
         margin: float = 0.0,
         cluster: By | None = None,
         allow_different_instruments: bool = False,
+        *,
+        rare_losses: bool = False,
     ) -> Comparison:
         """Compare each metric of this run, the candidate, with that of a baseline.
 
-        Samples are paired by id, several of one id in their order, and count if both reports have a value. The p-value
-        is from a paired sign-flip permutation test, exact for 0/1 values (McNemar) and for up to 15 pairs that differ,
-        Holm-adjusted over the metrics. The interval is a bootstrap interval.
+        Samples are paired by id, several of one id in their order, and count where both reports have a value. Interval
+        and p-value come from one procedure: Student's t on the pairs and two invented ones, at plus and minus the
+        largest difference, but at least the range of the values over the root of their number. So "p < 0.05" and an
+        interval that contains 0 never stand together. The p-value is Holm-adjusted over the metrics.
+
+        The procedure assumes that the pairs, or the clusters, are independent, and that the sample contains every kind
+        of difference that determines the mean. If most samples gain a little and a few lose nearly everything, ten
+        pairs may contain none of the losses; `rare_losses=True` holds its level there, too.
 
         Args:
             baseline: the run to compare with.
-            margin: largest loss, in the metric's own units, that still counts as "no worse", even if it is significant.
-            cluster: what groups dependent samples, such as "metadata.document"; see `summary`.
-            allow_different_instruments: also compare scores made by different judges, prompts, options or versions.
+            margin: by how much a metric may be worse and still be "no worse", in its own units; also when so small a
+                loss is significant.
+            cluster: what ties samples together, such as "metadata.document"; see `summary`.
+            allow_different_instruments: compare also what different judges, prompts, options or versions have scored.
+            rare_losses: expect that a few samples may lose nearly the whole range. Intervals are several times wider
+                for few pairs, and hardly wider for several hundred.
 
         Returns:
             Metric name to its comparison, for the metrics that both reports have; notes name the others. The verdict is
@@ -166,7 +176,7 @@ class Report(ReportData):
         """
         if not isinstance(baseline, Report):
             raise ConfigError(f"compare takes a report, got {type(baseline).__name__}; Report.load reads one")
-        return compare_rows(self.rows, baseline.rows, margin, cluster, allow_different_instruments)
+        return compare_rows(self.rows, baseline.rows, margin, cluster, allow_different_instruments, rare_losses)
 
     def minimum_detectable_difference(
         self,
@@ -177,7 +187,7 @@ class Report(ReportData):
         *,
         baseline: Report | None = None,
     ) -> float:
-        """Return the smallest true difference of a metric that `compare` would detect with this number of samples.
+        """Return the smallest true difference of a metric that `compare` detects with as many independent samples.
 
         Args:
             metric: a metric of this report.
@@ -187,8 +197,9 @@ class Report(ReportData):
             baseline: a run over the same samples; its actual pairs are used instead of `correlation`.
 
         Returns:
-            The difference in the metric's units. If all values, or differences, are equal, their spread is computed
-            with one more value at each end of the scale.
+            A difference in the metric's units; infinite if no difference of so few samples is significant, as with up
+            to four at the level 0.05. If all values, or all differences, are equal, one more at each end of the scale
+            is added to estimate their spread. `cluster` and `rare_losses` of `compare` raise it.
 
         Raises:
             ConfigError: if there is no such metric, an option is out of range, or fewer than two samples are scored.

@@ -2,14 +2,24 @@
 
 from langchain_rageval.statistics.agreement import Estimate, krippendorff_alpha
 from langchain_rageval.statistics.intervals import bounded_mean_interval
-from langchain_rageval.statistics.paired import detectable_difference, holm, mean_difference_interval, sign_flip_p
+from langchain_rageval.statistics.paired import (
+    PairedDifference,
+    detectable_difference,
+    holm,
+    paired_difference,
+    sign_flip_p,
+)
+from langchain_rageval.statistics.student_t import student_t_p, student_t_quantile
 
 __all__ = [
     "Estimate",
+    "PairedDifference",
     "bounded_mean_interval",
     "detectable_difference",
     "holm",
     "krippendorff_alpha",
-    "mean_difference_interval",
+    "paired_difference",
     "sign_flip_p",
+    "student_t_p",
+    "student_t_quantile",
 ]

@@ -88,6 +88,7 @@ def agreement(
     *,
     threshold: float = 0.5,
     scale: tuple[float, float] | None = None,
+    raw_grades: bool = False,
 ) -> Agreement:
     """Measure how well scores agree with human labels.
 
@@ -108,8 +109,11 @@ def agreement(
             of the metric: where lower is better, 1 is bad.
         kind: the kind of labels, see above.
         threshold: for binary labels: scores from here on count as 1.
-        scale: for ordinal labels: the grades that correspond to the scores 0 and 1. Scores are stretched to this scale
-            and rounded to whole grades, except for rank correlations.
+        scale: for ordinal labels: the lowest and the highest grade. Scores, which must be from 0 to 1, are mapped to
+            this scale and rounded to whole grades, except for rank correlations. Without it, scores must already be
+            whole grades on the scale of the labels.
+        raw_grades: True if the scores are grades on `scale` themselves, such as those of `mean_grade_at`; they are then
+            rounded but not mapped.
 
     Returns:
         The statistics by name. A statistic that is undefined, such as the correlation with a constant, or that belongs
@@ -117,16 +121,20 @@ def agreement(
         excluded.
 
     Raises:
-        ConfigError: if lengths differ, a value does not fit its kind, an option is out of range, or no id is in both.
+        ConfigError: if lengths differ, a value does not fit its kind or scale, an option is out of range, or no id is
+            in both.
     """
-    _check(kind, threshold, scale)
+    _check(kind, threshold, scale, raw_grades)
     score_values, label_values, notes = _align(scores, labels)
     scored = [(score, label) for score, label in zip(score_values, label_values, strict=True) if score is not None]
     pairs = [(score, label) for score, label in scored if label is not None]
     unscored = sum(label is not None for label in label_values) - len(pairs)
     if unscored:
         notes.append(f"{unscored} of the labelled samples have no score and are left out.")
-    statistics = _STATISTICS_OF[kind]([s for s, _ in pairs], [label for _, label in pairs], threshold, scale)
+    paired_scores, paired_labels = [score for score, _ in pairs], [label for _, label in pairs]
+    if scale is not None:
+        paired_scores = _to_scale(paired_scores, paired_labels, scale, raw_grades)
+    statistics = _STATISTICS_OF[kind](paired_scores, paired_labels, threshold, scale)
     return Agreement(kind, len(pairs), unscored, len(scored) - len(pairs), statistics, notes)
 
 
@@ -148,13 +156,40 @@ def rating_value(rating: Any) -> float | None:
     return value
 
 
-def _check(kind: LabelKind, threshold: float, scale: tuple[float, float] | None) -> None:
+def _check(kind: LabelKind, threshold: float, scale: tuple[float, float] | None, raw_grades: bool) -> None:
     if kind not in get_args(LabelKind):
         raise ConfigError(f"kind must be one of {', '.join(map(repr, get_args(LabelKind)))}, got {kind!r}")
     if not isfinite(threshold):
         raise ConfigError(f"threshold is a number, got {threshold!r}")
     if scale is not None and (kind != "ordinal" or len(scale) != 2 or not scale[0] < scale[1]):
         raise ConfigError(f"scale is the least and the greatest of ordinal grades, such as (0, 3), got {scale!r}")
+    if raw_grades and scale is None:
+        raise ConfigError(
+            "raw_grades needs the scale of the grades: pass scale=(0, 3) with the lowest and highest grade"
+        )
+
+
+def _to_scale(scores: list[float], labels: list[float], scale: tuple[float, float], raw_grades: bool) -> list[float]:
+    """Return the scores on the scale of the labels.
+
+    Raises:
+        ConfigError: if a score is neither from 0 to 1 nor, with `raw_grades`, on the scale, or a label is outside it.
+    """
+    least, greatest = scale
+    _check_range(labels, scale, "labels", "pass the lowest and the highest grade of the labels as scale")
+    if raw_grades:
+        _check_range(scores, scale, "raw grades", "pass the lowest and the highest grade as scale")
+        return scores
+    remedy = f"pass raw_grades=True if the scores are grades from {least:g} to {greatest:g}"
+    _check_range(scores, (0.0, 1.0), "scores that scale maps to grades", remedy)
+    return [least + score * (greatest - least) for score in scores]
+
+
+def _check_range(values: list[float], scale: tuple[float, float], what: str, remedy: str) -> None:
+    least, greatest = scale
+    outside = next((value for value in values if not least - _TOLERANCE <= value <= greatest + _TOLERANCE), None)
+    if outside is not None:
+        raise ConfigError(f"{what} must be from {least:g} to {greatest:g}, got {outside:g}: {remedy}")
 
 
 def _align(scores: Ratings, labels: Ratings) -> tuple[list[float | None], list[float | None], list[str]]:
@@ -196,17 +231,20 @@ def _binary(scores: list[float], labels: list[float], threshold: float, _: Any) 
 def _ordinal(
     scores: list[float], labels: list[float], _: float, scale: tuple[float, float] | None
 ) -> dict[str, Estimate]:
-    if scale:
-        least, greatest = scale
-        scores = [least + score * (greatest - least) for score in scores]
     grades = [float(_round(score)) for score in scores] if scale else scores
-    if all(value.is_integer() for value in (*grades, *labels)):
+    on_one_scale = scale is not None or not _look_like_shares(scores, labels)
+    if on_one_scale and all(value.is_integer() for value in (*grades, *labels)):
         near = [float(abs(grade - label) <= 1) for grade, label in zip(grades, labels, strict=True)]
         graded = {"exact": share(_matches(grades, labels)), "within_one": share(near)}
         graded |= estimates(grades, labels, ("kappa",)) | _weighted_estimates(grades, labels)
     else:
         graded = dict.fromkeys(("exact", "within_one", "kappa", *_GRADED), Estimate(None, reason=_NO_GRADES))
     return graded | estimates(scores, labels, _RANKED)
+
+
+def _look_like_shares(scores: list[float], labels: list[float]) -> bool:
+    """Return True if all scores are from 0 to 1 and some label is greater, so that 1 may mean the highest grade."""
+    return bool(scores) and min(scores) >= 0 and max(scores) <= 1 < max(labels)
 
 
 def _pairwise(scores: list[float], labels: list[float], _: float, __: Any) -> dict[str, Estimate]:

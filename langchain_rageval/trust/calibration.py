@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.html_table import html_table
+from langchain_rageval.statistics import bounded_mean_interval, student_t_quantile
 from langchain_rageval.trust.agreement import Rating, rating_value
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 LEAST_LABELLED = 100
-"""Minimum number of labelled samples; with fewer, the normal approximation of the interval is unreliable."""
+"""Minimum number of labelled samples; with fewer, the coverage of the interval is not known."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -26,9 +25,9 @@ class Calibration:
     """Estimate of the mean human label of all samples, with its interval.
 
     Attributes:
-        mean: prediction-powered estimate, from labels and scores together.
-        low: lower end of its interval.
-        high: upper end of its interval.
+        mean: prediction-powered estimate, from labels and scores together; within the scale of the labels.
+        low: lower end of its interval, within the scale.
+        high: upper end of its interval, within the scale.
         level: confidence level of the intervals, such as 0.95.
         classical_mean: mean of the labels alone.
         classical_low: lower end of the interval of the labels alone.
@@ -80,29 +79,41 @@ class Calibration:
 
 
 def calibrate(
-    labelled: Iterable[tuple[Rating, Rating]], unlabelled: Iterable[Rating], level: float = 0.95
+    labelled: Iterable[tuple[Rating, Rating]],
+    unlabelled: Iterable[Rating],
+    level: float = 0.95,
+    *,
+    scale: tuple[float, float] = (0.0, 1.0),
 ) -> Calibration:
     """Estimate the mean human label with prediction-powered inference.
 
-    The judge's mean over all samples is corrected by the human labels of some. The correction is weighted so that the
-    interval is no wider, up to chance, than the interval of the labels alone, however poor the judge.
+    The judge's mean over all samples is corrected by the human labels of some. The correction is weighted: a judge that
+    agrees with the labels narrows the interval, a poor one has no effect.
+
+    The interval is Student's t interval of the corrections and two invented ones, the greatest and the least possible.
+    Without them, labels that are nearly all equal seem certain. Coverage at 95%, simulated with 100 binary labels,
+    2,000 scores, means from 0.3 to 0.99 and judges that are right 70 to 97% of the time: 92% or more.
 
     Args:
         labelled: pairs of a human label and the judge's score of the same sample; at least 100, drawn at random from
             all samples, as by `report.to_label(100)`. Any other selection biases the mean.
         unlabelled: the judge's scores of the other samples, at least 2.
         level: confidence level of the intervals, between 0 and 1.
+        scale: the lowest and the highest possible label, such as (1, 5). The judge's scores may have another scale.
 
     Returns:
-        The estimate with its interval, beside the means of the labels and of the judge alone.
+        The estimate with its interval, beside the means of the labels and of the judge alone. The interval of the
+        labels alone is that of `Report.summary`.
 
     Raises:
-        ConfigError: if there are too few samples, the level is out of range, a value is not a number, or ppi-python is
-            not installed.
+        ConfigError: if there are too few samples, the level or a label is out of range, or a value is not a number.
 
     Source: Angelopoulos et al. 2023, "Prediction-Powered Inference", doi:10.1126/science.adi6000; the weight:
-        Angelopoulos, Duchi and Zrnic 2023, "PPI++", arXiv:2311.01453.
+        Angelopoulos, Duchi and Zrnic 2023, "PPI++", arXiv:2311.01453; the invented corrections: as in
+        `paired_difference`.
     """
+    if len(scale) != 2 or not scale[0] < scale[1]:
+        raise ConfigError(f"scale is the lowest and the highest possible label, such as (1, 5); got {scale!r}")
     if not 0 < level < 1:
         raise ConfigError(f"level must be between 0 and 1, such as 0.95; got {level!r}")
     labelled_pairs, others = [_pair(item) for item in labelled], [rating_value(score) for score in unlabelled]
@@ -115,10 +126,14 @@ def calibrate(
         )
     if len(scores) < 2:
         raise ConfigError(f"calibrate takes at least 2 scores of unlabelled samples, got {len(scores)}")
-    if not find_spec("ppi_py"):
-        raise ConfigError('calibrate needs ppi-python: pip install "langchain-rageval[stats]"')
+    outside = next((human for human, _ in pairs if not scale[0] <= human <= scale[1]), None)
+    if outside is not None:
+        raise ConfigError(
+            f"labels lie on the scale from {scale[0]:g} to {scale[1]:g}, got {outside:g}: pass the lowest and the "
+            "highest possible label, such as scale=(1, 5)"
+        )
     left_out = len(labelled_pairs) - len(pairs) + len(others) - len(scores)
-    return _estimate([h for h, _ in pairs], [j for _, j in pairs], scores, level, left_out)
+    return _estimate([h for h, _ in pairs], [j for _, j in pairs], scores, level, scale, left_out)
 
 
 def _pair(item: tuple[Rating, Rating]) -> tuple[float | None, float | None]:
@@ -127,30 +142,51 @@ def _pair(item: tuple[Rating, Rating]) -> tuple[float | None, float | None]:
     return rating_value(item[0]), rating_value(item[1])
 
 
-def _estimate(human: list[float], judge: list[float], others: list[float], level: float, left_out: int) -> Calibration:
-    import numpy as np
-    from ppi_py import classical_mean_ci, ppi_mean_ci, ppi_mean_pointestimate
-
+def _estimate(
+    human: list[float],
+    judge: list[float],
+    others: list[float],
+    level: float,
+    scale: tuple[float, float],
+    left_out: int,
+) -> Calibration:
     labels, scores, more = (np.asarray(values, dtype=np.float64) for values in (human, judge, others))
-    weight = 0.0 if np.ptp(np.concatenate([scores, more])) == 0 else None  # a constant carries no information
-    low, high = ppi_mean_ci(labels, scores, more, alpha=1 - level, lam=weight)
-    alone_low, alone_high = classical_mean_ci(labels, alpha=1 - level)
+    every, (lowest, highest), count = np.concatenate([scores, more]), scale, len(human) + 2
+    weight = _weight(human, judge, others)
+    corrections = labels - weight * scores
+    extremes = _score_range(every)
+    extended = np.append(corrections, [highest - weight * extremes[0], lowest - weight * extremes[1]])
+    centre = weight * float(more.mean()) + float(extended.mean())
+    variance = float(extended.var(ddof=1)) / count + weight**2 * float(more.var(ddof=1)) / more.size
+    half = student_t_quantile(level, count - 1) * sqrt(variance)
+    mean = min(max(weight * float(more.mean()) + float(corrections.mean()), lowest), highest)
+    unit = highest - lowest
+    alone = bounded_mean_interval([(label - lowest) / unit for label in human], level)
     return Calibration(
-        mean=_to_float(ppi_mean_pointestimate(labels, scores, more, lam=weight)),
-        low=_to_float(low),
-        high=_to_float(high),
+        mean=mean,
+        low=max(lowest, min(centre - half, mean)),
+        high=min(highest, max(centre + half, mean)),
         level=level,
         classical_mean=float(labels.mean()),
-        classical_low=_to_float(alone_low),
-        classical_high=_to_float(alone_high),
-        judge_mean=float(np.concatenate([scores, more]).mean()),
+        classical_low=lowest + unit * alone[0],
+        classical_high=lowest + unit * alone[1],
+        judge_mean=float(every.mean()),
         labelled=len(human),
         unlabelled=len(others),
         left_out=left_out,
     )
 
 
-def _to_float(value: Floats | float) -> float:
-    import numpy as np
+def _weight(human: list[float], judge: list[float], others: list[float]) -> float:
+    """Return the weight of the scores, from 0 to 1, that minimizes the variance of the estimate; 0 for equal scores."""
+    variance = float(np.var([*judge, *others], ddof=1))
+    if variance <= 0:
+        return 0.0
+    covariance = float(np.cov(human, judge, ddof=0)[0, 1])
+    return min(max(covariance / variance / (1 + len(human) / len(others)), 0.0), 1.0)
 
-    return float(np.asarray(value).item())
+
+def _score_range(scores: Floats) -> tuple[float, float]:
+    """Return the least and the greatest possible score: 0 and 1, or those observed if a score lies outside."""
+    least, greatest = float(scores.min()), float(scores.max())
+    return (0.0, 1.0) if least >= 0 and greatest <= 1 else (least, greatest)

@@ -24,6 +24,7 @@ def files(tmp_path):
 
 GOOD, BAD = report_of(*[scored(1.0)] * 10), report_of(*[scored(0.0)] * 10)
 LITTLE_WORSE, FAIR = report_of(*[scored(0.49)] * 400), report_of(*[scored(0.5)] * 400)
+FEW_GAINS = report_of(*[scored(0.9)] * 50), report_of(*[scored(0.95)] * 50)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,8 @@ LITTLE_WORSE, FAIR = report_of(*[scored(0.49)] * 400), report_of(*[scored(0.5)] 
         (FAIR, LITTLE_WORSE, ["--fail-if-worse"], 1, "worse"),
         (FAIR, LITTLE_WORSE, ["--fail-if-worse", "--margin", "0.05"], 0, "no worse"),
         (GOOD, GOOD, ["--fail-if-worse"], 0, "inconclusive"),
+        (FEW_GAINS[0], FEW_GAINS[1], [], 0, "better"),
+        (FEW_GAINS[0], FEW_GAINS[1], ["--rare-losses"], 0, "inconclusive"),
         (report_of(scored(1.0)), report_of(scored(0.0)), ["--fail-if-worse"], 0, "too few pairs"),
     ],
 )
@@ -60,7 +63,7 @@ def test_the_table_holds_the_numbers(rageval, files):
         "0.750",
         "+0.375",
         metric.interval,
-        "1.000",
+        metric.p,
         "2",
         "1",
         "0",

@@ -263,7 +263,7 @@ def count_of(judge):
         return Value(float(len(found["answer_statements"])))
 
     steps = extract_statements(judge, of="answer")
-    return Metric("count", aspect="answer", reads={"question", "answer"}, steps=steps, reduce=count)
+    return Metric("count", aspect="answer", reads={"question", "answer"}, steps=steps, reduce=count, range=(0, 10))
 
 
 def totals(scores):

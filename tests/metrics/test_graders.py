@@ -48,6 +48,37 @@ def test_one_chunk_or_equal_ones_are_the_best_there_are_since_ranks_cannot_tell_
     assert grades(cross_encoder_grader(scoring({"a": 1.0, "b": 1.0})), contexts=["a", "b"]) == ["1", "1"]
 
 
+def test_ranks_may_start_at_0():
+    ce = scoring({"a": -9.0, "b": 4.0, "c": -9.0, "d": -1.0})
+    grader = cross_encoder_grader(ce, "rank_from_0")
+    assert grades(grader, contexts=["a", "b", "c", "d"]) == ["0", "2", "0", "1"]
+    assert grades(grader, contexts=["a", " "]) == ["0", "0"]
+    assert grader.instrument != cross_encoder_grader(ce).instrument
+
+
+@pytest.mark.parametrize(
+    ("how", "scores", "expected"),
+    [
+        ("rank_from_0", [3.0, -1.0, 9.0, 2.0, 0.0], 0.76),
+        ("rank_from_0", [3.0, 0.0, 9.0, -1.0, 2.0], 0.76),
+        ("rank", [3.0, -1.0, 9.0, 2.0, 0.0], 0.77),
+        ("rank", [3.0, 0.0, 9.0, -1.0, 2.0], 0.78),
+    ],
+)
+def test_ranks_from_0_give_the_ndcg_of_an_article_that_uses_ranks_as_relevance(how, scores, expected):
+    """The cross-encoder ranks document 3 first and document 1 second."""
+    names = list("abcde")
+    grader = cross_encoder_grader(scoring(dict(zip(names, scores, strict=True))), how)
+    assert round(ndcg_at(5, grader).invoke(Sample(question="?", contexts=names)).value, 2) == expected
+
+
+def test_a_single_chunk_has_a_gain_only_if_ranks_start_at_1():
+    ce = scoring({"a": 5.0})
+    sample = Sample(question="?", contexts=["a"])
+    assert ndcg_at(5, cross_encoder_grader(ce)).invoke(sample).value == 1.0
+    assert ndcg_at(5, cross_encoder_grader(ce, "rank_from_0")).invoke(sample).value == 0.0
+
+
 def test_sigmoids_of_logits_lie_between_0_and_1_and_none_overflows():
     ce = scoring({"a": 0.0, "b": 1000.0, "c": -1000.0})
     found = grades(cross_encoder_grader(ce, "sigmoid"), contexts=["a", "b", "c"])

@@ -1,16 +1,16 @@
 """Two reports over the same samples: verdicts, what they rest on, and what is refused."""
 
 from html.parser import HTMLParser
+from math import inf
 
 import numpy as np
 import pytest
 from helpers.reports import failed, report_of, row, scored, unscored
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
 
 from langchain_rageval import ConfigError, Report
-from langchain_rageval.statistics import holm, mean_difference_interval, sign_flip_p
+from langchain_rageval.statistics import detectable_difference, holm, paired_difference
 
 HOSTILE = "<script>alert('1')</script> & \"quotes\""
 
@@ -77,16 +77,43 @@ def test_the_numbers_are_those_of_the_tests():
     here, there = rng.random(30).tolist(), (rng.random(30) * 0.8).tolist()
     found = compared(here, there)
     moved = [own - other for own, other in zip(here, there, strict=True)]
-    assert (found.p_value, (found.low, found.high)) == (sign_flip_p(moved), mean_difference_interval(moved))
+    expected = paired_difference(moved)
+    assert (found.p_value, found.low, found.high) == (expected.p_value, expected.low, expected.high)
     assert found.difference == pytest.approx(np.mean(moved))
     assert (found.mean, found.baseline) == (pytest.approx(np.mean(here)), pytest.approx(np.mean(there)))
     assert (found.pairs, found.clusters) == (30, None)
 
 
-def test_yes_or_no_values_are_compared_by_mcnemar():
-    found = compared([1.0] * 12 + [0.0] * 3 + [1.0] * 20, [0.0] * 12 + [1.0] * 3 + [1.0] * 20)
-    assert found.p_value == pytest.approx(binomtest(12, 15).pvalue)
-    assert (found.better, found.worse, found.pairs) == (12, 3, 35)
+@pytest.mark.parametrize("size", [8, 20, 30, 50])
+def test_a_small_steady_gain_is_better_and_its_interval_does_not_contain_0(size):
+    rng = np.random.default_rng(size)
+    for _ in range(50):
+        baseline = rng.uniform(0.2, 0.8, size)
+        found = compared((baseline + rng.normal(0.04, 0.05, size)).clip(0, 1).tolist(), baseline.tolist())
+        assert (found.p_value < 0.05) == (found.low > 0 or found.high < 0)
+        assert (found.verdict == "better") == (found.low > 0)
+
+
+def test_a_run_compared_with_itself_is_no_worse_within_two_hundredths_from_30_samples_on():
+    thirty = [0.1 * (place % 11) for place in range(30)]
+    assert compared(thirty, thirty, margin=0.02).verdict == "no worse"
+    assert compared(thirty[:25], thirty[:25], margin=0.02).verdict == "inconclusive"
+
+
+def test_with_rare_losses_few_small_gains_are_not_better():
+    """True of 95% gains of 0.05 and 5% losses of 0.95, whose mean is 0: most samples of ten contain no loss."""
+    baseline = [0.9] * 10
+    assert compared([0.95] * 10, baseline).verdict == "inconclusive"
+    assert compared([0.95] * 100, [0.9] * 100).verdict == "better"
+    found = compared([0.95] * 100, [0.9] * 100, rare_losses=True)
+    assert found.verdict == "better"
+    assert compared([0.95] * 50, [0.9] * 50).verdict == "better"
+    assert compared([0.95] * 50, [0.9] * 50, rare_losses=True).verdict == "inconclusive"
+
+
+def test_equal_values_beyond_1_are_not_certain():
+    found = compared([3.0] * 10, [3.0] * 10)
+    assert found.low < 0.0 < found.high
 
 
 def test_several_metrics_are_adjusted_for_by_holm_and_those_with_too_few_pairs_do_not_count():
@@ -99,18 +126,19 @@ def test_several_metrics_are_adjusted_for_by_holm_and_those_with_too_few_pairs_d
     few = [1.0] * 5 + [None] * 5
     ones, flat = [1.0] * 10, [0.0] * 10
     found = report(ones, ones, ones, few).compare(report(flat, flat[:7] + [1.0] * 3, [0.0] * 9 + [1.0], few))
-    raw = [2 / 2**10, 2 / 2**7, 2 / 2**9]
+    raw = [paired_difference([1.0] * count + [0.0] * (10 - count)).p_value for count in (10, 7, 9)]
     assert [found[name].p_unadjusted for name in "abc"] == pytest.approx(raw)
     assert [found[name].p_value for name in "abc"] == pytest.approx(holm(raw))
     assert (found["few"].p_value, found["few"].verdict) == (1.0, "too few pairs")
 
 
 def test_what_is_significant_alone_may_not_be_among_others():
-    six, none = [1.0] * 6, [0.0] * 6
-    assert compared(six, none).verdict == "better"  # p = 0.031
-    here = report_of(*([scored(1.0, "a"), scored(1.0, "b")] for _ in range(6)))
+    gains = [1.0] * 5 + [0.4]
+    alone = compared(gains, [0.0] * 6)
+    assert alone.verdict == "better"
+    here = report_of(*([scored(gain, "a"), scored(1.0, "b")] for gain in gains))
     there = report_of(*([scored(0.0, "a"), scored(1.0, "b")] for _ in range(6)))
-    assert here.compare(there)["a"].p_value == pytest.approx(2 * 2 / 2**6)
+    assert here.compare(there)["a"].p_value == pytest.approx(2 * alone.p_value)
     assert here.compare(there)["a"].verdict == "no worse"
 
 
@@ -266,7 +294,7 @@ def test_a_comparison_is_a_mapping_that_prints_a_line_for_each_metric():
     title, line = repr(found).splitlines()
     assert title == "Candidate minus baseline, 95% intervals, p Holm-adjusted, margin 0.02"
     metric = found["faithfulness"]
-    assert line == f"faithfulness better: +1.000 {metric.interval}, p = 0.008 (8 pairs, 8 better, 0 worse)"
+    assert line == f"faithfulness better: +1.000 {metric.interval}, p = 0.003 (8 pairs, 8 better, 0 worse)"
     assert (len(found), list(found), dict(values().compare(values()))) == (1, ["faithfulness"], {})
 
 
@@ -294,20 +322,35 @@ def test_the_table_in_a_notebook_escapes_what_others_wrote():
 # How small a difference could be seen
 
 
-def test_the_detectable_difference_worked_out_by_hand():
+def test_the_detectable_difference_of_independent_values_takes_their_spread():
     """Ten 1s and ten 0s have the deviation √(5/19); differences at correlation ½ have the same."""
     report = values(*[1.0] * 10, *[0.0] * 10)
-    expected = (1.959964 + 0.841621) * (5 / 19) ** 0.5 / 20**0.5
-    assert report.minimum_detectable_difference("faithfulness") == pytest.approx(expected, rel=1e-5)
-    assert report.minimum_detectable_difference("faithfulness", correlation=0.0) == pytest.approx(
-        expected * 2**0.5, rel=1e-5
-    )
+    for correlation, factor in ((0.5, 1.0), (0.0, 2**0.5)):
+        expected = detectable_difference(factor * (5 / 19) ** 0.5, 20, largest_deviation=factor * 0.5)
+        found = report.minimum_detectable_difference("faithfulness", correlation=correlation)
+        assert found == pytest.approx(expected)
 
 
 def test_with_another_run_its_real_pairs_count():
-    here, there = values(*[0.9, 0.5, 0.3, 0.7]), values(*[0.8, 0.5, 0.2, 0.5])
-    expected = (1.959964 + 0.841621) * np.std([0.1, 0.0, 0.1, 0.2], ddof=1) / 2
-    assert here.minimum_detectable_difference("faithfulness", baseline=there) == pytest.approx(expected, rel=1e-5)
+    here, there = values(*[0.9, 0.5, 0.3, 0.7] * 4), values(*[0.8, 0.5, 0.2, 0.5] * 4)
+    spread = np.std([0.1, 0.0, 0.1, 0.2] * 4, ddof=1)
+    found = here.minimum_detectable_difference("faithfulness", baseline=there)
+    assert found == pytest.approx(detectable_difference(spread, 16, largest_deviation=0.1))
+
+
+def test_so_large_a_difference_is_found_in_four_of_five_comparisons():
+    rng, found = np.random.default_rng(8), []
+    for _ in range(300):
+        baseline = rng.uniform(0.3, 0.6, 30)
+        before, first = values(*baseline), values(*(baseline + rng.normal(0, 0.05, 30)))
+        detectable = first.minimum_detectable_difference("faithfulness", baseline=before)
+        second = values(*(baseline + rng.normal(detectable, 0.05, 30)))
+        found.append(second.compare(before)["faithfulness"].verdict == "better")
+    assert 0.73 <= np.mean(found) <= 0.87
+
+
+def test_four_samples_detect_no_difference():
+    assert values(*[0.9, 0.5, 0.3, 0.7]).minimum_detectable_difference("faithfulness") == inf
 
 
 def test_equal_values_do_not_promise_that_everything_is_seen():

@@ -1,15 +1,16 @@
-"""Paired comparisons: agreement with scipy, coverage, and what must not change a number."""
+"""Paired comparisons: agreement with scipy, power, and what must not change a number."""
 
-from math import sqrt
+from dataclasses import astuple
+from math import inf, sqrt
 from statistics import fmean
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest, false_discovery_control, norm, permutation_test
+from scipy.stats import binomtest, false_discovery_control, permutation_test, ttest_1samp
 
-from langchain_rageval.statistics import detectable_difference, holm, mean_difference_interval, sign_flip_p
+from langchain_rageval.statistics import PairedDifference, detectable_difference, holm, paired_difference, sign_flip_p
 
 differences = st.lists(st.sampled_from([step / 8 for step in range(-8, 9)]), min_size=1, max_size=15)
 many = st.lists(st.floats(-1, 1), min_size=1, max_size=60)
@@ -53,7 +54,9 @@ def test_a_hundred_thousand_pairs_take_no_time_and_a_p_value_is_never_0():
     values = np.random.default_rng(5).normal(0.5, 0.3, 100_000).tolist()
     assert 0 < sign_flip_p(values) < 1e-100
     assert 0 < sign_flip_p([1.0] * 100_000) < 1e-100
-    assert mean_difference_interval(values) == pytest.approx((0.498, 0.502), abs=2e-3)
+    found = paired_difference(values)
+    assert (found.low, found.high) == pytest.approx((0.498, 0.502), abs=2e-3)
+    assert 0 < found.p_value < 1e-100
 
 
 @pytest.mark.parametrize(
@@ -77,9 +80,10 @@ def test_p_values_worked_out_by_hand(values, p):
 def test_neither_the_order_of_the_pairs_nor_which_run_comes_first_changes_a_number(values, random):
     shuffled = random.sample(values, len(values))
     assert sign_flip_p(shuffled) == sign_flip_p(values) == sign_flip_p([-value for value in values])
-    low, high = mean_difference_interval(values)
-    assert mean_difference_interval(shuffled) == pytest.approx((low, high), abs=1e-12)
-    assert mean_difference_interval([-value for value in values]) == pytest.approx((-high, -low), abs=1e-12)
+    found, mirrored = paired_difference(values), paired_difference([-value for value in values])
+    assert paired_difference(shuffled) == approximately(found)
+    assert (mirrored.mean, mirrored.low, mirrored.high) == pytest.approx((-found.mean, -found.high, -found.low))
+    assert mirrored.p_value == found.p_value
 
 
 @given(many)
@@ -96,93 +100,92 @@ def test_a_cluster_is_flipped_as_one(values):
     clusters = [place // 2 for place in range(len(doubled))]
     assert sign_flip_p(doubled, clusters) == sign_flip_p(values)
     assert sign_flip_p(values, range(len(values))) == sign_flip_p(values)
-    assert mean_difference_interval(doubled, clusters) == pytest.approx(mean_difference_interval(values), abs=1e-12)
+    assert paired_difference(doubled, clusters) == approximately(paired_difference(values))
+    assert paired_difference(values, range(len(values))) == approximately(paired_difference(values))
 
 
 def test_differences_that_agree_within_documents_are_less_sure():
     values = [0.5] * 20 + [-0.25] * 10
     documents = [place // 5 for place in range(30)]
     assert sign_flip_p(values) < 0.01 < 0.1 < sign_flip_p(values, documents)
-    apart, together = mean_difference_interval(values), mean_difference_interval(values, documents)
-    assert together[0] < apart[0] < apart[1] < together[1]
+    apart, together = paired_difference(values), paired_difference(values, documents)
+    assert together.low < apart.low < apart.high < together.high
+    assert apart.p_value < 0.01 < 0.1 < together.p_value
 
 
-# The interval
+def test_clusters_of_unequal_size_are_linearised():
+    """Clusters of 1 and 3 with the mean 0.5: values 0.5 + (1 - 0.5) · 2/4 and 0.5 + (1 - 1.5) · 2/4."""
+    found = paired_difference([1.0, 0.0, 0.5, 0.5], ["a", "b", "b", "b"])
+    assert found == approximately(paired_difference([0.75, 0.25]))
 
 
-@given(many)
-def test_the_interval_holds_the_mean_and_is_the_same_each_time(values):
-    low, high = mean_difference_interval(values)
-    assert low <= fmean(values) + 1e-12
-    assert fmean(values) - 1e-12 <= high
-    assert low < high
-    assert mean_difference_interval(values) == (low, high)
+# The interval and its test
 
 
-def test_pairs_without_a_difference_are_not_certain():
-    """Of 20 and 2 pairs, one half is +1 and another -1: variance 1/22, so about ±1.96 · √(1/22) / √22."""
-    low, high = mean_difference_interval([0.0] * 20)
-    assert (low, high) == (pytest.approx(-0.089, abs=0.012), pytest.approx(0.089, abs=0.012))
-    assert mean_difference_interval([0.0] * 20, span=0.0) == (0.0, 0.0)
+def approximately(found):
+    return PairedDifference(*(pytest.approx(value, abs=1e-12) for value in astuple(found)))
 
 
-def test_the_normal_interval_of_more_than_10000_pairs_continues_the_bootstrap():
-    values = np.random.default_rng(1).normal(0.1, 0.4, 10_000).tolist()
-    fewer, more = mean_difference_interval(values[:9990]), mean_difference_interval(values)
-    assert fewer == pytest.approx(more, abs=1e-3)
-    assert more == pytest.approx((fmean(values) - 1.96 * 0.004, fmean(values) + 1.96 * 0.004), abs=5e-4)
+@given(many, st.booleans(), st.sampled_from([0.5, 0.9, 0.95, 0.99]))
+def test_the_interval_contains_0_exactly_if_the_p_value_is_not_below_its_level(values, rare_losses, level):
+    found = paired_difference(values, rare_losses=rare_losses, level=level)
+    assert found.low <= found.mean <= found.high
+    assert found.low < found.high
+    assert 0 < found.p_value <= 1
+    if abs(found.p_value - (1 - level)) > 1e-9:
+        assert (found.low <= 0 <= found.high) == (found.p_value > 1 - level)
+    assert paired_difference(values, rare_losses=rare_losses, level=level) == found
 
 
-def yes_or_no(baseline, candidate, correlation):
-    def draw(rng, size):
-        one, own = rng.standard_normal(size), rng.standard_normal(size)
-        other = correlation * one + sqrt(1 - correlation**2) * own
-        return (other < norm.ppf(candidate)).astype(float) - (one < norm.ppf(baseline))
-
-    return draw
-
-
-def shares(baseline, candidate, alike):
-    def draw(rng, size):
-        of = rng.integers(1, 9, size)
-        moved = (rng.binomial(of, candidate) - rng.binomial(of, baseline)) / of
-        return np.where(rng.random(size) < alike, 0.0, moved)
-
-    return draw
+@given(st.lists(st.floats(-0.2, 0.2), min_size=2, max_size=40), st.booleans())
+def test_it_is_students_t_of_the_pairs_and_two_invented_ones(values, rare_losses):
+    reach = 1.0 if rare_losses else max(1 / sqrt(len(values)), *map(abs, values))
+    expected = ttest_1samp([*values, reach, -reach], 0.0)
+    low, high = expected.confidence_interval(0.95)
+    found = paired_difference(values, rare_losses=rare_losses)
+    assert found.p_value == pytest.approx(expected.pvalue)
+    assert (found.low, found.high) == pytest.approx((min(low, fmean(values)), max(high, fmean(values))), abs=1e-12)
 
 
-def mixture(baseline, candidate, alike):
-    def draw(rng, size):
-        luck = rng.random(size)
-        other = np.where(rng.random(size) < alike, luck, rng.random(size))
-        one = np.where(luck < baseline, 1.0, rng.beta(2, 2, size))
-        return np.where(other < candidate, 1.0, rng.beta(2, 2, size)) - one
-
-    return draw
+def test_a_small_steady_gain_is_significant_and_its_interval_says_so():
+    found = paired_difference([0.03, 0.04, 0.05] * 10)
+    assert found.p_value == pytest.approx(1.15e-4, rel=0.01)
+    assert (found.low, found.high) == (pytest.approx(0.0202, abs=1e-4), pytest.approx(0.0548, abs=1e-4))
 
 
-@pytest.mark.parametrize("size", [10, 50])
-@pytest.mark.parametrize(
-    "draw",
-    [
-        pytest.param(yes_or_no(0.9, 0.9, 0.5), id="p=.9"),
-        pytest.param(yes_or_no(0.97, 0.97, 0.5), id="p=.97"),
-        pytest.param(yes_or_no(0.9, 0.97, 0.7), id="p=.9 to .97"),
-        pytest.param(shares(0.9, 0.9, 0.5), id="shares"),
-        pytest.param(shares(0.8, 0.95, 0.7), id="better shares"),
-        pytest.param(mixture(0.7, 0.85, 0.8), id="mixture"),
-    ],
-)
-def test_it_holds_the_true_difference_as_often_as_it_promises(draw, size):
-    rng = np.random.default_rng(size)
-    truth = draw(rng, 1_000_000).mean()
-    intervals = [mean_difference_interval(draw(rng, size).tolist()) for _ in range(300)]
-    assert np.mean([low <= truth <= high for low, high in intervals]) >= 0.9  # 92% less the noise of 300 samples
+def test_30_pairs_without_a_difference_are_equal_within_two_hundredths():
+    found = paired_difference([0.0] * 30)
+    assert (found.low, found.mean, found.high) == (
+        pytest.approx(-0.0167, abs=1e-4),
+        0.0,
+        pytest.approx(0.0167, abs=1e-4),
+    )
+    assert found.p_value == 1.0
+
+
+def test_with_rare_losses_a_few_pairs_are_not_certain():
+    """Ten gains of 0.05 may conceal a loss of 0.95 in one of twenty samples."""
+    found = paired_difference([0.05] * 10, rare_losses=True)
+    assert found.low < 0.0 < found.high
+    assert found.p_value > 0.5
+    more = paired_difference([0.05] * 300, rare_losses=True)
+    assert more.low > 0.0
+
+
+def test_a_span_of_0_is_refused():
+    with pytest.raises(ValueError, match=r"^span is the largest possible difference of one pair, above 0; got 0\.0$"):
+        paired_difference([0.0] * 20, span=0.0)
+
+
+@pytest.mark.parametrize(("pairs", "significant"), [(4, False), (5, True)])
+def test_five_equal_differences_are_the_fewest_that_are_significant(pairs, significant):
+    assert (paired_difference([1.0] * pairs).p_value < 0.05) is significant
+    assert (paired_difference([0.9, *[1.0] * (pairs - 1)]).p_value < 0.05) is significant
 
 
 def test_an_interval_of_nothing_is_refused():
     with pytest.raises(ValueError, match=r"^an interval needs at least one difference; got none$"):
-        mean_difference_interval([])
+        paired_difference([])
 
 
 # Several metrics
@@ -211,14 +214,25 @@ def test_holm_only_raises_keeps_the_order_and_stays_between_the_others(p_values)
 # How much can be seen
 
 
-def test_the_detectable_difference_worked_out_by_hand():
-    """(1.960 + 0.842) · 0.5 / √100."""
-    assert detectable_difference(0.5, 100) == pytest.approx(0.1401, abs=1e-4)
+def test_the_detectable_difference_is_the_smallest_significant_one_and_the_noise():
+    """The noise of 16 pairs with the deviation 0.2, at a power of 80%: 0.842 · 0.2 / √16."""
+    values = np.array([1.0, -1.0] * 8) * 0.2 * sqrt(15 / 16)
+    least = detectable_difference(0.2, 16, largest_deviation=float(values.max())) - 0.841621 * 0.2 / 4
+    assert paired_difference((values + least + 1e-4).tolist()).p_value < 0.05
+    assert paired_difference((values + least - 1e-4).tolist()).p_value > 0.05
 
 
-def test_a_difference_of_that_size_is_seen_as_often_as_was_asked():
-    rng = np.random.default_rng(2)
-    size, spread = 60, 0.3
-    shift = detectable_difference(spread, size, power=0.8)
-    seen = [sign_flip_p(rng.normal(shift, spread, size).tolist()) < 0.05 for _ in range(200)]
-    assert np.mean(seen) == pytest.approx(0.8, abs=0.085)
+@pytest.mark.parametrize("size", [10, 30, 100])
+@pytest.mark.parametrize("spread", [0.05, 0.3])
+def test_a_difference_of_that_size_is_detected_with_the_power_that_was_asked_for(size, spread):
+    rng = np.random.default_rng(size)
+    samples = rng.normal(0, spread, (600, size))
+    deviation = float(np.median(np.abs(samples - samples.mean(axis=1, keepdims=True)).max(axis=1)))
+    shift = detectable_difference(spread, size, power=0.8, largest_deviation=deviation)
+    detected = [paired_difference((sample + shift).tolist()).p_value < 0.05 for sample in samples]
+    assert np.mean(detected) == pytest.approx(0.8, abs=0.05)  # three standard errors of 600 samples
+
+
+def test_four_pairs_detect_no_difference():
+    assert detectable_difference(0.1, 4) == inf
+    assert detectable_difference(0.1, 5) < inf

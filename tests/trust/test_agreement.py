@@ -109,6 +109,78 @@ def test_scores_on_another_scale_than_the_grades_are_ranked_and_not_matched():
     assert found["exact"] == found["within_one"] == found["weighted_kappa"] == found["krippendorff"]
 
 
+def test_raw_grades_are_compared_as_they_are():
+    grades = [3, 2, 1, 0] * 8
+    found = agreement(grades, grades, "ordinal", scale=(0, 3), raw_grades=True)
+    assert (found["exact"].value, found["weighted_kappa"].value, found["spearman"].value) == (
+        1.0,
+        1.0,
+        pytest.approx(1.0),
+    )
+    assert found.estimates == agreement(grades, grades, "ordinal").estimates
+    means = agreement([2.6, 1.4, 0.2], [3, 1, 1], "ordinal", scale=(0, 4), raw_grades=True)
+    assert (means["exact"].value, means["within_one"].value) == (pytest.approx(2 / 3), 1.0)
+
+
+def test_scores_up_to_1_are_not_matched_with_greater_labels_without_a_scale():
+    """A perfect judge of three grades: 1 is the highest score, not the grade 1."""
+    found = agreement([0, 1, 1], [0, 3, 3], "ordinal")
+    assert found["exact"] == Estimate(
+        None,
+        reason="scores and labels are not whole grades on one scale: pass scale=(0, 3) with the lowest and "
+        "highest grade",
+    )
+    assert agreement([0, 1, 1], [0, 3, 3], "ordinal", scale=(0, 3))["exact"].value == 1.0
+    assert agreement([0, 1, 1], [0, 3, 3], "ordinal", scale=(0, 3), raw_grades=True)["exact"].value == pytest.approx(
+        1 / 3
+    )
+
+
+@pytest.mark.parametrize(
+    ("scores", "labels", "raw", "message"),
+    [
+        (
+            [3, 2, 1, 0],
+            [3, 2, 1, 0],
+            False,
+            "scores that scale maps to grades must be from 0 to 1, got 3: pass raw_grades=True if the scores are "
+            "grades from 0 to 3",
+        ),
+        (
+            [-0.5, 1],
+            [0, 3],
+            False,
+            "scores that scale maps to grades must be from 0 to 1, got -0.5: pass raw_grades=True if the scores are "
+            "grades from 0 to 3",
+        ),
+        (
+            [4, 1],
+            [3, 1],
+            True,
+            "raw grades must be from 0 to 3, got 4: pass the lowest and the highest grade as scale",
+        ),
+        (
+            [1, 0.5],
+            [5, 2],
+            False,
+            "labels must be from 0 to 3, got 5: pass the lowest and the highest grade of the labels as scale",
+        ),
+    ],
+)
+def test_values_outside_their_scale_are_refused(scores, labels, raw, message):
+    with pytest.raises(ConfigError) as raised:
+        agreement(scores, labels, "ordinal", scale=(0, 3), raw_grades=raw)
+    assert str(raised.value) == message
+
+
+def test_raw_grades_without_a_scale_are_refused():
+    with pytest.raises(ConfigError) as raised:
+        agreement([1, 2], [1, 2], "ordinal", raw_grades=True)
+    assert str(raised.value) == (
+        "raw_grades needs the scale of the grades: pass scale=(0, 3) with the lowest and highest grade"
+    )
+
+
 def test_a_score_of_zero_is_half_right_where_the_label_is_not_zero():
     found = agreement([1, 0, -1, 0], [1, 1, 1, 0], "pairwise")
     assert (found["accuracy"].value, found["exact"].value) == (0.5, 0.5)

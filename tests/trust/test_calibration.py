@@ -1,13 +1,12 @@
-"""calibrate: equal to ppi-python, honest when the judge is not, and refused when too little is labelled."""
-
-import sys
+"""calibrate: the estimate of ppi-python, coverage up to means of 0.99, and input that is refused."""
 
 import numpy as np
 import pytest
 from helpers.reports import scored, unscored
-from ppi_py import classical_mean_ci, ppi_mean_ci, ppi_mean_pointestimate
+from ppi_py import ppi_mean_ci, ppi_mean_pointestimate
 
 from langchain_rageval import ConfigError, calibrate
+from langchain_rageval.statistics import bounded_mean_interval
 
 
 def judged(samples=1000, right=0.85, seed=0, share=0.7):
@@ -27,28 +26,62 @@ def test_pairs_may_be_the_rows_of_an_array():
     assert calibrate(np.array(pairs), np.array(others)) == calibrate(pairs, others)
 
 
-def test_the_interval_is_that_of_ppi_python():
+def test_the_estimate_is_that_of_ppi_python_and_the_interval_near_it():
     human, judge = judged()
     found = calibrate(*parted(human, judge), level=0.9)
     arrays = human[:150], judge[:150], judge[150:]
+    assert found.mean == pytest.approx(ppi_mean_pointestimate(*arrays)[0])
     low, high = ppi_mean_ci(*arrays, alpha=0.1)
-    assert (found.mean, found.low, found.high) == pytest.approx((ppi_mean_pointestimate(*arrays)[0], low[0], high[0]))
-    alone = classical_mean_ci(human[:150], alpha=0.1)
-    assert (found.classical_low, found.classical_high) == pytest.approx(alone)
+    assert (found.low, found.high) == pytest.approx((low[0], high[0]), abs=0.01)
+    assert (found.classical_low, found.classical_high) == bounded_mean_interval(human[:150].tolist(), 0.9)
     assert (found.classical_mean, found.judge_mean) == pytest.approx((human[:150].mean(), judge.mean()))
     assert (found.level, found.labelled, found.unlabelled, found.left_out) == (0.9, 150, 850, 0)
 
 
-def test_a_good_judge_narrows_the_interval_and_a_constant_one_changes_nothing():
+def test_a_good_judge_narrows_the_interval_and_a_constant_one_has_no_effect():
     human, judge = judged(right=0.95)
-    good, blind = calibrate(*parted(human, judge)), calibrate(*parted(human, np.ones(1000)))
+    good, constant = calibrate(*parted(human, judge)), calibrate(*parted(human, np.ones(1000)))
     assert good.high - good.low < 0.75 * (good.classical_high - good.classical_low)
-    assert (blind.mean, blind.low, blind.high) == (blind.classical_mean, blind.classical_low, blind.classical_high)
-    assert blind.judge_mean == 1.0
+    assert constant.mean == pytest.approx(constant.classical_mean)
+    assert (constant.low, constant.high) == pytest.approx((constant.classical_low, constant.classical_high), abs=0.01)
+    assert constant.judge_mean == 1.0
+
+
+@pytest.mark.parametrize("right", [0.7, 0.85, 0.97])
+@pytest.mark.parametrize("share", [0.3, 0.9, 0.95, 0.97, 0.98, 0.99])
+def test_both_intervals_contain_means_near_1_as_often_as_elsewhere(share, right):
+    """Of 250 runs, 92% less two standard errors; ppi-python's normal interval covers 64% at a mean of 0.99."""
+    rng = np.random.default_rng(17)
+    covered = []
+    for _ in range(250):
+        human = rng.random(2100) < share
+        judge = np.where(rng.random(2100) < right, human, ~human)
+        found = calibrate(*parted(human.astype(float), judge.astype(float), 100))
+        assert 0 <= found.low < found.high <= 1
+        assert 0 <= found.classical_low < found.classical_high <= 1
+        assert found.low <= found.mean <= found.high
+        covered.append((found.low <= share <= found.high, found.classical_low <= share <= found.classical_high))
+    with_judge, alone = np.mean(covered, axis=0)
+    assert with_judge >= 0.92
+    assert alone >= 0.885
+
+
+def test_equal_labels_and_scores_are_not_certain():
+    found = calibrate([(1.0, 1.0)] * 100, [1.0] * 2000)
+    assert (found.mean, found.high, found.classical_high) == (1.0, 1.0, 1.0)
+    assert (found.low, found.classical_low) == (pytest.approx(0.971, abs=0.001), pytest.approx(0.963, abs=0.001))
+
+
+def test_labels_on_another_scale_are_estimated_on_that_scale():
+    human, judge = judged(share=0.95)
+    expected = calibrate(*parted(human, judge))
+    found = calibrate(*parted(1 + 4 * human, 1 + 4 * judge), scale=(1, 5))
+    for name in ("mean", "low", "high", "classical_mean", "classical_low", "classical_high", "judge_mean"):
+        assert getattr(found, name) == pytest.approx(1 + 4 * getattr(expected, name))
 
 
 def test_the_interval_contains_the_true_mean_even_with_a_biased_judge():
-    """A judge that calls half of the bad answers good, 200 times anew."""
+    """A judge that calls half of the bad answers good, in 200 runs."""
     held = []
     for seed in range(200):
         rng = np.random.default_rng(seed)
@@ -57,7 +90,7 @@ def test_the_interval_contains_the_true_mean_even_with_a_biased_judge():
         found = calibrate(*parted(human, judge, 120))
         held.append(found.low <= 0.6 <= found.high)
         assert found.judge_mean > 0.7
-    assert 0.9 <= np.mean(held) <= 0.995
+    assert np.mean(held) >= 0.92
 
 
 def test_samples_without_a_score_or_a_label_are_counted_and_left_out():
@@ -76,17 +109,24 @@ def test_samples_without_a_score_or_a_label_are_counted_and_left_out():
         ([(1, 1)] * 100, [None, 1], {}, "calibrate takes at least 2 scores of unlabelled samples, got 1"),
         ([1.0] * 100, [1, 0], {}, "labelled takes pairs of a human label and a judge's score, got 1.0"),
         ([(1, 1)] * 100, [1, 0], {"level": 95}, "between 0 and 1, such as 0.95; got 95"),
+        (
+            [(1, 1)] * 99 + [(4, 1)],
+            [1, 0],
+            {},
+            r"^labels lie on the scale from 0 to 1, got 4: pass the lowest and the highest possible label, such as "
+            r"scale=\(1, 5\)$",
+        ),
+        (
+            [(1, 1)] * 100,
+            [1, 0],
+            {"scale": (5, 1)},
+            r"^scale is the lowest and the highest possible label, such as \(1, 5\); got \(5, 1\)$",
+        ),
     ],
 )
 def test_input_that_would_mislead_raises(labelled, unlabelled, options, message):
     with pytest.raises(ConfigError, match=message):
         calibrate(labelled, unlabelled, **options)
-
-
-def test_without_ppi_python_it_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ppi_py", None)
-    with pytest.raises(ConfigError, match=r'pip install "langchain-rageval\[stats\]"'):
-        calibrate(*parted(*judged()))
 
 
 def test_it_shows_the_labels_alone_beside_both():

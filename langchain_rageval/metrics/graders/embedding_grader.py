@@ -19,6 +19,7 @@ class SimilarityGrader(Grader):
     """Grader by a similarity from 0 to 1; a blank chunk gets 0 without a call."""
 
     stage: Stage[State]
+    grade_range: tuple[float, float] = (0.0, 1.0)
 
     @property
     def models(self) -> Sequence[Any]:

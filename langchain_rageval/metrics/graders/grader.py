@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from math import inf
 
 from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.run.requests import Operation
@@ -26,6 +27,9 @@ class Grader(Stage[State]):
 
     threshold: float | None = 1.0
     """Lowest grade of a relevant chunk, for metrics of binary relevance; None if the grades do not define one."""
+
+    grade_range: tuple[float, float] = (-inf, inf)
+    """Lowest and highest possible grade; infinite if there is none."""
 
     meaning: str = ""
     """Description of the grades, used as the reason of each finding; "" if the findings hold a judge's reasons."""

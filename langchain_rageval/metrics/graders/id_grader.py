@@ -12,6 +12,8 @@ from langchain_rageval.metrics.graders.label_grader import LabelGrader
 class IdGrader(LabelGrader):
     """Grader by `Sample.reference_context_ids`. Build one with `id_grader()`."""
 
+    grade_range: tuple[float, float] = (0.0, 1.0)
+
     def labels(self, sample: Sample) -> Mapping[str, float]:
         """Return a grade of 1 for each reference id."""
         return dict.fromkeys(sample.reference_context_ids or [], 1.0)

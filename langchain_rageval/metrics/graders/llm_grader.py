@@ -75,5 +75,10 @@ def llm_grader(judge: JudgeLike, scale: tuple[int, int] = (0, 4), pointwise: boo
         raise ConfigError(f"pointwise is True or False, got {pointwise!r}")
     step = grade_relevance(judge, scale=(lowest, highest), pointwise=pointwise)
     return LlmGrader(
-        name=step.get_name(), step=step, lowest=float(lowest), threshold=lowest + 1.0, highest=float(highest)
+        name=step.get_name(),
+        step=step,
+        lowest=float(lowest),
+        threshold=lowest + 1.0,
+        highest=float(highest),
+        grade_range=(lowest, highest),
     )

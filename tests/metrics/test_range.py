@@ -1,0 +1,134 @@
+"""The range of a metric: a value outside it is an error and not a score."""
+
+import math
+
+import pytest
+from helpers.munich import SAMPLE
+from helpers.scripted import PairScores
+from langchain_core.runnables import RunnableLambda
+
+from langchain_rageval import (
+    ConfigError,
+    HashingEmbeddings,
+    Metric,
+    OfflineJudge,
+    Value,
+    cross_encoder_grader,
+    embedding_grader,
+    evaluate,
+    faithfulness,
+    id_grader,
+    label_grader,
+    llm_grader,
+    mean_grade_at,
+    ndcg_at,
+    rerank_gain,
+)
+
+BY_LENGTH = PairScores(lambda _, text: len(text))
+
+
+def always(number, **options):
+    """Return a metric that gives every sample the same value."""
+    return Metric(
+        "own",
+        aspect="answer",
+        reads={"answer"},
+        steps=RunnableLambda(lambda state: state),
+        reduce=lambda _: Value(number, "because"),
+        **options,
+    )
+
+
+@pytest.mark.parametrize("number", [0.0, 0.5, 1.0])
+def test_a_value_within_the_range_is_a_score(number):
+    assert always(number).invoke(SAMPLE).value == number
+
+
+@pytest.mark.parametrize(
+    ("number", "options", "found"),
+    [
+        (1.5, {}, "1.5, not a finite number from 0 to 1"),
+        (-0.1, {}, "-0.1, not a finite number from 0 to 1"),
+        (5.0, {"range": (0, 4)}, "5, not a finite number from 0 to 4"),
+        (math.nan, {}, "nan, not a finite number from 0 to 1"),
+        (math.inf, {}, "inf, not a finite number from 0 to 1"),
+        (math.inf, {"range": (0, math.inf)}, "inf, not a finite number from 0 to inf"),
+        (math.nan, {"range": (-math.inf, math.inf)}, "nan, not a finite number from -inf to inf"),
+    ],
+)
+async def test_a_value_outside_the_range_is_an_error_that_names_metric_value_and_range(number, options, found):
+    message = (
+        f"reduce of own gave {found}: fix reduce, or declare the metric's range with Metric(range=(lowest, highest))"
+    )
+    with pytest.raises(ConfigError) as raised:
+        always(number, **options).invoke(SAMPLE)
+    assert str(raised.value) == message
+    with pytest.raises(ConfigError) as raised:
+        await always(number, **options).ainvoke(SAMPLE)
+    assert str(raised.value) == message
+
+
+def test_in_a_run_it_is_a_failure_and_no_score():
+    report = evaluate([SAMPLE], [always(4.0), faithfulness(OfflineJudge())])
+    (row,) = report.rows
+    assert (row.scores["own"].value, row.scores["own"].failure.error) == (None, "ConfigError")
+    assert row.scores["own"].failure.message.startswith("reduce of own gave 4, not a finite number from 0 to 1")
+    assert row.scores["faithfulness"].value is not None
+
+
+def test_a_declared_range_holds_and_a_rounding_error_is_removed():
+    assert always(2.5, range=(0, 4)).invoke(SAMPLE).value == 2.5
+    assert always(1.0000000000000002).invoke(SAMPLE).value == 1.0
+    assert always(-1e-17).invoke(SAMPLE).value == 0.0
+
+
+@pytest.mark.parametrize("bad", [(1, 0), (0, 0), (math.nan, 1)])
+def test_a_range_without_values_is_refused(bad):
+    with pytest.raises(ConfigError) as raised:
+        always(0.5, range=bad)
+    assert str(raised.value) == f"range of own is its lowest and its highest value, such as (0, 1), got {bad!r}"
+
+
+def test_the_range_is_a_public_field_and_not_part_of_the_instrument():
+    def half(_):
+        return Value(0.5, "half")
+
+    steps = RunnableLambda(lambda state: state)
+    usual = Metric("own", aspect="answer", reads={"answer"}, steps=steps, reduce=half)
+    wide = Metric("own", aspect="answer", reads={"answer"}, steps=steps, reduce=half, range=(0, 4))
+    assert (usual.range, wide.range) == ((0.0, 1.0), (0.0, 4.0))
+    assert usual.instrument == wide.instrument
+
+
+@pytest.mark.parametrize(
+    ("grader", "expected"),
+    [
+        (llm_grader(OfflineJudge()), (0, 4)),
+        (llm_grader(OfflineJudge(), (1, 5)), (0, 5)),  # 0 if nothing was retrieved
+        (llm_grader(OfflineJudge(), (-2, 2)), (-2, 2)),
+        (embedding_grader(HashingEmbeddings()), (0, 1)),
+        (id_grader(), (0, 1)),
+        (label_grader(), (-math.inf, math.inf)),
+        (cross_encoder_grader(BY_LENGTH), (0, math.inf)),
+        (cross_encoder_grader(BY_LENGTH, "rank_from_0"), (0, math.inf)),
+        (cross_encoder_grader(BY_LENGTH, "sigmoid"), (0, 1)),
+    ],
+)
+def test_mean_grades_have_the_range_of_the_grader(grader, expected):
+    assert mean_grade_at(3, grader).range == expected
+    assert ndcg_at(3, grader).range == (0, 1)
+
+
+def test_a_gain_may_be_negative():
+    ranges = {metric.name: metric.range for metric in rerank_gain(llm_grader(OfflineJudge()), BY_LENGTH).metrics}
+    assert ranges == {"retriever": (0, 1), "reranker": (0, 1), "gain": (-1, 1)}
+
+
+def test_rescoring_checks_the_range_too():
+    report = evaluate([SAMPLE], [faithfulness(OfflineJudge())])
+    (row,) = report.rows
+    metric = faithfulness(OfflineJudge())
+    doubled = metric.model_copy(update={"reduce": lambda state: Value(2.0, "double")})
+    with pytest.raises(ConfigError, match=r"^reduce of faithfulness gave 2, not a finite number from 0 to 1: "):
+        doubled.rescore(row.sample, row.scores["faithfulness"])
