@@ -8,6 +8,7 @@ from heapq import nsmallest
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, overload
 
+from langchain_rageval.data.sample_ids import SampleIds
 from langchain_rageval.data.schema import Row, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.comparison import Comparison, compare_rows
@@ -102,7 +103,7 @@ class Report(ReportData):
         return nsmallest(n, scored, key=lambda row: _signed_value(row.scores[metric]))
 
     def scores(self, metric: str | None = None) -> dict[str, Score]:
-        """Return the scores of a metric by sample id; of several samples with one id, the first.
+        """Return the scores of a metric by sample id; the second and later samples with one id get `-2`, `-3` after it.
 
         Args:
             metric: name of the metric; may be omitted if the report has only one.
@@ -111,11 +112,9 @@ class Report(ReportData):
             ConfigError: if the report has no such metric.
         """
         metric = metric_or_only(self, metric)
-        scores: dict[str, Score] = {}
-        for row in self.rows:
-            if metric in row.scores:
-                scores.setdefault(row.sample.id, row.scores[metric])
-        return scores
+        ids = SampleIds()
+        named = ((ids.distinct(row.sample).id, row) for row in self.rows)
+        return {name: row.scores[metric] for name, row in named if metric in row.scores}
 
     def to_label(self, n: int, metric: str | None = None, *, seed: int = 0) -> LabelSheet:
         """Draw rows for people to label, so that few labels are informative about all scores.
