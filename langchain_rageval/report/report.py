@@ -145,7 +145,8 @@ class Report(ReportData):
     ) -> Comparison:
         """Compare each metric of this run, the candidate, with that of a baseline.
 
-        Samples are paired by id, several of one id in their order, and count if both reports have a value. The p-value
+        Samples are paired by id, several of one id and question in their order; those whose id the other report lacks,
+        by question. They count if both reports have a value; repeats of one sample are one cluster. The p-value
         is from a paired sign-flip permutation test, exact for 0/1 values (McNemar) and for up to 15 pairs that differ,
         Holm-adjusted over the metrics. The interval is a bootstrap interval.
 
@@ -160,7 +161,7 @@ class Report(ReportData):
             never "better" or "no worse" if significantly fewer of the shared samples are scored than in the baseline.
 
         Raises:
-            ConfigError: if instruments differ, `margin` is not a number from 0 on, no sample has a value for `cluster`,
+            ConfigError: if instruments differ, an id has different questions, `margin` is not a number from 0 on, no sample has a value for `cluster`,
                 or the baseline is not a report.
         """
         if not isinstance(baseline, Report):
@@ -226,19 +227,39 @@ class Report(ReportData):
         """
         return replace(self, rows=list(rescore_rows(self.rows, metric)))
 
-    def check(self, thresholds: Mapping[str, float], max_failed: float = 0.05) -> None:
-        """Raise an error unless the means reach their thresholds.
+    def check(
+        self,
+        thresholds: Mapping[str, float],
+        max_failed: float = 0.05,
+        *,
+        max_unscored: float = 0.5,
+        baseline: Report | None = None,
+        margin: float = 0.0,
+    ) -> None:
+        """Raise an error unless the means reach their thresholds over enough samples.
+
+        At least six samples must have a score, in a report of fewer than twelve at least half of them; repeats of one
+        sample count once.
 
         Args:
             thresholds: metric name to the lowest accepted mean, or the highest if lower is better.
             max_failed: highest accepted share of failed samples for each of these metrics.
+            max_unscored: highest accepted share of samples that have no score and did not fail, such as refusals.
+            baseline: a run over the same samples, which this one must not be worse than; see `Comparison.check`.
+            margin: margin of the comparison; see `compare`.
 
         Raises:
-            BelowThreshold: if a metric is worse than its threshold, has nothing scored, or failed too often; the
-                message names every such metric.
-            ConfigError: if the report has no such metric, or a number is out of range.
+            BelowThreshold: if a metric is worse than its threshold or, by `compare`, than the baseline, has too few
+                scores, or failed too often; the message names every reason.
+            ConfigError: if the report has no such metric, a number is out of range, or nothing was compared.
         """
-        check_thresholds(self, thresholds, max_failed)
+        problems: list[str] = []
+        if baseline is not None:
+            comparison = self.compare(baseline, margin)
+            if comparison.nothing_compared:
+                comparison.check()
+            problems = comparison.problems
+        check_thresholds(self, thresholds, max_failed, max_unscored, problems)
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a DataFrame with one line for each sample.
