@@ -92,12 +92,16 @@ def describe_place(index: int, question: str) -> str:
     return f"row {index + 1} (index {index}), question {question!r}"
 
 
-def original_ids(samples: Sequence[Sample]) -> list[str]:
-    """Return for each sample the id without a number that `SampleIds` appended; repeats of a sample share it."""
-    known = {(sample.id, sample.question) for sample in samples}
+def original_ids(samples: Sequence[tuple[str, str]]) -> list[str]:
+    """Return for each sample the id without a number that `SampleIds` appended; repeats of a sample share it.
 
-    def original(sample: Sample) -> str:
-        match = _NUMBERED.fullmatch(sample.id)
-        return match[1] if match and (match[1], sample.question) in known else sample.id
+    Args:
+        samples: id and question of each sample.
+    """
+    known = set(samples)
 
-    return [original(sample) for sample in samples]
+    def original(name: str, question: str) -> str:
+        match = _NUMBERED.fullmatch(name)
+        return match[1] if match and (match[1], question) in known else name
+
+    return [original(name, question) for name, question in samples]

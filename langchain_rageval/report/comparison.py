@@ -319,7 +319,7 @@ def _groups_of(pairs: Sequence[Pair], cluster: By | None) -> tuple[Sequence[Hash
     samples = [row.sample for row, _ in pairs]
     if cluster is not None:
         return clusters_of(samples, cluster), []
-    names = original_ids(samples)
+    names = original_ids([(sample.id, sample.question) for sample in samples])
     count = len(set(names))
     if count == len(names):
         return None, []
@@ -438,8 +438,8 @@ def _unpaired_notes(
         notes.append(f"Nothing was compared: the {' and the '.join(empty)} ha{'ve' if empty[1:] else 's'} no samples.")
     elif not pairs:
         notes.append(
-            "No sample is in both reports. Samples are paired by id, by default a hash of the question, and where ids "
-            "differ by question."
+            "No sample is in both reports. Samples are paired by id, by default a hash of the question, else by "
+            "question: set an id for each question."
         )
     elif len(pairs) < max(len(candidate), len(baseline)):
         alone_here, alone_there = len(candidate) - len(pairs), len(baseline) - len(pairs)

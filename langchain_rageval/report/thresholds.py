@@ -13,7 +13,6 @@ from langchain_rageval.metrics.threshold import reaches
 from langchain_rageval.report.data import ReportData, check_metric
 from langchain_rageval.report.summary import MetricSummary, summarise
 
-
 LEAST_SCORED = 6
 """Least number of scored samples for a threshold; in a set of fewer than twelve samples, half of them."""
 
@@ -64,7 +63,7 @@ class _Coverage:
 def _count_scored(data: ReportData, metric: str) -> int:
     """Return the number of scored samples, in which repeats of one sample count once."""
     rows = (row for row in data.rows if metric in row.scores and row.scores[metric].value is not None)
-    return len(set(original_ids([row.sample for row in rows])))
+    return len(set(original_ids([(row.sample.id, row.sample.question) for row in rows])))
 
 
 def _check_numbers(thresholds: Any, max_failed: Any, max_unscored: Any) -> None:
