@@ -47,8 +47,8 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
     Raises:
         TypeError: if an option does not exist.
         ConfigError: if an option has an invalid value, or two metrics have the same name.
-        SampleError: if an item of a list or DataFrame is not a sample, all samples lack a field that a metric reads, or,
-            from any source, two samples with different questions have one id.
+        SampleError: if an item of a list or DataFrame is not a sample, all samples lack a field that a metric reads,
+            or, from any source, two samples with different questions have one id.
         JournalError: if the journal cannot be read or written.
     """
     chosen = fill_defaults(evaluate, options, EVALUATE_DEFAULTS)

@@ -161,8 +161,8 @@ class Report(ReportData):
             never "better" or "no worse" if significantly fewer of the shared samples are scored than in the baseline.
 
         Raises:
-            ConfigError: if instruments differ, an id has different questions, `margin` is not a number from 0 on, no sample
-                has a value for `cluster`, or the baseline is not a report.
+            ConfigError: if instruments differ, an id has different questions, `margin` is not a number from 0 on, no
+                sample has a value for `cluster`, or the baseline is not a report.
         """
         if not isinstance(baseline, Report):
             raise ConfigError(f"compare takes a report, got {type(baseline).__name__}; Report.load reads one")
