@@ -24,7 +24,6 @@ DEAD = {
     "swapped contexts": [{**s, "contexts": GOOD[n - 1]["contexts"]} for n, s in enumerate(GOOD)],
     "empty answers": [{**sample, "answer": ""} for sample in GOOD],
     "one sample repeated": [GOOD[0]] * 10,
-    "one id repeated": [{**GOOD[0], "id": "0"}] * 10,
 }
 IDS = [{**sample, "id": str(number)} for number, sample in enumerate(GOOD)]
 MIXED_UP = {
@@ -96,6 +95,20 @@ def test_ids_of_other_questions_are_refused(written, capsys, samples):
     assert capsys.readouterr().err == f"rageval: {message}\n"
 
 
+def test_one_id_repeated_fails_every_gate():
+    report = scored_report([{**GOOD[0], "id": "0"}] * 10)
+    with pytest.raises(
+        BelowThreshold, match="^faithfulness scored 1 different of 10 samples, at least 5 are needed to"
+    ):
+        report.check({"faithfulness": 0.8})
+    with pytest.raises(
+        BelowThreshold, match="faithfulness too few pairs: .* in 1 clusters, .*: at least 6 are needed$"
+    ):
+        report.compare(report).check()
+    with pytest.raises(ConfigError, match="^nothing was compared: "):
+        report.compare(scored_report(GOOD)).check()
+
+
 def test_other_ids_of_the_same_questions_are_paired_by_question():
     comparison = scored_report(DEAD["swapped contexts"]).compare(scored_report(IDS))
     assert (comparison["faithfulness"].verdict, comparison["faithfulness"].pairs) == ("worse", 10)
@@ -123,8 +136,8 @@ def test_a_comparison_without_pairs_ends_with_2(tmp_path, capsys):
     Report(other).to_jsonl(tmp_path / "after")
     assert command("compare", tmp_path / "before", tmp_path / "after", "--fail-if-worse") == 2
     assert capsys.readouterr().err == (
-        "rageval: nothing was compared: faithfulness too few pairs (0 pairs, 0 better, 0 worse): at least 6 are needed; "
-        "No sample is in both reports. Samples are paired by id, by default a hash of the question, else by question: "
+        "rageval: nothing was compared: faithfulness too few pairs (0 pairs, 0 better, 0 worse): at least 6 are "
+        "needed; No sample is in both reports. Samples are paired by id, by default a hash of the question, else by question: "
         "set an id for each question.\n"
     )
 
@@ -150,8 +163,7 @@ def test_few_pairs_do_not_pass_and_the_message_says_so():
 
 
 def test_fewer_than_half_of_the_samples_in_common_do_not_pass():
-    other = Report(
-        [row(n, scored(1.0), **({} if n < 7 else {"id": f"x-{n}", "question": f"Why {n}?"})) for n in range(30)]
-    )
-    comparison = other.compare(report_of(*[scored(1.0)] * 30))
+    others = [row(n, scored(1.0), id=f"x-{n}", question=f"Why {n}?") for n in range(7, 30)]
+    report = Report([*(row(n, scored(1.0)) for n in range(7)), *others])
+    comparison = report.compare(report_of(*[scored(1.0)] * 30))
     assert comparison.problems == ["only 7 of 30 samples were paired, at least half are needed"]
