@@ -238,7 +238,7 @@ class Report(ReportData):
     ) -> None:
         """Raise an error unless the means reach their thresholds over enough samples.
 
-        At least six samples must have a score, in a report of fewer than twelve at least half of them; repeats of one
+        At least five samples must have a score, in a report of fewer than ten at least half of them; repeats of one
         sample count once.
 
         Args:

@@ -13,8 +13,8 @@ from langchain_rageval.metrics.threshold import reaches
 from langchain_rageval.report.data import ReportData, check_metric
 from langchain_rageval.report.summary import MetricSummary, summarise
 
-LEAST_SCORED = 6
-"""Least number of scored samples for a threshold; in a set of fewer than twelve samples, half of them."""
+LEAST_SCORED = 5
+"""Least number of scored samples for a threshold; in a set of fewer than ten samples, half of them."""
 
 
 def check_thresholds(
@@ -84,14 +84,14 @@ def _problems(metric: MetricSummary, threshold: float, coverage: _Coverage) -> l
         problems.append(f"{metric.metric} has nothing scored, {required}")
     elif not reaches(metric.mean, threshold, metric.direction) and not isclose(metric.mean, threshold, abs_tol=1e-9):
         problems.append(f"{metric.metric} is {metric.mean:.3f} {metric.interval}, {required}")
-    unscored = metric.unscored + coverage.left_out
-    count = metric.scored + unscored + metric.failed
+    count = metric.scored + metric.unscored + metric.failed
     for how, number, most in (
         ("failed on", metric.failed, coverage.max_failed),
-        ("is unscored for", unscored, coverage.max_unscored),
+        ("is unscored for", metric.unscored, coverage.max_unscored),
     ):
         if number > most * count and (metric.mean is not None or how == "failed on"):
             problems.append(f"{metric.metric} {how} {number} of {count} samples, at most {most:.0%} may")
+    count += coverage.left_out  # the budget leaves samples out on purpose, but a few scores still decide nothing
     least = min(LEAST_SCORED, ceil(count / 2))
     if 0 < coverage.scored < least:
         different = "different " if coverage.scored < metric.scored else ""
