@@ -6,7 +6,6 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from langchain_rageval.cli.json_output import add_json_option, comparison_object, write_json
-from langchain_rageval.cli.printable import write_message
 from langchain_rageval.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ def add_to(commands: Any) -> None:
     )
     parser.set_defaults(run=run)
     parser.add_argument("baseline", help="report before the change, written by `rageval evaluate --out`")
-    parser.add_argument("candidate", help="report after the change; samples are paired by id")
+    parser.add_argument("candidate", help="report after the change; samples are paired by id or question")
     parser.add_argument(
         "--margin",
         type=float,
@@ -42,12 +41,17 @@ def add_to(commands: Any) -> None:
         action="store_true",
         help="wider intervals that hold also if a few samples lose nearly everything while most gain a little",
     )
-    parser.add_argument("--fail-if-worse", action="store_true", help="exit with 1 if a metric is worse")
+    parser.add_argument(
+        "--fail-if-worse",
+        action="store_true",
+        help="exit with 1 if a metric is worse, has too few pairs to decide, or lost coverage; with 2 if nothing was "
+        "compared",
+    )
     add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compare the reports and show the verdicts; return 1 if a metric is worse and --fail-if-worse is given."""
+    """Compare the reports and show the verdicts; with --fail-if-worse, raise the error of a comparison that fails."""
     from langchain_rageval.report.report import Report
 
     baseline, candidate = Report.load(options.baseline), Report.load(options.candidate)
@@ -67,10 +71,8 @@ def run(options: argparse.Namespace) -> int:
         write_json(comparison_object(comparison))
     else:
         _show(comparison)
-    worse = [str(metric) for metric in comparison.values() if metric.verdict == "worse"]
-    if worse and options.fail_if_worse:
-        write_message("; ".join(worse))
-        return 1
+    if options.fail_if_worse:
+        comparison.check()
     return 0
 
 

@@ -67,6 +67,19 @@ def add_to(commands: Any) -> None:
         help="maximum share of failed samples with which --fail-under still passes (default: %(default)s)",
     )
     parser.add_argument(
+        "--max-unscored",
+        type=float,
+        default=0.5,
+        metavar="SHARE",
+        help="maximum share of samples without a score, such as refusals, with which --fail-under still passes "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="stop before the first call if a sample lacks a field that a metric reads",
+    )
+    parser.add_argument(
         "--journal",
         metavar="FILE",
         help="SQLite file for finished scores; after a crash or Ctrl-C `rageval resume FILE` continues the run",
@@ -84,8 +97,9 @@ def run(options: argparse.Namespace) -> int:
     check_single_stdout(options)
     gates = _parse_gates(options.fail_under, score_names(parse_metric_names(options.metrics)))
     budget = build_budget(options)
-    if not 0 <= options.max_failed <= 1:
-        raise ConfigError(f"--max-failed must be a share from 0 to 1, got {options.max_failed:g}")
+    for option, share in (("--max-failed", options.max_failed), ("--max-unscored", options.max_unscored)):
+        if not 0 <= share <= 1:
+            raise ConfigError(f"{option} must be a share from 0 to 1, got {share:g}")
     check_writable("--out", options.out, options.file)
     check_writable("--html", options.html, options.file)
     samples, metrics = load_inputs(options)
@@ -99,6 +113,7 @@ def run(options: argparse.Namespace) -> int:
         max_concurrency=options.max_concurrency,
         timeout=options.timeout,
         progress=not options.quiet,
+        strict=options.strict,
     )
     stopped = [note for note in report.notes if note.startswith(STOPPED)]
     if not report.complete and not report.rows:
@@ -115,7 +130,7 @@ def run(options: argparse.Namespace) -> int:
     if not report.complete:
         raise KeyboardInterrupt
     if gates:
-        report.check(gates, max_failed=options.max_failed)
+        report.check(gates, max_failed=options.max_failed, max_unscored=options.max_unscored)
     return 0
 
 

@@ -23,23 +23,27 @@ _HINTS = {
 
 
 def check_not_all_failed(report: Report) -> None:
-    """Check that at least one score that needed a judge succeeded.
+    """Check that not all scores failed, and that at least one score that needed a judge succeeded.
 
     Raises:
         ConfigError: if all of them failed, for example because the server is unreachable or the key is wrong.
     """
-    failures = [score.failure for _, score in report.failures() if score.failure]
-    paid = [score for row in report.rows for score in row.scores.values() if score.usage.calls]
-    if failures and all(score.failure for score in paid):
+    scores = [score for row in report.rows for score in row.scores.values()]
+    failures = [score.failure for score in scores if score.failure]
+    by_judge = any(failure.step != "sample" for failure in failures)
+    if failures and all(score.failure for score in scores if score.usage.calls or not by_judge):
         raise ConfigError(f"every score failed (samples: {len(report)}); first failure: {_describe(failures[0])}")
 
 
 def warn_about_failures(report: Report) -> None:
     """Write the number of failed scores and the first failure to stderr, if there are any."""
-    failures = [score.failure for _, score in report.failures() if score.failure]
+    failed = report.failures()
+    failures = [score.failure for _, score in failed if score.failure]
     if failures:
         first = _describe(failures[0])
-        write_message(f"failed scores: {len(failures)}, excluded from the means; first failure: {first}")
+        incomplete = len({row.index for row, score in failed if score.failure and score.failure.step == "sample"})
+        count = f"{len(failures)} ({incomplete} samples lack a field)" if incomplete else str(len(failures))
+        write_message(f"failed scores: {count}, excluded from the means; first failure: {first}")
 
 
 def _describe(failure: Failure) -> str:

@@ -14,6 +14,7 @@ from threading import Lock
 from typing import Any, Literal
 
 from langchain_rageval.data.field_names import FIELDS_BY_NAME, LIST_FIELDS, check_fields
+from langchain_rageval.data.sample_ids import SampleIds, describe_clash
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.data.trec import SUFFIXES, Topics, read_trec
 from langchain_rageval.errors import ConfigError, SampleError
@@ -45,8 +46,9 @@ def load_samples(
             `.trec` or `.run` file, or with `qrels` a file of any other suffix, is a TREC run: one sample per topic,
             with the document ids by descending score and, for equal scores, by descending id, as in trec_eval.
         fields: fields of `Sample` mapped to the name or dotted path of their value in the file.
-        on_error: "raise" to stop at the first record that is not a valid sample; "skip" to omit such records, each with
-            a warning of the logger "langchain_rageval".
+        on_error: "raise" to stop at the first record that is not a valid sample, or has the id of a sample with another
+            question; "skip" to omit invalid records and to number such an id, as in `a-2`, each with a warning of the
+            logger "langchain_rageval".
         qrels: file of relevance judgments for a TREC run. A topic that is only in this file becomes a sample with no
             retrieved documents; a topic without judgments is omitted, with a warning.
         topics: questions of a TREC run: a mapping of topic id to text, or a file with one line `id<TAB>text` per topic.
@@ -61,7 +63,7 @@ def load_samples(
         SampleError: during iteration, with file and line, if a record is not a valid sample and `on_error` is "raise".
     """
     _check_on_error(on_error)
-    return _raise_or_skip(read_samples(path, fields, qrels=qrels, topics=topics), on_error)
+    return _raise_or_skip(_read(path, fields, qrels, topics, number_ids=on_error == "skip"), on_error)
 
 
 def samples_in_lines(
@@ -70,7 +72,8 @@ def samples_in_lines(
     """Like `load_samples`, but read the JSON lines of a stream without a path, such as stdin; `name` is for errors."""
     _check_on_error(on_error)
     check_fields(fields or {})
-    return _raise_or_skip(_parsed(_json_lines(_decoded(lines, name)), _json_sample, name, fields or {}), on_error)
+    records = _json_lines(_decoded(lines, name))
+    return _raise_or_skip(_parsed(records, _json_sample, name, fields or {}, on_error == "skip"), on_error)
 
 
 def read_samples(
@@ -81,6 +84,17 @@ def read_samples(
     topics: Topics | None = None,
 ) -> Iterator[Sample | SampleError]:
     """Like `load_samples`, but yield a SampleError in the place of each record that is not a valid sample."""
+    return _read(path, fields, qrels, topics, number_ids=False)
+
+
+def _read(
+    path: str | PathLike[str],
+    fields: Fields | None,
+    qrels: str | PathLike[str] | None,
+    topics: Topics | None,
+    *,
+    number_ids: bool,
+) -> Iterator[Sample | SampleError]:
     path, fields = Path(path), fields or {}
     judgments = None if qrels is None else Path(qrels)
     suffix = path.suffix.lower()
@@ -102,7 +116,7 @@ def read_samples(
         raise ConfigError(f"{path}: expected one of {known}, got {suffix!r}: convert the file")
     if suffix == ".parquet" and not find_spec("pyarrow"):
         raise ConfigError(f'{path}: reading Parquet needs pyarrow: pip install "langchain-rageval[pandas]"')
-    return _samples(path, suffix, fields)
+    return _samples(path, suffix, fields, number_ids)
 
 
 def _check_on_error(on_error: str) -> None:
@@ -120,21 +134,43 @@ def _raise_or_skip(items: Iterator[Sample | SampleError], on_error: str) -> Iter
             _LOG.warning("skipped %s", item)
 
 
-def _samples(path: Path, suffix: str, fields: Fields) -> Iterator[Sample | SampleError]:
+def _samples(path: Path, suffix: str, fields: Fields, number_ids: bool) -> Iterator[Sample | SampleError]:
     read, decode = _FORMATS[suffix]
-    yield from _parsed(read(path), decode, path.name, fields)
+    yield from _parsed(read(path), decode, path.name, fields, number_ids)
 
 
 def _parsed(
-    records: Records, decode: Callable[[Any, Fields], Any], name: str, fields: Fields
+    records: Records, decode: Callable[[Any, Fields], Any], name: str, fields: Fields, number_ids: bool
 ) -> Iterator[Sample | SampleError]:
+    """Yield a sample with a distinct id, or an error, for each record.
+
+    Args:
+        records: the records of a file, each with its place.
+        decode: function that decodes a record.
+        name: name of the file, for errors.
+        fields: names of the fields.
+        number_ids: True to number an id that an earlier sample with another question has, with a warning; False to
+            yield an error.
+    """
+    ids = SampleIds()
     for place, record in records:
         try:
-            yield Sample.parse(decode(record, fields), fields)
+            sample = Sample.parse(decode(record, fields), fields)
         except (SampleError, ValueError, RecursionError) as error:
             located = SampleError(f"{name}, {place}: {error}", getattr(error, "field", None))
             located.__cause__ = error
             yield located
+            continue
+        if number_ids and ids.clashes(sample):
+            numbered = ids.distinct(sample)
+            _LOG.warning("%s, %s: %s; renamed to %r", name, place, describe_clash(sample), numbered.id)
+            yield numbered
+            continue
+        try:
+            distinct: Sample | SampleError = ids.checked(sample, f"{name}, {place}")
+        except SampleError as error:
+            distinct = error
+        yield distinct
 
 
 def _lines(path: Path) -> Iterator[str]:

@@ -118,8 +118,9 @@ class Sample(InputModel):
     replaced by U+FFFD. `Sample.parse` reads the field names of other libraries.
 
     Attributes:
-        id: stable name of the sample, which pairs it with the same sample in another report; by default a hash of all
-            fields except `metadata` and `relevance`.
+        id: stable name of the sample, which pairs it with the same sample in another report; by default a hash of the
+            question, so that a changed answer keeps it. Where samples are read together, from a list, a file or an
+            iterator, the second and later ones with one id and one question get `-2`, `-3` after it.
         question: text of the question; the only required field.
         answer: text of the system's answer; None if it is missing. A blank answer is a value.
         contexts: retrieved chunks in retrieval order; `[]` if the retriever found nothing, None if they are unknown.
@@ -143,11 +144,9 @@ class Sample(InputModel):
     metadata: dict[str, Any] = {}
 
     def model_post_init(self, _context: Any, /) -> None:
-        """Set the id to a hash of the content if it is empty."""
+        """Set the id to a hash of the question if it is empty."""
         if not self.id:
-            content = self.model_dump(mode="json", exclude={"id", "metadata", "relevance"})
-            digest = hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=8)
-            object.__setattr__(self, "id", digest.hexdigest())
+            object.__setattr__(self, "id", default_id(self.question))
 
     @classmethod
     def parse(cls, obj: Any, fields: Mapping[str, str] | None = None) -> Self:
@@ -190,6 +189,11 @@ class Sample(InputModel):
             title = pluralize(len(self.references), "reference")
             parts.append(details(title, item_list([*map(text, self.references)])))
         return "".join(parts)
+
+
+def default_id(question: str) -> str:
+    """Return the id of a sample that was given none: a hash of its question."""
+    return hashlib.blake2b(json.dumps({"question": question}).encode(), digest_size=8).hexdigest()
 
 
 def _sample_error(values: Mapping[str, Any], error: ValidationError) -> SampleError:

@@ -24,8 +24,8 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
 
     Args:
         samples: a list, an iterator, a path that `load_samples` reads, a DataFrame, a data set of mappings, LangSmith
-            examples, a Testset; each item anything that `Sample.parse` reads. Lists, DataFrames and Testsets are
-            checked before any call; an invalid item of another source is a failure in its row.
+            examples, a Testset; each item anything that `Sample.parse` reads. An invalid item of a list, DataFrame or
+            Testset raises before any call; that of another source is a failure in its row.
         metrics: Runnables that return a Score, or a mapping of names to Scores; a suite counts as its metrics.
         **options: described in `EvaluateOptions` and its bases:
 
@@ -36,6 +36,7 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
             * `budget=None`: a Budget that limits what the run may spend;
             * `progress=True`: show the progress on stderr;
             * `on_failure="record"`: store a failure in its score, or "raise" the first one;
+            * `strict=False`: record a failure for a sample that lacks a field which others have, or raise (True);
             * `callbacks=None`: LangChain callback handlers for every metric;
             * `out=None`: path of a file for the rows, which then take no memory.
 
@@ -46,12 +47,13 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
     Raises:
         TypeError: if an option does not exist.
         ConfigError: if an option has an invalid value, or two metrics have the same name.
-        SampleError: if a list or DataFrame holds a sample that a metric cannot read.
+        SampleError: if an item of a list or DataFrame is not a sample, all samples lack a field that a metric reads,
+            or, from any source, two samples with different questions have one id.
         JournalError: if the journal cannot be read or written.
     """
     chosen = fill_defaults(evaluate, options, EVALUATE_DEFAULTS)
     job = Evaluation.of(metrics, chosen)
-    source = prepare_samples(samples, job.metrics)
+    source = prepare_samples(samples, job.metrics, strict=job.strict)
     with job.open_output(chosen["out"], samples) as output:
         try:
             with closing(_with_progress(job, source, chosen["progress"])) as rows:
@@ -70,7 +72,7 @@ async def aevaluate(
     """Like `evaluate`, through the models' async methods on the caller's loop; samples may be an async iterator."""
     chosen = fill_defaults(aevaluate, options, EVALUATE_DEFAULTS)
     job = Evaluation.of(metrics, chosen)
-    source = prepare_samples(samples, job.metrics)
+    source = prepare_samples(samples, job.metrics, strict=job.strict)
     with job.open_output(chosen["out"], samples) as output:
         async with aclosing(_awith_progress(job, source, chosen["progress"])) as rows:
             async for row in rows:
@@ -103,7 +105,8 @@ async def _stream(
     samples: Samples | AsyncIterator[Any], metrics: AnyMetric | Sequence[AnyMetric], options: StreamOptions
 ) -> AsyncGenerator[Row]:
     job = Evaluation.of(metrics, options)
-    async with aclosing(_awith_progress(job, prepare_samples(samples, job.metrics), options["progress"])) as rows:
+    source = prepare_samples(samples, job.metrics, strict=job.strict)
+    async with aclosing(_awith_progress(job, source, options["progress"])) as rows:
         async for row in rows:
             yield row
     job.raise_if_left_out()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -24,9 +24,15 @@ from langchain_core.runnables.config import ensure_config
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.data.schema import Row, Score, Usage
-from langchain_rageval.errors import BudgetExceeded, ConfigError, JudgeUnavailable
+from langchain_rageval.errors import BudgetExceeded, ConfigError, JudgeUnavailable, SampleError
 from langchain_rageval.evaluation.dry_run import Parts, dry_run, dry_run_context, plannable_parts
-from langchain_rageval.evaluation.inputs import AnyMetric, flatten_metrics
+from langchain_rageval.evaluation.inputs import (
+    AnyMetric,
+    check_complete_sample,
+    flatten_metrics,
+    locate_message,
+    locate_sample_error,
+)
 from langchain_rageval.evaluation.judge_breaker import JudgeBreaker
 from langchain_rageval.evaluation.mixed_measures import MixedMeasures
 from langchain_rageval.evaluation.options import STREAM_DEFAULTS, OnFailure, StreamOptions
@@ -61,6 +67,7 @@ class Evaluation:
         metrics: the metrics, without suites.
         run: limiter, retries, usage and threads shared by all metrics.
         on_failure: "record" or "raise".
+        strict: True to raise for a sample that lacks a field.
         config: LangChain config with the callbacks.
         score_store: scores in the journal.
         budget_tracker: what is spent of the budget.
@@ -73,6 +80,7 @@ class Evaluation:
     metrics: Sequence[AnyMetric]
     run: Run
     on_failure: OnFailure
+    strict: bool
     config: RunnableConfig
     score_store: ScoreStore
     budget_tracker: BudgetTracker
@@ -89,23 +97,25 @@ class Evaluation:
             ConfigError: if a metric or the value of an option is invalid.
         """
         complete: StreamOptions = {**STREAM_DEFAULTS, **options}
-        on_failure, callbacks = complete["on_failure"], complete["callbacks"]
+        on_failure, callbacks, strict = complete["on_failure"], complete["callbacks"], complete["strict"]
         run, budget = build_run(complete), complete["budget"]
         if budget is not None:
             run = replace(run, ceiling=BudgetCeiling(budget, run.meter))
         if on_failure not in ("record", "raise"):
             raise ConfigError(f"on_failure must be 'record' or 'raise', got {on_failure!r}")
+        if not isinstance(strict, bool):
+            raise ConfigError(f"strict must be True or False, got {strict!r}")
         if not isinstance(callbacks, list | BaseCallbackManager | None):
             raise ConfigError(f"callbacks must be a list of handlers, got {type(callbacks).__name__}")
         flat = flatten_metrics(metrics)
         config: RunnableConfig = {"callbacks": callbacks} if callbacks else {}
         store, tracker = ScoreStore(complete["journal"], flat), BudgetTracker(complete["budget"], run.meter)
-        return cls(flat, run, on_failure, config, store, tracker)
+        return cls(flat, run, on_failure, strict, config, store, tracker)
 
     @cached_property
     def scheduler(self) -> Scheduler:
         """Scheduler of the tasks (one metric on one sample each) of this evaluation."""
-        return Scheduler(self.metrics, self.run, self.on_failure == "raise", self.budget_tracker)
+        return Scheduler(self.metrics, self.run, self.on_failure == "raise" or self.strict, self.budget_tracker)
 
     def rows(self, samples: Iterable[Any]) -> Generator[Row]:
         """Score samples in worker threads and yield each row when it is finished.
@@ -269,6 +279,8 @@ class Evaluation:
         metric, pending = self.metrics[task.number], task.pending
         if task.unreadable:
             return failure_scores(metric, task.unreadable, Usage())
+        if self.strict:
+            check_complete_sample([metric], pending.index, pending.sample)
         stored = self.score_store.load(task.number, pending.sample)
         if stored is not None:
             return stored
@@ -278,9 +290,11 @@ class Evaluation:
             if run is None:
                 return {}
             if self.on_failure == "raise":
-                scores = scores_by_name(metric.invoke(pending.sample, run.into(self.config)))
+                with _sample_errors_located(pending):
+                    scores = scores_by_name(metric.invoke(pending.sample, run.into(self.config)))
             else:
                 scores = score_sample(metric, pending.sample, run, self._complete_config, untraced=self._untraced)
+        scores = _with_places(scores, pending)
         scores = self._count_failure(task, scores)
         if scores:
             self.score_store.save(task.number, pending.sample, scores)
@@ -290,6 +304,8 @@ class Evaluation:
         metric, pending = self.metrics[task.number], task.pending
         if task.unreadable:
             return failure_scores(metric, task.unreadable, Usage())
+        if self.strict:
+            check_complete_sample([metric], pending.index, pending.sample)
         stored = await self._off_loop(partial(self.score_store.load, task.number, pending.sample))
         if stored is not None:
             return stored
@@ -299,11 +315,13 @@ class Evaluation:
             if run is None:
                 return {}
             if self.on_failure == "raise":
-                scores = scores_by_name(await metric.ainvoke(pending.sample, run.into(self.config)))
+                with _sample_errors_located(pending):
+                    scores = scores_by_name(await metric.ainvoke(pending.sample, run.into(self.config)))
             else:
                 scores = await ascore_sample(
                     metric, pending.sample, run, self._complete_config, untraced=self._untraced
                 )
+        scores = _with_places(scores, pending)
         scores = self._count_failure(task, scores)
         if scores:
             await self._off_loop(partial(self.score_store.save, task.number, pending.sample, scores))
@@ -400,3 +418,25 @@ class Evaluation:
         if self.score_store.journal is None:
             return job()
         return await asyncio.wrap_future(self.run.threads.submit(job))
+
+
+@contextmanager
+def _sample_errors_located(pending: PendingSample) -> Iterator[None]:
+    """Add the place of the sample to a SampleError that a metric raises."""
+    try:
+        yield
+    except SampleError as error:
+        raise locate_sample_error(error, pending.index, pending.sample) from error
+
+
+def _with_places(scores: Mapping[str, Score], pending: PendingSample) -> dict[str, Score]:
+    """Return the scores; a failure for a missing field names the place of the sample and the cause."""
+    return {name: _with_place(score, pending) for name, score in scores.items()}
+
+
+def _with_place(score: Score, pending: PendingSample) -> Score:
+    failure = score.failure
+    if failure is None or failure.error != SampleError.__name__:
+        return score
+    message = locate_message(failure.message, pending.index, pending.sample)
+    return score.model_copy(update={"failure": failure.model_copy(update={"message": message})})

@@ -10,8 +10,10 @@ from typing import Any
 from langchain_core.runnables import Runnable, RunnableSequence
 
 from langchain_rageval.data.loading import read_samples
+from langchain_rageval.data.sample_ids import SampleIds, describe_place
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
+from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.structure import metrics_in, names_of
 from langchain_rageval.metrics.suite import Suite
 
@@ -19,14 +21,23 @@ Samples = Iterable[Any] | str | Path
 AnyMetric = Runnable[Any, Any]
 
 
-def prepare_samples(samples: Any, metrics: Sequence[AnyMetric]) -> Any:
+def prepare_samples(samples: Any, metrics: Sequence[AnyMetric], *, strict: bool = False) -> Any:
     """Return an iterable of samples; the items of a list or DataFrame are parsed and checked against every metric.
 
+    Args:
+        samples: samples in any form.
+        metrics: the metrics that will read them.
+        strict: True to also raise if one sample of a list or a file lacks a field; False if all of a list lack it.
+
     Raises:
-        SampleError: if an item of a list or DataFrame is invalid or lacks a field that a metric reads.
+        SampleError: if an item of a list or DataFrame is invalid, two with different questions have one id, or all lack
+            a field that a metric reads; with `strict`, if any item or record is invalid or lacks such a field. The
+            message names the row.
         ConfigError: if the argument cannot be iterated.
     """
     if isinstance(samples, str | Path):
+        if strict:
+            _check_file(samples, metrics)
         return read_samples(samples)
     if hasattr(samples, "to_dict") and hasattr(samples, "columns"):
         samples = samples.to_dict("records")
@@ -39,8 +50,9 @@ def prepare_samples(samples: Any, metrics: Sequence[AnyMetric]) -> Any:
         raise ConfigError(f"{expected}, got {type(samples).__name__}")
     if not isinstance(samples, Sequence):
         return samples
-    parsed = [_parse_complete(item, metrics) for item in samples]
-    _check_ids(parsed)
+    ids = SampleIds()
+    parsed = [_parse(index, item, ids) for index, item in enumerate(samples)]
+    _check_complete(parsed, metrics, strict)
     return parsed
 
 
@@ -85,26 +97,62 @@ def size_of(samples: Any) -> int | None:
     return len(samples) if hasattr(samples, "__len__") else None
 
 
-def _parse_complete(item: Any, metrics: Sequence[AnyMetric]) -> Sample:
-    sample = Sample.parse(item)
-    for metric in metrics:
-        if not isinstance(metric, RunnableSequence):  # in a chain, the metric reads the output of the step before it
-            for part in metrics_in(metric):
-                part.read(sample)
-    return sample
+def locate_sample_error(error: SampleError, index: int, sample: Sample) -> SampleError:
+    """Return an error about a field that a sample lacks, with the sample's place in the input.
+
+    Args:
+        error: the error of the metric that reads the field.
+        index: place of the sample in the input, from 0.
+        sample: the sample; if the chain that should have answered its question failed, `metadata["error"]` is the
+            cause, and the message begins with it.
+    """
+    return SampleError(locate_message(str(error), index, sample), error.field)
 
 
-def _check_ids(samples: Sequence[Sample]) -> None:
-    """Raise SampleError if two samples with different content have the same id."""
-    by_id: dict[str, Sample] = {}
-    for sample in samples:
-        first = by_id.setdefault(sample.id, sample)
-        if first is not sample and _content(first) != _content(sample):
-            raise SampleError(
-                f"two different samples have the id {sample.id!r}; give each its own, or leave the ids out", "id"
-            )
+def locate_message(message: str, index: int, sample: Sample) -> str:
+    """Return the message of a sample error after the cause of a failed chain call, the row and the question."""
+    cause = sample.metadata.get("error")
+    failed_call = f"{cause}; " if isinstance(cause, str) and cause.strip() else ""
+    return f"{failed_call}{describe_place(index, sample.question)}: {message}"
 
 
-def _content(sample: Sample) -> dict[str, Any]:
-    """Return the fields of a sample that determine its default id; samples that agree in them count as equal."""
-    return sample.model_dump(exclude={"metadata", "relevance"})
+def check_complete_sample(metrics: Sequence[AnyMetric], index: int, sample: Sample) -> None:
+    """Raise SampleError, with the place of the sample, if it lacks a field that a metric reads."""
+    for part in _direct_parts(metrics):
+        try:
+            part.read(sample)
+        except SampleError as error:
+            raise locate_sample_error(error, index, sample) from None
+
+
+def _direct_parts(metrics: Sequence[AnyMetric]) -> list[Metric]:
+    """Return the metrics that read the samples themselves; in a chain, a metric reads the output of another step."""
+    return [part for metric in metrics if not isinstance(metric, RunnableSequence) for part in metrics_in(metric)]
+
+
+def _parse(index: int, item: Any, ids: SampleIds) -> Sample:
+    """Return the sample in an item of a list, with a distinct id."""
+    try:
+        sample = Sample.parse(item)
+    except SampleError as error:
+        raise SampleError(f"row {index + 1} (index {index}): {error}", error.field) from None
+    return ids.checked(sample, describe_place(index, sample.question))
+
+
+def _check_complete(samples: Sequence[Sample], metrics: Sequence[AnyMetric], strict: bool) -> None:
+    """Raise SampleError if all samples lack a field that a metric reads, or with `strict` if one does."""
+    if strict:
+        for index, sample in enumerate(samples):
+            check_complete_sample(metrics, index, sample)
+    for part in _direct_parts(metrics):
+        lacking = [part._lacking(sample) for sample in samples]
+        if lacking and set.intersection(*map(set, lacking)):
+            check_complete_sample([part], 0, samples[0])
+
+
+def _check_file(path: str | Path, metrics: Sequence[AnyMetric]) -> None:
+    """Raise SampleError if a record of a file is not a sample or lacks a field that a metric reads."""
+    for index, item in enumerate(read_samples(path)):
+        if isinstance(item, SampleError):
+            raise item
+        check_complete_sample(metrics, index, item)

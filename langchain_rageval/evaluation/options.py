@@ -21,9 +21,13 @@ class StreamOptions(RunOptions, total=False):
     Attributes:
         on_failure: "record", the default, stores a failure in its score; "raise" raises the first failure.
         callbacks: LangChain callback handlers, passed to every metric.
+        strict: False, the default, records a failure for a sample without a field that a metric reads, if other samples
+            have the field; True raises SampleError for the first such sample, before any call if the samples are in a
+            list or a file.
     """
 
     on_failure: OnFailure
+    strict: bool
     callbacks: list[BaseCallbackHandler] | None
 
 
@@ -39,5 +43,11 @@ class EvaluateOptions(StreamOptions, total=False):
     out: str | Path | None
 
 
-STREAM_DEFAULTS: StreamOptions = {**RUN_DEFAULTS, "progress": False, "on_failure": "record", "callbacks": None}
+STREAM_DEFAULTS: StreamOptions = {
+    **RUN_DEFAULTS,
+    "progress": False,
+    "on_failure": "record",
+    "callbacks": None,
+    "strict": False,
+}
 EVALUATE_DEFAULTS: EvaluateOptions = {**STREAM_DEFAULTS, "progress": True, "out": None}

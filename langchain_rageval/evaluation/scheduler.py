@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_rageval._internal.cached import cached_property
+from langchain_rageval.data.sample_ids import DuplicateIdError, SampleIds, describe_place
 from langchain_rageval.data.schema import Row, Sample, Score
 from langchain_rageval.errors import SampleError
 from langchain_rageval.evaluation.inputs import AnyMetric, check_unique, iterate_samples, size_of
@@ -84,7 +85,8 @@ class Scheduler:
     Args:
         metrics: each sample has one task for each metric.
         run: the run of the evaluation.
-        raise_unreadable: True to raise the error of a sample that cannot be parsed, False to record it as a failure.
+        raise_unreadable: True to raise the error of a sample that cannot be parsed, False to record it as a failure. An
+            id of two different questions is always raised.
         budget_tracker: when its budget is spent, no more samples are read from a source of unknown length.
 
     Attributes:
@@ -150,11 +152,11 @@ class Scheduler:
         return tasks_of_worker
 
     def _task_groups(self, samples: Iterable[Any]) -> Iterator[TaskGroup]:
-        last: list[TaskGroup] = []
+        last, ids = list[TaskGroup](), SampleIds()
         for index, item in enumerate(samples):
             if self._stops_reading(samples):
                 return
-            groups = self._groups_of(index, item)
+            groups = self._groups_of(index, item, ids)
             if self._is_among_last(index, samples):
                 last += groups
             else:
@@ -162,12 +164,12 @@ class Scheduler:
         yield from self._longest_first(last)
 
     async def _atask_groups(self, samples: Any) -> AsyncIterator[TaskGroup]:
-        last: list[TaskGroup] = []
+        last, ids = list[TaskGroup](), SampleIds()
         index = 0
         async for item in iterate_samples(samples):
             if self._stops_reading(samples):
                 return
-            groups = self._groups_of(index, item)
+            groups = self._groups_of(index, item, ids)
             if self._is_among_last(index, samples):
                 last += groups
             else:
@@ -194,18 +196,20 @@ class Scheduler:
             self.stopped_reading.set()
         return self.stopped_reading.is_set()
 
-    def _groups_of(self, index: int, item: Any) -> Iterator[TaskGroup]:
-        """Parse a sample and return its tasks."""
+    def _groups_of(self, index: int, item: Any, ids: SampleIds) -> Iterator[TaskGroup]:
+        """Parse a sample, give it an id that is not among those of the earlier ones, and return its tasks."""
         unreadable = None
         try:
             if isinstance(item, SampleError):  # of a line of a file
                 raise item
             sample = Sample.parse(item)
+            sample = ids.checked(sample, describe_place(index, sample.question))
         except SampleError as error:
-            if self.raise_unreadable:
+            if self.raise_unreadable or isinstance(error, DuplicateIdError):
                 raise
             unreadable = error
-            sample = Sample(id=f"row-{index}", question="", metadata={"unreadable": _short_repr(item)})
+            placeholder = Sample(id=f"row-{index}", question="", metadata={"unreadable": _short_repr(item)})
+            sample = ids.distinct(placeholder)
         pending = self.begun[index] = PendingSample(index, sample, self.run.for_sample(), left=len(self.metrics))
         return ([Task(pending, number, unreadable) for number in numbers] for numbers in self._groups)
 

@@ -145,14 +145,17 @@ class Metric(Traced[Any, Score], Adapters):
             SampleError: if the input is not a sample, or lacks a field.
         """
         sample = Sample.parse(input)
-        lacking = sorted(field for field in self.reads if _is_missing(sample, field))
-        if lacking:
+        if lacking := self._lacking(sample):
             raise SampleError(
                 f"{self.name} reads {sorted(self.reads)}; sample {sample.id!r} lacks {lacking}: "
                 "fill it in or drop the metric",
                 lacking[0],
             )
         return sample
+
+    def _lacking(self, sample: Sample) -> list[str]:
+        """Return the fields that this metric reads and the sample lacks, sorted."""
+        return sorted(field for field in self.reads if _is_missing(sample, field))
 
     def rescore(self, sample: Sample, score: Score) -> Score | None:
         """Compute the score from the findings of an earlier score, without a call; the earlier usage is kept.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from statistics import fmean
 from typing import Literal
 
+from langchain_rageval.data.sample_ids import original_ids
 from langchain_rageval.data.schema import Direction, Row, Score
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.report.html_table import html_table
 from langchain_rageval.report.slices import By, clusters_of
 from langchain_rageval.statistics import holm, paired_difference, sign_flip_p
@@ -103,9 +104,19 @@ class Comparison(Mapping[str, MetricComparison]):
     Attributes:
         notes: what a reader of the verdicts should know, such as that some samples are in one report only.
         margin: largest loss that still counts as "no worse".
+        problems: reasons why a gate on this comparison fails, see `check`; `[]` if it passes.
+        nothing_compared: True if no metric has a pair of values, and not because the candidate lost its scores.
     """
 
-    def __init__(self, metrics: Sequence[MetricComparison], notes: Sequence[str] = (), margin: float = 0.0) -> None:
+    def __init__(
+        self,
+        metrics: Sequence[MetricComparison],
+        notes: Sequence[str] = (),
+        margin: float = 0.0,
+        problems: Sequence[str] = (),
+    ) -> None:
+        self.problems = list(problems)
+        self.nothing_compared = not any(metric.pairs or metric.coverage_fell for metric in metrics)
         self._metrics = {metric.metric: metric for metric in metrics}
         self.notes = list(notes)
         self.margin = margin
@@ -125,6 +136,21 @@ class Comparison(Mapping[str, MetricComparison]):
     def __repr__(self) -> str:
         """Return the comparison as text: one line for each metric, and the notes."""
         return "\n".join([self.title, *map(str, self.values()), *(f"Note: {note}" for note in self.notes)])
+
+    def check(self) -> None:
+        """Raise an error if a metric is worse, or if the comparison cannot show whether it is.
+
+        A metric fails if its verdict is "worse" or "too few pairs", or if significantly fewer samples have a score than
+        in the baseline. The comparison also fails if fewer than half of the smaller report's samples were paired.
+
+        Raises:
+            BelowThreshold: if a metric or the comparison fails; the message names every reason.
+            ConfigError: if nothing was compared.
+        """
+        if self.nothing_compared:
+            raise ConfigError(f"nothing was compared: {'; '.join([*self.problems, *self.notes])}")
+        if self.problems:
+            raise BelowThreshold("; ".join(self.problems))
 
     def _repr_html_(self) -> str:
         """Return an HTML table of the metrics with their differences, for notebooks."""
@@ -178,7 +204,7 @@ def compare_rows(
     shared = [name for name in ours if name in theirs]
     notes = _check_instruments(ours, theirs, shared, allow_different_instruments)
     pairs = paired_rows(candidate, baseline)
-    groups = None if cluster is None else clusters_of((row.sample for row, _ in pairs), cluster)
+    groups, repeats = _groups_of(pairs, cluster)
     compared = [_compare(name, ours[name][0].direction, pairs, groups, rare_losses) for name in shared]
     enough = [metric for metric in compared if _units(metric) >= LEAST_PAIRS]
     adjusted = dict(
@@ -189,8 +215,9 @@ def compare_rows(
         )
     )
     metrics = [_with_verdict(metric, adjusted.get(metric.metric), margin) for metric in compared]
-    notes += [*_unpaired_notes(ours, theirs, candidate, baseline, len(pairs)), *_coverage_notes(metrics)]
-    return Comparison(metrics, notes, margin)
+    notes += [*_unpaired_notes(ours, theirs, candidate, baseline, pairs), *repeats, *_coverage_notes(metrics)]
+    problems = _gate_problems(metrics, len(pairs), min(len(candidate), len(baseline)))
+    return Comparison(metrics, notes, margin, problems)
 
 
 def values_of_pairs(metric: str, candidate: Sequence[Row], baseline: Sequence[Row]) -> list[tuple[float, float]]:
@@ -239,11 +266,100 @@ def _differ(ours: Sequence[Score], theirs: Sequence[Score]) -> bool:
 
 
 def paired_rows(candidate: Sequence[Row], baseline: Sequence[Row]) -> list[Pair]:
-    """Return pairs of rows with the same sample id; several rows of one id are paired in their order."""
+    """Return pairs of rows of one sample, in the order of the candidate.
+
+    Rows are paired by the id of their sample, several of one id and question in their order. Rows whose id the other
+    report lacks are paired by their question if it is the only one of its kind among these rows in both reports.
+
+    Raises:
+        ConfigError: if the questions of an id differ.
+    """
     unpaired: dict[str, list[Row]] = {}
-    for row in reversed(baseline):
+    for row in baseline:
         unpaired.setdefault(row.sample.id, []).append(row)
-    return [(row, unpaired[row.sample.id].pop()) for row in candidate if unpaired.get(row.sample.id)]
+    others: list[Row | None] = [_take(row, unpaired) for row in candidate]
+    known = {row.sample.id for row in candidate}
+    alone_here = _by_question(row for row, other in zip(candidate, others, strict=True) if other is None)
+    alone_there = _by_question(row for rows in unpaired.values() for row in rows if row.sample.id not in known)
+    pairs = []
+    for row, other in zip(candidate, others, strict=True):
+        question = _question(row)
+        if other is None and row.sample.id not in unpaired and len(alone_here[question]) == 1:
+            same = alone_there.get(question, [])
+            other = same[0] if len(same) == 1 else None
+        if other is not None:
+            pairs.append((row, other))
+    return pairs
+
+
+def _take(row: Row, unpaired: Mapping[str, list[Row]]) -> Row | None:
+    """Remove and return the next row with the same id and question; None if there is no further row with this id.
+
+    Raises:
+        ConfigError: if all remaining rows with this id have other questions.
+    """
+    rest = unpaired.get(row.sample.id, [])
+    for place, other in enumerate(rest):
+        if _question(other) == _question(row):
+            return rest.pop(place)
+    if not rest:
+        return None
+    raise ConfigError(
+        f"the id {row.sample.id!r} has the question {row.sample.question!r} in the candidate and "
+        f"{rest[0].sample.question!r} in the baseline: give each question its own id, or leave the ids out to pair by "
+        "question"
+    )
+
+
+def _by_question(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    by_question: dict[str, list[Row]] = {}
+    for row in rows:
+        by_question.setdefault(_question(row), []).append(row)
+    return by_question
+
+
+def _question(row: Row) -> str:
+    """Return the question of a row with single spaces."""
+    return " ".join(row.sample.question.split())
+
+
+def _groups_of(pairs: Sequence[Pair], cluster: By | None) -> tuple[Sequence[Hashable] | None, list[str]]:
+    """Return the cluster of each pair, None if all are independent, and a note if repeated samples form clusters."""
+    samples = [row.sample for row, _ in pairs]
+    if cluster is not None:
+        return clusters_of(samples, cluster), []
+    names = original_ids([(sample.id, sample.question) for sample in samples])
+    count = len(set(names))
+    if count == len(names):
+        return None, []
+    note = f"Samples occur several times: {len(names)} pairs are of {count} samples, and each sample is one cluster."
+    return names, [note]
+
+
+def _gate_problems(metrics: Sequence[MetricComparison], pairs: int, samples: int) -> list[str]:
+    """Return the reasons why a gate on a comparison fails.
+
+    Args:
+        metrics: the compared metrics.
+        pairs: number of paired samples.
+        samples: number of samples in the smaller report.
+    """
+    if not metrics:
+        return ["the reports have no metric in common"]
+    problems = []
+    if 0 < pairs < samples / 2:
+        problems.append(f"only {pairs} of {samples} samples were paired, at least half are needed")
+    for metric in metrics:
+        if metric.coverage_fell:
+            total = metric.pairs + metric.lost
+            problems.append(
+                f"{metric.metric} lost coverage: {metric.lost} of {total} samples scored in the baseline lack a score"
+            )
+        if metric.verdict == "worse":
+            problems.append(str(metric))
+        elif metric.verdict == "too few pairs" and not metric.coverage_fell:
+            problems.append(f"{metric}: at least {LEAST_PAIRS} are needed")
+    return problems
 
 
 def _compare(
@@ -315,7 +431,7 @@ def _unpaired_notes(
     theirs: Mapping[str, object],
     candidate: Sequence[Row],
     baseline: Sequence[Row],
-    pairs: int,
+    pairs: Sequence[Pair],
 ) -> list[str]:
     """Return notes on metrics and samples that only one of the reports has."""
     notes = []
@@ -323,13 +439,19 @@ def _unpaired_notes(
         alone = [name for name in own if name not in other]
         if alone:
             notes.append(f"Only the {report} has {', '.join(alone)}.")
-    if not pairs and candidate and baseline:
+    by_question = sum(ours.sample.id != theirs.sample.id for ours, theirs in pairs)
+    if by_question:
+        notes.append(f"{by_question} samples were paired by question, because their ids differ.")
+    empty = [name for name, rows in (("candidate", candidate), ("baseline", baseline)) if not rows]
+    if empty:
+        notes.append(f"Nothing was compared: the {' and the '.join(empty)} ha{'ve' if empty[1:] else 's'} no samples.")
+    elif not pairs:
         notes.append(
-            "No sample is in both reports. Samples are paired by id, by default a hash of question, answer and "
-            "contexts: set an id for each question."
+            "No sample is in both reports. Samples are paired by id, by default a hash of the question, else by "
+            "question: set an id for each question."
         )
-    elif pairs < max(len(candidate), len(baseline)):
-        alone_here, alone_there = len(candidate) - pairs, len(baseline) - pairs
+    elif len(pairs) < max(len(candidate), len(baseline)):
+        alone_here, alone_there = len(candidate) - len(pairs), len(baseline) - len(pairs)
         notes.append(
             f"Paired by id; {alone_here} samples are only in the candidate, {alone_there} only in the baseline."
         )

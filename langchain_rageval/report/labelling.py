@@ -15,6 +15,7 @@ from random import Random
 from typing import overload
 
 from langchain_rageval.data.loading import next_row
+from langchain_rageval.data.sample_ids import SampleIds
 from langchain_rageval.data.schema import Row
 from langchain_rageval.errors import ConfigError
 
@@ -96,18 +97,15 @@ class LabelSheet(Sequence[Row]):
 def rows_to_label(rows: Sequence[Row], n: int, metric: str, seed: int) -> LabelSheet:
     """Draw rows by systematic sampling: at even steps from a random start, in the order of their scores.
 
-    Of several rows with one id, which have equal content, at most one is drawn.
+    The second and later rows with one id get `-2`, `-3` after it, as in `Report.scores`.
 
     Raises:
         ConfigError: if `n` is below 1, or no row has a score.
     """
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise ConfigError(f"n must be the number of rows to label, at least 1, got {n!r}")
-    values: dict[str, tuple[float | None, int]] = {}
-    for place, row in enumerate(rows):
-        if metric in row.scores:
-            values.setdefault(row.sample.id, (row.scores[metric].value, place))
-    scored = [(value, place) for value, place in values.values() if value is not None]
+    values = [(row.scores[metric].value, place) for place, row in enumerate(rows) if metric in row.scores]
+    scored = [(value, place) for value, place in values if value is not None]
     if not scored:
         raise ConfigError(f"no row has a score of {metric}: there is nothing to compare labels with")
     random = Random(seed)
@@ -119,7 +117,16 @@ def rows_to_label(rows: Sequence[Row], n: int, metric: str, seed: int) -> LabelS
     notes = [f"All {count} rows with a score are included; {n} were requested."] if count < n else []
     if missing := len(values) - len(places):
         notes.append(f"{missing} samples have no score of {metric} and cannot be drawn.")
-    return LabelSheet(metric, [rows[place] for place in drawn], notes)
+    ids = SampleIds()
+    names = [ids.distinct(row.sample).id for row in rows]
+    return LabelSheet(metric, [_renamed(rows[place], names[place]) for place in drawn], notes)
+
+
+def _renamed(row: Row, name: str) -> Row:
+    """Return the row with this sample id."""
+    if row.sample.id == name:
+        return row
+    return row.model_copy(update={"sample": row.sample.model_copy(update={"id": name})})
 
 
 def load_labels(path: str | Path) -> dict[str, float]:

@@ -8,6 +8,7 @@ from heapq import nsmallest
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, overload
 
+from langchain_rageval.data.sample_ids import SampleIds
 from langchain_rageval.data.schema import Row, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.comparison import Comparison, compare_rows
@@ -102,7 +103,7 @@ class Report(ReportData):
         return nsmallest(n, scored, key=lambda row: _signed_value(row.scores[metric]))
 
     def scores(self, metric: str | None = None) -> dict[str, Score]:
-        """Return the scores of a metric by sample id; of several samples with one id, the first.
+        """Return the scores of a metric by sample id; the second and later samples with one id get `-2`, `-3` after it.
 
         Args:
             metric: name of the metric; may be omitted if the report has only one.
@@ -111,11 +112,9 @@ class Report(ReportData):
             ConfigError: if the report has no such metric.
         """
         metric = metric_or_only(self, metric)
-        scores: dict[str, Score] = {}
-        for row in self.rows:
-            if metric in row.scores:
-                scores.setdefault(row.sample.id, row.scores[metric])
-        return scores
+        ids = SampleIds()
+        named = ((ids.distinct(row.sample).id, row) for row in self.rows)
+        return {name: row.scores[metric] for name, row in named if metric in row.scores}
 
     def to_label(self, n: int, metric: str | None = None, *, seed: int = 0) -> LabelSheet:
         """Draw rows for people to label, so that few labels are informative about all scores.
@@ -148,8 +147,9 @@ class Report(ReportData):
     ) -> Comparison:
         """Compare each metric of this run, the candidate, with that of a baseline.
 
-        Samples are paired by id, several of one id in their order, and count where both reports have a value. Interval
-        and p-value come from one procedure: Student's t on the pairs and two invented ones, at plus and minus the
+        Samples are paired by id, several of one id and question in their order; those whose id the other report lacks,
+        by question. They count if both reports have a value; repeats of one sample are one cluster. Interval and p-value
+        come from one procedure: Student's t on the pairs and two invented ones, at plus and minus the
         largest difference, but at least the range of the values over the root of their number. So "p < 0.05" and an
         interval that contains 0 never stand together. The p-value is Holm-adjusted over the metrics.
 
@@ -171,8 +171,8 @@ class Report(ReportData):
             never "better" or "no worse" if significantly fewer of the shared samples are scored than in the baseline.
 
         Raises:
-            ConfigError: if instruments differ, `margin` is not a number of at least 0, no sample has a value for
-                `cluster`, or the baseline is not a report.
+            ConfigError: if instruments differ, an id has different questions, `margin` is not a number of at least 0, no
+                sample has a value for `cluster`, or the baseline is not a report.
         """
         if not isinstance(baseline, Report):
             raise ConfigError(f"compare takes a report, got {type(baseline).__name__}; Report.load reads one")
@@ -238,19 +238,39 @@ class Report(ReportData):
         """
         return replace(self, rows=list(rescore_rows(self.rows, metric)))
 
-    def check(self, thresholds: Mapping[str, float], max_failed: float = 0.05) -> None:
-        """Raise an error unless the means reach their thresholds.
+    def check(
+        self,
+        thresholds: Mapping[str, float],
+        max_failed: float = 0.05,
+        *,
+        max_unscored: float = 0.5,
+        baseline: Report | None = None,
+        margin: float = 0.0,
+    ) -> None:
+        """Raise an error unless the means reach their thresholds over enough samples.
+
+        At least five samples must have a score, in a report of fewer than ten at least half of them; repeats of one
+        sample count once.
 
         Args:
             thresholds: metric name to the lowest accepted mean, or the highest if lower is better.
             max_failed: highest accepted share of failed samples for each of these metrics.
+            max_unscored: highest accepted share of samples that have no score and did not fail, such as refusals.
+            baseline: a run over the same samples, which this one must not be worse than; see `Comparison.check`.
+            margin: margin of the comparison; see `compare`.
 
         Raises:
-            BelowThreshold: if a metric is worse than its threshold, has nothing scored, or failed too often; the
-                message names every such metric.
-            ConfigError: if the report has no such metric, or a number is out of range.
+            BelowThreshold: if a metric is worse than its threshold or, by `compare`, than the baseline, has too few
+                scores, or failed too often; the message names every reason.
+            ConfigError: if the report has no such metric, a number is out of range, or nothing was compared.
         """
-        check_thresholds(self, thresholds, max_failed)
+        problems: list[str] = []
+        if baseline is not None:
+            comparison = self.compare(baseline, margin)
+            if comparison.nothing_compared:
+                comparison.check()
+            problems = comparison.problems
+        check_thresholds(self, thresholds, max_failed, max_unscored, problems)
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a DataFrame with one line for each sample.

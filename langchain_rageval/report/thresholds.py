@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import isclose, isnan
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, isclose, isnan
 from typing import Any
 
+from langchain_rageval.data.sample_ids import original_ids
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.metrics.threshold import reaches
 from langchain_rageval.report.data import ReportData, check_metric
 from langchain_rageval.report.summary import MetricSummary, summarise
 
+LEAST_SCORED = 5
+"""Least number of scored samples for a threshold; in a set of fewer than ten samples, half of them."""
 
-def check_thresholds(data: ReportData, thresholds: Mapping[str, float], max_failed: float) -> None:
-    """Raise BelowThreshold unless the means reach their thresholds; see `Report.check`."""
-    _check_numbers(thresholds, max_failed)
+
+def check_thresholds(
+    data: ReportData,
+    thresholds: Mapping[str, float],
+    max_failed: float,
+    max_unscored: float,
+    more_problems: Sequence[str] = (),
+) -> None:
+    """Raise BelowThreshold unless the means reach their thresholds; see `Report.check`.
+
+    Args:
+        data: the report.
+        thresholds: metric name to its threshold.
+        max_failed: highest accepted share of failed samples.
+        max_unscored: highest accepted share of samples without a score that did not fail.
+        more_problems: other reasons to fail.
+    """
+    _check_numbers(thresholds, max_failed, max_unscored)
     summary = summarise(data.rows)
     wholly_left_out = {name for _, name in data.left_out} - summary.keys()
     for metric in thresholds:
@@ -23,22 +42,42 @@ def check_thresholds(data: ReportData, thresholds: Mapping[str, float], max_fail
     problems = [f"{name} has nothing scored, all of it was left out" for name in thresholds if name in wholly_left_out]
     for name, threshold in thresholds.items():
         if name in summary:
-            problems += _problems(summary[name], threshold, max_failed)
+            left_out = sum(metric == name for _, metric in data.left_out)
+            coverage = _Coverage(_count_scored(data, name), left_out, max_failed, max_unscored)
+            problems += _problems(summary[name], threshold, coverage)
+    problems += more_problems
     if problems:
-        raise BelowThreshold("; ".join(problems), threshold=next(iter(thresholds.values())))
+        raise BelowThreshold("; ".join(problems), threshold=next(iter(thresholds.values()), None))
 
 
-def _check_numbers(thresholds: Any, max_failed: Any) -> None:
+@dataclass(frozen=True)
+class _Coverage:
+    """Number of scored samples, repeats counted once, of samples left out, and the limits for the others."""
+
+    scored: int
+    left_out: int
+    max_failed: float
+    max_unscored: float
+
+
+def _count_scored(data: ReportData, metric: str) -> int:
+    """Return the number of scored samples, in which repeats of one sample count once."""
+    rows = (row for row in data.rows if metric in row.scores and row.scores[metric].value is not None)
+    return len(set(original_ids([(row.sample.id, row.sample.question) for row in rows])))
+
+
+def _check_numbers(thresholds: Any, max_failed: Any, max_unscored: Any) -> None:
     if not isinstance(thresholds, Mapping):
         raise ConfigError(f'check takes thresholds by metric, such as {{"faithfulness": 0.8}}, got {thresholds!r}')
     for name, threshold in thresholds.items():
         if not isinstance(threshold, int | float) or isnan(threshold):
             raise ConfigError(f"the threshold of {name} must be a number, got {threshold!r}")
-    if not isinstance(max_failed, int | float) or not 0 <= max_failed <= 1:
-        raise ConfigError(f"max_failed must be a share from 0 to 1, got {max_failed!r}")
+    for option, share in (("max_failed", max_failed), ("max_unscored", max_unscored)):
+        if not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise ConfigError(f"{option} must be a share from 0 to 1, got {share!r}")
 
 
-def _problems(metric: MetricSummary, threshold: float, max_failed: float) -> list[str]:
+def _problems(metric: MetricSummary, threshold: float, coverage: _Coverage) -> list[str]:
     problems = []
     required = f"at {'least' if metric.direction == 'higher' else 'most'} {threshold:g} is required"
     if metric.mean is None:
@@ -46,6 +85,16 @@ def _problems(metric: MetricSummary, threshold: float, max_failed: float) -> lis
     elif not reaches(metric.mean, threshold, metric.direction) and not isclose(metric.mean, threshold, abs_tol=1e-9):
         problems.append(f"{metric.metric} is {metric.mean:.3f} {metric.interval}, {required}")
     count = metric.scored + metric.unscored + metric.failed
-    if metric.failed > max_failed * count:
-        problems.append(f"{metric.metric} failed on {metric.failed} of {count} samples, at most {max_failed:.0%} may")
+    for how, number, most in (
+        ("failed on", metric.failed, coverage.max_failed),
+        ("is unscored for", metric.unscored, coverage.max_unscored),
+    ):
+        if number > most * count and (metric.mean is not None or how == "failed on"):
+            problems.append(f"{metric.metric} {how} {number} of {count} samples, at most {most:.0%} may")
+    count += coverage.left_out  # the budget leaves samples out on purpose, but a few scores still decide nothing
+    least = min(LEAST_SCORED, ceil(count / 2))
+    if 0 < coverage.scored < least:
+        different = "different " if coverage.scored < metric.scored else ""
+        scored = f"{metric.metric} scored {coverage.scored} {different}of {count} samples"
+        problems.append(f"{scored}, at least {least} are needed to pass")
     return problems

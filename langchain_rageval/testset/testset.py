@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from langchain_rageval._internal.html import item_list, paragraph, text
 from langchain_rageval._version import __version__
 from langchain_rageval.data.rag_chain import as_chain, takes_text, try_invoke, with_output
+from langchain_rageval.data.sample_ids import SampleIds, describe_place
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.threads import shared_threads
@@ -151,8 +152,14 @@ class Testset:
         return cls(rows, header["yields"], header["notes"], header["complete"], header["broken_off"])
 
     def to_samples(self) -> list[Sample]:
-        """Return samples with questions and references, without answers; `run` adds answers."""
-        return [row.to_sample() for row in self.rows]
+        """Return samples with questions and references, without answers; `run` adds answers.
+
+        Raises:
+            SampleError: if rows with different questions have one id. Later rows with the same id and question get the
+                id with `-2`, `-3`.
+        """
+        ids = SampleIds()
+        return [ids.checked(row.to_sample(), describe_place(n, row.question)) for n, row in enumerate(self.rows)]
 
     def run(self, chain: Runnable[Any, Any] | Callable[[Any], Any], *, max_concurrency: int = 8) -> list[Sample]:
         """Ask a RAG chain every question.
@@ -170,10 +177,11 @@ class Testset:
         """
         chain = as_chain(chain)
         plain = takes_text(chain)
+        samples = self.to_samples()
         inputs = [row.question if plain else {"question": row.question, "input": row.question} for row in self.rows]
         # `batch` is not used: behind `with_retry` it returns the answer to one question for another one.
         outputs = shared_threads().spread([partial(try_invoke, chain, value) for value in inputs], max_concurrency)
-        return [with_output(row.to_sample(), output, chain) for row, output in zip(self.rows, outputs, strict=True)]
+        return [with_output(sample, output, chain) for sample, output in zip(samples, outputs, strict=True)]
 
     def to_langsmith(self, client: Client, name: str) -> Dataset:
         """Create a LangSmith dataset with inputs `question`, outputs `answer`, and id, evolution, contexts as metadata.

@@ -50,8 +50,8 @@ def answer_sheets(
     Returns:
         A sheet for each model and sample, grouped by model, as input for `evaluate` and `leaderboard`. Its id is the
         sample's id, "@" and the model's name; the name is also in `metadata["model"]`. If a model failed, `answer` is
-        None, `metadata["error"]` holds the error, and a warning is logged. `evaluate(iter(sheets), ...)` counts such a
-        sheet as a failure; `evaluate(sheets, ...)` rejects the list.
+        None, `metadata["error"]` holds the error, and a warning is logged. `evaluate` counts such a
+        sheet as a failure with that error, unless all sheets lack an answer.
 
     Raises:
         ConfigError: if `models` is not a mapping from names to Runnables, or `max_concurrency` is not a whole number

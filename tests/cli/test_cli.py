@@ -319,7 +319,7 @@ BAD_SAMPLES = [
     ([{"question": 7}], "got int: correct it, or map another name with fields={...}"),
     ([SAMPLE, "{oops"], "samples.jsonl, line 2: not valid JSON"),
     ([], "contains no samples"),
-    ([{**SAMPLE, "id": "a"}, {**SAMPLE, "id": "a", "answer": "b"}], "two different samples have the id 'a'"),
+    ([{**SAMPLE, "id": "a"}, {**SAMPLE, "id": "a", "question": "b"}], "two different samples have the id 'a'"),
 ]
 
 

@@ -224,3 +224,21 @@ def test_a_file_that_is_not_what_its_suffix_says_is_refused_even_when_skipping(
 ):
     with pytest.raises(ConfigError, match=f"{name}.*{message}"):
         list(load_samples(written(tmp_path / name, content), on_error=on_error))
+
+
+def test_an_id_of_two_questions_raises_or_is_numbered_with_a_warning(tmp_path, caplog):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"id": "1", "question": "A?"}\n{"id": "1", "question": "B?"}\n{"id": "1", "question": "A?"}\n')
+    with pytest.raises(SampleError) as caught:
+        list(load_samples(path))
+    problem = "a.jsonl, line 2: two different samples have the id '1'"
+    assert str(caught.value) == f"{problem}; give each its own, or leave the ids out"
+    assert [sample.id for sample in load_samples(path, on_error="skip")] == ["1", "1-2", "1-3"]
+    assert caplog.messages == [f"{problem}; renamed to '1-2'"]
+
+
+def test_samples_without_ids_that_share_a_question_are_numbered(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"question": "A?", "answer": "x"}\n{"question": "A?", "answer": "y"}\n')
+    name = Sample(question="A?").id
+    assert [sample.id for sample in load_samples(path)] == [name, f"{name}-2"]

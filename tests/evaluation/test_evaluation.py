@@ -401,7 +401,7 @@ async def test_an_empty_file_makes_an_empty_report(rows_of, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "samples", [[SAMPLE, LACKING], [SAMPLE, {"question": 7}], [SAMPLE, "text"], pd.DataFrame([SAMPLE, LACKING])]
+    "samples", [[LACKING, LACKING], [SAMPLE, {"question": 7}], [SAMPLE, "text"], pd.DataFrame([LACKING, LACKING])]
 )
 async def test_a_list_or_frame_is_checked_before_any_call(rows_of, samples):
     judge = recording_judge()
@@ -411,9 +411,52 @@ async def test_a_list_or_frame_is_checked_before_any_call(rows_of, samples):
 
 
 async def test_what_is_missing_is_named_with_its_sample(rows_of):
-    with pytest.raises(SampleError, match=r"faithfulness reads .* sample 'q-17' lacks \['contexts'\]: fill it in") as e:
-        await rows_of([SAMPLE, {**LACKING, "id": "q-17"}], metric.with_retry())
-    assert e.value.field == "contexts"
+    with pytest.raises(SampleError) as caught:
+        await rows_of([SAMPLE, {**LACKING, "id": "q-17"}], metric.with_retry(), strict=True)
+    assert caught.value.field == "contexts"
+    assert str(caught.value) == HOLE
+
+
+HOLE = (
+    f"row 2 (index 1), question {LACKING['question']!r}: faithfulness reads ['answer', 'contexts', 'question']; sample "
+    "'q-17' lacks ['contexts']: fill it in or drop the metric"
+)
+
+
+@pytest.mark.parametrize("shape", [list, iter, pd.DataFrame])
+async def test_one_sample_without_a_field_is_a_failure_that_names_its_row(rows_of, shape):
+    judge = recording_judge()
+    rows = await rows_of(shape([SAMPLE, {**LACKING, "id": "q-17"}]), [metric, faithfulness(judge, name="second")])
+    failure = rows[1].scores["faithfulness"].failure
+    assert (rows[0].scores["faithfulness"].value, failure.error, failure.step) == (0.5, "SampleError", "sample")
+    assert failure.message == HOLE
+    assert rows[1].scores["second"].failure.message == HOLE.replace("faithfulness", "second")
+
+
+@pytest.mark.parametrize("source", ["list", "file"])
+async def test_strict_raises_for_one_sample_before_any_call(rows_of, tmp_path, source):
+    judge, samples = recording_judge(), [SAMPLE, {**LACKING, "id": "q-17"}]
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(map(json.dumps, samples)))
+    with pytest.raises(SampleError) as caught:
+        await rows_of(samples if source == "list" else path, faithfulness(judge), strict=True)
+    assert (str(caught.value), judge.asked) == (HOLE, [])
+
+
+async def test_strict_raises_for_a_sample_of_an_iterator_when_it_is_read(rows_of):
+    with pytest.raises(SampleError) as caught:
+        await rows_of(iter([SAMPLE, {**LACKING, "id": "q-17"}]), metric, strict=True)
+    assert str(caught.value) == HOLE
+
+
+@pytest.mark.parametrize("shape", [list, iter])
+async def test_the_failure_of_a_chain_is_the_message_of_the_score(rows_of, shape):
+    cause = {"question": QUESTION, "contexts": CONTEXTS, "id": "q", "metadata": {"error": "OSError: no vector store"}}
+    rows = await rows_of(shape([SAMPLE, cause]), metric)
+    assert rows[1].scores["faithfulness"].failure.message == (
+        f"OSError: no vector store; row 2 (index 1), question {QUESTION!r}: faithfulness reads "
+        "['answer', 'contexts', 'question']; sample 'q' lacks ['answer']: fill it in or drop the metric"
+    )
 
 
 @pytest.mark.parametrize(
@@ -460,17 +503,35 @@ async def test_what_the_users_iterator_raises_comes_through(rows_of):
         await rows_of(samples(), metric)
 
 
-async def test_two_samples_of_one_id_are_refused_in_a_list(rows_of):
-    judge = recording_judge()
-    with pytest.raises(SampleError, match="two different samples have the id 'a'; give each its own") as caught:
-        await rows_of([about("a"), {**about("a"), "answer": "Yes."}], faithfulness(judge))
-    assert (caught.value.field, judge.asked) == ("id", [])
+@pytest.mark.parametrize("source", ["list", "iterator", "file"])
+async def test_two_questions_of_one_id_are_refused_from_any_source(rows_of, tmp_path, source):
+    samples, path = [about("a"), {**about("a"), "question": "Really?"}], tmp_path / "a.jsonl"
+    path.write_text("\n".join(map(json.dumps, samples)))
+    given, place = {
+        "list": (samples, "row 2 (index 1), question 'Really?'"),
+        "iterator": (iter(samples), "row 2 (index 1), question 'Really?'"),
+        "file": (path, "a.jsonl, line 2"),
+    }[source]
+    with pytest.raises(SampleError) as caught:
+        await rows_of(given, metric)
+    assert str(caught.value) == (
+        f"{place}: two different samples have the id 'a'; give each its own, or leave the ids out"
+    )
+    assert caught.value.field == "id"
+
+
+@pytest.mark.parametrize("shape", [list, iter])
+async def test_samples_with_one_id_and_one_question_are_numbered(rows_of, shape):
+    samples = [about("a"), {**about("a"), "answer": "Yes."}, {**about("a-2"), "question": "Else?"}, about("a")]
+    rows = await rows_of(shape([samples[0], samples[2], samples[1], samples[3]]), metric)
+    assert [row.sample.id for row in rows] == ["a", "a-2", "a-3", "a-4"]
 
 
 async def test_equal_samples_stay_separate_rows_whatever_their_metadata(rows_of):
     rows = await rows_of([SAMPLE, SAMPLE, {**SAMPLE, "split": "a"}, {**SAMPLE, "split": "b"}], metric)
     assert [row.index for row in rows] == [0, 1, 2, 3]
-    assert len({row.sample.id for row in rows}) == 1
+    (name,) = {Sample(question=SAMPLE["question"]).id}
+    assert [row.sample.id for row in rows] == [name, f"{name}-2", f"{name}-3", f"{name}-4"]
     assert [row.sample.metadata.get("split") for row in rows] == [None, None, "a", "b"]
 
 

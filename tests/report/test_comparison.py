@@ -157,7 +157,10 @@ def test_rows_of_one_id_are_paired_in_their_order():
     there = Report([row(place, scored(value), id="same") for place, value in enumerate([0.1, 0.2])])
     found = here.compare(there)
     assert (found["faithfulness"].pairs, found["faithfulness"].better, found["faithfulness"].worse) == (2, 0, 0)
-    assert found.notes == ["Paired by id; 1 samples are only in the candidate, 0 only in the baseline."]
+    assert found.notes == [
+        "Paired by id; 1 samples are only in the candidate, 0 only in the baseline.",
+        "Samples occur several times: 2 pairs are of 1 samples, and each sample is one cluster.",
+    ]
 
 
 def test_only_samples_that_both_have_scored_count():
@@ -172,7 +175,10 @@ def test_reports_without_a_common_sample_say_what_to_do():
     found = here.compare(values(*[0.0] * 8))
     nothing = found["faithfulness"]
     assert (nothing.verdict, nothing.difference, nothing.p_value, nothing.interval) == ("too few pairs", None, None, "")
-    assert "set an id for each question" in found.notes[0]
+    assert found.notes == [
+        "No sample is in both reports. Samples are paired by id, by default a hash of the question, else by question: "
+        "set an id for each question."
+    ]
     assert "faithfulness too few pairs (0 pairs" in repr(found)
 
 

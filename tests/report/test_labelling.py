@@ -57,10 +57,10 @@ def test_of_more_than_there_are_all_are_drawn_once_and_those_without_a_score_nev
     assert (sheet[0], sheet[-1:]) == (report.rows[0], [report.rows[3]])
 
 
-def test_of_several_rows_with_one_id_one_is_drawn():
-    report = Report([row(number, scored(1.0), id="same") for number in range(3)])
-    assert [row.index for row in report.to_label(3)] == [0]
-    assert list(report.scores()) == ["same"]
+def test_several_rows_with_one_id_are_all_drawn_under_the_names_of_their_scores():
+    report = Report([row(number, scored(1.0), id="same", question=f"q{number}") for number in range(3)])
+    assert [(row.index, row.sample.id) for row in report.to_label(3)] == [(0, "same"), (1, "same-2"), (2, "same-3")]
+    assert list(report.scores()) == ["same", "same-2", "same-3"]
 
 
 def test_with_several_metrics_one_is_named():

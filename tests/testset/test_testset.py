@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langsmith import Client
 
-from langchain_rageval import ConfigError, Sample
+from langchain_rageval import ConfigError, Sample, SampleError
 from langchain_rageval.testset import Testset, TestsetRow, Trial
 
 ROW = TestsetRow(
@@ -165,7 +165,10 @@ def test_each_question_has_its_own_answer_also_behind_with_retry():
         return f"ответ на {question}"
 
     chain = RunnableLambda(ask).with_retry(wait_exponential_jitter=False, stop_after_attempt=3)
-    rows = [ROW.model_copy(update={"question": text}) for text in ("Сразу?", "Потом?", "Никогда?", "Тоже сразу?")]
+    rows = [
+        ROW.model_copy(update={"id": text, "question": text})
+        for text in ("Сразу?", "Потом?", "Никогда?", "Тоже сразу?")
+    ]
     samples = Testset(rows).run(chain)
     assert [sample.answer for sample in samples] == [
         "ответ на Сразу?",
@@ -204,3 +207,13 @@ def test_a_langsmith_data_set_has_an_example_for_each_row():
         assert json.dumps({"question": row.question}, ensure_ascii=False, separators=(",", ":")) in examples
     assert examples.count('{"answer":"Вместе с домом."}') == 2
     assert '"evolution":"reasoning"' in examples
+
+
+def test_equal_questions_get_numbered_ids_and_other_questions_of_one_id_are_refused():
+    assert [sample.id for sample in Testset([ROW, ROW, ROW]).to_samples()] == [ROW.id, f"{ROW.id}-2", f"{ROW.id}-3"]
+    with pytest.raises(SampleError) as caught:
+        Testset([ROW, ROW.model_copy(update={"question": "Else?"})]).to_samples()
+    assert str(caught.value) == (
+        f"row 2 (index 1), question 'Else?': two different samples have the id {ROW.id!r}; give each its own, or leave "
+        "the ids out"
+    )
