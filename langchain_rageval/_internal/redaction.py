@@ -88,7 +88,7 @@ def redact_secrets(text: str, *owners: Any) -> str:
 
 
 def redact_exception(error: BaseException, *owners: Any) -> None:
-    """Remove the secrets of some objects from the texts of an exception; if there are any, its cause is dropped, too."""
+    """Remove the secrets of some objects from the texts of an exception; its cause is dropped if there are any."""
     texts = {name: part for name, part in vars(error).items() if isinstance(part, str)}
     clean = {name: redact_secrets(part, *owners) for name, part in texts.items()}
     args = tuple(redact_secrets(part, *owners) if isinstance(part, str) else part for part in error.args)

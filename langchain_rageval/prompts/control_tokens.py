@@ -3,7 +3,7 @@ r"""Control tokens of chat templates in users' texts: escaped in what is sent, r
 Some servers read tokens such as `<|im_end|>`, `</s>` and `[/INST]` as the end of a turn, even within a text. In the
 inputs and in the numbered contexts, the first character of such a token is therefore written as its JSON escape:
 `<|im_end|>` as `\u003c|im_end|>`, `[/INST]` as `\u005b/INST]`. The judge can still read the token. In the inputs, which
-are JSON, the escape stands for the same text. If a judge copies it from the contexts into its reply, which is JSON, too,
+are JSON, the escape stands for the same text. If a judge copies it from the contexts into its reply, also JSON,
 it also stands for the same text there; a copy whose backslash is escaped once more is restored by
 `restore_control_tokens`. A text that contains `\u003c|im_end|>` literally is sent as it is.
 """

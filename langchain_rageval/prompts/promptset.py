@@ -133,7 +133,7 @@ class PromptSet(HashableModel):
         Steps without a file keep the packaged prompt, in the language of `common.yaml` or else of the directory's name.
 
         Raises:
-            ConfigError: if a file cannot be read, is a symbolic link out of the directory, belongs to no step, or has an
+            ConfigError: if a file cannot be read, is a link out of the directory, belongs to no step, or has an
                 example that the step's schema refuses.
         """
         folder = Path(directory)

@@ -23,8 +23,8 @@ ALPHA = 0.05
 LEAST_PAIRS = 6
 """Minimum number of pairs, or clusters, of a test at 5%.
 
-Five pairs that all differ in one direction, which happens by chance in 2 / 2⁵ = 6% of runs, would already give p = 0.047;
-with four or fewer, no difference gives p < 0.05.
+Five pairs that all differ in one direction, which happens by chance in 2 / 2⁵ = 6% of runs, would already give
+p = 0.047; with four or fewer, no difference gives p < 0.05.
 """
 
 

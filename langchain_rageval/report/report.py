@@ -148,10 +148,11 @@ class Report(ReportData):
         """Compare each metric of this run, the candidate, with that of a baseline.
 
         Samples are paired by id, several of one id and question in their order; those whose id the other report lacks,
-        by question. They count if both reports have a value; repeats of one sample are one cluster. Interval and p-value
-        come from one procedure: Student's t on the pairs and two invented ones, at plus and minus the
-        largest difference, but at least the range of the values over the root of their number. So "p < 0.05" and an
-        interval that contains 0 never stand together. The p-value is Holm-adjusted over the metrics.
+        by question. They count if both reports have a value; repeats of one sample are one cluster. Interval
+        and p-value come from one procedure: Student's t on the pairs and two invented ones, at plus and minus
+        the largest difference, but at least the range of the values over the root of their number. So "p <
+        0.05" and an interval that contains 0 never stand together. The p-value is Holm-adjusted over the
+        metrics.
 
         The procedure assumes that the pairs, or the clusters, are independent, and that the sample contains every kind
         of difference that determines the mean. If most samples gain a little and a few lose nearly everything, ten
@@ -171,8 +172,8 @@ class Report(ReportData):
             never "better" or "no worse" if significantly fewer of the shared samples are scored than in the baseline.
 
         Raises:
-            ConfigError: if instruments differ, an id has different questions, `margin` is not a number of at least 0, no
-                sample has a value for `cluster`, or the baseline is not a report.
+            ConfigError: if instruments differ, an id has different questions, `margin` is not a number of at least 0,
+                no sample has a value for `cluster`, or the baseline is not a report.
         """
         if not isinstance(baseline, Report):
             raise ConfigError(f"compare takes a report, got {type(baseline).__name__}; Report.load reads one")

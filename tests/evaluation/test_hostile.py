@@ -22,6 +22,7 @@ from helpers.servers.brain import METRICS, offline, rag_samples
 from helpers.servers.faults import Faults
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
+from pydantic import Field
 
 from langchain_rageval import (
     HashingEmbeddings,
@@ -422,7 +423,7 @@ async def test_a_password_in_the_address_does_not_appear_in_an_error(gigachat_se
 class EchoingModel(OfflineJudge):
     """A model whose server repeats its headers in a 401."""
 
-    default_headers: dict[str, str] = {"x-tenant": SECRET}
+    default_headers: dict[str, str] = Field(default_factory=lambda: {"x-tenant": SECRET})
 
     def _generate(self, messages, stop=None, run_manager=None, **kwargs):
         raise RuntimeError(f"401: you sent {self.default_headers} and {kwargs.get('extra_headers')}")
