@@ -44,7 +44,7 @@ def prepare_samples(samples: Any, metrics: Sequence[AnyMetric], *, strict: bool 
     if hasattr(samples, "to_samples"):  # a Testset: its rows are not samples yet
         samples = samples.to_samples()
     if isinstance(samples, Mapping | Sample):
-        raise ConfigError("samples takes a collection of samples, got one; put it in a list, or use metric.invoke")
+        raise ConfigError("samples must be a collection; put a single sample in a list, or call the metric's invoke")
     if not any(hasattr(samples, name) for name in ("__iter__", "__aiter__", "__getitem__")):
         expected = "samples must be a list, an iterator, a path, a DataFrame or a data set"
         raise ConfigError(f"{expected}, got {type(samples).__name__}")

@@ -180,7 +180,7 @@ def _criterion(item: Any) -> Criterion:
         except TypeError as error:
             raise ConfigError(f"criterion {item.get('name')!r}: {error}") from None
     if not isinstance(item, Criterion):
-        raise ConfigError(f"criteria takes Criterion(name, description, ...), got {type(item).__name__}")
+        raise ConfigError(f"criteria must be Criterion(name, description, ...), got {type(item).__name__}")
     return item
 
 

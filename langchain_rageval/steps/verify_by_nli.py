@@ -68,7 +68,7 @@ class NliVerifier:
         if self.labels is not None:
             if sorted(self.labels) != sorted(get_args(NliLabel)):
                 raise ConfigError(
-                    f"labels takes {', '.join(get_args(NliLabel))} in the model's order, got {self.labels!r}"
+                    f"labels must be {', '.join(get_args(NliLabel))} in the model's order, got {self.labels!r}"
                 )
             object.__setattr__(self, "labels", tuple(self.labels))
         if not (isinstance(self.threshold, int | float) and 0 < self.threshold <= 1):

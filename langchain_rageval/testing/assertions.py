@@ -62,10 +62,10 @@ async def aassert_scores(
 def _limits(thresholds: Thresholds, missing: str) -> dict[str, float]:
     """Return the threshold of each metric by name."""
     if missing not in ("fail", "pass"):
-        raise ConfigError(f"missing takes 'fail' or 'pass', got {missing!r}")
+        raise ConfigError(f"missing must be 'fail' or 'pass', got {missing!r}")
     if not isinstance(thresholds, Mapping) or not thresholds:
         raise ConfigError(
-            f"thresholds takes metrics with numbers, such as {{faithfulness(judge): 0.8}}, got {thresholds!r}"
+            f"thresholds must map metrics to numbers, such as {{faithfulness(judge): 0.8}}, got {thresholds!r}"
         )
     for metric, limit in thresholds.items():
         if not isinstance(metric, Metric | Suite):

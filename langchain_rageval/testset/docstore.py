@@ -84,7 +84,7 @@ class Docstore:
             expected = "splitter must be a LangChain TextSplitter, or False for documents that are passages already"
             raise ConfigError(f"{expected}; got {type(splitter).__name__}")
         if embeddings is not None and not isinstance(embeddings, Embeddings):
-            raise ConfigError(f"embeddings takes LangChain Embeddings, got {type(embeddings).__name__}")
+            raise ConfigError(f"embeddings must be LangChain Embeddings, got {type(embeddings).__name__}")
         if vectorstore is not None and not isinstance(vectorstore, VectorStore):
             raise ConfigError(f"vectorstore must be a LangChain VectorStore, got {type(vectorstore).__name__}")
         self.embeddings = embeddings

@@ -124,7 +124,7 @@ class TestsetGenerator(Traced[Any, Testset]):
         chosen = fill_defaults(TestsetGenerator, options, RUN_DEFAULTS)
         check_options(chosen)
         if not isinstance(embeddings, Embeddings):
-            raise ConfigError(f"embeddings takes LangChain Embeddings, got {type(embeddings).__name__}")
+            raise ConfigError(f"embeddings must be LangChain Embeddings, got {type(embeddings).__name__}")
         if dedupe is not None and not (isinstance(dedupe, int | float) and 0 < dedupe <= 1):
             raise ConfigError(f"dedupe must be a cosine above 0 and at most 1, or None, got {dedupe!r}")
         _whole("size", size, 1)

@@ -138,7 +138,7 @@ def calibrate(
 
 def _pair(item: tuple[Rating, Rating]) -> tuple[float | None, float | None]:
     if isinstance(item, str | bytes | Mapping) or not hasattr(item, "__len__") or len(item) != 2:
-        raise ConfigError(f"labelled takes pairs of a human label and a judge's score, got {item!r}")
+        raise ConfigError(f"labelled must be pairs of a human label and a judge's score, got {item!r}")
     return rating_value(item[0]), rating_value(item[1])
 
 

@@ -100,7 +100,7 @@ def _check_options(embeddings: Any, repeats: Any) -> None:
     if not isinstance(repeats, int) or isinstance(repeats, bool) or repeats < 1:
         raise ConfigError(f"repeats must be a whole number of at least 1, got {repeats!r}")
     if not isinstance(embeddings, Embeddings | None):
-        raise ConfigError(f"embeddings takes LangChain Embeddings, got {type(embeddings).__name__}")
+        raise ConfigError(f"embeddings must be LangChain Embeddings, got {type(embeddings).__name__}")
 
 
 def _run_all(

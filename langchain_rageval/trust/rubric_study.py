@@ -184,7 +184,7 @@ def _check_prices(prices: Mapping[str, Price], judges: Mapping[str, JudgeLike]) 
             raise ConfigError(f"price names {name!r}, but the judges are {', '.join(judges)}")
         if not isinstance(price, Sequence) or len(price) != 2 or not all(isinstance(p, int | float) for p in price):
             raise ConfigError(
-                f"price takes (per million input tokens, per million output tokens), got {name}: {price!r}"
+                f"price must be (per million input tokens, per million output tokens), got {name}: {price!r}"
             )
 
 

@@ -578,8 +578,8 @@ async def test_invalid_options_are_refused(rows_of, options, mend):
     ("samples", "mend"),
     [
         (None, "samples must be a list, .* got NoneType"),
-        (SAMPLE, "put a single one in a list"),
-        (Sample(**SAMPLE), "put a single one in a list"),
+        (SAMPLE, "put a single sample in a list"),
+        (Sample(**SAMPLE), "put a single sample in a list"),
         ("nowhere.jsonl", "nowhere.jsonl does not exist"),
     ],
 )

@@ -139,7 +139,7 @@ REMEDY = "change them, or pass scale=(lowest, highest)"
         ),
         (lambda j: rubric(j, "tone"), "criteria must be a list of Criterion(name, description, ...), got str"),
         (lambda j: rubric(j, MINE[0]), "criteria must be a list of Criterion(name, description, ...), got Criterion"),
-        (lambda j: rubric(j, ["tone"]), "criteria takes Criterion(name, description, ...), got str"),
+        (lambda j: rubric(j, ["tone"]), "criteria must be Criterion(name, description, ...), got str"),
         (
             lambda j: rubric(j, [{"name": "tone"}]),
             "criterion 'tone': Criterion.__init__() missing 1 required positional argument: 'description'",

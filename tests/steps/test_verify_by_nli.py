@@ -212,7 +212,7 @@ def test_what_comes_as_an_iterator_is_read():
         ({"threshold": 1.5}, "threshold must be a number above 0 and at most 1, got 1.5"),
         (
             {"labels": ("yes", "no")},
-            "labels takes entailment, neutral, contradiction in the model's order, got ('yes', 'no')",
+            "labels must be entailment, neutral, contradiction in the model's order, got ('yes', 'no')",
         ),
         ({"scale": "softmax"}, "scale is None or 'sigmoid' for one score a pair; three need labels=..., got 'softmax'"),
         ({"scale": "sigmoid", "labels": LABELS}, "scale is None or 'softmax' for three scores a pair, got 'sigmoid'"),

@@ -108,8 +108,8 @@ def test_a_sample_that_lacks_a_field_raises_before_any_call():
 @pytest.mark.parametrize(
     ("thresholds", "told"),
     [
-        ({}, r"thresholds takes metrics with numbers, such as .*, got \{\}"),
-        ([0.8], r"thresholds takes metrics with numbers, such as .*, got \[0\.8\]"),
+        ({}, r"thresholds must map metrics to numbers, such as .*, got \{\}"),
+        ([0.8], r"thresholds must map metrics to numbers, such as .*, got \[0\.8\]"),
         (
             {"faithfulness": 0.8},
             r"the keys of thresholds are metrics, such as faithfulness\(judge\), got 'faithfulness'",
@@ -125,7 +125,7 @@ def test_invalid_thresholds_raise(thresholds, told):
 
 
 def test_an_invalid_missing_option_raises():
-    with pytest.raises(ConfigError, match="missing takes 'fail' or 'pass', got 'raise'"):
+    with pytest.raises(ConfigError, match="missing must be 'fail' or 'pass', got 'raise'"):
         assert_scores(SAMPLE, {faithfulness(OfflineJudge()): 0.5}, missing="raise")
 
 

@@ -477,7 +477,7 @@ def test_a_vector_store_of_many_equal_texts_is_searched_far_enough():
         ({"splitter": True}, "got bool"),
         (
             {"embeddings": InMemoryVectorStore(Vectors({}))},
-            "embeddings takes LangChain Embeddings, got InMemoryVectorStore",
+            "embeddings must be LangChain Embeddings, got InMemoryVectorStore",
         ),
         ({"vectorstore": Vectors({})}, "vectorstore must be a LangChain VectorStore, got Vectors"),
     ],

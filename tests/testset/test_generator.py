@@ -416,7 +416,7 @@ def test_an_interrupted_run_gives_what_there_is():
         ({"language": "tlh"}, "language must be one of auto"),
         ({"max_concurrency": 0}, "max_concurrency"),
         ({"journal": 5}, "journal must be the path"),
-        ({"embeddings": "openai"}, "embeddings takes LangChain Embeddings, got str"),
+        ({"embeddings": "openai"}, "embeddings must be LangChain Embeddings, got str"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_a_call(options, told):

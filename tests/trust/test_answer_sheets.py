@@ -186,7 +186,7 @@ def test_samples_may_come_from_a_file(tmp_path):
         (([ECHO], SAMPLES), "models must be a mapping"),
         (({"m": str}, SAMPLES), "models maps names to chains or chat models, got 'm': type"),
         (({" ": ECHO}, SAMPLES), "models maps names"),
-        (({"m": ECHO}, SAMPLES[0]), "samples takes a collection of samples"),
+        (({"m": ECHO}, SAMPLES[0]), "samples must be a collection"),
     ],
 )
 def test_invalid_arguments_raise(given, told):

@@ -285,10 +285,10 @@ def test_a_judge_that_goes_down_midway_cannot_be_judged():
     [
         ({"language": "zh"}, "labelled items come in en, ru"),
         ({"repeats": 0}, "repeats must be a whole number of at least 1"),
-        ({"max_concurrency": True}, "max_concurrency takes"),
+        ({"max_concurrency": True}, "max_concurrency must be a whole number of at least 1"),
         ({"timeout": 0}, "timeout must be a number of seconds"),
         ({"retry": 3}, "retry must be a RetryPolicy"),
-        ({"embeddings": "offline"}, "embeddings takes LangChain Embeddings, got str"),
+        ({"embeddings": "offline"}, "embeddings must be LangChain Embeddings, got str"),
     ],
 )
 def test_invalid_options_raise_before_any_call(options, told):
