@@ -21,6 +21,7 @@ from helpers.servers.brain import METRICS, offline, rag_samples
 from helpers.servers.faults import Faults
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
+from pydantic import Field
 
 from langchain_rageval import (
     HashingEmbeddings,
@@ -421,7 +422,7 @@ async def test_a_password_in_the_address_is_not_told_with_an_error(gigachat_serv
 class EchoingModel(OfflineJudge):
     """A model whose server repeats its headers in a 401."""
 
-    default_headers: dict[str, str] = {"x-tenant": SECRET}
+    default_headers: dict[str, str] = Field(default_factory=lambda: {"x-tenant": SECRET})
 
     def _generate(self, messages, stop=None, run_manager=None, **kwargs):
         raise RuntimeError(f"401: you sent {self.default_headers} and {kwargs.get('extra_headers')}")
@@ -467,5 +468,5 @@ def test_the_command_line_in_a_journal_holds_no_key_and_resume_asks_for_it(comma
     shown = "http://127.0.0.1:1/***/v1?sig=***"
     assert (code, told) == (
         2,
-        f"rageval: {journal} does not store the key in --base-url {shown}; add --base-url with the full value\n",
+        f"rageval: {journal} does not store the key in --base-url {shown!r}; add --base-url with the full value\n",
     )
