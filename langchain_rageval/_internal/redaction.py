@@ -55,7 +55,7 @@ _ORDINARY_VALUE = re.compile(
 _WORD = re.compile(r"[^\W\d_]+")
 _KEY_PREFIX = re.compile(r"(?:sk|pk|rk|hf|gsk|ghp|gho|glpat|xox[abps]|AKIA|AIza|eyJ|github_pat)[\w.~+/=-]{12,}")
 _RANDOM = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z\d]{12,}|[\da-fA-F]{8}(?:-[\da-fA-F]{4}){3}-[\da-fA-F]{12}")
-_ADDRESS = re.compile(r"[A-Za-z][\w+.-]*://[^\s'\"<>]+")
+_ADDRESS = re.compile(r"([A-Za-z][\w+.-]*://[^\s'\"<>]+)")
 _SCHEME = re.compile(r"(?:Bearer|Basic|Token|ApiKey|Api-Key|Key|Digest)\s+(\S+)", re.IGNORECASE)
 _AUTHORIZATION = re.compile(r"\b(Bearer|Basic) [\w.~+/=-]{6,}", re.IGNORECASE)  # also a token that the client fetched
 HIDDEN = "***"
@@ -84,11 +84,12 @@ def redact_secrets(text: str, *owners: Any) -> str:
         if spelling in text:
             is_word = _WORD.fullmatch(spelling)
             text = re.sub(rf"\b{spelling}\b", HIDDEN, text) if is_word else text.replace(spelling, HIDDEN)
-    return _AUTHORIZATION.sub(r"\1 ***", without_keys(text))
+    parts = _ADDRESS.split(text)  # a path of a file beside an address is no address
+    return _AUTHORIZATION.sub(r"\1 ***", "".join(map(without_keys, parts)))
 
 
 def redact_exception(error: BaseException, *owners: Any) -> None:
-    """Remove the secrets of some objects from the texts of an exception; its cause is dropped if there are any."""
+    """Remove the secrets of some objects from an exception; if it has any, its cause is dropped, too."""
     texts = {name: part for name, part in vars(error).items() if isinstance(part, str)}
     clean = {name: redact_secrets(part, *owners) for name, part in texts.items()}
     args = tuple(redact_secrets(part, *owners) if isinstance(part, str) else part for part in error.args)

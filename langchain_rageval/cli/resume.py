@@ -56,4 +56,6 @@ def _check_complete(repeated: argparse.Namespace, journal: str) -> None:
     for name, value in vars(repeated).items():
         if isinstance(value, str) and HIDDEN in value:
             option = "--" + name.replace("_", "-")
-            raise ConfigError(f"{journal} does not store the key in {option} {value}; add {option} with the full value")
+            raise ConfigError(
+                f"{journal} does not store the key in {option} {value!r}; add {option} with the full value"
+            )

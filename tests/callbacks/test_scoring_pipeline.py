@@ -689,7 +689,7 @@ def test_what_was_flushed_is_there_when_the_process_is_killed(tmp_path):
         ({"max_per_minute": 1.5}, "max_per_minute must be a whole number of at least 1, got 1.5"),
         ({"sinks": "rows.jsonl"}, r"write sinks=\[JsonlSink\(path\)\]"),
         ({"sinks": print}, r"sinks must be a list of sinks, got builtin_function_or_method"),
-        ({"sinks": ["rows.jsonl"]}, r"'rows.jsonl' cannot be; write JsonlSink\(path\)"),
+        ({"sinks": ["rows.jsonl"]}, r"'rows.jsonl'; pass JsonlSink\(path\)"),
         ({"extract": "question"}, "extract must be a function, got str"),
         ({"redact": {}}, "redact must be a function, got dict"),
         ({"budget": 100}, r"budget must be a Budget\(calls"),

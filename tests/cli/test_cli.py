@@ -122,8 +122,8 @@ def test_invalid_lines_are_skipped_on_request(rageval, written, tmp_path, caplog
     path = written(SAMPLE, "{oops", {"answer": "a"}, SAMPLE)
     assert rageval("evaluate", path, "--on-error", "skip", "--out", tmp_path / "out.jsonl")[0] == 0
     assert [record.getMessage().split(":")[0] for record in caplog.records] == [
-        "samples.jsonl, line 2",
-        "samples.jsonl, line 3",
+        "skipped samples.jsonl, line 2",
+        "skipped samples.jsonl, line 3",
     ]
     assert len(Report.load(tmp_path / "out.jsonl")) == 2
 

@@ -39,7 +39,7 @@ def test_models_are_ranked_with_their_grades(rageval, report, tmp_path):
     assert code == 0
     first, second, *grades = lines_of(told)
     assert (first[:3], second[:2]) == (["1", "new", "1.000"], ["2", "old"])
-    assert second[-1] == "0.002"
+    assert second[-1] == "< 0.001"
     assert [line[:2] for line in grades] == [["new", "3.00"], ["old", "0.00"]]
     assert "…" not in told
     assert "Judged offline by word overlap" in told
@@ -50,7 +50,7 @@ def test_a_report_per_model_is_named_after_its_file(rageval, report, tmp_path):
     code, told, _ = rageval("leaderboard", *paths)
     assert code == 0
     assert [line[1] for line in lines_of(told)[:2]] == ["new", "old"]
-    assert lines_of(told)[1][-1] == "0.002"
+    assert lines_of(told)[1][-1] == "< 0.001"
 
 
 def test_reports_with_the_same_file_name_are_named_by_their_paths(rageval, report, tmp_path):

@@ -349,7 +349,7 @@ def test_a_warning_on_the_command_line_steers_nothing(tmp_path, text):
     words = [sys.executable, "-m", "langchain_rageval", "evaluate", str(samples), "--on-error", "skip", "--quiet"]
     done = subprocess.run(words, capture_output=True, timeout=120, check=True)
     told = done.stderr.decode()
-    assert told.startswith("rageval: samples.jsonl, line 1: ")
+    assert told.startswith("rageval: skipped samples.jsonl, line 1: ")
     assert told.count("\n") == 1
     assert not STEERING & set(told)
 
@@ -469,5 +469,5 @@ def test_the_command_line_in_a_journal_holds_no_key_and_resume_asks_for_it(comma
     shown = "http://127.0.0.1:1/***/v1?sig=***"
     assert (code, told) == (
         2,
-        f"rageval: {journal} does not store the key in --base-url {shown}; add --base-url with the full value\n",
+        f"rageval: {journal} does not store the key in --base-url {shown!r}; add --base-url with the full value\n",
     )
