@@ -191,7 +191,7 @@ def test_rubric_grading(ran, capsys):
     left = ran("Rubric grading")
     assert list(left["leaderboard"](left["report"])) == ["brief", "evasive"]
     printed = capsys.readouterr().out
-    assert "to the one above -0.733 [-0.756, -0.344], p 0.002" in printed
+    assert "to the one above -0.733 [-0.880, -0.342], p < 0.001" in printed
     assert "no examples" in printed
 
 

@@ -27,8 +27,8 @@ class StreamOptions(RunOptions, total=False):
     """
 
     on_failure: OnFailure
-    strict: bool
     callbacks: list[BaseCallbackHandler] | None
+    strict: bool
 
 
 class EvaluateOptions(StreamOptions, total=False):

@@ -32,8 +32,8 @@ _SQUARE_NAMES = (
     *("SEP", "CLS", "MASK", "PAD", "UNK", "BOS", "EOS", "NL", "gMASK", "sMASK"),
 )
 _AFTER_ANGLE = (
-    r"(?:[|｜][^<>\n]{1,64}?[|｜]>"  # <|im_start|>, <｜begin▁of▁sentence｜>
-    r"|[|｜][^\s<>]{1,64}>|/?[^\s<>|｜/]{1,64}[|｜]>"  # <|turn>, <turn|>
+    r"(?:[|｜][^<>\\\n]{1,64}?[|｜]>"  # <|im_start|>, <｜begin▁of▁sentence｜>
+    r"|[|｜][^\s<>\\]{1,64}>|/?[^\s<>|｜/\\]{1,64}[|｜]>"  # <|turn>, <turn|>
     rf"|</?SYS>>|/?(?:{'|'.join(_ANGLE_NAMES)})>)"
 )
 _AFTER_SQUARE = rf"(?:\|[^\[\]\n]{{1,64}}?\|\]|/?(?:{'|'.join(_SQUARE_NAMES)})\])"

@@ -253,7 +253,10 @@ def test_each_judge_is_asked_in_its_own_way():
 
 def test_each_judge_has_slices_of_its_own_size():
     judges = alike(3)
-    sample = {**MUNICH, "answer": "Munich was founded in 1158. " + "Elephants live there. " * 3}
+    sample = {
+        **MUNICH,
+        "answer": "Munich was founded in 1158. " + "Elephants live there. Lions live there. Bears live there.",
+    }
     faithfulness(jury([judges[0], Judge(judges[1], max_statements=1), judges[2]])).invoke(sample)
     assert [len(judge.asked) for judge in judges] == [2, 4, 1]
 

@@ -105,5 +105,5 @@ def test_variants_have_names_of_their_own():
 @pytest.mark.parametrize("options", [{"variant": "rougeLsum"}, {"variant": "L"}, {"variant": None}, {"of": "f1"}])
 def test_an_unknown_option_is_refused_with_those_there_are(options):
     (option,) = options
-    with pytest.raises(ConfigError, match=f"{option} is one of .*, got "):
+    with pytest.raises(ConfigError, match=f"{option} must be one of .*, got "):
         rouge(**options)

@@ -44,7 +44,7 @@ def reader(*texts):
 
 
 def scored(verifier, *texts, contexts=("Горит баня. Тонет дом.", "Всё цело.")):
-    sample = Sample(question=QUESTION, answer="Ответ.", contexts=list(contexts))
+    sample = Sample(question=QUESTION, answer=" ".join(("Ответ.", *texts)), contexts=list(contexts))
     return faithfulness(reader(*texts), verifier=verifier).invoke(sample)
 
 
