@@ -180,7 +180,7 @@ def test_any_scale_is_sent_and_held_to(scale):
 
 @pytest.mark.parametrize("scale", [(4, 0), (1, 1), (0.0, 4), (0,), (0, 1, 2), "04", None, (False, True)])
 def test_what_is_no_scale_is_refused(scale):
-    with pytest.raises(ConfigError, match="scale must (be|give) the lowest"):
+    with pytest.raises(ConfigError, match=r"scale must (be|give) the lowest"):
         llm_grader(scripted(), scale)
 
 
