@@ -290,7 +290,7 @@ def main() -> None:
 
 
 def _show(bench: Bench, options: argparse.Namespace, collected: list[Outcome]) -> None:
-    for slots, latency in SETTINGS if options.bars else ((options.limiter, options.latency),):
+    for slots, latency in SETTINGS if options.bars else ((options.slots, options.latency),):
         count = max(options.samples, SAMPLES_PER_SLOT * slots) if options.bars else options.samples
         trial = _trial(options, count, slots, latency)
         busy = f"{os.getloadavg()[0]:.1f} of {os.cpu_count()} cores busy before"
@@ -304,7 +304,7 @@ def _show(bench: Bench, options: argparse.Namespace, collected: list[Outcome]) -
 
 
 def _show_layouts(bench: Bench, options: argparse.Namespace, collected: list[Outcome]) -> None:
-    trial = _trial(options, options.samples, options.limiter, options.latency)
+    trial = _trial(options, options.samples, options.slots, options.latency)
     kept = f"{options.blocks} blocks"
     print(f"{trial.samples} samples a language, {trial.slots} slots, {trial.conditions.latency:g} s, cache of {kept}")
     print(f"{'metrics':9}{'language':10}{'layout':20}{'prompt tokens':>14}{'not served':>12}{'calls':>8}")

@@ -120,7 +120,7 @@ def main() -> None:
     server.start()
     judge = ChatOpenAI(base_url=here.recv() + "/v1", api_key="sk-test", model="m", max_retries=0, temperature=0)
     started, cpu = time.perf_counter(), time.process_time()
-    report = run(samples, judge, max_concurrency=options.limiter, timeout=options.timeout)
+    report = run(samples, judge, max_concurrency=options.slots, timeout=options.timeout)
     wall, cpu = time.perf_counter() - started, time.process_time() - cpu
     here.send("what was met?")
     calls, met = here.recv()

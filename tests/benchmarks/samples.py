@@ -12,7 +12,7 @@ from typing import Any
 from langchain_rageval import split_sentences
 from langchain_rageval.models.offline_judge import answer_offline
 
-ROWS = Path(__file__).parents[1] / "data" / "rag_answers" / "rows.jsonl.gz"
+ROWS = Path(__file__).parents[1] / "fixtures" / "rag_answers" / "rows.jsonl.gz"
 CONTEXTS = 5
 Item = dict[str, Any]
 
