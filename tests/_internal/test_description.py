@@ -1,0 +1,397 @@
+"""Descriptions of objects: what distinguishes two of them, what does not, and what has none."""
+
+import json
+import operator
+import os
+import subprocess
+import sys
+import threading
+import warnings
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.embeddings import Embeddings
+from langchain_core.rate_limiters import InMemoryRateLimiter
+from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langchain_gigachat import GigaChat
+from langchain_openai import ChatOpenAI, OpenAIEmbeddings
+from pydantic import BaseModel, Field, PrivateAttr
+
+from langchain_rageval import OfflineJudge
+from langchain_rageval._internal.description import (
+    NotDescribable,
+    describe,
+    digest_of,
+    is_carrier_name,
+    is_secret_name,
+    without_keys,
+)
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # of langchain_community about itself
+    from langchain_community.chat_models import ChatLlamaCpp, ChatYandexGPT
+    from langchain_community.embeddings import BedrockEmbeddings, HuggingFaceEmbeddings, LlamaCppEmbeddings
+
+SECRET = "super-secret-XYZ-123456"
+
+
+def chat(**options):
+    return ChatOpenAI(**{"model": "m", "api_key": SECRET, "base_url": "http://h/v1"} | options)
+
+
+class Own(Embeddings):
+    def __init__(self, path, **others):
+        self.path = path
+        vars(self).update(others)
+
+    def embed_documents(self, texts):
+        return [[1.0] for _ in texts]
+
+    def embed_query(self, text):
+        return [1.0]
+
+
+class Local(OfflineJudge):
+    path: str = ""
+    _engine: object = PrivateAttr(None)
+
+
+def warmer(temperature_of_class):
+    class Warm(OfflineJudge):
+        temperature: float = temperature_of_class
+
+    return Warm()
+
+
+def constant(number):
+    return lambda messages: number
+
+
+def class_with(number):
+    class Inner(Own):
+        def embed_query(self, text):
+            return [number]
+
+    return Inner("p")
+
+
+def class_with_attribute(number):
+    class Inner(Own):
+        size = number
+
+    return Inner("p")
+
+
+@dataclass
+class Scaled:
+    scale: float
+    calls: list = field(default_factory=list, init=False, compare=False)
+    client: object = field(default_factory=object, init=False)
+    prefix: str = field(default="", init=False)
+
+
+def prefixed(prefix):
+    scaled = Scaled(1.0)
+    scaled.prefix = prefix
+    return scaled
+
+
+THRESHOLD = {"low": 0.5}
+
+
+def above(number):
+    return number > THRESHOLD["low"]
+
+
+def cached(number):
+    return lru_cache(constant(number))
+
+
+DIFFERENT = {
+    "extra_body": (
+        chat(extra_body={"chat_template_kwargs": {"enable_thinking": True}}),
+        chat(extra_body={"chat_template_kwargs": {"enable_thinking": False}}),
+    ),
+    "model_kwargs": (chat(model_kwargs={"guided_choice": ["a"]}), chat()),
+    "reasoning": (chat(reasoning={"effort": "high"}), chat(reasoning={"effort": "low"})),
+    "verbosity": (chat(verbosity="high"), chat(verbosity="low")),
+    "stop": (chat(stop=["\n"]), chat()),
+    "n": (chat(n=2), chat()),
+    "routing header": (chat(default_headers={"x-route": "a"}), chat(default_headers={"x-route": "b"})),
+    "service tier": (chat(service_tier="flex"), chat()),
+    "temperature": (chat(temperature=0.1), chat(temperature=1.0)),
+    "query": (chat(default_query={"deployment": "a"}), chat(default_query={"deployment": "b"})),
+    "host with a long path": (
+        chat(base_url="http://h/serving/qwen-72b-instruct-awq-v2/v1"),
+        chat(base_url="http://h/serving/tiny-1b-instruct-awq-v2x/v1"),
+    ),
+    "bound options": (chat().bind(stop=["x"]), chat().bind(stop=["y"])),
+    "fallbacks": (chat().with_fallbacks([chat(model="a")]), chat().with_fallbacks([chat(model="b")])),
+    "fallback behind a retry": (
+        chat().with_fallbacks([chat(model="a")]).with_retry(),
+        chat().with_fallbacks([chat(model="b")]).with_retry(),
+    ),
+    "configurable choices": (
+        chat().configurable_fields(model_name=ConfigurableField("a")),
+        chat(model="n").configurable_fields(model_name=ConfigurableField("a")),
+    ),
+    "chosen configuration": (
+        chat().configurable_fields(model_name=ConfigurableField("a")).with_config(configurable={"a": "x"}),
+        chat().configurable_fields(model_name=ConfigurableField("a")).with_config(configurable={"a": "y"}),
+    ),
+    "GigaChat": (GigaChat(model="G", credentials=SECRET), GigaChat(model="G2", credentials=SECRET)),
+    "ChatLlamaCpp": (
+        ChatLlamaCpp.model_construct(model_path="qwen-72b.gguf"),
+        ChatLlamaCpp.model_construct(model_path="tiny-1b.gguf"),
+    ),
+    "ChatYandexGPT": (
+        ChatYandexGPT.model_construct(model_uri="gpt://f/a", model_name=None),
+        ChatYandexGPT.model_construct(model_uri="gpt://f/b", model_name=None),
+    ),
+    "LlamaCppEmbeddings": (
+        LlamaCppEmbeddings.model_construct(model_path="a"),
+        LlamaCppEmbeddings.model_construct(model_path="b"),
+    ),
+    "BedrockEmbeddings": (
+        BedrockEmbeddings.model_construct(model_id="a"),
+        BedrockEmbeddings.model_construct(model_id="b"),
+    ),
+    "HuggingFaceEmbeddings": (
+        HuggingFaceEmbeddings.model_construct(model_name="a", encode_kwargs={"prompt": "query: "}),
+        HuggingFaceEmbeddings.model_construct(model_name="a", encode_kwargs={}),
+    ),
+    "OpenAIEmbeddings": (OpenAIEmbeddings(api_key=SECRET, dimensions=3), OpenAIEmbeddings(api_key=SECRET)),
+    "own embeddings": (Own("a"), Own("b")),
+    "own embeddings with a name": (Own("a", name="x"), Own("a", name="y")),
+    "own embeddings with a text key": (Own("a", text_key="title"), Own("a", text_key="body")),
+    "numpy state": (Own(np.array([1.0, 2.0])), Own(np.array([1.0, 3.0]))),
+    "numpy objects": (np.array(["a", None], dtype=object), np.array(["b", None], dtype=object)),
+    "subclass of a chat model": (Local(path="a"), Local(path="b")),
+    "default of a subclass": (warmer(0.1), warmer(0.9)),
+    "class in a function": (class_with(1), class_with(2)),
+    "class attribute": (class_with_attribute(1), class_with_attribute(2)),
+    "dataclass": (Scaled(1.0), Scaled(2.0)),
+    "attribute that a caller cannot pass": (prefixed("a"), prefixed("b")),
+    "closure": (RunnableLambda(constant(1)), RunnableLambda(constant(2))),
+    "code": (lambda messages: 1, lambda messages: 2),
+    "default argument": (lambda messages, n=1: n, lambda messages, n=2: n),
+    "keyword default": (lambda messages, *, n=1: n, lambda messages, *, n=2: n),
+    "partial": (partial(round, ndigits=1), partial(round, ndigits=2)),
+    "partial argument": (partial(pow, 1), partial(pow, 2)),
+    "method": (RunnableLambda(Own("a").embed_query), RunnableLambda(Own("b").embed_query)),
+    "method of a builtin": ({"a": 1}.get, {"a": 2}.get),
+    "cached function": (cached(1), cached(2)),
+    "itemgetter": (operator.itemgetter("a"), operator.itemgetter("b")),
+    "nested runnables": (
+        RunnableLambda(constant(1)) | chat() | RunnableLambda(constant(1)),
+        RunnableLambda(constant(2)) | chat() | RunnableLambda(constant(1)),
+    ),
+    "two and its text": (Own(2), Own("2")),
+}
+
+
+@pytest.mark.parametrize(("one", "other"), DIFFERENT.values(), ids=DIFFERENT)
+def test_what_may_change_an_answer_changes_the_description(one, other):
+    assert describe(one) != describe(other)
+    assert digest_of(describe(one)) != digest_of(describe(other))
+    for value in (one, other):
+        assert describe(value) == describe(value) == json.loads(json.dumps(describe(value)))
+        assert SECRET not in json.dumps(describe(value))
+
+
+EQUAL = {
+    "secrets": (chat(), chat(api_key="another")),
+    "timeouts and retries": (chat(timeout=3, max_retries=1), chat(timeout=4, max_retries=2)),
+    "rate limiters": (chat(rate_limiter=InMemoryRateLimiter()), chat()),
+    "labels": (chat(tags=["a"], metadata={"a": 1}, name="judge", verbose=True), chat(verbose=True)),
+    "retry": (chat().with_retry(stop_after_attempt=2), chat()),
+    "tags of a call": (chat().with_config(tags=["a"], run_name="x"), chat()),
+    "password in the address": (chat(base_url="http://u:p@h/v1"), chat()),
+    "authorization": (
+        chat(default_headers={"Authorization": "Bearer abcdefgh", "x-route": "a"}),
+        chat(default_headers={"Authorization": "Bearer 12345678", "x-route": "a"}),
+    ),
+    "equal closures": (constant(1), constant(1)),
+    "order of a mapping": ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+    "own embeddings": (Own("a", lock=threading.Lock()), Own("a", lock=threading.Lock())),
+    "password of own embeddings": (Own("a", password="x"), Own("a", password="y")),
+    "dataclass": (Scaled(1.0), Scaled(1.0)),
+    "class in a function": (class_with(1), class_with(1)),
+    "explicit version": (Own("a", version="1", client=object()), Own("b", version="1", client=object())),
+    "model of a copy": (chat(), chat().model_copy()),
+}
+
+
+@pytest.mark.parametrize(("one", "other"), EQUAL.values(), ids=EQUAL)
+def test_what_changes_no_answer_does_not_change_the_description(one, other):
+    assert describe(one) == describe(other)
+
+
+def test_a_call_does_not_change_the_description():
+    function = RunnableLambda(lambda messages: "[]")
+    model = chat()
+    before = describe(function), describe(model)
+    function.invoke([])
+    repr(function), function.deps, repr(model), model.get_name()
+    assert (describe(function), describe(model)) == before
+
+
+def test_a_function_is_described_with_the_globals_that_it_uses(monkeypatch):
+    before = describe(above)
+    monkeypatch.setitem(THRESHOLD, "low", 0.6)
+    assert describe(above) != before
+
+
+def test_a_recursive_function_and_a_cycle_of_objects_are_described():
+    def depth(tree):
+        return 1 + max(map(depth, tree), default=0)
+
+    one, other = Own("a"), Own("b")
+    one.next, other.next = other, one
+    assert describe(depth)["closure"] == {"depth": {"cycle": 1}}
+    assert describe(one)["next"]["next"] == {"cycle": 2}
+
+
+class Versioned(BaseModel):
+    version: str = "7"
+    model: object = None
+
+
+UNKNOWN = {
+    "client": (
+        Own(httpx.Client()),
+        "path._transport._pool._ssl_context is a ssl.SSLContext, whose state cannot be read",
+    ),
+    "plain object": (Own(object()), "path is a builtins.object, whose state cannot be read"),
+    "client in a closure": (
+        RunnableLambda(constant(object())),
+        "func (closure).number is a builtins.object, whose state cannot be read",
+    ),
+    "generator": ((n for n in [1]), "the object is a builtins.generator, whose state cannot be read"),
+    "too much": (Own([[number] for number in range(60_000)]), "path[24997][0] is too large to identify"),
+}
+
+
+@pytest.mark.parametrize(("value", "message"), UNKNOWN.values(), ids=UNKNOWN)
+def test_an_object_without_readable_state_is_unknown(value, message):
+    with pytest.raises(NotDescribable) as error:
+        describe(value)
+    assert str(error.value) == message
+
+
+def test_a_private_attribute_of_a_user_class_is_part_of_the_description():
+    one, other = Local(path="a"), Local(path="a")
+    one._engine = "x"
+    assert describe(one) != describe(other)
+    one._engine = object()
+    with pytest.raises(NotDescribable, match=r"^_engine is a builtins\.object, whose state cannot be read"):
+        describe(one)
+
+
+def test_a_version_identifies_what_cannot_be_read():
+    def rate(text):
+        return SOCKET
+
+    with pytest.raises(NotDescribable):
+        describe(rate)
+    rate.version = "2"
+    described = {"function": f"{test_a_version_identifies_what_cannot_be_read.__name__}.<locals>.rate", "version": "2"}
+    assert describe(rate) == described
+    assert describe(Own(object(), version="2")) == {"class": "Own", "version": "2"}
+    assert describe(Versioned(model=object())) == {"class": "Versioned", "version": "7"}
+    assert describe(Versioned(model="a"))["model"] == "a"
+
+
+SOCKET = object()
+
+IN_ANOTHER_PROCESS = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import test_description as t
+from langchain_rageval._internal.description import describe, digest_of
+print(json.dumps([digest_of(describe(one)) for one, _ in (t.DIFFERENT | t.EQUAL).values()] + [
+    digest_of(describe({"one", "two", "three", 4})), digest_of(describe(t.above))]))
+"""
+
+
+def test_descriptions_are_the_same_in_another_process():
+    found = [
+        json.loads(
+            subprocess.run(
+                [sys.executable, "-W", "ignore", "-c", IN_ANOTHER_PROCESS, str(Path(__file__).parent)],
+                env=os.environ | {"PYTHONHASHSEED": seed},
+                check=True,
+                capture_output=True,
+                text=True,
+            ).stdout
+        )
+        for seed in ("1", "2")
+    ]
+    own = [digest_of(describe(one)) for one, _ in (DIFFERENT | EQUAL).values()]
+    assert found[0] == found[1]
+    assert found[0][:-2] == own
+
+
+data = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner) | st.tuples(inner, inner),
+    max_leaves=20,
+)
+
+
+@given(data)
+def test_a_description_is_deterministic_and_json(value):
+    described = describe(value)
+    assert json.loads(json.dumps(described, allow_nan=False)) == described
+    assert digest_of(described) == digest_of(describe(value)) == digest_of(json.loads(json.dumps(described)))
+    assert len(digest_of(described)) == 16
+
+
+def test_fields_that_are_declared_excluded_are_left_out():
+    class Model(BaseModel):
+        path: str
+        client: object = Field(default=None, exclude=True)
+
+    assert describe(Model(path="a", client=object())) == describe(Model(path="a"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("api_key", "OPENAI_API_KEY", "apiKey", "x-functions-key", "client_secret", "password", "credentials", "auth"),
+        *("Authorization", "access_token", "cookie", "Set-Cookie", "sig", "signature", "azure_ad_token_provider"),
+    ],
+)
+def test_names_of_secrets_are_recognised(name):
+    assert is_secret_name(name)
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "eos_token", "text_key", "author", "design", "tokenizer", "keyboard"])
+def test_other_names_are_no_secrets(name):
+    assert not is_secret_name(name)
+
+
+def test_names_of_headers_cookies_and_queries_are_recognised():
+    names = ["headers", "default_headers", "extra_headers", "cookies", "default_query", "header", "model", "heading"]
+    assert [is_carrier_name(name) for name in names] == [True, True, True, True, True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("http://user:pass@host/v1", "http://host/v1"),
+        ("https://h/v1?api-version=1&sig=abc%2F&x=1", "https://h/v1?api-version=1&sig=***&x=1"),
+        ("https://h/bot/a1b2c3d4e5f6g7h8i9j0k1/send", "https://h/bot/***/send"),
+        ("Bearer abcdefghij", "Bearer ***"),
+        ("key sk-abcdefghijklmnop1234", "key ***"),
+        ("and/or, 1/2, a plain text", "and/or, 1/2, a plain text"),
+    ],
+)
+def test_keys_in_texts_are_replaced(text, clean):
+    assert without_keys(text) == clean
