@@ -37,6 +37,11 @@ _SECRET_NAME = re.compile(
     r"|signature$|(?:^|[_-])sig$|bearer",
     re.IGNORECASE,
 )
+_SURE_SECRET_NAME = re.compile(
+    r"(?:api|access|secret|private|subscription|account)[_-]?key|secret|passw|pwd|credential|authorization|bearer"
+    r"|(?:access|api|auth|refresh|session|bot)[_-]?token|token_provider",
+    re.IGNORECASE,
+)
 _NO_SECRET_NAME = re.compile(
     r"(?:^|[_-])(?:bos|eos|pad|unk|sep|cls|mask|stop|special)[_-]token$"
     r"|(?:^|[_-])(?:sort|text|input|output|content|messages?|prompt|question|answer|contexts?|memory|metadata|document"
@@ -86,7 +91,8 @@ class NotDescribable(TypeError):
 def describe(value: Any) -> Any:
     """Return JSON-like data that is equal for two values that are configured alike, in any process.
 
-    Left out are secrets (SecretStr values and entries with the name of a secret), entries that are None, timeouts,
+    Left out are secrets (SecretStr values and entries with the name of a secret; of names such as `key`, which need not
+    be one, outside installed classes, there is a digest), entries that are None, timeouts,
     retries, rate limiters, callbacks, names and tags of traces, and pydantic fields declared `exclude=True`. Values of
     headers, cookies and queries are given as digests. Functions and classes of installed packages are described by
     name, those of the user by code, defaults, closure values and the globals that they use. A function or object of the
@@ -207,12 +213,16 @@ class _Describer:
             pairs.append((str(key), value))
         return dict(self._entries(pairs, place))
 
-    def _entries(self, pairs: Iterable[tuple[str, Any]], place: str) -> Iterator[tuple[str, Any]]:
+    def _entries(
+        self, pairs: Iterable[tuple[str, Any]], place: str, *, installed: bool = False
+    ) -> Iterator[tuple[str, Any]]:
         for name, value in pairs:
-            if value is None or (is_secret_name(name) and not isinstance(value, bool | float)):
+            if value is None or (is_secret_name(name) and (installed or _SURE_SECRET_NAME.search(name))):
                 continue
             inner = f"{place}.{name}" if place else name
-            if is_carrier_name(name):
+            if is_secret_name(name):  # a key that may be one of a mapping
+                yield name, digest_of(self.described(value, inner))
+            elif is_carrier_name(name):
                 yield name, self._carrier(value, inner)
             else:
                 yield name, self.described(value, inner)
@@ -233,7 +243,7 @@ class _Describer:
         version = getattr(value, "version", None)
         if not isinstance(version, str):
             return self._stateful(value, place)
-        if _is_users_class(kind) and not isinstance(value, BaseModel):
+        if is_users_class(kind) and not isinstance(value, BaseModel):
             return {"class": _class_name(kind), "version": version}
         try:
             return self._stateful(value, place)
@@ -266,12 +276,13 @@ class _Describer:
             return self._reduced(value, place)
         else:
             state = {**_slots(value), **getattr(value, "__dict__", {})}
-        labels = _LABELS if isinstance(value, Runnable) and not _is_users_class(kind) else ()
+        labels = _LABELS if isinstance(value, Runnable) and not is_users_class(kind) else ()
         parts = {name: part for name, part in _configuration(state) if name not in labels}
         parts = {name: part for name, part in parts.items() if not _is_cached(kind, name)}
-        described = {"class": self._class(kind, place, as_value=False), **dict(self._entries(parts.items(), place))}
+        own = self._entries(parts.items(), place, installed=not is_users_class(kind))
+        described = {"class": self._class(kind, place, as_value=False), **dict(own)}
         new = {name: part for name, part in _configuration(_identifying(value)) if name not in {*state, *_LABELS}}
-        return described | dict(self._entries(new.items(), place))
+        return described | dict(self._entries(new.items(), place, installed=True))
 
     def _binding(self, binding: RunnableBindingBase[Any, Any], place: str) -> Any:
         """Return the bound Runnable with its options; without options, as if it was not bound."""
@@ -311,7 +322,7 @@ class _Describer:
 
     def _class(self, kind: type, place: str, *, as_value: bool) -> Any:
         """Return the name; for a class of the user also its code and attributes, those of its bases included."""
-        own = [part for part in kind.__mro__ if _is_users_class(part)]
+        own = [part for part in kind.__mro__ if is_users_class(part)]
         if not own:
             return _name(kind)
         inner = f"{place or kind.__qualname__} (class {kind.__qualname__})"
@@ -387,7 +398,7 @@ def _fields(model: BaseModel) -> dict[str, Any]:
         if not field.exclude and name not in secrets and not _is_label(type(model), name)
     }
     private = getattr(model, "__pydantic_private__", None) or {}
-    users = {name: part for name, part in private.items() if _is_users_class(_declaring(type(model), name))}
+    users = {name: part for name, part in private.items() if is_users_class(_declaring(type(model), name))}
     return {**values, **(getattr(model, "__pydantic_extra__", None) or {}), **users}
 
 
@@ -405,7 +416,7 @@ def _declaring(kind: type, name: str) -> type:
 
 def _is_plain_binding(kind: type[BaseModel]) -> bool:
     """Return True if a binding adds nothing to the bound Runnable but call options, or attempts."""
-    if _is_users_class(kind):
+    if is_users_class(kind):
         return False
     return issubclass(kind, RunnableRetry) or kind.model_fields.keys() == RunnableBinding.model_fields.keys()
 
@@ -569,7 +580,8 @@ def _is_users_function(function: FunctionType) -> bool:
     return _is_users_module(function.__module__) if file.startswith("<") else _is_users_file(file)
 
 
-def _is_users_class(kind: type) -> bool:
+def is_users_class(kind: type) -> bool:
+    """Return True if a class is part of neither this package, an installed one, nor the standard library."""
     return kind.__module__ not in ("builtins", "_thread") and _is_users_module(kind.__module__)
 
 
@@ -588,7 +600,7 @@ _OWN_FOLDER = f"{Path(__file__).parents[1]}/"
 
 
 def _class_name(kind: type) -> str:
-    return kind.__qualname__ if _is_users_class(kind) else _name(kind)
+    return kind.__qualname__ if is_users_class(kind) else _name(kind)
 
 
 def _name(value: Any) -> str:

@@ -26,13 +26,15 @@ class ScoreStore:
     Args:
         journal: or the path of one, which is then closed in the end; None keeps nothing.
         metrics: of the run. Only those that are one metric of ours, also behind `with_retry` or `with_config`, are
-            journalled: what else there is has no instrument that would tell one configuration from another.
+            journalled, and of these the ones whose instrument is known: only it distinguishes configurations.
     """
 
     def __init__(self, journal: str | Path | Journal | None, metrics: Sequence[Any]) -> None:
         self._own = isinstance(journal, str | Path)
         self.journal = Journal(journal) if isinstance(journal, str | Path) else journal
-        self._metrics = [_journalled(metric) for metric in metrics]
+        self._reasons = [_obstacle(metric) for metric in metrics]
+        journalled = zip(metrics, self._reasons, strict=True)
+        self._metrics = [None if reason else metrics_in(metric)[0] for metric, reason in journalled]
         self._names = [names_of(metric) for metric in metrics]
 
     def score(self, number: int, sample: Sample) -> dict[str, Score] | None:
@@ -73,14 +75,17 @@ class ScoreStore:
     def notes(self) -> Iterator[str]:
         """Which metrics are not journalled."""
         if self.journal is not None:
-            for metric, names in zip(self._metrics, self._names, strict=True):
+            for metric, names, reason in zip(self._metrics, self._names, self._reasons, strict=True):
                 if metric is None:
-                    yield f"{', '.join(names)} is not journalled: nothing tells what its scores depend on."
+                    yield f"{', '.join(names)} is not journalled: {reason}."
 
 
-def _journalled(metric: Any) -> Metric | None:
+def _obstacle(metric: Any) -> str:
+    """Return why the scores of a metric are not stored, or ""."""
     parts = metrics_in(metric)
-    return parts[0] if len(parts) == 1 and not isinstance(metric, RunnableSequence) else None
+    if len(parts) != 1 or isinstance(metric, RunnableSequence):
+        return "only a single metric, not a chain or a Runnable around several, identifies what its scores depend on"
+    return str(parts[0].provenance.unknown)
 
 
 def _key(metric: Metric, sample: Sample) -> str:

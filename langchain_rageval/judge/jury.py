@@ -33,7 +33,11 @@ class Jury(Judge):
 
     @cached_property
     def instrument(self) -> dict[str, Any]:
-        """All settings of the members that could change an answer."""
+        """All settings of the members that could change an answer.
+
+        Raises:
+            NotDescribable: if the model of a member cannot be identified.
+        """
         return {"jury": [member.instrument for member in self._members]}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from langchain_rageval.data.instrument import join_digests, split_digests
 from langchain_rageval.data.schema import Row, Score, Usage
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics.metric import Metric
@@ -27,7 +28,9 @@ def _rescored(row: Row, metric: Metric, old: Score) -> Score:
     added = {} if old.metric == metric.name else {"usage": Usage()}  # paid for under the other name
     if old.failure:
         named = {"metric": metric.name, "aspect": metric.aspect, "direction": metric.direction}
-        return old.model_copy(update={**named, **added, "instrument": metric.instrument})
+        return old.model_copy(
+            update={**named, **added, "instrument": join_digests(old.found_by, split_digests(metric.instrument)[1])}
+        )
     new = metric.rescore(metric.read(row.sample), old)
     if new is None:
         raise ConfigError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from langchain_rageval._internal.description import describe
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.stage import Stage, State, TextSelector
 from langchain_rageval.text.normalization import normalize_text
@@ -28,8 +29,9 @@ class CompareTexts(Stage[State]):
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Name of the stage and source of the measure. The options of the measure are in the metric's instrument."""
-        return {"step": self.get_name(), "source": self.source}
+        """Settings that affect the similarities: the measure, its source and the choice of texts."""
+        parts = {"measure": describe(self.measure), "texts": describe(self.pairs)}
+        return {"step": self.get_name(), "source": self.source, **parts}
 
     def work(self, state: State) -> Operation[State]:
         """Compare the texts; makes no request."""

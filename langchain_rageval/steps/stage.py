@@ -6,9 +6,10 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
 from pydantic import ConfigDict
 
+from langchain_rageval._internal.description import NotDescribable, describe, is_users_class
 from langchain_rageval.errors import record_step
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.run.drivers import adrive, drive
@@ -57,7 +58,26 @@ class Stage(Traced[S, S]):
     @property
     @abstractmethod
     def instrument(self) -> Mapping[str, Any]:
-        """Settings that affect the results of the stage, as JSON-like values. Part of the fingerprint of scores."""
+        """Settings that affect the results of the stage, as JSON-like values. Part of the instrument of scores.
+
+        Raises:
+            NotDescribable: if a model or function of the stage cannot be identified.
+        """
+
+    @property
+    def description(self) -> Mapping[str, Any]:
+        """The instrument as plain data; of a stage class of the user together with the code of the class.
+
+        Raises:
+            NotDescribable: if a part cannot be identified.
+        """
+        kind = type(self)
+        settings = {str(name): describe(value) for name, value in self.instrument.items()}
+        if not is_users_class(kind):
+            return settings
+        if any("instrument" in vars(part) for part in kind.__mro__ if is_users_class(part)):
+            return {**settings, "class": describe(kind)}
+        return {**settings, "stage": describe(self)}
 
     def _do(self, state: S, config: RunnableConfig) -> S:
         try:
@@ -72,3 +92,18 @@ class Stage(Traced[S, S]):
         except Exception as error:
             record_step(error, self.get_name())
             raise
+
+
+def describe_step(step: Runnable[Any, Any]) -> Any:
+    """Return the description of a step of a metric, a stage or any other Runnable.
+
+    Raises:
+        NotDescribable: if a part cannot be identified; the message names the step and the remedy.
+    """
+    try:
+        return step.description if isinstance(step, Stage) else {"step": step.get_name(), "runnable": describe(step)}
+    except NotDescribable as error:
+        if "Judge(" in str(error):
+            raise
+        remedy = 'give its function or object a text attribute `version`, such as "1"'
+        raise NotDescribable(f"the step {step.get_name()} cannot be identified ({error}): {remedy}") from None
