@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from langchain_rageval._internal.description import digest_of
@@ -45,7 +45,7 @@ class Instrument:
     def __str__(self) -> str:
         """Return the models, the steps, and what is unknown, on one line."""
         found = dict.fromkeys(_models(self.found_by)) if self.found_by else ()
-        steps = [str(step["step"]) for step in (self.found_by or {}).get("steps", ()) if _has_name(step)]
+        steps = list(_step_names((self.found_by or {}).get("steps", ())))
         parts = [", ".join(found), " → ".join(dict.fromkeys(steps)), self.unknown]
         return "; ".join([part for part in parts if part] or [self.digests])
 
@@ -81,6 +81,12 @@ class Provenance:
         known = {digest: part for digest, part in pairs if part is not None}
         unknown = {metric: instrument.unknown} if instrument.unknown else {}
         return Provenance(self.parts | known, self.unknown | unknown)
+
+    def with_counting(self, metric: str, instrument: Instrument) -> Provenance:
+        """Return a copy with the part of an instrument that counts; the reason is kept if that part is known."""
+        reason = "" if instrument.counted_by is not None else instrument.unknown
+        counting = replace(instrument, found_by=None, unknown=reason)
+        return self.with_instrument(metric, counting)
 
     def instrument(self, metric: str, digests: str) -> Instrument:
         """Return the instrument of a score of a metric, as far as it is stored."""
@@ -156,6 +162,18 @@ def _value(value: Any) -> str:
 
 def _has_name(part: Any) -> bool:
     return isinstance(part, Mapping) and isinstance(part.get("step"), str)
+
+
+def _step_names(part: Any) -> Iterator[str]:
+    """Yield the names of the steps in a part, also of those in stages of stages."""
+    if isinstance(part, list):
+        for item in part:
+            yield from _step_names(item)
+    elif isinstance(part, Mapping):
+        if isinstance(part.get("stages"), list):
+            yield from _step_names(part["stages"])
+        elif _has_name(part):
+            yield part["step"]
 
 
 def _models(part: Any) -> Iterator[str]:

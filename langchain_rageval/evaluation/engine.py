@@ -22,6 +22,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
 from langchain_rageval._internal.cached import cached_property
+from langchain_rageval.data.instrument import Instrument, Provenance
 from langchain_rageval.data.schema import Row, Score, Usage
 from langchain_rageval.errors import BudgetExceeded, ConfigError
 from langchain_rageval.evaluation.dry_run import Parts, dry_run, dry_run_context, plannable_parts
@@ -30,6 +31,7 @@ from langchain_rageval.evaluation.mixed_measures import MixedMeasures
 from langchain_rageval.evaluation.options import STREAM_DEFAULTS, OnFailure, StreamOptions
 from langchain_rageval.evaluation.scheduler import Pending, Scheduler, Task
 from langchain_rageval.evaluation.score_store import ScoreStore
+from langchain_rageval.metrics.provenance import instruments_in, with_instruments
 from langchain_rageval.metrics.sample_scores import ascore_sample, failure_scores, score_sample, scores_by_name
 from langchain_rageval.metrics.structure import called_models, judges_of, names_of
 from langchain_rageval.report.files import ReportFile
@@ -185,10 +187,11 @@ class Evaluation:
             kept.discard()
             kept = []
         if isinstance(kept, ReportFile):
-            rows = kept.finish({"notes": notes, "complete": complete, "left_out": left_out})
-            return Report(rows, notes, complete, left_out)
+            instruments = self._provenance.as_json()
+            head = {"notes": notes, "complete": complete, "left_out": left_out, "instruments": instruments}
+            return Report(kept.finish(head), notes, complete, left_out, self._provenance)
         in_order = sorted({row.index: row for row in kept}.items())
-        return Report([row for _, row in in_order], notes, complete, left_out)
+        return Report([row for _, row in in_order], notes, complete, left_out, self._provenance)
 
     def refuse_left_out(self) -> None:
         """Raise BudgetExceeded if the budget had no room for a score, where no report can tell it."""
@@ -199,6 +202,18 @@ class Evaluation:
     def _judges(self) -> list[Any]:
         judges = [judge for metric in self.metrics for judge in judges_of(metric)]
         return list({id(judge): judge for judge in judges}.values())
+
+    @cached_property
+    def _instruments(self) -> list[dict[str, Instrument]]:
+        return [instruments_in(metric) for metric in self.metrics]
+
+    @property
+    def _provenance(self) -> Provenance:
+        provenance = Provenance()
+        for instruments in self._instruments:
+            for name, instrument in instruments.items():
+                provenance = provenance.with_instrument(name, instrument)
+        return provenance
 
     def _notes(self) -> Iterator[str]:
         models = {id(model): model for metric in self.metrics for model in called_models(metric)}
@@ -247,6 +262,7 @@ class Evaluation:
                 scores = scores_by_name(metric.invoke(pending.sample, run.into(self.config)))
             else:
                 scores = score_sample(metric, pending.sample, run, self._complete, untraced=self._unheard)
+        scores = with_instruments(scores, metric, self._instruments[task.number])
         self.finished.keep(task.number, pending.sample, scores)
         return scores
 
@@ -264,6 +280,7 @@ class Evaluation:
                 scores = scores_by_name(await metric.ainvoke(pending.sample, run.into(self.config)))
             else:
                 scores = await ascore_sample(metric, pending.sample, run, self._complete, untraced=self._unheard)
+        scores = with_instruments(scores, metric, self._instruments[task.number])
         await self._beside(partial(self.finished.keep, task.number, pending.sample, scores))
         return scores
 

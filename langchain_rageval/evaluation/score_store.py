@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from langchain_core.runnables import RunnableSequence
 from pydantic import ValidationError
 
 from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.errors import JournalError
 from langchain_rageval.metrics.metric import Metric
+from langchain_rageval.metrics.provenance import runnables_in_front
 from langchain_rageval.metrics.structure import metrics_in, names_of
 from langchain_rageval.run.journal import Journal, journal_key
 
@@ -83,7 +83,7 @@ class ScoreStore:
 def _obstacle(metric: Any) -> str:
     """Return why the scores of a metric are not stored, or ""."""
     parts = metrics_in(metric)
-    if len(parts) != 1 or isinstance(metric, RunnableSequence):
+    if len(parts) != 1 or any(runnables_in_front(metric)):
         return "only a single metric, not a chain or a Runnable around several, identifies what its scores depend on"
     return str(parts[0].provenance.unknown)
 

@@ -8,6 +8,7 @@ from math import isfinite
 from statistics import fmean
 from typing import Literal
 
+from langchain_rageval.data.instrument import UNKNOWN, Provenance, differences, split_digests
 from langchain_rageval.data.schema import Direction, Row, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.notebook import html_table
@@ -148,13 +149,14 @@ def compare_rows(
     margin: float,
     cluster: By | None,
     allow_different_instruments: bool,
+    provenance: tuple[Provenance, Provenance] = (Provenance(), Provenance()),
 ) -> Comparison:
     """The comparison of two runs; see `Report.compare`."""
     if not isinstance(margin, int | float) or not isfinite(margin) or margin < 0:
         raise ConfigError(f"margin takes a number from 0 on, in the metrics' units, got {margin!r}")
     ours, theirs = _scores(candidate), _scores(baseline)
     shared = [name for name in ours if name in theirs]
-    notes = _check_instruments(ours, theirs, shared, allow_different_instruments)
+    notes = _check_instruments(ours, theirs, shared, allow_different_instruments, provenance)
     pairs = paired_rows(candidate, baseline)
     groups = None if cluster is None else clusters((row.sample for row, _ in pairs), cluster)
     compared = [_compared(name, ours[name][0].direction, pairs, groups) for name in shared]
@@ -186,27 +188,61 @@ def _scores(rows: Sequence[Row]) -> dict[str, list[Score]]:
 
 
 def _check_instruments(
-    ours: Mapping[str, Sequence[Score]], theirs: Mapping[str, Sequence[Score]], shared: Sequence[str], allowed: bool
+    ours: Mapping[str, Sequence[Score]],
+    theirs: Mapping[str, Sequence[Score]],
+    shared: Sequence[str],
+    allowed: bool,
+    provenance: tuple[Provenance, Provenance],
 ) -> list[str]:
-    """A note on metrics that two instruments have measured, where that is allowed."""
+    """Return notes on metrics whose instruments differ, where that is allowed, or are unknown."""
     turned = [name for name in shared if ours[name][0].direction != theirs[name][0].direction]
     if turned:
         raise ConfigError(f"the reports disagree on whether higher is better: {', '.join(turned)}")
-    differ = [name for name in shared if _differ(ours[name], theirs[name])]
+    differ = {name: words for name in shared if (words := _difference(name, ours[name], theirs[name], provenance))}
+    notes = [note for name in shared if (note := _unknown(name, ours[name], theirs[name], provenance))]
     if not differ:
-        return []
-    told = f"different instruments (judge, prompts, options or version) scored {', '.join(differ)}"
+        return notes
+    listed = "; ".join(f"{name} ({words})" for name, words in differ.items())
+    problem = f"different instruments gave the scores of {listed}"
+    effect = "a difference may come from the instruments, not from the systems"
     if not allowed:
-        raise ConfigError(
-            f"{told}: the systems cannot be told from the instruments; score both alike, or say "
-            "allow_different_instruments=True"
-        )
-    return [f"{told[0].upper()}{told[1:]}: a difference may be the instruments', not the systems'."]
+        remedy = "score both alike, or pass allow_different_instruments=True"
+        raise ConfigError(f"{problem}: {effect}; {remedy}")
+    return [f"{problem[0].upper()}{problem[1:]}: {effect}.", *notes]
 
 
-def _differ(ours: Sequence[Score], theirs: Sequence[Score]) -> bool:
+def _difference(
+    name: str, ours: Sequence[Score], theirs: Sequence[Score], provenance: tuple[Provenance, Provenance]
+) -> str:
+    """Return how the known instruments of a metric differ, in words; "" if they do not."""
+    words: list[str] = []
     here, there = ({score.instrument for score in scores if score.value is not None} for scores in (ours, theirs))
-    return bool(here and there) and here != there
+    for number, part in enumerate(("found_by", "counted_by")):
+        own, its = ({split_digests(one)[number] for one in found} - {UNKNOWN} for found in (here, there))
+        if own and its and own != its:
+            pair = [
+                provenance[side].parts.get(min(digests))
+                for side, digests in enumerate((own - its or own, its - own or its))
+            ]
+            words += differences(*pair) or [f"{part} {', '.join(sorted(own))} != {', '.join(sorted(its))}"]
+    return "; ".join(words)
+
+
+def _unknown(
+    name: str, ours: Sequence[Score], theirs: Sequence[Score], provenance: tuple[Provenance, Provenance]
+) -> str:
+    """Return a note if an instrument of a metric is unknown, with the reasons; else ""."""
+    reasons = []
+    for side, scores, known in zip(("candidate", "baseline"), (ours, theirs), provenance, strict=True):
+        found = {score.instrument for score in scores if score.value is not None}
+        reason = next((one for digests in sorted(found) if (one := known.instrument(name, digests).unknown)), "")
+        reasons += [f"{side}: {reason}"] if reason else []
+    if not reasons:
+        return ""
+    return (
+        f"{name}: it is unknown whether the same instrument gave the scores ({'; '.join(reasons)}); "
+        "a difference may come from the instruments, not from the systems."
+    )
 
 
 def paired_rows(candidate: Sequence[Row], baseline: Sequence[Row]) -> list[Pair]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import stdev
 from typing import TYPE_CHECKING, Any, TextIO, overload
 
+from langchain_rageval.data.instrument import Instrument, Provenance
 from langchain_rageval.data.schema import Row, Score
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.metrics.threshold import reaches
@@ -42,12 +43,14 @@ class Report:
         notes: what a reader of the numbers should know, such as that an offline baseline judged.
         complete: whether the run came to its end; else rows and scores are those that were finished.
         left_out: place of the sample and name of the metric of every score that the budget had no room for.
+        provenance: readable parts of the instruments; `instruments` lists them by metric.
     """
 
     rows: Sequence[Row]
     notes: list[str] = field(default_factory=list)
     complete: bool = True
     left_out: list[tuple[int, str]] = field(default_factory=list)
+    provenance: Provenance = field(default_factory=Provenance, compare=False)
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -118,6 +121,19 @@ class Report:
                 found.setdefault(row.sample.id, row.scores[metric])
         return found
 
+    def instruments(self) -> dict[str, list[Instrument]]:
+        """Return the instruments that gave the scores of each metric, in order of appearance; usually one.
+
+        Each has the digests that the scores carry, and as readable data what found the facts (models with their
+        settings, prompts, options of the steps) and what counted them (reducer, options), or why a part is unknown. A
+        report that version 0.1.0 or an interrupted process wrote has only digests.
+        """
+        digests: dict[str, dict[str, None]] = {}
+        for row in self.rows:
+            for name, score in row.scores.items():
+                digests.setdefault(name, {})[score.instrument] = None
+        return {name: [self.provenance.instrument(name, one) for one in found] for name, found in digests.items()}
+
     def to_label(self, n: int, metric: str | None = None, *, seed: int = 0) -> LabelSheet:
         """Draw rows for people to label, so that few labels tell much about the scores of all.
 
@@ -168,7 +184,14 @@ class Report:
         """
         if not isinstance(baseline, Report):
             raise ConfigError(f"compare takes a report, got {type(baseline).__name__}; Report.load reads one")
-        return compare_rows(self.rows, baseline.rows, margin, cluster, allow_different_instruments)
+        return compare_rows(
+            self.rows,
+            baseline.rows,
+            margin,
+            cluster,
+            allow_different_instruments,
+            (self.provenance, baseline.provenance),
+        )
 
     def minimum_detectable_difference(
         self,
@@ -248,7 +271,8 @@ class Report:
             ConfigError: if the findings do not suffice, or those of several metrics do.
             SampleError: if a sample lacks what the metric reads.
         """
-        return replace(self, rows=list(rescored_rows(self.rows, metric)))
+        rows = list(rescored_rows(self.rows, metric))
+        return replace(self, rows=rows, provenance=self.provenance.with_counting(metric.name, metric.provenance))
 
     def check(self, thresholds: Mapping[str, float], max_failed: float = 0.05) -> None:
         """Raise unless the means reach their thresholds.
@@ -293,7 +317,8 @@ class Report:
         Raises:
             ConfigError: if the place cannot be written to.
         """
-        write_report(path, self.rows, {"notes": self.notes, "complete": self.complete, "left_out": self.left_out})
+        head = {"notes": self.notes, "complete": self.complete, "left_out": self.left_out}
+        write_report(path, self.rows, {**head, "instruments": self.provenance.as_json()})
 
     def to_html(
         self,
@@ -399,7 +424,7 @@ class Report:
             ConfigError: if the file is not there, or is no report; also later from the rows, if they are left on disk.
         """
         rows, head = read_report(path)
-        return cls(rows if lazy else list(rows), head["notes"], head["complete"], head["left_out"])
+        return cls(rows if lazy else list(rows), head["notes"], head["complete"], head["left_out"], head["instruments"])
 
     def _title(self) -> str:
         return f"Report of {len(self.rows)} sample{'' if len(self.rows) == 1 else 's'}"

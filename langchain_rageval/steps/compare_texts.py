@@ -29,9 +29,8 @@ class CompareTexts(Stage[State]):
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Settings that affect the similarities: the measure, its source and the choice of texts."""
-        parts = {"measure": describe(self.measure), "texts": describe(self.pairs)}
-        return {"step": self.get_name(), "source": self.source, **parts}
+        """Settings that affect the similarities: the measure and its source."""
+        return {"step": self.get_name(), "source": self.source, "measure": describe(self.measure)}
 
     def work(self, state: State) -> Operation[State]:
         """Compare the texts; makes no request."""

@@ -48,12 +48,7 @@ class MeasureSimilarity(Stage[State]):
     @property
     def instrument(self) -> Mapping[str, Any]:
         """Settings that affect the similarities: the model and the scale."""
-        return {
-            "step": self.get_name(),
-            "model": describe(self.model),
-            "scale": self.scale,
-            "texts": describe(self.pairs),
-        }
+        return {"step": self.get_name(), "model": describe(self.model), "scale": self.scale}
 
     def work(self, state: State) -> Operation[State]:
         """Make one request; none if there is nothing to compare with."""

@@ -51,7 +51,7 @@ class SharedSteps(Stage[State]):
     @property
     def instrument(self) -> Mapping[str, Any]:
         """Settings of every stage that affect its results."""
-        return {"stages": [stage.instrument for stage in self.stages]}
+        return {"stages": [stage.description for stage in self.stages]}
 
     def with_fresh_capabilities(self) -> Self:
         """Return a copy whose judges do not share endpoint capabilities with those of these stages."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import FunctionType
 from typing import Any, Self, TypeVar
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -24,6 +26,9 @@ TextSelector = Callable[[State], tuple[str, Sequence[str]]]
 """Function from the state to a text and the texts that it is compared with."""
 
 S = TypeVar("S")
+
+_OPTION_TYPES = (str, int, float, frozenset, FunctionType, partial)
+"""Types of options that describe themselves; `instrument` of a stage describes its models."""
 
 
 class Stage(Traced[S, S]):
@@ -66,13 +71,15 @@ class Stage(Traced[S, S]):
 
     @property
     def description(self) -> Mapping[str, Any]:
-        """The instrument as plain data; of a stage class of the user together with the code of the class.
+        """The instrument and the plain options as data; of a stage class of the user together with its code.
 
         Raises:
             NotDescribable: if a part cannot be identified.
         """
         kind = type(self)
-        settings = {str(name): describe(value) for name, value in self.instrument.items()}
+        options = {name: getattr(self, name) for name in kind.model_fields if name != "name"}
+        plain = {name: describe(value) for name, value in options.items() if isinstance(value, _OPTION_TYPES)}
+        settings = {**plain, **{str(name): describe(value) for name, value in self.instrument.items()}}
         if not is_users_class(kind):
             return settings
         if any("instrument" in vars(part) for part in kind.__mro__ if is_users_class(part)):

@@ -35,7 +35,7 @@ class EvolutionBranch(CandidateStep):
     @property
     def instrument(self) -> Mapping[str, Any]:
         """Settings of the parts that affect the returned candidates."""
-        return {"step": self.get_name(), "parts": [part.instrument for part in self.parts]}
+        return {"step": self.get_name(), "parts": [part.description for part in self.parts]}
 
     def with_fresh_capabilities(self) -> Self:
         """Return a copy whose judges do not share what they learn about endpoints with this branch."""

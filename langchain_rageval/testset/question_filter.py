@@ -40,7 +40,7 @@ class QuestionFilter(CandidateStep):
     @property
     def instrument(self) -> Mapping[str, Any]:
         """Settings of review and rewriting that affect the returned candidates."""
-        return {**super().instrument, "rewrites": self.rewrite_step and self.rewrite_step.instrument}
+        return {**super().instrument, "rewrites": self.rewrite_step and self.rewrite_step.description}
 
     def with_fresh_capabilities(self) -> Self:
         """Return a copy whose judges do not share what they learn about endpoints with this step."""

@@ -28,7 +28,7 @@ class SimilarityGrader(Grader):
     @property
     def instrument(self) -> Mapping[str, Any]:
         """Settings of the similarity stage that affect the grades."""
-        return self.stage.instrument
+        return self.stage.description
 
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:
         """Measure the similarity of the question and each chunk."""

@@ -32,7 +32,7 @@ class LlmGrader(Grader):
     @property
     def instrument(self) -> Mapping[str, Any]:
         """Settings of the grading step that affect the grades."""
-        return self.step.instrument
+        return self.step.description
 
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:
         """Request the judge's grades."""
