@@ -13,11 +13,11 @@ from langchain_rageval._version import __version__
 from langchain_rageval.data.instrument import Instrument
 from langchain_rageval.data.schema import Score
 from langchain_rageval.judge.ladder import inner_models
-from langchain_rageval.metrics.structure import AnyScorer, ScorerGroup, metrics_in
+from langchain_rageval.metrics.structure import AnyScorer, Scorer, ScorerGroup, metrics_in, names_of
 from langchain_rageval.steps.stage import describe_step
 
 
-def instruments_in(metric: AnyScorer) -> dict[str, Instrument]:
+def instruments_in(metric: Runnable[Any, Any] | Scorer) -> dict[str, Instrument]:
     """Return the instrument of each metric in a Runnable by name.
 
     Runnables in front of a metric belong to what finds the facts. A Runnable without a `Metric` of the package as its
@@ -25,7 +25,7 @@ def instruments_in(metric: AnyScorer) -> dict[str, Instrument]:
     """
     parts = {part.name: part.provenance for part in metrics_in(metric)}
     if not parts:
-        return {metric.get_name(): _instrument_of(metric)}
+        return {names_of(metric)[0]: _instrument_of(metric)}
     in_front = list(runnables_in_front(metric))
     return {name: _with_front(part, in_front) for name, part in parts.items()} if in_front else parts
 

@@ -220,11 +220,8 @@ def _difference(
     for number, part in enumerate(("found_by", "counted_by")):
         own, its = ({split_digests(one)[number] for one in found} - {UNKNOWN} for found in (here, there))
         if own and its and own != its:
-            pair = [
-                provenance[side].parts.get(min(digests))
-                for side, digests in enumerate((own - its or own, its - own or its))
-            ]
-            words += differences(*pair) or [f"{part} {', '.join(sorted(own))} != {', '.join(sorted(its))}"]
+            one, other = provenance[0].parts.get(min(own - its or own)), provenance[1].parts.get(min(its - own or its))
+            words += differences(one, other) or [f"{part} {', '.join(sorted(own))} != {', '.join(sorted(its))}"]
     return "; ".join(words)
 
 
