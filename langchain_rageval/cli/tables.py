@@ -107,6 +107,10 @@ def show_report(report: Report, out: Console, *, written: str | None = None) -> 
             out.print(f"\n[bold]Worst by {escape(metric)}[/bold]")
         for row in worst:
             out.print(f"  {escape(_short(row.sample.id))}: {escape(_short(str(row.scores[metric])))}")
+    for metric, instruments in report.instruments().items():
+        recorded = [str(one) for one in instruments if one.found_by or one.counted_by]
+        if recorded:
+            out.print(f"\nInstrument of {escape(metric)}: {escape(printable('; '.join(recorded)))}", soft_wrap=True)
     show_notes(report.notes, out)
     if written:
         out.print(f"\nReport written to {escape(written)}", soft_wrap=True)

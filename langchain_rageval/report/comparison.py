@@ -217,6 +217,8 @@ def _difference(
     """Return how the known instruments of a metric differ, in words; "" if they do not."""
     words: list[str] = []
     here, there = ({score.instrument for score in scores if score.value is not None} for scores in (ours, theirs))
+    if all("." not in one for one in here | there) and "" not in here | there and here and there and here != there:
+        return f"instrument {', '.join(sorted(here))} != {', '.join(sorted(there))}"  # of version 0.1.0
     for number, part in enumerate(("found_by", "counted_by")):
         own, its = ({split_digests(one)[number] for one in found} - {UNKNOWN} for found in (here, there))
         if own and its and own != its:

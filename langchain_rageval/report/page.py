@@ -94,6 +94,15 @@ class Page:
         """Metric to its summary."""
         return self.report.summary()
 
+    @cached_property
+    def instruments(self) -> dict[str, list[str]]:
+        """Return the instruments of each metric in words; of metrics whose instrument was recorded."""
+        known = {
+            name: [str(one) for one in found if one.found_by or one.counted_by]
+            for name, found in self.report.instruments().items()
+        }
+        return {name: words for name, words in known.items() if words}
+
     @property
     def usage(self) -> Usage:
         """What the run cost."""

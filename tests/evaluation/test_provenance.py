@@ -152,7 +152,7 @@ def test_a_function_before_the_steps_or_before_the_metric_is_part_of_what_is_fou
         )
 
     reports = [evaluate(SAMPLES, metric(number), progress=False) for number in (1, 2)]
-    with pytest.raises(ConfigError, match="closure number: 1 != 2"):
+    with pytest.raises(ConfigError, match="closure number of RunnableLambda: 1 != 2"):
         reports[0].compare(reports[1])
 
 
