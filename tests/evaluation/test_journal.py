@@ -169,7 +169,8 @@ def test_what_tells_nothing_of_itself_is_not_journalled_and_the_report_says_so(j
         report = evaluate(SAMPLES[:2], metrics, progress=False, journal=journal)
     assert len(own) == 4
     assert len(judge.asked) == 4
-    assert "mine is not journalled: nothing tells what its scores depend on." in report.notes
+    reason = "only a single metric, not a chain or a Runnable around several, identifies what its scores depend on"
+    assert f"mine is not journalled: {reason}." in report.notes
     assert any(note.startswith("context_relevance is not journalled") for note in report.notes)
 
 
