@@ -398,7 +398,11 @@ def _fields(model: BaseModel) -> dict[str, Any]:
         if not field.exclude and name not in secrets and not _is_label(type(model), name)
     }
     private = getattr(model, "__pydantic_private__", None) or {}
-    users = {name: part for name, part in private.items() if is_users_class(_declaring(type(model), name))}
+    users = {
+        name: part
+        for name, part in private.items()
+        if is_users_class(_declaring(type(model), name)) and not isinstance(part, list | dict | set)  # records of calls
+    }
     return {**values, **(getattr(model, "__pydantic_extra__", None) or {}), **users}
 
 
@@ -409,9 +413,10 @@ def _is_label(kind: type, name: str) -> bool:
 def _declaring(kind: type, name: str) -> type:
     """Return the class that declares a field or private attribute."""
     for part in kind.__mro__:
-        if name in inspect.get_annotations(part) or name in vars(part).get("__private_attributes__", ()):
+        if name in inspect.get_annotations(part):
             return part
-    return kind
+    bases = [part for part in kind.__mro__ if name in (getattr(part, "__private_attributes__", None) or ())]
+    return bases[-1] if bases else kind  # a class repeats the private attributes of its bases
 
 
 def _is_plain_binding(kind: type[BaseModel]) -> bool:

@@ -27,7 +27,7 @@ from langchain_rageval.data.schema import Row, Usage
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.report.comparison import Comparison, paired_rows
-from langchain_rageval.report.data import ReportData
+from langchain_rageval.report.data import ReportData, instruments_of
 from langchain_rageval.report.diagnosis import REMEDIES, Cause, Diagnosis, diagnose_rows
 from langchain_rageval.report.files import row_line
 from langchain_rageval.report.histogram import Histogram
@@ -94,6 +94,15 @@ class Page:
     def summary(self) -> Summary:
         """Mapping of metric names to summaries."""
         return summarise(self.report.rows)
+
+    @cached_property
+    def instruments(self) -> dict[str, list[str]]:
+        """Mapping of metric names to their instruments in words, for metrics whose instrument was recorded."""
+        known = {
+            name: [str(one) for one in found if one.found_by or one.counted_by]
+            for name, found in instruments_of(self.report).items()
+        }
+        return {name: words for name, words in known.items() if words}
 
     @property
     def usage(self) -> Usage:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from langchain_rageval.data.instrument import join_digests, split_digests
 from langchain_rageval.data.schema import Row, Score, Usage
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics.metric import Metric
@@ -28,7 +29,8 @@ def _rescore(row: Row, metric: Metric, old: Score) -> Score:
     usage = {} if old.metric == metric.name else {"usage": Usage()}  # the usage belongs to the other metric
     if old.failure:
         identity = {"metric": metric.name, "aspect": metric.aspect, "direction": metric.direction}
-        return old.model_copy(update={**identity, **usage, "instrument": metric.instrument})
+        instrument = join_digests(old.found_by, split_digests(metric.instrument)[1])
+        return old.model_copy(update={**identity, **usage, "instrument": instrument})
     new = metric.rescore(metric.read(row.sample), old)
     if new is None:
         raise ConfigError(

@@ -12,6 +12,7 @@ from functools import partial
 from statistics import median_low
 from typing import Any
 
+from langchain_rageval._internal.description import digest_of
 from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, shared_question
@@ -67,7 +68,7 @@ class GradeRubric(Step):
             ]
             for language, criteria in self.criteria.items()
         }
-        return {**super().instrument, "criteria": inputs}
+        return {**super().instrument, "criteria": digest_of(inputs)}
 
     def _criteria(self, language: str) -> _Criteria:
         return self.criteria.get(language) or self.criteria[DEFAULT_LANGUAGE]

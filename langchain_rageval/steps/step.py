@@ -8,6 +8,7 @@ from typing import Any, Self
 from pydantic import BaseModel, InstanceOf, ValidationError
 
 from langchain_rageval._internal.cached import locked_cache
+from langchain_rageval._internal.description import digest_of
 from langchain_rageval.errors import config_error_of
 from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, shared_question
 from langchain_rageval.judge.judge import Judge, JudgeLike
@@ -127,8 +128,8 @@ class Step(Stage[State]):
             "step": self.get_name(),
             "judge": self.judge.instrument,
             "prompts": prompts,
-            "own_prompt": own and own.model_dump(),
-            "schema": _parser_and_schema(self.answer)[1],
+            "own_prompt": own and digest_of(own.model_dump(mode="json")),
+            "schema": digest_of(_parser_and_schema(self.answer)[1]),
         }
 
 

@@ -35,7 +35,7 @@ class EvolutionBranch(CandidateStep):
     @property
     def instrument(self) -> Mapping[str, Any]:
         """Configuration of the steps of this branch: everything that affects which candidates they return."""
-        return {"step": self.get_name(), "parts": [part.instrument for part in self.parts]}
+        return {"step": self.get_name(), "parts": [part.description for part in self.parts]}
 
     def with_fresh_capabilities(self) -> Self:
         """Return a copy whose judges do not share endpoint capabilities with the judges of this branch."""

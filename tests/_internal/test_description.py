@@ -60,6 +60,7 @@ class Own(Embeddings):
 class Local(OfflineJudge):
     path: str = ""
     _engine: object = PrivateAttr(None)
+    _calls: list = PrivateAttr(default_factory=list)
 
 
 def warmer(temperature_of_class):
@@ -287,6 +288,8 @@ def test_an_object_without_readable_state_is_unknown(value, message):
 
 def test_a_private_attribute_of_a_user_class_is_part_of_the_description():
     one, other = Local(path="a"), Local(path="a")
+    one._calls.append("a record of a call")
+    assert describe(one) == describe(other)
     one._engine = "x"
     assert describe(one) != describe(other)
     one._engine = object()

@@ -170,8 +170,9 @@ def test_what_tells_nothing_of_itself_is_not_journalled_and_the_report_says_so(j
         report = evaluate(SAMPLES[:2], metrics, progress=False, journal=journal)
     assert len(own) == 4
     assert len(judge.asked) == 4
-    assert "mine is not stored in the journal: its configuration is unknown." in report.notes
-    assert "context_relevance is not stored in the journal: its configuration is unknown." in report.notes
+    reason = "only a single metric, not a chain or a Runnable around several, identifies what its scores depend on"
+    assert f"mine is not stored in the journal: {reason}." in report.notes
+    assert f"context_relevance is not stored in the journal: {reason}." in report.notes
 
 
 def test_a_wrapped_metric_is_journalled(journal):
