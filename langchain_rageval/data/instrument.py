@@ -14,10 +14,12 @@ UNKNOWN = "unknown"
 
 Part = Mapping[str, Any]
 
+_PLURAL = {"prompts", "criteria"}
 _LONGEST_VALUE = 60
 _MOST_DIFFERENCES = 5
 _MODEL_NAMES = ("model", "model_name", "model_path", "model_uri", "model_id", "deployment_name", "path", "function")
 _DIGESTS = {"prompts", "own_prompt", "schema", "code", "uses", "criteria"}
+"""Names whose values are hashes or long texts; a difference is named, not shown."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,10 @@ def _differences(one: Any, other: Any, path: tuple[str, ...]) -> Iterator[str]:
         return
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         owner = (f"of {one['step']}",) if _has_name(one) and one["step"] == other.get("step") else ()
+        code_differs = one.get("code") != other.get("code")
         for name in dict.fromkeys([*one, *other]):
+            if name == "uses" and code_differs:
+                continue  # other code uses other names
             yield from _differences(one.get(name), other.get(name), (*path, *owner, str(name)))
     elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other) and _nested(one, other):
         for own, its in zip(one, other, strict=True):
@@ -150,7 +155,7 @@ def _in_words(one: Any, other: Any, path: tuple[str, ...]) -> str:
         names = [name for place, name in enumerate(names) if name != "model" or place == len(names) - 1]
     subject = " ".join([*names, of]).strip()
     if _DIGESTS & set(names):
-        return f"{subject} differ"
+        return f"{subject} {'differ' if names[-1] in _PLURAL else 'differs'}"
     return f"{subject}: {_value(one)} != {_value(other)}"
 
 

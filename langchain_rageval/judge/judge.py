@@ -150,7 +150,7 @@ class Judge:
         except NotDescribable as error:
             if self.version is None:
                 model = type(self.model).__name__
-                remedy = "pass Judge(model, version=...)"
+                remedy = 'set Judge(model, version="1"), and change it with the model'
                 raise NotDescribable(f"the judge's model {model} cannot be identified ({error}): {remedy}") from None
             return {"class": type(self.model).__name__, "version": self.version}
         return description if self.version is None else {"configuration": description, "version": self.version}

@@ -288,7 +288,7 @@ class Metric(Traced[Any, Score], Adapters):
             restore = self.state_from_findings and describe(_without_stages(self.state_from_findings))
         except NotDescribable as error:
             short = name.rpartition(".")[2]
-            remedy = "give it version=..."
+            remedy = 'set Metric(version="1"), and change it with the function'
             raise NotDescribable(f"its reduce function {short} cannot be identified ({error}): {remedy}") from None
         return {"reduce": reduce, "state_from_findings": restore, "options": _described_options(self.options)}
 

@@ -252,7 +252,7 @@ def _check_instruments(
     if opposite:
         raise ConfigError(f"the reports disagree on whether higher is better: {', '.join(opposite)}")
     differ = {name: words for name in shared if (words := _difference(name, ours[name], theirs[name], provenance))}
-    notes = [note for name in shared if (note := _unknown(name, ours[name], theirs[name], provenance))]
+    notes = _unknown_instruments(ours, theirs, shared, provenance)
     if not differ:
         return notes
     listed = "; ".join(f"{name} ({words})" for name, words in differ.items())
@@ -284,21 +284,27 @@ def _difference(
     return "; ".join(words)
 
 
-def _unknown(
-    name: str, ours: Sequence[Score], theirs: Sequence[Score], provenance: tuple[Provenance, Provenance]
-) -> str:
-    """Return a note if an instrument of a metric is unknown, with the reasons; else ""."""
-    reasons = []
-    for side, scores, known in zip(("candidate", "baseline"), (ours, theirs), provenance, strict=True):
-        found = {score.instrument for score in scores if score.value is not None}
-        reason = next((one for digests in sorted(found) if (one := known.instrument(name, digests).unknown)), "")
-        reasons += [f"{side}: {reason}"] if reason else []
-    if not reasons:
-        return ""
-    return (
-        f"{name}: it is unknown whether the same instrument gave the scores ({'; '.join(reasons)}); a difference may "
+def _unknown_instruments(
+    ours: Mapping[str, Sequence[Score]],
+    theirs: Mapping[str, Sequence[Score]],
+    shared: Sequence[str],
+    provenance: tuple[Provenance, Provenance],
+) -> list[str]:
+    """Return a note for each reason why the instruments of metrics are unknown."""
+    metrics: dict[str, list[str]] = {}
+    for name in shared:
+        reasons = []
+        for side, scores, known in zip(("candidate", "baseline"), (ours[name], theirs[name]), provenance, strict=True):
+            digests = sorted({score.instrument for score in scores if score.value is not None})
+            unknown = filter(None, (known.instrument(name, one).unknown for one in digests))
+            reasons += [f"{side}: {reason}" for reason in unknown][:1]
+        if reasons:
+            metrics.setdefault("; ".join(reasons), []).append(name)
+    return [
+        f"{', '.join(names)}: it is unknown whether the same instrument gave the scores ({reasons}); a difference may "
         "be due to the instruments, not the systems."
-    )
+        for reasons, names in metrics.items()
+    ]
 
 
 def paired_rows(candidate: Sequence[Row], baseline: Sequence[Row]) -> list[Pair]:

@@ -114,7 +114,7 @@ def test_a_report_loads_and_compares_with_a_note():
     assert comparison["faithfulness"].difference == 0.0
     note = (
         "faithfulness: it is unknown whether the same instrument gave the scores (baseline: it was not recorded); "
-        "a difference may come from the instruments, not from the systems."
+        "a difference may be due to the instruments, not the systems."
     )
     assert note in comparison.notes
     (instrument,) = before.instruments()["faithfulness"]

@@ -61,7 +61,7 @@ def test_two_functions_in_place_of_a_model_do_not_share_a_journal(tmp_path):
     first = evaluate(SAMPLES, faithfulness(strict), journal=journal, progress=False)
     second = evaluate(SAMPLES, faithfulness(lax), journal=journal, progress=False)
     assert (means(first), means(second)) == ({"faithfulness": 0.5}, {"faithfulness": 1.0})
-    with pytest.raises(ConfigError, match="different instruments gave the scores of faithfulness"):
+    with pytest.raises(ConfigError, match=r"scored faithfulness \(judge func code differs\)"):
         second.compare(first)
 
 
@@ -96,9 +96,9 @@ def test_a_metric_that_cannot_be_identified_is_not_journalled_and_the_report_say
     report = evaluate(SAMPLES, counting(holding(object())), journal=journal, progress=False)
     reason = (
         "its reduce function <lambda> cannot be identified (holding.<locals>.<lambda> (closure).client is a "
-        "builtins.object, whose state cannot be read): give it version=..."
+        'builtins.object, whose state cannot be read): set Metric(version="1"), and change it with the function'
     )
-    assert f"mine is not journalled: {reason}." in report.notes
+    assert f"mine is not stored in the journal: {reason}." in report.notes
     score = report.rows[0].scores["mine"]
     assert score.counted_by == "unknown"
     assert len(score.found_by) == 16
@@ -107,7 +107,7 @@ def test_a_metric_that_cannot_be_identified_is_not_journalled_and_the_report_say
     comparison = report.compare(report)
     assert comparison.notes == [
         f"mine: it is unknown whether the same instrument gave the scores (candidate: {reason}; baseline: {reason}); "
-        "a difference may come from the instruments, not from the systems."
+        "a difference may be due to the instruments, not the systems."
     ]
 
 
@@ -128,7 +128,7 @@ def test_a_version_identifies_a_model():
     assert unknown.instrument.startswith("unknown.")
     assert unknown.provenance.unknown == (
         "the judge's model RunnableLambda cannot be identified (func (closure).client is a builtins.object, whose "
-        "state cannot be read): pass Judge(model, version=...)"
+        'state cannot be read): set Judge(model, version="1"), and change it with the model'
     )
     one, other = (faithfulness(Judge(RunnableLambda(ask), version=version)) for version in ("1", "2"))
     assert one.provenance.unknown == other.provenance.unknown == ""
@@ -158,7 +158,7 @@ def test_a_function_before_the_steps_or_before_the_metric_is_part_of_what_is_fou
 
 def test_a_rescored_metric_keeps_what_found_its_facts():
     one, other = (evaluate(SAMPLES, faithfulness(judge), progress=False) for judge in (OFFLINE, Warm()))
-    message = "different instruments gave the scores of faithfulness (judge class: "
+    message = "different instruments (judge, prompts, options or version) scored faithfulness (judge class: "
     with pytest.raises(ConfigError) as error:
         one.compare(other)
     assert str(error.value).startswith(message)
