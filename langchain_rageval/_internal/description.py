@@ -17,6 +17,7 @@ import json
 import logging
 import math
 import re
+import ssl
 import sys
 import sysconfig
 import threading
@@ -70,6 +71,14 @@ _STATELESS = (
     type(threading.RLock()),
     *(threading.Condition, threading.Event, threading.Semaphore, threading.Barrier),
     logging.Logger,
+)
+_CLIENT_METHODS = ({"request", "headers"}, {"request", "default_headers"}, {"handle_request"}, {"handle_async_request"})
+"""Members of clients of HTTP and of their transports, whatever package they come from."""
+_OWN_HEADER = re.compile(r"accept.*|connection|content-type|user-agent|x-stainless-.*", re.IGNORECASE)
+"""Headers that a client sends by itself; they name versions of Python and of packages."""
+_CONNECTION_OPTIONS = (
+    *("base_url", "headers", "params", "cookies", "default_headers", "default_query"),
+    *("_transport", "handler"),  # what httpx sends a request with, and the function of its MockTransport
 )
 _SCALARS = (
     *(type(None), bool, str, int, float, bytes, bytearray, SecretStr, SecretBytes, re.Pattern, ModuleType),
@@ -238,6 +247,8 @@ class _Describer:
         kind = type(value)
         if isinstance(value, _STATELESS):
             return {"class": _name(kind)}
+        if _is_connection(value):
+            return self._connection(value, place)
         if hasattr(value, "dtype") and hasattr(value, "shape"):
             return self._array(value, place)
         version = getattr(value, "version", None)
@@ -249,6 +260,19 @@ class _Describer:
             return self._stateful(value, place)
         except NotDescribable:
             return {"class": _class_name(kind), "version": version}
+
+    def _connection(self, value: Any, place: str) -> Any:
+        """Return where a client of HTTP sends requests, without its sockets and certificates."""
+        options = {name: getattr(value, name, None) for name in _CONNECTION_OPTIONS}
+        for name, option in options.items():
+            if isinstance(option, Mapping):
+                options[name] = {
+                    key: part for key, part in option.items() if not _OWN_HEADER.fullmatch(str(key))
+                } or None
+        if options["base_url"] is not None:
+            options["base_url"] = str(options["base_url"]) or None
+        described = dict(self._entries(options.items(), place, installed=True))
+        return {"class": self._class(type(value), place, as_value=False), **described}
 
     def _array(self, value: Any, place: str) -> Any:
         try:
@@ -352,6 +376,15 @@ class _Describer:
             wrapped = getattr(function, "__wrapped__", None)
             described["wraps"] = wrapped and digest_of(self.described(wrapped, inner))
         return {key: part for key, part in described.items() if part}
+
+
+def _is_connection(value: Any) -> bool:
+    """Return True for a client of HTTP, its transport or its certificates, of an installed class or one that extends it."""
+    if isinstance(value, ssl.SSLContext):
+        return True
+    installed = next(part for part in type(value).__mro__ if not is_users_class(part))
+    members = {*dir(installed), *getattr(value, "__dict__", ())}
+    return any(needed <= members for needed in _CLIENT_METHODS)
 
 
 def _is_inherited(kind: type, name: str) -> bool:

@@ -136,7 +136,7 @@ def _is_secret(name: str) -> bool:
 
 
 def _kind_of(name: str, parent: _Kind) -> _Kind:
-    """Return how a part is found, given its name and how its owner was found."""
+    """Return how to treat an attribute or option, given its name and how the object that holds it is treated."""
     plain_name = name.lstrip("_")
     if parent == "secret" or _is_secret(plain_name):
         return "secret"

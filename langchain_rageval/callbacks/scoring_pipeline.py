@@ -94,7 +94,7 @@ class ScoringJob:
 
 @dataclass(eq=False)
 class ScoringPipeline:
-    """Queues, counts and evaluations of one process.
+    """Scores recorded runs in background threads: the queues, counts and evaluations of one process.
 
     Attributes:
         options: options of the pipeline.

@@ -110,7 +110,7 @@ def locate_sample_error(error: SampleError, index: int, sample: Sample) -> Sampl
 
 
 def locate_message(message: str, index: int, sample: Sample) -> str:
-    """Return the message of a sample error after the cause of a failed chain call, the row and the question."""
+    """Return the message of a sample error, preceded by the cause of a failed chain call, the row and the question."""
     cause = sample.metadata.get("error")
     failed_call = f"{cause}; " if isinstance(cause, str) and cause.strip() else ""
     return f"{failed_call}{describe_place(index, sample.question)}: {message}"

@@ -205,7 +205,7 @@ def _family_of(model: Any) -> ClientFamily:
 
 
 def _tool_family(model: Any) -> ClientFamily | None:
-    """Return a client family that calls functions through `bind_tools`; None if the model does not support tools."""
+    """Return how to ask a model for a schema through `bind_tools`; None if the model does not support tools."""
     if not isinstance(model, BaseChatModel) or type(model).bind_tools is BaseChatModel.bind_tools:
         return None
 

@@ -22,7 +22,7 @@ from langchain_rageval.metrics.structure import sequential_steps, stages_of
 from langchain_rageval.metrics.threshold import OnMissing, require_threshold, route_by_threshold
 from langchain_rageval.metrics.value import Value
 from langchain_rageval.run.run import Run
-from langchain_rageval.run.traced import Traced
+from langchain_rageval.run.traced import Traced, ainvoke_child, invoke_child
 from langchain_rageval.steps.stage import Stage, State, describe_step
 from langchain_rageval.text.language import detect_language
 
@@ -224,7 +224,7 @@ class Metric(Traced[Any, Score], Adapters):
         run = Run.of(config).metered()
         inner = run.into_complete(config)
         for step in sequential_steps(self):
-            state = step.invoke_child(state, inner) if isinstance(step, Traced) else step.invoke(state, inner)
+            state = invoke_child(step, state, inner)
         return _with_dropped(self._score(self.reduce(state), run.meter.usage), state)
 
     async def _ado(self, input: Any, config: RunnableConfig) -> Score:
@@ -232,7 +232,7 @@ class Metric(Traced[Any, Score], Adapters):
         run = Run.of(config).metered()
         inner = run.into_complete(config)
         for step in sequential_steps(self):
-            state = await (step.ainvoke_child(state, inner) if isinstance(step, Traced) else step.ainvoke(state, inner))
+            state = await ainvoke_child(step, state, inner)
         return _with_dropped(self._score(self.reduce(state), run.meter.usage), state)
 
     def _score(self, value: Value, usage: Usage) -> Score:

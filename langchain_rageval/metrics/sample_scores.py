@@ -14,7 +14,7 @@ from langchain_rageval.errors import ConfigError, JudgeOutputError, SampleError,
 from langchain_rageval.metrics.structure import AnyScorer, Scorer, metrics_in, names_of
 from langchain_rageval.run.drivers import agather
 from langchain_rageval.run.run import Run
-from langchain_rageval.run.traced import Traced
+from langchain_rageval.run.traced import Traced, ainvoke_child, invoke_child
 
 _MAX_CAUSES = 10  # an exception may be its own cause
 
@@ -40,7 +40,7 @@ def score_sample(
     own = run.metered()
     try:
         if untraced and isinstance(metric, Traced):
-            return scores_by_name(metric.invoke_child(sample, own.into_complete(config or {})))
+            return scores_by_name(invoke_child(metric, sample, own.into_complete(config or {})))
         return scores_by_name(metric.invoke(sample, own.into(config)))
     except Exception as error:
         return failure_scores(metric, error, own.meter.usage)
@@ -58,7 +58,7 @@ async def ascore_sample(
     own = run.metered()
     try:
         if untraced and isinstance(metric, Traced):
-            return scores_by_name(await metric.ainvoke_child(sample, own.into_complete(config or {})))
+            return scores_by_name(await ainvoke_child(metric, sample, own.into_complete(config or {})))
         return scores_by_name(await metric.ainvoke(sample, own.into(config)))
     except Exception as error:
         return failure_scores(metric, error, own.meter.usage)

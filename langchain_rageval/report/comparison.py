@@ -250,7 +250,9 @@ def _check_instruments(
     """
     opposite = [name for name in shared if ours[name][0].direction != theirs[name][0].direction]
     if opposite:
-        raise ConfigError(f"the reports disagree on whether higher is better: {', '.join(opposite)}")
+        raise ConfigError(
+            f"the reports disagree on whether higher is better: {', '.join(opposite)}; score both with the same metric"
+        )
     differ = {name: words for name in shared if (words := _difference(name, ours[name], theirs[name], provenance))}
     notes = _unknown_instruments(ours, theirs, shared, provenance)
     if not differ:

@@ -213,7 +213,7 @@ class Chunks:
         self._written = 0
 
     def place_of(self, text: str) -> int:
-        """Return the number of a chunk, from 0; a new chunk is added."""
+        """Return the number of a chunk, from 0; a chunk that is not in the collection is added to it."""
         place = self._places.setdefault(hashlib.blake2b(text.encode(), digest_size=16).digest(), len(self._places))
         if place == self._written + len(self._waiting):
             self._waiting.append([line.text for line in NumberedContexts.of([_cut(text)]).lines if line.sentence])

@@ -150,7 +150,7 @@ def evolution(name: str, instruction: str, *, asks_more: bool = True) -> Evoluti
         ConfigError: if a text is blank, or the name is taken or contains "+".
     """
     if not name.strip() or not instruction.strip():
-        raise ConfigError("an evolution takes a name and an instruction that says how to rewrite `question`")
+        raise ConfigError("evolution(name, instruction) needs a name, and an instruction how to rewrite the question")
     if "+" in name or name in EVOLUTIONS:
         raise ConfigError(f"an evolution cannot be named {name!r}: choose a name that is not taken and contains no +")
     return Evolution((Kind(name, instruction=instruction, asks_more=asks_more),))
