@@ -379,7 +379,7 @@ class _Describer:
 
 
 def _is_connection(value: Any) -> bool:
-    """Return True for a client of HTTP, its transport or its certificates, of an installed class or one that extends it."""
+    """Return True for a client of HTTP, its transport or certificates, also of a class of the user that extends one."""
     if isinstance(value, ssl.SSLContext):
         return True
     installed = next(part for part in type(value).__mro__ if not is_users_class(part))
