@@ -38,6 +38,7 @@ _SECRET_NAME = re.compile(
     r"|signature$|(?:^|[_-])sig$|bearer",
     re.IGNORECASE,
 )
+_POSSIBLE_SECRET_NAME = re.compile(r"pass$|pwd|auth$|^auth(?!ors?$)|jwt|session_?id|csrf|otp$|pin$|api_?keys?", re.IGNORECASE)
 _SURE_SECRET_NAME = re.compile(
     r"(?:api|access|secret|private|subscription|account)[_-]?key|secret|passw|pwd|credential|authorization|bearer"
     r"|(?:access|api|auth|refresh|session|bot)[_-]?token|token_provider",
@@ -49,6 +50,10 @@ _NO_SECRET_NAME = re.compile(
     r"|doc|label|score|reference|column|cache|partition)[_-]key$",
     re.IGNORECASE,
 )
+_PERSONAL_NAMES = {
+    *("user", "username", "user_id", "login", "email", "organization", "openai_organization", "openai-organization"),
+    *("openai-project", "safety_identifier"),
+}
 _CARRIER_NAME = re.compile(r"headers?$|query$|cookies$", re.IGNORECASE)
 _USERINFO = re.compile(r"//[^/@\s]*@")
 _QUERY_KEY = re.compile(
@@ -101,11 +106,11 @@ def describe(value: Any) -> Any:
     """Return JSON-like data that is equal for two values that are configured alike, in any process.
 
     Left out are secrets (SecretStr values and entries with the name of a secret; of names such as `key`, which need not
-    be one, outside installed classes, there is a digest), entries that are None, timeouts,
-    retries, rate limiters, callbacks, names and tags of traces, and pydantic fields declared `exclude=True`. Values of
-    headers, cookies and queries are given as digests. Functions and classes of installed packages are described by
-    name, those of the user by code, defaults, closure values and the globals that they use. A function or object of the
-    user with a text attribute `version` is described by its name and that version instead.
+    be one, outside installed classes, there is a digest), entries that are None, timeouts, retries, rate limiters,
+    callbacks, names and tags of traces, and pydantic fields declared `exclude=True`. Values of headers, cookies and
+    queries, and names of users and organizations, are given as digests. Functions and classes of installed packages are
+    described by name, those of the user by code, defaults, closure values and the globals that they use. A function or
+    object of the user with a text attribute `version` is described by its name and that version instead.
 
     Args:
         value: a model, a function, a pydantic or plain object, or data.
@@ -131,7 +136,16 @@ def digest_of(description: Any) -> str:
 
 def is_secret_name(name: str) -> bool:
     """Return True if a field of this name usually holds a secret."""
+    return _is_usual_secret_name(name) or _POSSIBLE_SECRET_NAME.search(name) is not None
+
+
+def _is_usual_secret_name(name: str) -> bool:
     return _SECRET_NAME.search(name) is not None and _NO_SECRET_NAME.search(name) is None
+
+
+def is_personal_name(name: str) -> bool:
+    """Return True if a field of this name holds the name of a user or an organization."""
+    return name.lower() in _PERSONAL_NAMES
 
 
 def is_carrier_name(name: str) -> bool:
@@ -226,10 +240,10 @@ class _Describer:
         self, pairs: Iterable[tuple[str, Any]], place: str, *, installed: bool = False
     ) -> Iterator[tuple[str, Any]]:
         for name, value in pairs:
-            if value is None or (is_secret_name(name) and (installed or _SURE_SECRET_NAME.search(name))):
+            if value is None or (_is_usual_secret_name(name) and (installed or _SURE_SECRET_NAME.search(name))):
                 continue
             inner = f"{place}.{name}" if place else name
-            if is_secret_name(name):  # a key that may be one of a mapping
+            if is_secret_name(name) or is_personal_name(name):  # the name of a secret may also be a key of a mapping
                 yield name, digest_of(self.described(value, inner))
             elif is_carrier_name(name):
                 yield name, self._carrier(value, inner)

@@ -19,23 +19,12 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from pydantic import SecretBytes, SecretStr
 
-from langchain_rageval._internal.description import is_carrier_name, is_secret_name, without_keys
+from langchain_rageval._internal.description import is_carrier_name, is_personal_name, is_secret_name, without_keys
 
 _Kind = Literal["secret", "carried", "personal", "option", "plain"]
 """Place of a value: under the name of a secret; in headers, cookies or a query; under the name of a person or account;
 among free options, closures and globals; elsewhere."""
 
-_PERSONAL = {
-    "user",
-    "username",
-    "user_id",
-    "organization",
-    "openai_organization",
-    "safety_identifier",
-    "login",
-    "email",
-}
-_MORE_SECRET_NAMES = re.compile(r"pass$|pwd|auth$|^auth|jwt|session_?id|csrf|otp$|pin$|api_?keys?", re.IGNORECASE)
 _FREE_OPTIONS = {"extra_body", "model_kwargs", "kwargs", "client_kwargs", "default_request_options"}
 _MODEL_NAMES = {"model", "model_name", "model_id", "deployment_name", "azure_deployment", "model_path", "repo_id"}
 _SKIPPED_NAMES = {"tools", "functions", "response_format", "format", "stop", "messages", "prompts"}
@@ -128,23 +117,19 @@ def find_secrets(owner: Any) -> set[str]:
 
 def is_private_name(name: str) -> bool:
     """Return True if an option of this name holds a secret, headers, a query, or the name of a user or organization."""
-    return _is_secret(name) or is_carrier_name(name) or name in _PERSONAL
-
-
-def _is_secret(name: str) -> bool:
-    return is_secret_name(name) or _MORE_SECRET_NAMES.search(name) is not None
+    return is_secret_name(name) or is_carrier_name(name) or is_personal_name(name)
 
 
 def _kind_of(name: str, parent: _Kind) -> _Kind:
     """Return how to treat an attribute or option, given its name and how the object that holds it is treated."""
     plain_name = name.lstrip("_")
-    if parent == "secret" or _is_secret(plain_name):
+    if parent == "secret" or is_secret_name(plain_name):
         return "secret"
     if parent == "carried":
         return "plain" if _ORDINARY_HEADERS.fullmatch(plain_name) else "carried"
     if is_carrier_name(plain_name):
         return "carried"
-    if plain_name in _PERSONAL:
+    if is_personal_name(plain_name):
         return "personal"
     return "option" if parent == "option" or plain_name in _FREE_OPTIONS else "plain"
 
@@ -168,7 +153,7 @@ def _secrets_in_address(text: str) -> Iterator[str]:
         userinfo = address.netloc.rpartition("@")[0]
         yield from (unquote(part) for part in userinfo.split(":", 1))
         for name, value in parse_qsl(address.query):
-            if _is_secret(name) or _RANDOM.search(value):
+            if is_secret_name(name) or _RANDOM.search(value):
                 yield value
         yield from (unquote(segment) for segment in address.path.split("/") if _RANDOM.search(segment))
     except ValueError:  # no address

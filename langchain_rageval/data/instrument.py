@@ -44,6 +44,15 @@ class Instrument:
         """Return the instrument of two parts; None is an unknown part."""
         return cls(join_digests(_digest(found_by), _digest(counted_by)), found_by, counted_by, unknown)
 
+    def differences(self, other: Instrument) -> list[str]:
+        """Return in words how this instrument differs from another, as far as both are recorded."""
+        parts = ((self.found_by, other.found_by), (self.counted_by, other.counted_by))
+        return [words for own, its in parts for words in differences(own, its)]
+
+    def __repr__(self) -> str:
+        """Return the hashes and `str` of the instrument."""
+        return f"Instrument({self.digests}: {self})"
+
     def __str__(self) -> str:
         """Return the models, the steps, and what is unknown, on one line."""
         found = dict.fromkeys(_models(self.found_by)) if self.found_by else ()

@@ -97,12 +97,16 @@ class Page:
 
     @cached_property
     def instruments(self) -> dict[str, list[str]]:
-        """Mapping of metric names to their instruments in words, for metrics whose instrument was recorded."""
+        """Mapping of metric names to their recorded instruments: the first in words, each other by its differences."""
         known = {
-            name: [str(one) for one in found if one.found_by or one.counted_by]
+            name: [one for one in found if one.found_by or one.counted_by]
             for name, found in instruments_of(self.report).items()
         }
-        return {name: words for name, words in known.items() if words}
+        return {
+            name: [str(found[0]), *("; ".join(found[0].differences(other)) or str(other) for other in found[1:])]
+            for name, found in known.items()
+            if found
+        }
 
     @property
     def usage(self) -> Usage:
