@@ -38,7 +38,9 @@ _SECRET_NAME = re.compile(
     r"|signature$|(?:^|[_-])sig$|bearer",
     re.IGNORECASE,
 )
-_POSSIBLE_SECRET_NAME = re.compile(r"pass$|pwd|auth$|^auth(?!ors?$)|jwt|session_?id|csrf|otp$|pin$|api_?keys?", re.IGNORECASE)
+_POSSIBLE_SECRET_NAME = re.compile(
+    r"pass$|pwd|auth$|^auth(?!ors?$)|jwt|session_?id|csrf|otp$|pin$|api_?keys?", re.IGNORECASE
+)
 _SURE_SECRET_NAME = re.compile(
     r"(?:api|access|secret|private|subscription|account)[_-]?key|secret|passw|pwd|credential|authorization|bearer"
     r"|(?:access|api|auth|refresh|session|bot)[_-]?token|token_provider",

@@ -33,14 +33,17 @@ def instruments_in(metric: Runnable[Any, Any] | Scorer) -> dict[str, Instrument]
 def with_instruments(
     scores: Mapping[str, Score], metric: AnyScorer, instruments: Mapping[str, Instrument]
 ) -> dict[str, Score]:
-    """Return scores of a Runnable with its instruments, in place of those of the metric alone."""
-    if metrics_in(metric) and not any(runnables_in_front(metric)):
+    """Return scores of a Runnable with its instruments, in place of those of the metric alone.
+
+    A score of the user that has an instrument keeps it.
+    """
+    has_metric = bool(metrics_in(metric))
+    if has_metric and not any(runnables_in_front(metric)):
         return dict(scores)
     whole = next(iter(instruments.values()))
-    return {
-        name: score.model_copy(update={"instrument": instruments.get(name, whole).digests})
-        for name, score in scores.items()
-    }
+    digests = {name: instruments.get(name, whole).digests for name in scores}
+    given = {} if has_metric else {name: score.instrument for name, score in scores.items() if score.instrument}
+    return {name: score.model_copy(update={"instrument": (digests | given)[name]}) for name, score in scores.items()}
 
 
 def runnables_in_front(metric: AnyScorer) -> Iterator[Runnable[Any, Any]]:
