@@ -266,6 +266,9 @@ class Evaluation:
         yield from (f"{identity} was called in {way.rung} mode." for identity, way in modes.items())
         yield from self.mixed_measures.notes()
         yield from self.score_store.notes()
+        if self.score_store.journal is None:
+            unknown = {name: one.unknown for part in self._instruments for name, one in part.items() if one.unknown}
+            yield from (f"The instrument of {name} is unknown: {reason}." for name, reason in unknown.items())
         yield from self._budget_notes()
         lowest, limit = self.run.limiter.lowest_size, self.run.limiter.limit
         if limit is not None and lowest is not None and lowest < limit:

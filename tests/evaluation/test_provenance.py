@@ -99,6 +99,8 @@ def test_a_metric_that_cannot_be_identified_is_not_journalled_and_the_report_say
         'builtins.object, whose state cannot be read): set Metric(version="1"), and change it with the function'
     )
     assert f"mine is not stored in the journal: {reason}." in report.notes
+    without_journal = evaluate(SAMPLES, counting(holding(object())), progress=False)
+    assert f"The instrument of mine is unknown: {reason}." in without_journal.notes
     score = report.rows[0].scores["mine"]
     assert score.counted_by == "unknown"
     assert len(score.found_by) == 16
