@@ -20,6 +20,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from pydantic import SecretBytes, SecretStr
 
 from langchain_rageval._internal.description import is_carrier_name, is_secret_name, without_keys
+from langchain_rageval.errors import message_of
 
 _Kind = Literal["secret", "carried", "personal", "option", "plain"]
 """Place of a value: under the name of a secret; in headers, cookies or a query; under the name of a person or account;
@@ -61,6 +62,9 @@ _AUTHORIZATION = re.compile(r"\b(Bearer|Basic) [\w.~+/=-]{6,}", re.IGNORECASE)  
 HIDDEN = "***"
 """Replacement of a secret."""
 
+LONGEST_MESSAGE = 2_000
+"""Most characters of an error message in a score, report or log: a proxy may answer with a page."""
+
 _MIN_LENGTH = 6
 _MOST_PARTS = 5_000
 _MOST_OF_ONE = 1_000
@@ -97,6 +101,22 @@ def redact_exception(error: BaseException, *owners: Any) -> None:
         error.args = args
         vars(error).update(clean)
         error.__cause__, error.__context__ = None, None
+
+
+def redact_message(error: BaseException, *owners: Any) -> str:
+    """Return the message of an error without the secrets of its owners, cut to 2,000 characters.
+
+    It is the class name of the error if the message is empty or cannot be read.
+    """
+    return cut_middle(redact_secrets(message_of(error), *owners), LONGEST_MESSAGE)
+
+
+def cut_middle(text: str, most: int) -> str:
+    """Return a text with " … " in place of its middle part if it has more than `most` characters.
+
+    Secrets are removed before: half a secret would not be recognised.
+    """
+    return text if len(text) <= most else f"{text[: most // 2]} … {text[-(most // 2) :]}"
 
 
 def find_secrets(owner: Any) -> set[str]:
