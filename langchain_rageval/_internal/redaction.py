@@ -10,7 +10,7 @@ import json
 import re
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from functools import partial
 from itertools import islice
 from types import FunctionType, MethodType, ModuleType
@@ -82,7 +82,15 @@ def redact_secrets(text: str, *owners: Any) -> str:
         text: for example an error message that quotes them.
         owners: models, metrics or other objects that hold secrets; they are searched with everything they refer to.
     """
-    secrets = set().union(*map(find_secrets, owners)) if owners else set()
+    return _replace_secrets(text, _secrets_of(owners))
+
+
+def _secrets_of(owners: Iterable[Any]) -> set[str]:
+    return set[str]().union(*map(find_secrets, owners))
+
+
+def _replace_secrets(text: str, secrets: Set[str]) -> str:
+    """Return a text without some secrets, and without those in addresses and in values of Authorization."""
     spellings = {spelling for secret in secrets for spelling in _spellings(secret)}
     for spelling in sorted(spellings, key=len, reverse=True):
         if spelling in text:
@@ -94,9 +102,10 @@ def redact_secrets(text: str, *owners: Any) -> str:
 
 def redact_exception(error: BaseException, *owners: Any) -> None:
     """Remove the secrets of some objects from an exception; if it has any, its cause is dropped, too."""
+    secrets = _secrets_of(owners)
     texts = {name: part for name, part in vars(error).items() if isinstance(part, str)}
-    clean = {name: redact_secrets(part, *owners) for name, part in texts.items()}
-    args = tuple(redact_secrets(part, *owners) if isinstance(part, str) else part for part in error.args)
+    clean = {name: _replace_secrets(part, secrets) for name, part in texts.items()}
+    args = tuple(_replace_secrets(part, secrets) if isinstance(part, str) else part for part in error.args)
     if args != error.args or clean != texts:
         error.args = args
         vars(error).update(clean)
