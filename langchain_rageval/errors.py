@@ -101,6 +101,14 @@ def config_error_of(subject: str, error: ValidationError) -> ConfigError:
     return ConfigError(f"{subject}: {where}: {problem['msg']}, got {shown}")
 
 
+def message_of(error: BaseException) -> str:
+    """Return the message of an exception, or its class name if the message is empty or cannot be read."""
+    try:
+        return str(error) or type(error).__name__
+    except Exception:  # an error of a client whose `__str__` is wrong
+        return type(error).__name__
+
+
 def record_step(error: Exception, step: str) -> None:
     """Attach the name of the step to an exception of the model's client, unless a step is attached already."""
     if not hasattr(error, "rageval_step"):

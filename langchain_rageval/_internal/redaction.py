@@ -10,7 +10,7 @@ import json
 import re
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from functools import partial
 from itertools import islice
 from types import FunctionType, MethodType, ModuleType
@@ -20,6 +20,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from pydantic import SecretBytes, SecretStr
 
 from langchain_rageval._internal.description import is_carrier_name, is_personal_name, is_secret_name, without_keys
+from langchain_rageval.errors import message_of
 
 _Kind = Literal["secret", "carried", "personal", "option", "plain"]
 """Place of a value: under the name of a secret; in headers, cookies or a query; under the name of a person or account;
@@ -50,6 +51,9 @@ _AUTHORIZATION = re.compile(r"\b(Bearer|Basic) [\w.~+/=-]{6,}", re.IGNORECASE)  
 HIDDEN = "***"
 """Replacement of a secret."""
 
+LONGEST_MESSAGE = 2_000
+"""Most characters of an error message in a score, report or log: a proxy may answer with a page."""
+
 _MIN_LENGTH = 6
 _MOST_PARTS = 5_000
 _MOST_OF_ONE = 1_000
@@ -67,7 +71,15 @@ def redact_secrets(text: str, *owners: Any) -> str:
         text: for example an error message that quotes them.
         owners: models, metrics or other objects that hold secrets; they are searched with everything they refer to.
     """
-    secrets = set().union(*map(find_secrets, owners)) if owners else set()
+    return _replace_secrets(text, _secrets_of(owners))
+
+
+def _secrets_of(owners: Iterable[Any]) -> set[str]:
+    return set[str]().union(*map(find_secrets, owners))
+
+
+def _replace_secrets(text: str, secrets: Set[str]) -> str:
+    """Return a text without some secrets, and without those in addresses and in values of Authorization."""
     spellings = {spelling for secret in secrets for spelling in _spellings(secret)}
     for spelling in sorted(spellings, key=len, reverse=True):
         if spelling in text:
@@ -79,13 +91,30 @@ def redact_secrets(text: str, *owners: Any) -> str:
 
 def redact_exception(error: BaseException, *owners: Any) -> None:
     """Remove the secrets of some objects from an exception; if it has any, its cause is dropped, too."""
+    secrets = _secrets_of(owners)
     texts = {name: part for name, part in vars(error).items() if isinstance(part, str)}
-    clean = {name: redact_secrets(part, *owners) for name, part in texts.items()}
-    args = tuple(redact_secrets(part, *owners) if isinstance(part, str) else part for part in error.args)
+    clean = {name: _replace_secrets(part, secrets) for name, part in texts.items()}
+    args = tuple(_replace_secrets(part, secrets) if isinstance(part, str) else part for part in error.args)
     if args != error.args or clean != texts:
         error.args = args
         vars(error).update(clean)
         error.__cause__, error.__context__ = None, None
+
+
+def redact_message(error: BaseException, *owners: Any) -> str:
+    """Return the message of an error without the secrets of its owners, cut to 2,000 characters.
+
+    It is the class name of the error if the message is empty or cannot be read.
+    """
+    return cut_middle(redact_secrets(message_of(error), *owners), LONGEST_MESSAGE)
+
+
+def cut_middle(text: str, most: int) -> str:
+    """Return a text with " … " in place of its middle part if it has more than `most` characters.
+
+    Secrets are removed before: half a secret would not be recognised.
+    """
+    return text if len(text) <= most else f"{text[: most // 2]} … {text[-(most // 2) :]}"
 
 
 def find_secrets(owner: Any) -> set[str]:

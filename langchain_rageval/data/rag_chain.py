@@ -7,7 +7,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableLambda
 
-from langchain_rageval._internal.redaction import redact_secrets
+from langchain_rageval._internal.redaction import redact_message
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
 
@@ -71,5 +71,5 @@ def with_output(sample: Sample, output: Any, chain: Any) -> Sample:
 
 
 def _with_error(sample: Sample, error: Exception, chain: Any) -> Sample:
-    message = redact_secrets(f"{type(error).__name__}: {error}", chain)
+    message = f"{type(error).__name__}: {redact_message(error, chain)}"
     return sample.model_copy(update={"metadata": {**sample.metadata, "error": message}})

@@ -243,9 +243,10 @@ class Failure(_FrozenModel):
 
     Attributes:
         error: class name of the exception.
-        message: message of the exception, without API keys.
+        message: message of the exception, without API keys, and without its middle part beyond 2,000 characters.
         step: name of the step in which it occurred, such as "verify_statements"; None if it occurred outside a step.
-        raw_output: last reply of the judge if no reply was valid; None otherwise.
+        raw_output: last reply of the judge if no reply was valid, without its middle part beyond 10,000 characters;
+            None otherwise.
     """
 
     error: _CleanText

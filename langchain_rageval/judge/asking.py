@@ -10,6 +10,7 @@ from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import BaseModel, ValidationError
 
+from langchain_rageval._internal.redaction import cut_middle
 from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.judge.endpoint import RequestMode
@@ -161,7 +162,4 @@ def _ask_in_modes(
 def _quote(raw: str) -> str:
     """Return the judge's reply for the next request: encodable, without control tokens, cut, and never empty."""
     text = escape_control_tokens(str(without_surrogates(raw)))
-    if len(text) > _MAX_QUOTE:
-        half = _MAX_QUOTE // 2
-        text = f"{text[:half]} … {text[-half:]}"
-    return text.strip() or "…"  # clients refuse an empty message
+    return cut_middle(text, _MAX_QUOTE).strip() or "…"  # clients refuse an empty message

@@ -18,6 +18,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableLambda, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
 
+from langchain_rageval.errors import message_of
 from langchain_rageval.run.retry import status_of
 
 Rung = Literal["json_schema", "function_calling", "json_mode", "prompt"]
@@ -168,13 +169,13 @@ def is_format_refused(error: Exception) -> bool:
     """Return True if the endpoint refused the form of the request, so that the next rung may succeed."""
     if isinstance(error, NotImplementedError):
         return True
-    too_long = isinstance(error, ContextOverflowError) or _MENTIONS_LENGTH.search(str(error))
+    too_long = isinstance(error, ContextOverflowError) or _MENTIONS_LENGTH.search(message_of(error))
     return status_of(error) in _REFUSALS and not too_long
 
 
 def is_system_message_refused(error: Exception) -> bool:
     """Return True if the endpoint refused the system message."""
-    return is_format_refused(error) and _MENTIONS_ROLE.search(str(error)) is not None
+    return is_format_refused(error) and _MENTIONS_ROLE.search(message_of(error)) is not None
 
 
 def _all_bound_options(model: Any) -> Iterator[Options]:

@@ -16,6 +16,7 @@ from langchain_core.outputs import ChatGeneration, Generation
 from pydantic import BaseModel, ConfigDict, RootModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from langchain_rageval._internal.redaction import redact_secrets
 from langchain_rageval.judge.json_repairs import REPAIRS, VALUE_REPAIRS, json_spans
 from langchain_rageval.prompts.control_tokens import restore_control_tokens
 
@@ -24,6 +25,9 @@ T = TypeVar("T", bound=BaseModel)
 _MAX_SPANS: Final = 1000
 _SHOWN_ERRORS: Final = 2
 _SHOWN_CHARACTERS: Final = 60
+_SHOWN_BEFORE: Final = 30
+_WORD_AT_START: Final = re.compile(r"\A[\w.~+/=-]+", re.ASCII)  # a message quotes whole words: half of a key that the
+_WORD_AT_END: Final = re.compile(r"[\w.~+/=-]+\Z", re.ASCII)  # reply repeats would not be recognised as a secret
 _DROPPED_KEYS: Final = {"title", "default", "discriminator"}
 _VERBATIM_KEYS: Final = {"const", "enum", "examples", "properties"}
 _LOOKS_LIKE_JSON: Final = re.compile("[:\"'“„«‘]")
@@ -322,7 +326,8 @@ def _describe(error: Exception) -> str:
     """Return the description of an error as one line that says what the model should fix."""
     match error:
         case json.JSONDecodeError(msg=msg, doc=doc, pos=pos):
-            return f"this is not JSON: {msg} at {_preview(doc[pos:])}, after {_preview(doc[max(pos - 30, 0) : pos])}"
+            before = doc[:pos] if pos <= _SHOWN_BEFORE else _WORD_AT_START.sub("", doc[pos - _SHOWN_BEFORE : pos])
+            return f"this is not JSON: {msg} at {_preview(doc[pos:])}, after {_preview(before)}"
         case RecursionError():
             return "the JSON is nested too deeply"
     return str(error)
@@ -341,10 +346,10 @@ def _preview(value: Any) -> str:
         case list():
             return "a list"
         case str() if len(value) > _SHOWN_CHARACTERS:
-            value = value[:_SHOWN_CHARACTERS] + "…"
+            value = _WORD_AT_END.sub("", value[:_SHOWN_CHARACTERS]) + "…"
     return json.dumps(value, ensure_ascii=False)
 
 
 def _parse_error(message: str, raw: str) -> OutputParserException:
     # Passed as an exception: to a plain string, langchain-core appends the address of a help page.
-    return OutputParserException(ValueError(message), llm_output=raw)
+    return OutputParserException(ValueError(redact_secrets(message)), llm_output=raw)

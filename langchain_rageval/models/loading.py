@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 
-from langchain_rageval._internal.redaction import redact_secrets
+from langchain_rageval._internal.redaction import redact_message
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
@@ -110,7 +110,7 @@ def _langchain_factory(name: str) -> Callable[[str, str | None, _Options], BaseC
             model: BaseChatModel = init_chat_model(name, **settings)
         except Exception as error:  # clients raise different errors for a missing key or setting
             raise ConfigError(
-                f"{name!r} names no judge that LangChain can build: {redact_secrets(str(error), settings)}"
+                f"{name!r} names no judge that LangChain can build: {redact_message(error, settings)}"
             ) from None
         return model
 

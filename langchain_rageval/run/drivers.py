@@ -217,8 +217,14 @@ async def _ainvoke(call: Call, run: Run, config: RunnableConfig) -> Any:
     options = _options(call, run)
     if call.sync_only:  # the event loop's default executor has only a handful of threads
         return await run.acall_with_timeout(partial(call.model.invoke, call.messages, config, **options))
-    async with asyncio.timeout(run.timeout):
-        return await call.model.ainvoke(call.messages, config, **options)
+    try:
+        async with asyncio.timeout(run.timeout):
+            return await call.model.ainvoke(call.messages, config, **options)
+    except AttributeError as error:
+        # langchain-core 1.7 takes an error that is not an Exception for a result, and raises an AttributeError about it
+        if error.name == "generations" and isinstance(error.obj, BaseException):
+            raise error.obj from None
+        raise
 
 
 async def _aembed(embeddings: Embeddings, texts: Sequence[str], run: Run, config: RunnableConfig) -> list[Vector]:

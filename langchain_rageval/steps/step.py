@@ -21,10 +21,13 @@ from langchain_rageval.prompts.promptset import Prompt, packaged_fingerprint
 from langchain_rageval.run.requests import Operation, Shared
 from langchain_rageval.steps.stage import Stage, State
 
-__all__ = ["NumberedTexts", "Stage", "State", "Step", "slices"]
+__all__ = ["NumberedTexts", "Stage", "State", "Step", "most_items", "slices"]
 
 NumberedTexts = Mapping[int, str]
 """Texts by their numbers, which count from 1."""
+
+_FEWEST_ITEMS = 10
+_CHARACTERS_PER_ITEM = 3  # a list of short Chinese words; other texts need more
 
 
 class Step(Stage[State]):
@@ -131,6 +134,14 @@ class Step(Stage[State]):
             "own_prompt": own and digest_of(own.model_dump(mode="json")),
             "schema": digest_of(_parser_and_schema(self.answer)[1]),
         }
+
+
+def most_items(text: str) -> int:
+    """Return how many statements or entities a text can hold: one for every three characters, and at least ten.
+
+    A judge in a repetition loop lists thousands, and later steps would have to ask about each of them.
+    """
+    return max(_FEWEST_ITEMS, len(text) // _CHARACTERS_PER_ITEM)
 
 
 def slices(items: NumberedTexts, size: int) -> list[dict[int, str]]:

@@ -8,7 +8,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import InstanceOf, ValidationError
 
 from langchain_rageval._internal.description import NotDescribable
-from langchain_rageval._internal.redaction import redact_secrets
+from langchain_rageval._internal.redaction import redact_message
 from langchain_rageval._version import __version__
 from langchain_rageval.errors import JournalError
 from langchain_rageval.run.journal import Journal, journal_key
@@ -98,7 +98,7 @@ class JournaledStep(Traced[Candidate, Candidate]):
         return journal_key("candidate", self.fingerprint, candidate.model_dump(mode="json", fallback=str))
 
     def _reject(self, candidate: Candidate, error: Exception) -> Candidate:
-        message = redact_secrets(f"{type(error).__name__}: {error}", self.step)
+        message = f"{type(error).__name__}: {redact_message(error, self.step)}"
         _LOG.warning("%s: %s", self.get_name(), message)
         trial = candidate.with_trial(self.get_name(), accepted=False, feedback=message)
         return trial.reject(FAILED + type(error).__name__)

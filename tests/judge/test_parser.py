@@ -18,6 +18,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from pydantic import BaseModel, Field, RootModel, ValidationError
 
 from langchain_rageval.judge.parser import StrictJsonOutputParser, strict_schema
+from langchain_rageval.prompts.answer_schemas import Statements
 
 CORPUS = Path(__file__).parents[1] / "fixtures" / "wikieval_judge_outputs" / "ragas_raw_outputs.jsonl.gz"
 
@@ -437,3 +438,28 @@ def test_the_recorded_replies_of_a_weak_judge_are_read_or_refused():
         ("verdict", "chat"): (0, 0, 0),
         ("verdict", "completion"): (0, 0, 0),
     }
+
+
+@pytest.mark.parametrize("padding", range(0, 90, 7))
+def test_a_message_quotes_no_part_of_a_key(padding):
+    key = "sk-very-secret-0123456789"
+    for reply in (
+        f"{'a ' * (padding // 2)}{key} is the key",
+        f'{{"statements": ["{"a " * (padding // 2)}{key}" {"b " * (padding // 2)}',
+        json.dumps({"statements": {"a " * (padding // 2) + key: 1}}),
+        json.dumps({"statements": ["a"], "more": f"{'a ' * (padding // 2)}{key}"}) + "}",
+        json.dumps({"statements": f"{'a ' * (padding // 2)}{key}"}),
+    ):
+        with pytest.raises(OutputParserException) as raised:
+            StrictJsonOutputParser(Statements).parse(reply)
+        message = str(raised.value).replace(key, "***")  # as a whole, redaction removes it
+        assert not any(key[at : at + 8] in message for at in range(len(key) - 7)), message
+
+
+def test_a_message_holds_no_authorization():
+    reply = "You sent Authorization: Bearer abcdef0123456789."
+    with pytest.raises(OutputParserException) as raised:
+        StrictJsonOutputParser(Statements).parse(reply)
+    quoted = "You sent Authorization: Bearer ***"
+    assert str(raised.value) == f'this is not JSON: Expecting value at "{quoted}", after ""'
+    assert raised.value.llm_output == reply
