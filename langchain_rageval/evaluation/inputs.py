@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableSequence
+from pydantic import BaseModel
 
 from langchain_rageval.data.loading import read_samples
 from langchain_rageval.data.sample_ids import SampleIds, describe_place
@@ -35,6 +36,12 @@ def prepare_samples(samples: Any, metrics: Sequence[AnyMetric], *, strict: bool 
             message names the row.
         ConfigError: if the argument cannot be iterated.
     """
+    if isinstance(samples, Runnable):
+        raise ConfigError(
+            f"samples must be a collection, got the Runnable {samples.get_name()}: pass its output, such as "
+            "generator.generate(documents).run(rag_chain), or compose "
+            "generator | answered_by(rag_chain) | scored_by(metrics)"
+        )
     if isinstance(samples, str | Path):
         if strict:
             _check_file(samples, metrics)
@@ -43,7 +50,7 @@ def prepare_samples(samples: Any, metrics: Sequence[AnyMetric], *, strict: bool 
         samples = samples.to_dict("records")
     if hasattr(samples, "to_samples"):  # a Testset: its rows are not samples yet
         samples = samples.to_samples()
-    if isinstance(samples, Mapping | Sample):
+    if isinstance(samples, Mapping) or getattr(type(samples), "__iter__", None) is BaseModel.__iter__:
         raise ConfigError("samples must be a collection; put a single sample in a list, or call the metric's invoke")
     if not any(hasattr(samples, name) for name in ("__iter__", "__aiter__", "__getitem__")):
         expected = "samples must be a list, an iterator, a path, a DataFrame or a data set"

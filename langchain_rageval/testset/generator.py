@@ -190,10 +190,10 @@ class TestsetGenerator(Traced[Any, Testset]):
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
         """Return the graph of the steps, with one branch for each evolution of the distribution."""
-        steps, graph = self._steps, Graph()
+        steps, graph, docstore = self._steps, Graph(), self._new_docstore([])
         start = [graph.add_node(self.get_input_schema(config))]
         reviewed = _extend(graph, start, steps.before(None), config)
-        branches = [_extend(graph, reviewed, steps.of_branch(branch, None), config) for branch in self.distribution]
+        branches = [_extend(graph, reviewed, steps.of_branch(branch, docstore), config) for branch in self.distribution]
         evolved = list(dict.fromkeys(node for nodes in branches for node in nodes))
         end = graph.add_node(self.get_output_schema(config))
         for node in _extend(graph, evolved, steps.after(None), config):

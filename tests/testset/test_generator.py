@@ -341,23 +341,28 @@ async def test_what_a_journal_holds_is_not_paid_for_again(made, tmp_path):
     class Killed(BaseException):
         pass
 
-    writer = whimsical()
-    stop, rule = 40, writer.answer
+    def known(writer, calls=1_000):
+        """Give the model an identity for the journal, and let it die after some calls."""
+        rule = writer.answer
 
-    def dies(messages):
-        if writer.total >= stop:
-            raise Killed
-        return rule(messages)
+        def answer(messages):
+            if writer.total >= calls:
+                raise Killed
+            return rule(messages)
 
-    writer.model.answer = dies
+        answer.version = "1"
+        writer.model.answer = answer
+        return writer
+
+    writer = known(whimsical(), calls=40)
     with pytest.raises((Killed, BaseExceptionGroup, asyncio.CancelledError)):
         await made(generator(writer, MIXED, max_rewrites=0, journal=path, max_concurrency=2), documents(40), size=12)
     spent = writer.total
-    rest = whimsical()
+    rest = known(whimsical())
     assert await made(generator(rest, MIXED, max_rewrites=0, journal=path), documents(40), size=12) == clean
     # Four candidates were under way, each in a step of one call: what a step has asked is kept when the step is done.
     assert spent + rest.total <= undisturbed.total + 4
-    again = whimsical()
+    again = known(whimsical())
     assert await made(generator(again, MIXED, max_rewrites=0, journal=path), documents(40), size=12) == clean
     assert again.total == 0
 
