@@ -11,7 +11,7 @@ from pydantic import ConfigDict, InstanceOf
 from langchain_rageval.data.rag_chain import as_chain
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import SampleError
-from langchain_rageval.evaluation.inputs import iterate_samples, prepare_samples
+from langchain_rageval.evaluation.inputs import SamplesSchema, iterate_samples, prepare_samples
 from langchain_rageval.run.answering import MAX_QUESTIONS, aanswer_samples, answer_samples
 from langchain_rageval.run.options import check_options
 from langchain_rageval.run.traced import Traced
@@ -29,6 +29,11 @@ class AnsweredBy(Traced[Any, list[Sample]]):
 
     chain: InstanceOf[Runnable[Any, Any]]
     max_concurrency: int
+
+    @property
+    def InputType(self) -> Any:
+        """Type of the samples, for schemas."""
+        return SamplesSchema
 
     def _do(self, input: Any, config: RunnableConfig) -> list[Sample]:
         samples = _parse(prepare_samples(input, ()))

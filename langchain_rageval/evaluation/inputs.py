@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from langchain_core.runnables import Runnable, RunnableSequence
 from pydantic import BaseModel
+from pydantic.json_schema import SkipJsonSchema
 
 from langchain_rageval.data.loading import read_samples
 from langchain_rageval.data.sample_ids import SampleIds, describe_place
@@ -19,6 +20,9 @@ from langchain_rageval.metrics.structure import metrics_in, names_of
 from langchain_rageval.metrics.suite import Suite
 
 Samples = Iterable[Any] | str | Path
+SamplesSchema = list[Sample] | Annotated[Any, SkipJsonSchema()]  # type: ignore[type-arg]
+"""Input of Runnables that take samples: any form is valid, and the JSON schema names the plain one."""
+
 AnyMetric = Runnable[Any, Any]
 
 

@@ -11,7 +11,7 @@ from langchain_core.runnables.config import merge_configs, set_config_context
 from pydantic import ConfigDict, InstanceOf
 
 from langchain_rageval.evaluation.api import aevaluate, evaluate
-from langchain_rageval.evaluation.inputs import AnyMetric, flatten_metrics
+from langchain_rageval.evaluation.inputs import AnyMetric, SamplesSchema, flatten_metrics
 from langchain_rageval.evaluation.options import EVALUATE_DEFAULTS, EvaluateOptions
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.options import check_options, fill_defaults
@@ -30,6 +30,11 @@ class ScoredBy(Traced[Any, Report]):
 
     metrics: Sequence[InstanceOf[Runnable[Any, Any]]]
     options: Mapping[str, Any]
+
+    @property
+    def InputType(self) -> Any:
+        """Type of the samples, for schemas."""
+        return SamplesSchema
 
     def _do(self, input: Any, config: RunnableConfig) -> Report:
         with set_config_context(config) as context:

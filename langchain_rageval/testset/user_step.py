@@ -9,9 +9,10 @@ from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import RunnableBindingBase, coerce_to_runnable
 from pydantic import Field, InstanceOf, ValidationError
 
+from langchain_rageval._internal.description import describe
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.requests import Invoke, Operation
-from langchain_rageval.steps.stage import describe_step
+from langchain_rageval.steps.stage import Stage
 from langchain_rageval.testset.candidate import Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep
 
@@ -42,8 +43,9 @@ class UserStep(CandidateStep):
     @property
     def instrument(self) -> Mapping[str, Any]:
         """Description of the wrapped Runnable and of the steps that it can call through the config."""
-        steps = [describe_step(step) for step in self.services.values() if isinstance(step, Runnable)]
-        return {"step": self.get_name(), "runnable": describe_step(self.step), "calls": steps}
+        own = self.step.description if isinstance(self.step, Stage) else describe(self.step)
+        steps = [step.description for step in self.services.values() if isinstance(step, Stage)]
+        return {"step": self.get_name(), "runnable": own, "calls": steps}
 
     def with_services(self, services: Mapping[str, Any]) -> UserStep:
         """Return a copy whose Runnable finds these models, docstore and filters in `config["configurable"]`."""
