@@ -20,7 +20,7 @@ from langchain_rageval.metrics.structure import metrics_in, names_of
 from langchain_rageval.metrics.suite import Suite
 
 Samples = Iterable[Any] | str | Path
-SamplesSchema = list[Sample] | Annotated[Any, SkipJsonSchema()]  # type: ignore[type-arg]
+SamplesSchema = list[Sample] | Annotated[Any, SkipJsonSchema()]
 """Input of Runnables that take samples: any form is valid, and the JSON schema names the plain one."""
 
 AnyMetric = Runnable[Any, Any]

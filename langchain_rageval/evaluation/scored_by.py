@@ -11,7 +11,8 @@ from langchain_core.runnables.config import merge_configs, set_config_context
 from pydantic import ConfigDict, InstanceOf
 
 from langchain_rageval.evaluation.api import aevaluate, evaluate
-from langchain_rageval.evaluation.inputs import AnyMetric, SamplesSchema, flatten_metrics
+from langchain_rageval.evaluation.engine import Evaluation
+from langchain_rageval.evaluation.inputs import AnyMetric, SamplesSchema
 from langchain_rageval.evaluation.options import EVALUATE_DEFAULTS, EvaluateOptions
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.options import check_options, fill_defaults
@@ -70,4 +71,6 @@ def scored_by(metrics: AnyMetric | Sequence[AnyMetric], **options: Unpack[Evalua
     """
     chosen = fill_defaults(scored_by, options, EVALUATE_DEFAULTS)
     check_options(chosen)
-    return ScoredBy(name="scored_by", metrics=flatten_metrics(metrics), options=chosen)
+    unstored: Any = {**chosen, "journal": None}
+    checked = Evaluation.of(metrics, unstored)  # raises ConfigError before the journal is created
+    return ScoredBy(name="scored_by", metrics=checked.metrics, options=chosen)

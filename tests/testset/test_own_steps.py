@@ -139,11 +139,7 @@ async def test_the_models_of_an_evolution_come_from_the_config():
     made = reasoning.invoke(ASKED, config)
     bound = reasoning(scripted(Question(question="Почему поле?")))
     assert (made.question, made.evolution) == ("Почему поле?", "reasoning")
-    assert (
-        await reasoning.ainvoke(ASKED, config)
-        == made
-        == reasoning(scripted(Question(question="Почему поле?"))).invoke(ASKED)
-    )
+    assert await reasoning.ainvoke(ASKED, config) == made == bound.invoke(ASKED)
     assert simple.invoke(ASKED) == ASKED
     assert reasoning.invoke(ASKED.reject("no")) == ASKED.reject("no")
     message = (
@@ -464,7 +460,7 @@ def test_a_step_that_cannot_be_identified_is_not_journalled_and_named_in_a_note(
     assert (len(calls), first.rows) == (8, again.rows)
     notes = [
         f"A step is not in the journal, and a resumed run repeats it: the step {name} cannot be identified "
-        "(mine (closure).source is a builtins.generator, whose state cannot be read): "
+        "(func (closure).source is a builtins.generator, whose state cannot be read): "
         'give its function or object a text attribute `version`, such as "1".'
         for name in ("mine", "reasoning")
     ]
