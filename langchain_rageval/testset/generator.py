@@ -72,8 +72,10 @@ class TestsetGenerator(Traced[Any, Testset]):
         writer: model that writes key phrases, questions and answers.
         critic: model that grades passages and reviews questions; by default the writer.
         embeddings: embeddings that find near passages and near-duplicate questions.
-        distribution: share of the rows for each evolution, by evolution or name; shares are above 0 and are normalized
-            to sum 1.
+        distribution: share of the rows for each evolution: a mapping of names or evolutions to shares, or a list of
+            pairs (share, runnable). An evolution is a name such as "reasoning+conditional", a sequence such as
+            `reasoning | my_runnable`, or any Runnable or function from Candidate to Candidate. The filters follow each
+            packaged evolution, not yours. Shares are above 0 and are normalized to sum 1.
         size: number of rows.
         seed: random seed of all draws.
         splitter: as for `Docstore`.
@@ -84,7 +86,14 @@ class TestsetGenerator(Traced[Any, Testset]):
         closed_book: model that answers from memory; questions that it answers are rejected.
         language: language of the prompts; "auto" selects the language of each passage.
         **options: of the run, described in `RunOptions`: `max_concurrency=16`, `timeout=60.0`, `retry=None`,
-            `journal=None`, which stores each finished step, `budget=None` and `progress=True`.
+            `journal=None`, which stores each finished step, `budget=None` and `progress=True`; and own steps instead of
+            the packaged ones, described in `GeneratorOptions`: `passage_filter`, `keyphrases`, `seed_question`,
+            `question_filter`, `compress`, `evolution_filter`, `find_passages`, `answer` and `closed_book_filter`.
+
+    A Runnable of yours finds `writer`, `critic` (each a `Judge`), `docstore` and the filters in
+    `config["configurable"]`. Rejected candidates do not reach it, and an error or an invalid output rejects its
+    candidate only. The journal stores its results if its code and configuration can be identified; a note of the test
+    set names the steps that are not stored. Its model calls do not count towards `max_concurrency` and `budget`.
 
     Raises:
         TypeError: if an option does not exist.
@@ -418,7 +427,7 @@ def _with_language(judge: JudgeLike, language: str) -> Judge:
 
 def _normalize_shares(distribution: Any) -> dict[Branch, float]:
     pairs = [(share, key) for key, share in distribution.items()] if isinstance(distribution, Mapping) else distribution
-    if not isinstance(pairs, list | tuple) or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+    if not isinstance(pairs, list | tuple) or not all(map(_is_pair, pairs)):
         raise ConfigError(
             "distribution must be a mapping of evolutions to shares, or a list of pairs (share, evolution), "
             f"got {distribution!r}"
@@ -433,6 +442,10 @@ def _normalize_shares(distribution: Any) -> dict[Branch, float]:
         raise ConfigError("distribution must contain at least one evolution, such as {'simple': 1}")
     total = sum(shares.values())
     return {branch: share / total for branch, share in shares.items()}
+
+
+def _is_pair(item: Any) -> bool:
+    return isinstance(item, list | tuple) and len(item) == 2
 
 
 def _to_branch(key: Any) -> Branch:

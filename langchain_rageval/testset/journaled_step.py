@@ -27,7 +27,7 @@ _LOG = logging.getLogger("langchain_rageval")
 class JournaledStep(Traced[Candidate, Candidate]):
     """Wrapper of a step that takes the result from the journal, or runs the step and stores the result.
 
-    The wrapper has no run of its own in traces.
+    The wrapper does not appear in traces.
 
     Attributes:
         step: wrapped step.
