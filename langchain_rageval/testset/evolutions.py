@@ -41,6 +41,12 @@ class Evolution(Traced[Candidate, Candidate]):
 
     kind: Kind | None = None
 
+    def __repr__(self) -> str:
+        """Return the name of the evolution."""
+        return self.get_name()
+
+    __str__ = __repr__
+
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """Kind of the evolution as a tuple; empty for `simple`."""

@@ -25,7 +25,7 @@ from langchain_rageval.run.requests import Embed, Operation
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.usage_meter import tokens_in
-from langchain_rageval.testset.candidate import DUPLICATE, Candidate
+from langchain_rageval.testset.candidate import BLANK_QUESTION, DUPLICATE, Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep
 from langchain_rageval.testset.docstore import Docstore, embed_passages
 from langchain_rageval.testset.evolutions import Branch, kinds_of
@@ -163,6 +163,7 @@ class Generation:
         Returns:
             The new rows.
         """
+        results = {number: _reject_blank(candidate) for number, candidate in results.items()}
         accepted = {number: candidate for number, candidate in results.items() if candidate.rejected is None}
         vectors = yield from self._embed_questions([candidate.question for candidate in accepted.values()])
         for (number, candidate), vector in zip(list(accepted.items()), vectors, strict=True):
@@ -248,6 +249,11 @@ class Generation:
         if vector is None or threshold is None:
             return False
         return any(other is not None and float(vector @ other) >= threshold for _, other in accepted)
+
+
+def _reject_blank(candidate: Candidate) -> Candidate:
+    """Reject a candidate without a question, which only steps of the user can leave."""
+    return candidate if candidate.rejected or candidate.question.strip() else candidate.reject(BLANK_QUESTION)
 
 
 def _to_row(candidate: Candidate) -> TestsetRow:

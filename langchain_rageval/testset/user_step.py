@@ -40,6 +40,12 @@ class UserStep(CandidateStep):
         """Return a hash of the name: the wrapped Runnable may have none."""
         return hash(self.get_name())
 
+    def __repr__(self) -> str:
+        """Return the name of the step."""
+        return self.get_name()
+
+    __str__ = __repr__
+
     @property
     def instrument(self) -> Mapping[str, Any]:
         """Description of the wrapped Runnable and of the steps that it can call through the config."""

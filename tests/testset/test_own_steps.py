@@ -206,6 +206,23 @@ def test_a_step_is_left_out_with_a_passthrough():
     assert "PassageGrades" not in writer.calls
 
 
+def test_a_row_without_a_reference_answer_is_a_sample_without_references():
+    testset = generator(Writer(), answer=RunnablePassthrough()).generate(documents(9), size=2)
+    assert [row.reference for row in testset] == ["", ""]
+    assert [sample.references for sample in testset.to_samples()] == [[], []]
+
+
+def test_a_candidate_without_a_question_is_rejected():
+    testset = generator(Writer(), seed_question=RunnablePassthrough()).generate(documents(2), size=1)
+    assert testset.yields["rejected"].keys() <= {"blank question", "no key phrase left"}
+    assert len(testset) == 0
+
+
+def test_evolutions_and_sequences_show_their_names():
+    assert repr(reasoning | louder) == "reasoning\n| louder"
+    assert repr(generator(Writer(), {reasoning | louder: 1})).endswith("reasoning+louder=1)")
+
+
 def test_a_packaged_step_with_other_options_replaces_one():
     critic = Writer()
     given = generator(Writer(), question_filter=question_filter(critic.model))
