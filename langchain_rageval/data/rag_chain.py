@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
 from langchain_rageval._internal.redaction import redact_message
 from langchain_rageval.data.schema import Sample
@@ -33,10 +33,18 @@ def takes_text(chain: Runnable[Any, Any]) -> bool:
         return False
 
 
-def try_invoke(chain: Runnable[Any, Any], question: Any) -> Any:
+def try_invoke(chain: Runnable[Any, Any], question: Any, config: RunnableConfig | None = None) -> Any:
     """Return the output of the chain, or the exception that it raised."""
     try:
-        return chain.invoke(question)
+        return chain.invoke(question, config)
+    except Exception as error:
+        return error
+
+
+async def atry_invoke(chain: Runnable[Any, Any], question: Any, config: RunnableConfig | None = None) -> Any:
+    """Like `try_invoke`, through the chain's async method."""
+    try:
+        return await chain.ainvoke(question, config)
     except Exception as error:
         return error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
 from langchain_core.runnables.config import ensure_config, get_callback_manager_for_config
@@ -19,19 +19,24 @@ class Traced(RunnableSerializable[Input, Output]):
 
     LangChain's signature of `_call_with_config` requires a `run_manager` parameter that its code does not, hence the
     two type ignores.
+
+    Attributes:
+        in_traces: False for a wrapper, which has no run in traces, only the Runnable that it calls.
     """
+
+    in_traces: ClassVar[bool] = True
 
     def invoke(self, input: Input, config: RunnableConfig | None = None, **kwargs: Any) -> Output:
         """Run this Runnable in this thread, through the models' sync methods."""
         config = ensure_config(config)
-        if kwargs or has_callbacks(config):
+        if self.in_traces and (kwargs or has_callbacks(config)):
             return self._call_with_config(self._do, input, config, **kwargs)  # type: ignore[arg-type]
         return self._do(input, config)
 
     async def ainvoke(self, input: Input, config: RunnableConfig | None = None, **kwargs: Any) -> Output:
         """Run this Runnable on the caller's event loop, through the models' async methods."""
         config = ensure_config(config)
-        if kwargs or has_callbacks(config):
+        if self.in_traces and (kwargs or has_callbacks(config)):
             return await self._acall_with_config(self._ado, input, config, **kwargs)  # type: ignore[arg-type]
         return await self._ado(input, config)
 

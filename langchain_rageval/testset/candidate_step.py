@@ -34,6 +34,16 @@ class CandidateStep(Stage[Candidate]):
     model_step: Step | None = None
 
     @property
+    def InputType(self) -> type[Candidate]:
+        """Type of the input, for schemas."""
+        return Candidate
+
+    @property
+    def OutputType(self) -> type[Candidate]:
+        """Type of the output, for schemas."""
+        return Candidate
+
+    @property
     def judges(self) -> Sequence[Judge]:
         """Writer or critic that the step calls."""
         return self.model_step.judges if self.model_step else ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import ClassVar
 
 from langchain_core.runnables import RunnableConfig
 from pydantic import InstanceOf, ValidationError
@@ -26,12 +27,16 @@ _LOG = logging.getLogger("langchain_rageval")
 class JournaledStep(Traced[Candidate, Candidate]):
     """Wrapper of a step that takes the result from the journal, or runs the step and stores the result.
 
+    The wrapper does not appear in traces.
+
     Attributes:
         step: wrapped step.
         journal: journal of the run; None stores nothing, as for a step that cannot be identified.
         fingerprint: hash of the settings of the step.
         unknown: why the step cannot be identified; "" if it can.
     """
+
+    in_traces: ClassVar[bool] = False
 
     step: CandidateStep
     journal: InstanceOf[Journal] | None
