@@ -5,8 +5,10 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import pandas as pd
 import pytest
@@ -20,6 +22,7 @@ from langchain_rageval._version import __version__
 from langchain_rageval.cli.demo import METRICS
 from langchain_rageval.cli.metric_selection import parse_metric_names
 from langchain_rageval.metrics import ASPECTS, BUILDERS, RANKINGS, SCORES
+from langchain_rageval.run.journal import Journal
 
 PROGRAM = [sys.executable, "-m", "langchain_rageval"]
 EVERY_SCORE = [
@@ -149,6 +152,51 @@ def test_the_demo_uses_the_judge_that_the_options_name(rageval, openai_server, m
     assert server.calls > 300
     assert "hashed words" in told
     assert "Judged offline" not in told
+
+
+@pytest.fixture
+def connections(monkeypatch):
+    """Connections to SQLite files that were opened during the test."""
+    opened, connect = [], sqlite3.connect
+    monkeypatch.setattr(
+        sqlite3, "connect", lambda *given, **options: opened.append(connect(*given, **options)) or opened[-1]
+    )
+    return opened
+
+
+def test_no_command_leaves_its_journal_open(rageval, written, tmp_path, connections):
+    """Python 3.13 warns about a connection that the garbage collector closes."""
+    samples, journal, empty = written(SAMPLE), tmp_path / "run.db", tmp_path / "empty.db"
+    with closing(Journal(empty)) as other:
+        other.put("key", "value")
+    documents = tmp_path / "documents"
+    documents.mkdir()
+    (documents / "munich.txt").write_text(" ".join(CONTEXTS), encoding="utf-8")
+    generated = ["--size", 1, "--distribution", "simple=1", "--out", tmp_path / "set.jsonl", "--journal", journal]
+    commands = {
+        "evaluate": ["evaluate", samples, "--journal", journal],
+        "resume": ["resume", journal],
+        "resume without a command": ["resume", empty],
+        "plan": ["plan", samples, "--journal", journal],
+        "generate": ["generate", documents, *generated],
+    }
+    codes, left_open = {}, {}
+    for name, words in commands.items():
+        connections.clear()
+        codes[name] = rageval(*words, *(["--quiet"] if words[0] in ("evaluate", "generate") else []))[0]
+        assert connections, name
+        left_open[name] = sum(map(is_open, connections))
+    assert codes == {**dict.fromkeys(commands, 0), "resume without a command": 2}
+    assert left_open == dict.fromkeys(commands, 0)
+
+
+def is_open(connection):
+    """Return False if an SQLite connection is closed."""
+    try:
+        connection.execute("SELECT 1")
+    except sqlite3.ProgrammingError:
+        return False
+    return True
 
 
 # Which metrics
