@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 from helpers.packaged import OWN
+from helpers.waiting import PATIENCE
 
 import langchain_rageval
 from langchain_rageval import metrics
@@ -192,7 +193,7 @@ def test_names_that_users_type_are_where_the_contract_says():
 
 
 def finished(script: str) -> str:
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

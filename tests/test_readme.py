@@ -334,6 +334,13 @@ def test_the_main_job_is_run_as_the_readme_says():
     assert any(command.endswith("rageval demo") for command in GATE_COMMANDS)
 
 
+def test_the_gate_runs_the_smoke_suite_on_each_supported_python():
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["classifiers"]
+    supported = [words[-1] for line in classifiers if "." in (words := line.split("Python :: "))[-1]]
+    assert supported
+    assert f"for version in {' '.join(supported)}; do" in GATE
+
+
 @pytest.mark.parametrize("block", re.findall(r"^```python\n(.*?)^```$", RUSSIAN, re.MULTILINE | re.DOTALL))
 def test_every_python_block_of_the_russian_readme_runs(block, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

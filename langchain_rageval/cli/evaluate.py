@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from math import isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -155,7 +156,8 @@ def _record_command(options: argparse.Namespace) -> None:
     if options.words is not None:
         words = [redact_secrets(word, word) for word in options.words]
         command = {"words": words, "folder": str(Path.cwd())}
-        Journal(options.journal).put(COMMAND, json.dumps(command))
+        with closing(Journal(options.journal)) as journal:
+            journal.put(COMMAND, json.dumps(command))
 
 
 def _write(report: Report, options: argparse.Namespace) -> None:

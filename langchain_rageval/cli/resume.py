@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ def run(options: argparse.Namespace) -> int:
     """Repeat the command that is recorded in the journal; scores in the journal are reused."""
     if not Path(options.journal).is_file():
         raise ConfigError(f"{options.journal} is not a file; pass the file that was given to --journal")
-    recorded = Journal(options.journal).get(evaluate.COMMAND)
+    with closing(Journal(options.journal)) as journal:
+        recorded = journal.get(evaluate.COMMAND)
     if recorded is None:
         raise ConfigError(f"{options.journal} contains no command; run `rageval evaluate --journal` again")
     command = json.loads(recorded)

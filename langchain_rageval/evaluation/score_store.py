@@ -7,6 +7,7 @@ another model, prompt or option is therefore never found, and neither the place 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ class ScoreStore:
     """
 
     def __init__(self, journal: str | Path | Journal | None, metrics: Sequence[Any]) -> None:
-        self._owns_journal = isinstance(journal, str | Path)
+        self._owns_journal, self._closed = isinstance(journal, str | Path), False
         self.journal = Journal(journal) if isinstance(journal, str | Path) else journal
         self._reasons = [_obstacle(metric) for metric in metrics]
         journalled = zip(metrics, self._reasons, strict=True)
@@ -50,7 +51,8 @@ class ScoreStore:
         metric = self._metrics[number]
         if self.journal is None or metric is None:
             return None
-        entry = self.journal.get(_key(metric, sample))
+        with self._closing_late_use():
+            entry = self.journal.get(_key(metric, sample))
         if entry is None:
             return None
         try:
@@ -76,12 +78,23 @@ class ScoreStore:
             return
         score = scores[metric.name]
         if score.failure is None:
-            self.journal.put(_key(metric, sample), score.model_dump_json())
+            with self._closing_late_use():
+                self.journal.put(_key(metric, sample), score.model_dump_json())
 
     def close(self) -> None:
         """Close the journal if it was opened from a path."""
+        self._closed = True
         if self._owns_journal and self.journal is not None:
             self.journal.close()
+
+    @contextmanager
+    def _closing_late_use(self) -> Iterator[None]:
+        """Close the journal again if a call that outlives its interrupted run opens it."""
+        try:
+            yield
+        finally:
+            if self._closed:
+                self.close()
 
     def notes(self) -> Iterator[str]:
         """Yield a sentence for each metric whose scores are not stored."""

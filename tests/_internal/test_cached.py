@@ -6,6 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from helpers.waiting import PATIENCE
 
 from langchain_rageval._internal.cached import cached_property, locked_cache
 from langchain_rageval.prompts.promptset import Prompt
@@ -21,7 +22,7 @@ class Slow:
         self.computed += 1
         if self.begun:
             self.begun.set()
-            assert self.go_on.wait(30)
+            assert self.go_on.wait(PATIENCE)
         return [self.computed]
 
 
@@ -39,12 +40,12 @@ def test_one_instance_does_not_wait_for_another():
     slow, quick = Slow(threading.Event(), threading.Event()), Slow()
     thread = threading.Thread(target=lambda: slow.value, daemon=True)
     thread.start()
-    assert slow.begun.wait(30)
+    assert slow.begun.wait(PATIENCE)
     other = threading.Thread(target=lambda: quick.value, daemon=True)
     other.start()
-    other.join(10)
+    other.join(PATIENCE)
     slow.go_on.set()
-    thread.join(30)
+    thread.join(PATIENCE)
     assert not other.is_alive()
     assert quick.computed == slow.computed == 1
 
@@ -82,7 +83,7 @@ def test_concurrent_threads_compute_each_key_once():
         return number * number
 
     def asked(number):
-        meeting.wait(30)
+        meeting.wait(PATIENCE)
         return square(number % 2 + 2)
 
     with ThreadPoolExecutor(16) as pool:
@@ -124,17 +125,17 @@ def test_a_process_forked_during_a_computation_computes_for_itself():
     @locked_cache
     def slow(_key):
         begun.set()
-        assert os.getpid() != parent or go_on.wait(30)
+        assert os.getpid() != parent or go_on.wait(PATIENCE)
         return os.getpid()
 
     thread = threading.Thread(target=slow, args=["key"], daemon=True)
     thread.start()
-    assert begun.wait(30)
+    assert begun.wait(PATIENCE)
     child = os.fork()
     if not child:
         os._exit(slow("key") != os.getpid())
     ended = os.waitpid(child, 0)[1]
     go_on.set()
-    thread.join(30)
+    thread.join(PATIENCE)
     assert ended == 0
     assert slow("key") == parent

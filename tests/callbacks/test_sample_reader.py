@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from helpers.munich import ANSWER, CONTEXTS, DOCUMENTS, QUESTION
-from helpers.waiting import auntil
+from helpers.waiting import PATIENCE, auntil
 from helpers.watched import Search, Words, joined, rag, watching, with_callback
 from langchain.agents import create_agent
 from langchain_core.documents import Document
@@ -167,7 +167,7 @@ async def test_question_answer_and_contexts_are_found_whatever_the_chain_and_the
     callback, rows = watching()
     with callback:
         await door(chain, given, with_callback(callback))
-        assert callback.flush(30)
+        assert callback.flush(PATIENCE)
     assert told(rows) == [EXPECTED]
     assert rows[0].scores["faithfulness"].value == 0.5
     assert callback.stats()["running"] == 0
@@ -308,7 +308,7 @@ async def test_runs_side_by_side_keep_their_own_documents():
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda number: chain(number).invoke(f"q{number}", config), range(20)))
         await asyncio.gather(*(chain(number).ainvoke(f"q{number}", config) for number in range(20, 40)))
-        assert callback.flush(60)
+        assert callback.flush(PATIENCE)
     assert {(row.sample.question, *row.sample.contexts) for row in rows} == {
         (f"q{number}", f"Town {number} is old.") for number in range(40)
     }
@@ -362,7 +362,7 @@ async def test_a_stream_that_is_left_half_way_is_not_scored(chain, given, chunks
         next(forgotten)
         del forgotten
         gc.collect()
-        await auntil(lambda: not callback.stats()["running"], 30)  # the loop closes what is within the stream later
+        await auntil(lambda: not callback.stats()["running"])  # the loop closes what is within the stream later
     stats = callback.stats()
     assert (rows, stats["sampled"], stats["broken_off"], stats["running"]) == ([], 3, 3, 0)
 
@@ -372,7 +372,7 @@ async def test_a_cancelled_task_is_not_scored_and_what_its_thread_still_does_is_
 
     def slow(question: str) -> str:
         begun.set()
-        go_on.wait(30)
+        go_on.wait(PATIENCE)
         late = (RunnableLambda(lambda _: "late") | RunnablePassthrough()).invoke(question)
         done.set()
         return late
@@ -385,7 +385,7 @@ async def test_a_cancelled_task_is_not_scored_and_what_its_thread_still_does_is_
         with pytest.raises(asyncio.CancelledError):
             await task
         go_on.set()
-        await auntil(done.is_set, 30)
+        await auntil(done.is_set)
     stats = callback.stats()
     assert (rows, stats["seen"], stats["broken_off"], stats["running"]) == ([], 1, 1, 0)
 
@@ -406,7 +406,7 @@ async def test_long_use_leaves_nothing_behind():
                 left.close()
             else:
                 await rag().ainvoke(QUESTION, config)
-        await auntil(lambda: not callback.stats()["running"], 30)
+        await auntil(lambda: not callback.stats()["running"])
         assert len(trees) == len(trees._cancelled) <= 1000
     assert callback.stats()["seen"] == 150
 

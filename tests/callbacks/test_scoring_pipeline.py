@@ -27,7 +27,7 @@ from helpers.munich import (
     recording_judge,
 )
 from helpers.scripted import answering
-from helpers.waiting import until
+from helpers.waiting import PATIENCE, until
 from helpers.watched import Search, rag, watching, with_callback
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage
@@ -69,7 +69,7 @@ class Gate:
 
     def _answer(self, messages):
         self.asked += 1
-        assert self.open.wait(60)
+        assert self.open.wait(PATIENCE)
         return offline_reply(messages)
 
 
@@ -145,7 +145,7 @@ def test_rows_are_numbered_as_the_runs_ended():
     with callback:
         for _ in range(3):
             rag_chain().invoke(QUESTION, with_callback(callback))
-            callback.flush(30)
+            callback.flush(PATIENCE)
     assert [row.index for row in rows] == [0, 1, 2]
 
 
@@ -203,12 +203,12 @@ def test_the_judge_is_not_traced_to_langsmith_even_if_the_chain_is(monkeypatch):
     callback, rows = watching(faithfulness(answering(judge)))
     with callback:
         rag_chain().invoke(QUESTION, with_callback(callback))
-        until(lambda: gate.asked, 30)
+        until(lambda: gate.asked)
         monkeypatch.setenv("LANGSMITH_TRACING", "true")
         get_env_var.cache_clear()
         assert tracing_is_enabled()
         gate.open.set()
-        assert callback.flush(30)
+        assert callback.flush(PATIENCE)
     get_env_var.cache_clear()
     assert len(rows) == 1
     assert traced == [False, False]
@@ -229,7 +229,7 @@ def test_a_judge_or_a_sink_that_calls_a_watched_chain_is_not_watched():
     callback = RagEvalCallback(faithfulness(RunnableLambda(judge)), 1.0, [sink])
     with callback:
         rag_chain().invoke(QUESTION, with_callback(callback))
-        assert callback.flush(30)
+        assert callback.flush(PATIENCE)
         assert (len(rows), callback.stats()["seen"]) == (1, 1)
 
 
@@ -246,7 +246,7 @@ def test_a_full_queue_drops_runs_and_the_chain_goes_on():
         assert (stats["pending"], stats["dropped"]) == (3, 7)
         assert not callback.flush(0.01)
         gate.open.set()
-        assert callback.flush(60)
+        assert callback.flush(PATIENCE)
     assert (len(rows), callback.stats()["scored"], callback.stats()["pending"]) == (3, 3, 0)
     assert accounted(callback)
 
@@ -271,7 +271,7 @@ def test_a_budget_holds_for_everything_that_is_scored():
     with callback:
         for number in range(6):
             rag(Search()).invoke(f"{QUESTION} {number}", with_callback(callback))
-            callback.flush(30)
+            callback.flush(PATIENCE)
     assert len(judge.asked) <= 7
     assert 2 <= len(rows) <= 3
     assert callback.stats()["dropped"] == 6 - len(rows)
@@ -356,7 +356,7 @@ def test_a_sink_that_fails_is_tried_again_and_holds_up_no_other(monkeypatch, cap
     with callback:
         for _ in range(3):
             rag_chain().invoke(QUESTION, with_callback(callback))
-        assert callback.flush(30)
+        assert callback.flush(PATIENCE)
     assert (len(tries), len(seen)) == (5, 3)
     stats = callback.stats()
     assert stats["sink_errors"] == 2 + 3 + 1 + 1  # a dead sink is tried once a row until it takes one again
@@ -377,7 +377,7 @@ def test_the_judge_waits_for_a_slow_sink_and_no_row_is_lost():
     with callback:
         for _ in range(200):
             rag_chain().invoke(QUESTION, with_callback(callback))
-        assert callback.flush(60)
+        assert callback.flush(PATIENCE)
         stats = callback.stats()
     assert (stats["lost"], len(seen)) == (0, stats["failed"])
 
@@ -385,15 +385,15 @@ def test_the_judge_waits_for_a_slow_sink_and_no_row_is_lost():
 def test_a_sink_that_hangs_blocks_the_judge_once_and_no_other_sink(monkeypatch):
     monkeypatch.setattr("langchain_rageval.callbacks.sink_queue._PUT_TIMEOUT", 0.05)
     go_on, seen = threading.Event(), []
-    callback, _ = watching(sinks=[lambda row: go_on.wait(60), seen.append], max_pending=2)
+    callback, _ = watching(sinks=[lambda row: go_on.wait(PATIENCE), seen.append], max_pending=2)
     for number in range(1, 9):
         rag_chain().invoke(QUESTION, with_callback(callback))
-        until(lambda n=number: len(seen) == n, 30)
+        until(lambda n=number: len(seen) == n)
     stats = callback.stats()
     assert (stats["dropped"], stats["lost"]) == (0, 6)
     assert not callback.flush(0.01)
     go_on.set()
-    assert callback.close(30)
+    assert callback.close(PATIENCE)
     assert accounted(callback)
 
 
@@ -514,7 +514,7 @@ def test_thousands_of_calls_with_a_bad_judge_are_what_they_are_without_one(judge
             assert rag.invoke(f"question {number}", config) == chain(f"question {number}")
             if number in (800, 2499):
                 held.append(sys.getallocatedblocks())
-        assert callback.flush(60)
+        assert callback.flush(PATIENCE)
         stats = callback.stats()
         assert accounted(callback)
     assert held[1] < held[0] * 1.2
@@ -532,7 +532,7 @@ def test_closing_drops_what_is_late_and_watches_nothing_more(caplog):
     callback, rows = watching(faithfulness(gate.model))
     for _ in range(4):
         rag_chain().invoke(QUESTION, with_callback(callback))
-    until(lambda: gate.asked, 30)
+    until(lambda: gate.asked)
     assert not callback.close(0.01)
     assert caplog.messages == [
         "RagEvalCallback was closed before all runs were scored; dropped: 3; still being scored or delivered, and lost "
@@ -542,7 +542,7 @@ def test_closing_drops_what_is_late_and_watches_nothing_more(caplog):
     stats = callback.stats()
     assert (stats["seen"], stats["dropped"], stats["pending"]) == (4, 3, 1)
     gate.open.set()
-    until(lambda: len(rows) == 1, 30)
+    until(lambda: len(rows) == 1)
 
 
 def test_closing_waits_ten_seconds_by_default():
@@ -560,7 +560,7 @@ def test_a_judge_that_raises_a_system_exit_fails_its_run_and_the_next_is_scored(
     callback, _ = watching(faithfulness(RunnableLambda(exit_once)))
     for _ in range(3):
         rag_chain().invoke(QUESTION, with_callback(callback))
-    assert callback.flush(30)
+    assert callback.flush(PATIENCE)
     assert (callback.stats()["failed"], callback.stats()["scored"]) == (1, 2)
 
 
@@ -577,12 +577,12 @@ def test_flush_waits_for_what_ended_before_it_and_not_for_ever_more():
         thread = threading.Thread(target=load)
         thread.start()
         try:
-            assert callback.flush(60)
+            assert callback.flush(PATIENCE)
         finally:
             stopped.set()
             thread.join()
         assert rows
-        assert callback.flush(60)
+        assert callback.flush(PATIENCE)
 
 
 SCRIPT = """
@@ -649,13 +649,13 @@ def test_a_process_that_forks_and_its_child_each_score_their_own(tmp_path):
 def test_a_copy_watches_for_itself(again, tmp_path):
     callback = RagEvalCallback(faithfulness(OfflineJudge()), 1.0, [JsonlSink(tmp_path / "rows.jsonl")])
     rag_chain().invoke(QUESTION, with_callback(callback))
-    assert callback.flush(60)
+    assert callback.flush(PATIENCE)
     twin = again(callback)
     assert twin.stats()["seen"] == 0
     for _ in range(2):
         rag_chain().invoke(QUESTION, with_callback(twin))
-    assert twin.close(60)
-    assert callback.close(60)
+    assert twin.close(PATIENCE)
+    assert callback.close(PATIENCE)
     assert (callback.stats()["scored"], twin.stats()["scored"]) == (1, 2)
     assert lines(tmp_path) == 3
 
@@ -716,7 +716,7 @@ def test_an_unreferenced_callback_is_garbage_collected(monkeypatch):
     monkeypatch.setattr("langchain_rageval.run.threads._IDLE_SECONDS", 0.01)
     callback, _ = watching()
     rag_chain().invoke(QUESTION, with_callback(callback))
-    assert callback.flush(30)
+    assert callback.flush(PATIENCE)
     known = weakref.ref(callback)
     del callback
     gc.collect()
@@ -745,5 +745,5 @@ def test_memory_stays_flat_when_the_judge_never_answers():
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     gate.open.set()
-    assert callback.close(60)
+    assert callback.close(PATIENCE)
     assert held < 1_000_000

@@ -16,6 +16,7 @@ import httpx
 import pytest
 from helpers.servers.brain import offline
 from helpers.servers.streaming import StreamingServer
+from helpers.waiting import PATIENCE
 
 HELPERS = Path(__file__).parents[1] / "helpers"
 ANSWER = "Munich was founded in 1158. A million elephants live there."
@@ -51,7 +52,7 @@ def serving(model_url: str, scores: Path, workers: int = 1):
         yield process, url
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(PATIENCE)
     assert "Traceback" not in log.read_text()
 
 
@@ -97,7 +98,7 @@ async def test_a_streaming_service_whose_judge_is_its_own_model_under_load(model
         assert httpx.post(url + "/flush", timeout=90).json() is True
         await load(url, 10)
         process.send_signal(signal.SIGKILL)
-        process.wait(60)
+        process.wait(PATIENCE)
     assert len(scores(path)) >= 70
 
 

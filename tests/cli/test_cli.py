@@ -7,19 +7,22 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import closing
 
 import pandas as pd
 import pytest
+from helpers.connections import Connections
 from helpers.munich import CONTEXTS, REFUSAL, SAMPLE, TRUE_SAMPLE
 from helpers.servers.brain import ROWS, offline
 from helpers.servers.faults import Faults
-from helpers.waiting import until
+from helpers.waiting import PATIENCE, until
 
 from langchain_rageval import Report
 from langchain_rageval._version import __version__
 from langchain_rageval.cli.demo import METRICS
 from langchain_rageval.cli.metric_selection import parse_metric_names
 from langchain_rageval.metrics import ASPECTS, BUILDERS, RANKINGS, SCORES
+from langchain_rageval.run.journal import Journal
 
 PROGRAM = [sys.executable, "-m", "langchain_rageval"]
 EVERY_SCORE = [
@@ -149,6 +152,32 @@ def test_the_demo_uses_the_judge_that_the_options_name(rageval, openai_server, m
     assert server.calls > 300
     assert "hashed words" in told
     assert "Judged offline" not in told
+
+
+def test_no_command_leaves_its_journal_open(rageval, written, tmp_path, monkeypatch):
+    samples, journal, empty = written(SAMPLE), tmp_path / "run.db", tmp_path / "empty.db"
+    with closing(Journal(empty)) as other:
+        other.put("key", "value")
+    documents = tmp_path / "documents"
+    documents.mkdir()
+    (documents / "munich.txt").write_text(" ".join(CONTEXTS), encoding="utf-8")
+    generated = ["--size", 1, "--distribution", "simple=1", "--out", tmp_path / "set.jsonl", "--journal", journal]
+    commands = {
+        "evaluate": ["evaluate", samples, "--journal", journal, "--quiet"],
+        "resume": ["resume", journal],
+        "resume without a command": ["resume", empty],
+        "plan": ["plan", samples, "--journal", journal],
+        "generate": ["generate", documents, *generated, "--quiet"],
+    }
+    codes, left_open = {}, {}
+    for name, words in commands.items():
+        with monkeypatch.context() as patch:
+            connections = Connections(patch)
+            codes[name] = rageval(*words)[0]
+        assert connections.opened, name
+        left_open[name] = len(connections.left_open)
+    assert codes == {**dict.fromkeys(commands, 0), "resume without a command": 2}
+    assert left_open == dict.fromkeys(commands, 0)
 
 
 # Which metrics
@@ -505,7 +534,7 @@ def test_untrusted_text_is_shown_without_control_characters(rageval, written):
 
 def finished(*words, **environment):
     env = {**os.environ, **environment}
-    return subprocess.run([*PROGRAM, *map(str, words)], capture_output=True, env=env, timeout=60)
+    return subprocess.run([*PROGRAM, *map(str, words)], capture_output=True, env=env, timeout=PATIENCE)
 
 
 def test_a_pipe_gets_no_escape_codes_and_the_whole_table():
@@ -526,7 +555,7 @@ def test_a_reader_that_closes_the_pipe_is_no_error_and_no_failed_gate(command):
     read, write = os.pipe()
     os.close(read)
     try:
-        done = subprocess.run([*PROGRAM, command], stdout=write, stderr=subprocess.PIPE, timeout=60)
+        done = subprocess.run([*PROGRAM, command], stdout=write, stderr=subprocess.PIPE, timeout=PATIENCE)
     finally:
         os.close(write)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -558,7 +587,7 @@ def test_control_c_ends_with_130_and_one_line(written, openai_server, tmp_path):
     with subprocess.Popen([*PROGRAM, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         until(lambda: server.calls, seconds=20)
         process.send_signal(signal.SIGINT)
-        told, complaints = process.communicate(timeout=10)
+        told, complaints = process.communicate(timeout=PATIENCE)
     assert (process.returncode, told, complaints) == (130, b"", b"rageval: interrupted\n")
     assert sorted(os.listdir(tmp_path)) == ["samples.jsonl"]
 

@@ -6,7 +6,7 @@ import threading
 import pytest
 from helpers.munich import offline_reply
 from helpers.scripted import Vectors
-from helpers.waiting import until
+from helpers.waiting import PATIENCE, until
 from langchain_core.runnables import RunnableLambda
 from pydantic import PrivateAttr
 
@@ -102,7 +102,7 @@ def raise_(error):
 async def bounded(work):
     """Await with a bound that cannot turn a hanging run into an error of the same kind."""
     task = asyncio.ensure_future(work)
-    done, _ = await asyncio.wait([task], timeout=20)
+    done, _ = await asyncio.wait([task], timeout=PATIENCE)
     assert done, "the run hangs"
     return task
 
@@ -157,7 +157,7 @@ def test_a_thread_that_cannot_start_ends_the_run_without_further_calls(monkeypat
     def judge(messages):
         with lock:
             calls.append(messages)
-        going.wait(5)
+        going.wait(PATIENCE)
         return offline_reply(messages)
 
     def limited(thread):
@@ -172,7 +172,7 @@ def test_a_thread_that_cannot_start_ends_the_run_without_further_calls(monkeypat
         evaluate(SAMPLES, faithfulness(RunnableLambda(judge)), progress=False, timeout=None)
     monkeypatch.undo()
     going.set()
-    until(lambda: not any(thread.is_alive() for thread in started), seconds=15)
+    until(lambda: not any(thread.is_alive() for thread in started))
     assert len(calls) <= 3  # those that were under way
 
 

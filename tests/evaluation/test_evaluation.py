@@ -18,7 +18,7 @@ import pytest
 from helpers.munich import ANSWER, CONTEXTS, QUESTION, SAMPLE, broken_judge, offline_reply, recording_judge
 from helpers.scripted import Scripted, answering, human_of
 from helpers.servers.brain import rag_samples
-from helpers.waiting import auntil
+from helpers.waiting import PATIENCE, auntil, until
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import Runnable, RunnableLambda
 from langsmith.schemas import Example
@@ -137,7 +137,7 @@ async def test_rows_keep_the_order_of_the_samples_whichever_is_finished_first(ro
 
 async def test_a_stream_yields_rows_as_they_are_finished():
     ready = threading.Event()
-    judge = Judged(lambda messages: asked_about(messages) == "0" and ready.wait(10))
+    judge = Judged(lambda messages: asked_about(messages) == "0" and ready.wait(PATIENCE))
     order = []
     async for row in astream_evaluate([about(str(number)) for number in range(6)], faithfulness(judge)):
         order.append(row.index)
@@ -159,7 +159,7 @@ async def test_scores_stand_in_the_order_of_the_metrics(rows_of):
 async def test_the_pool_is_full_and_never_more_than_full(rows_of):
     """Each call but the last dozen waits until as many are in flight as may be: it breaks when one slot stays empty."""
     slots, calls = 4, 2 * 40
-    together, arrived = threading.Barrier(slots, timeout=10), iter(range(calls))
+    together, arrived = threading.Barrier(slots, timeout=PATIENCE), iter(range(calls))
     judge = Judged(lambda _: next(arrived) < calls - 3 * slots and together.wait())
     rows = await rows_of([about(str(n)) for n in range(40)], faithfulness(judge), max_concurrency=slots)
     assert [row.scores["faithfulness"].value for row in rows] == [0.5] * 40
@@ -175,7 +175,7 @@ async def test_there_is_no_barrier_between_samples(rows_of):
     def before(messages: Any) -> None:
         name, verifies = asked_about(messages), "statements" in read_inputs(human_of(messages))
         if name == "stuck":
-            assert others_done.wait(10)
+            assert others_done.wait(PATIENCE)
         elif verifies:
             done.add(name)
             len(done) == 20 and others_done.set()
@@ -187,26 +187,24 @@ async def test_there_is_no_barrier_between_samples(rows_of):
 
 async def test_a_sample_that_hangs_is_given_up_and_its_slot_freed(rows_of):
     release = threading.Event()
-    judge = Judged(lambda messages: asked_about(messages) == "hangs" and release.wait(10))
-    started = time.monotonic()
+    judge = Judged(lambda messages: asked_about(messages) == "hangs" and release.wait(PATIENCE))
     rows = await rows_of(
         [about("hangs"), about("0"), about("1")],
         faithfulness(judge),
         max_concurrency=1,
-        timeout=0.8,
+        timeout=2.5,
         retry=ONCE,
     )
-    assert time.monotonic() - started < 5
     release.set()
     assert [row.scores["faithfulness"].value for row in rows] == [None, 0.5, 0.5]
     failure = rows[0].scores["faithfulness"].failure
     assert (failure.error, failure.step) == ("TimeoutError", "extract_statements")
-    assert "0.8 s" in failure.message
+    assert "2.5 s" in failure.message
 
 
 def test_the_report_counts_the_calls_that_were_left_behind():
     release = threading.Event()
-    judge = Judged(lambda _: release.wait(10))
+    judge = Judged(lambda _: release.wait(PATIENCE))
     report = evaluate([SAMPLE], faithfulness(judge), timeout=0.05, retry=ONCE, progress=False)
     release.set()
     assert "1 calls took longer than 0.05 s and were abandoned." in report.notes
@@ -635,7 +633,7 @@ async def test_a_cancelled_task_within_a_metric_does_not_hang_the_run():
 
     run = aevaluate([SAMPLE], RunnableLambda(length, cancelled), progress=False)
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(run, 5)
+        await asyncio.wait_for(run, PATIENCE)
 
 
 # Metrics of the user's own, and wrapped ones
@@ -832,7 +830,7 @@ print(report.complete, len(report.rows), flush=True)
 """
 
 
-@pytest.mark.parametrize("timeout", ["60.0", "None"])
+@pytest.mark.parametrize("timeout", ["3600.0", "None"])
 def test_control_c_ends_evaluate_while_the_judge_hangs(timeout, request):
     script = textwrap.dedent(HANGS).replace("TIMEOUT", timeout)
     path = f"{request.config.rootpath}/tests"
@@ -840,7 +838,7 @@ def test_control_c_ends_evaluate_while_the_judge_hangs(timeout, request):
     with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "asked\n"
         process.send_signal(signal.SIGINT)
-        told, complaints = process.communicate(timeout=10)
+        told, complaints = process.communicate(timeout=PATIENCE)
     assert "False 0\n" in told
     assert (process.returncode, complaints) == (0, "")
 
@@ -854,7 +852,7 @@ async def test_evaluate_works_inside_a_running_loop():
 
 
 async def test_aevaluate_leaves_the_loop_to_others():
-    """A judge without async methods of its own works in a thread."""
+    """A judge without async methods of its own works in a thread: each call waits until the loop has ticked."""
     ticks = 0
 
     async def tick() -> None:
@@ -863,10 +861,14 @@ async def test_aevaluate_leaves_the_loop_to_others():
             ticks += 1
             await asyncio.sleep(0.001)
 
+    def tick_twice(_messages: Any) -> None:
+        before = ticks
+        until(lambda: ticks >= before + 2)
+
     ticking = asyncio.create_task(tick())
-    await aevaluate([about(str(n)) for n in range(4)], faithfulness(Judged(lambda _: time.sleep(0.02))), progress=False)
+    report = await aevaluate([about(str(n)) for n in range(4)], faithfulness(Judged(tick_twice)), progress=False)
     ticking.cancel()
-    assert ticks > 10
+    assert [row.scores["faithfulness"].value for row in report.rows] == [0.5] * 4
 
 
 async def test_several_evaluations_side_by_side_do_not_mix():

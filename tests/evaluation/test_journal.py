@@ -8,15 +8,18 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 
 import pytest
+from helpers.connections import Connections
 from helpers.munich import offline_reply
 from helpers.scripted import answering, human_of
 from helpers.servers.brain import offline as offline_brain
-from helpers.waiting import until
+from helpers.waiting import PATIENCE, until
 from langchain_core.runnables import RunnableLambda
 
 from langchain_rageval import (
@@ -24,6 +27,7 @@ from langchain_rageval import (
     JournalError,
     Judge,
     Report,
+    Sample,
     Score,
     aevaluate,
     answer_similarity,
@@ -34,6 +38,8 @@ from langchain_rageval import (
     faithfulness,
 )
 from langchain_rageval.cli.main import run as cli
+from langchain_rageval.evaluation.score_store import ScoreStore
+from langchain_rageval.run import journal as journals
 from langchain_rageval.run.journal import Journal
 
 TESTS = Path(__file__).parents[1]
@@ -207,7 +213,7 @@ def started(server, journal, out, pythonpath=TESTS):
 def undisturbed(openai_server, tmp_path):
     server = openai_server(offline_brain)
     with started(server, tmp_path / "clean.db", tmp_path / "clean.jsonl") as process:
-        _, complaints = process.communicate(timeout=60)
+        _, complaints = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, complaints.decode()
     return Report.load(tmp_path / "clean.jsonl"), server.calls
 
@@ -225,7 +231,7 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_scores_of_one_that_w
         before = server.calls
         with started(server, journal, tmp_path / "out.jsonl") as process:
             after = chance.randint(6, 30)
-            until(lambda: server.calls - before >= after or process.poll() is not None, seconds=60)  # noqa: B023
+            until(lambda: server.calls - before >= after or process.poll() is not None)  # noqa: B023
             if process.poll() is not None:
                 break
             process.kill()
@@ -245,55 +251,71 @@ def test_four_processes_share_a_journal(openai_server, tmp_path):
     processes = [started(server, journal, out) for out in outs]
     for process in processes:
         with process:
-            _, complaints = process.communicate(timeout=120)
+            _, complaints = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, complaints.decode()
     assert all(values(Report.load(out), "instrument") == values(clean, "instrument") for out in outs)
     assert calls <= server.calls <= 4 * calls
     before = server.calls
     with started(server, journal, tmp_path / "again.jsonl") as process:
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE)
     assert server.calls == before
 
 
 def test_control_c_gives_what_is_finished_and_the_next_run_goes_on(journal):
-    asked, answered = [], []
+    """Ctrl-C comes when both slots hold a call; both calls are answered after the run has returned."""
+    returned, numbers, answered = threading.Event(), count(1), []
 
     def answer(messages):
-        asked.append(messages)
-        if len(asked) == 9:
+        number = next(numbers)
+        if number == 10:
             os.kill(os.getpid(), signal.SIGINT)
-        if len(asked) in (9, 10):
-            time.sleep(0.3)
-        answered.append(messages)
+        if number in (9, 10):
+            assert returned.wait(PATIENCE)
+        answered.append(number)
         return offline_reply(messages)
 
     metric = faithfulness(answering(answer))
-    report = evaluate(SAMPLES, metric, progress=False, max_concurrency=2, journal=journal)
+    report = evaluate(SAMPLES, metric, progress=False, max_concurrency=2, timeout=None, journal=journal)
+    returned.set()
     assert not report.complete
     assert 0 < len(report.rows) < len(SAMPLES)
     assert [row.index for row in report.rows] == sorted(row.index for row in report.rows)
     assert "interrupted" in repr(report)
-    until(lambda: len(asked) == len(answered))
-    before = len(asked)
+    until(lambda: len(answered) == 10)
     whole = evaluate(SAMPLES, metric, progress=False, journal=journal)
-    assert len(asked) - before <= 2 * (len(SAMPLES) - len(report.rows))
+    assert len(answered) - 10 <= 2 * (len(SAMPLES) - len(report.rows))
     assert whole.complete
     assert values(whole) == values(evaluate(SAMPLES, metric, progress=False))
 
 
 def test_control_c_gives_the_finished_scores_of_unfinished_samples_too():
+    returned = threading.Event()
+
     def answer(messages):
         if "select_sentences" in human_of(messages) or '"title": "NeededSentences"' in human_of(messages):
             os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.5)
+            assert returned.wait(PATIENCE)
         return offline_reply(messages)
 
     judge = answering(answer)
     report = evaluate(
         SAMPLES[:1], [faithfulness(judge), context_relevance(judge)], progress=False, max_concurrency=1, timeout=None
     )
+    returned.set()
     assert not report.complete
     assert [set(row.scores) for row in report.rows] in ([{"faithfulness"}], [])
+
+
+def test_a_score_that_is_stored_after_the_end_of_its_run_leaves_no_file_open(journal, monkeypatch):
+    connections, given = Connections(monkeypatch), Sample.parse(SAMPLES[0])
+    metric = faithfulness(judged())
+    scores = {"faithfulness": metric.invoke(given)}
+    store = ScoreStore(journal, [metric])
+    store.close()
+    store.save(0, given, scores)
+    assert store.load(0, given) == scores
+    assert len(connections.opened) == 2
+    assert connections.left_open == []
 
 
 # Places that are none
@@ -331,17 +353,22 @@ def test_a_damaged_journal_is_an_error_and_nothing_is_scored_wrongly(journal):
         evaluate(SAMPLES, faithfulness(judged()), progress=False, journal=journal)
 
 
-def test_a_full_disk_ends_the_run_with_what_to_do_and_keeps_what_is_there(journal):
-    full = Journal(journal)
-    full.put("k", "v")
-    with full._open() as connection:
-        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+def test_a_full_disk_ends_the_run_with_what_to_do_and_keeps_what_is_there(journal, monkeypatch):
+    def prepare_full(path, connection):
+        prepare(path, connection)
         connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+
+    with closing(Journal(journal)) as empty:
+        empty.put("k", "v")
+        with empty._open() as connection:
+            (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    prepare = journals._prepare
+    monkeypatch.setattr(journals, "_prepare", prepare_full)
     big = [sample(n, answer=f"Munich was founded in 1158. {'It lies on the Isar. ' * 200}") for n in range(20)]
     with pytest.raises(JournalError, match="the disk is full: free some space and start again"):
-        evaluate(big, faithfulness(judged()), progress=False, journal=full)
-    full.close()
-    assert Journal(journal).get("k") == "v"
+        evaluate(big, faithfulness(judged()), progress=False, journal=journal)
+    with closing(Journal(journal)) as full:
+        assert full.get("k") == "v"
 
 
 @pytest.mark.parametrize(
@@ -384,7 +411,8 @@ def test_resume_goes_on_with_the_command_that_wrote_the_journal(tmp_path, openai
 def test_resume_says_what_is_missing(tmp_path, capsys):
     assert cli(["resume", str(tmp_path / "none.db")]) == 2
     assert "is not a file; pass the file that was given to --journal" in capsys.readouterr().err
-    Journal(tmp_path / "empty.db").put("k", "v")
+    with closing(Journal(tmp_path / "empty.db")) as empty:
+        empty.put("k", "v")
     assert cli(["resume", str(tmp_path / "empty.db")]) == 2
     assert "contains no command; run `rageval evaluate --journal` again" in capsys.readouterr().err
 
@@ -394,7 +422,8 @@ def test_passwords_in_an_address_are_not_kept(tmp_path, monkeypatch):
     Path("samples.jsonl").write_text(json.dumps(SAMPLES[0]))
     words = ["evaluate", "samples.jsonl", "--journal", "run.db", "--base-url", "http://me:secret@127.0.0.1:9/v1"]
     assert cli([*words, "--quiet"]) == 0
-    told = Journal("run.db").get("command")
+    with closing(Journal("run.db")) as journal:
+        told = journal.get("command")
     assert told is not None
     assert "secret" not in told
 

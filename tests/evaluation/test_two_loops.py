@@ -11,6 +11,7 @@ import textwrap
 
 import pytest
 from helpers.servers.brain import offline, rag_samples, says_the_same
+from helpers.waiting import PATIENCE
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 
@@ -154,7 +155,9 @@ def test_a_notebook_with_the_clients_that_langchain_shares(openai_server, story)
     server = openai_server(reply, latency=0.01)
     script = textwrap.dedent(NOTEBOOK.format(url=server.url + "/v1")) + textwrap.dedent(story)
     samples = "[" + ",".join(sample.model_dump_json() for sample in rag_samples(SAMPLES)) + "]"
-    done = subprocess.run([sys.executable, "-c", script], input=samples, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script], input=samples, capture_output=True, text=True, timeout=PATIENCE
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert set(done.stdout.splitlines()) == {f"{SAMPLES} rows, 0 failures"}
 

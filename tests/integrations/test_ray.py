@@ -15,7 +15,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from helpers.servers.brain import METRICS, RICH, offline, rag_samples
-from helpers.waiting import until
+from helpers.waiting import PATIENCE, until
 
 from langchain_rageval import (
     ConfigError,
@@ -33,7 +33,6 @@ from langchain_rageval.evaluation.score_store import ScoreStore
 from langchain_rageval.integrations.ray import EvaluationWorker, evaluate_dataset, report_of
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 100.0  # seconds: a busy machine takes long over a worker's start
 
 # Ray's own modules and its driver use what they have themselves deprecated, and leave files to the garbage collector.
 pytestmark = [
@@ -375,7 +374,7 @@ def test_without_ray_the_error_says_what_to_install(monkeypatch):
 
 def test_importing_the_module_loads_neither_ray_nor_arrow():
     script = "import sys, langchain_rageval.integrations.ray; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT)
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     assert "langchain_rageval" in loaded, done.stderr
     assert not loaded & {"ray", "pyarrow", "pandas"}

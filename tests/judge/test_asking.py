@@ -5,7 +5,7 @@ import threading
 
 import pytest
 from helpers.scripted import Scripted, human_of, scripted
-from helpers.waiting import until
+from helpers.waiting import PATIENCE, until
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableLambda
@@ -231,7 +231,7 @@ def test_concurrent_first_callers_wait_for_the_probe_of_one_of_them():
     hurry = threading.Barrier(6)
 
     def ask(number):
-        hurry.wait(5)
+        hurry.wait(PATIENCE)
         return asked(judge, {**STATE, "text": f"A{number}."}, run)
 
     assert run.threads.gather([lambda number=number: ask(number) for number in range(6)]) == [GOOD] * 6
@@ -244,7 +244,7 @@ def test_once_the_rung_is_known_calls_run_concurrently():
     class Meeting(BaseChatOpenAI):
         def _generate(self, messages, stop=None, run_manager=None, **options):
             if self.rungs:
-                meeting.wait(5)
+                meeting.wait(PATIENCE)
             return super()._generate(messages, stop, run_manager, **options)
 
     judge = Judge(Meeting(takes=("json_schema",), replies=[GOOD] * 5))
@@ -261,20 +261,20 @@ def test_a_first_caller_that_fails_lets_the_others_ask():
         def _generate(self, messages, stop=None, run_manager=None, **options):
             if not started.is_set():
                 started.set()
-                go_on.wait(5)
+                go_on.wait(PATIENCE)
                 raise ConnectionResetError
             return super()._generate(messages, stop, run_manager, **options)
 
     judge = Judge(Stumbling(takes=("json_schema",), replies=[GOOD]))
     run = Run()
     first = run.threads.submit(lambda: asked(judge, run=Run()))
-    started.wait(5)
+    started.wait(PATIENCE)
     second = run.threads.submit(lambda: asked(judge, {**STATE, "text": "B."}, Run()))
     until(lambda: judge._endpoint.capabilities.gate.value._waiting)
     go_on.set()
-    assert second.result(5) == GOOD
+    assert second.result(PATIENCE) == GOOD
     with pytest.raises(ConnectionResetError):
-        first.result(5)
+        first.result(PATIENCE)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
@@ -286,19 +286,20 @@ def test_a_process_forked_during_a_probe_probes_for_itself():
         def _generate(self, messages, stop=None, run_manager=None, **options):
             if os.getpid() == parent:
                 started.set()
-                go_on.wait(60)
+                go_on.wait(PATIENCE)
             return super()._generate(messages, stop, run_manager, **options)
 
     judge = Judge(Slow(takes=("json_schema",), replies=[GOOD]))
     first = Run().threads.submit(lambda: asked(judge, run=Run()))
-    assert started.wait(60)
+    assert started.wait(PATIENCE)
     child = os.fork()
     if child == 0:
-        signal.alarm(60)  # ends a child that waits for ever
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # not the handler of the test's time limit
+        signal.alarm(int(PATIENCE))  # ends a child that waits for ever
         os._exit(0 if asked(judge, {**STATE, "text": "B."}, Run()) == GOOD else 1)
     assert os.waitpid(child, 0)[1] == 0
     go_on.set()
-    assert first.result(60) == GOOD
+    assert first.result(PATIENCE) == GOOD
 
 
 def test_a_refused_system_message_moves_into_the_human_one_and_stays_there():

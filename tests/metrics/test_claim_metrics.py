@@ -8,6 +8,7 @@ from helpers.claim_world import CONTEXTS, FIRE, FLOOD, METEOR, QUESTION, SAMPLE,
 from helpers.ragchecker import ragchecker
 from helpers.scripted import answering
 from helpers.servers.brain import RICH, rag_samples
+from helpers.waiting import PATIENCE
 from langchain_core.runnables import RunnableLambda
 from langgraph.graph import END, START, StateGraph
 from langsmith.run_trees import RunTree
@@ -293,7 +294,7 @@ def test_one_worker_takes_all_twelve_so_that_the_others_ask_for_the_next_samples
 
     def reply(messages):
         if read_inputs(messages[1].text).get("text") in (FIRE, WAR):
-            together.wait(timeout=20)
+            together.wait(timeout=PATIENCE)
         return World().reply(messages)
 
     samples = [Sample(**{**SAMPLE.model_dump(exclude={"id"}), "answer": text}) for text in (FIRE, WAR)]

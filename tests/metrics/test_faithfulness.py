@@ -7,7 +7,7 @@ from itertools import chain
 
 import pytest
 from helpers.scripted import absent, answering, contradicted, human_of, scripted, supported, verdict, verdicts
-from helpers.waiting import auntil, until
+from helpers.waiting import PATIENCE, auntil, until
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -306,7 +306,7 @@ async def test_a_cancelled_leader_takes_no_other_metric_with_it():
 
     def slowly(messages):
         started.set()
-        go_on.wait(5)
+        go_on.wait(PATIENCE)
         return both(messages)
 
     judge = answering(slowly)

@@ -13,6 +13,7 @@ import pytest
 import requests
 from helpers.munich import ANSWER, CONTEXTS, DOCUMENTS, QUESTION, REFUSAL, offline_reply, recording_judge
 from helpers.scripted import Scripted, answering, human_of
+from helpers.waiting import PATIENCE
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.retrievers import BaseRetriever
@@ -196,7 +197,7 @@ async def test_runs_of_one_experiment_are_scored_side_by_side(client):
     together = threading.Barrier(3)
 
     def meeting(messages: list[BaseMessage]) -> Any:
-        together.wait(timeout=60)
+        together.wait(timeout=PATIENCE)
         return offline_reply(messages)
 
     data = examples(*(f"{QUESTION} ({number})" for number in range(3)))

@@ -32,6 +32,7 @@ from helpers.scripted import (
     verdict,
     verdicts,
 )
+from helpers.waiting import PATIENCE
 from langchain_core.caches import InMemoryCache
 
 from langchain_rageval import (
@@ -427,7 +428,7 @@ async def test_a_cross_encoder_works_in_async():
 async def test_embeddings_without_async_methods_do_not_hold_up_the_loop():
     """Ragas: it embeds synchronously on the loop."""
     turn = threading.Event()
-    vectors = Vectors(answer=lambda text: [float(turn.wait(5)), 0.0])
+    vectors = Vectors(answer=lambda text: [float(turn.wait(PATIENCE)), 0.0])
     waiting = asyncio.create_task(answer_similarity(vectors).ainvoke(SAMPLE))
     while not vectors.asked:
         await asyncio.sleep(0.001)

@@ -64,10 +64,10 @@ def test_a_metric_is_plannable_if_all_its_steps_are_stages():
 
 
 def test_metrics_of_one_claim_graph_have_one_key_and_others_none():
-    judge = OfflineJudge()
-    keys = {shared_steps_key(part) for part in claim_metrics(judge).metrics}
+    one, other = claim_metrics(OfflineJudge()), claim_metrics(OfflineJudge())
+    keys = {shared_steps_key(part) for part in one.metrics}
     assert len(keys) == 1
-    assert keys != {shared_steps_key(part) for part in claim_metrics(OfflineJudge()).metrics}
+    assert keys != {shared_steps_key(part) for part in other.metrics}
     assert keys != {None}
     assert shared_steps_key(metric) is None
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from helpers.munich import ANSWER, QUESTION, REFUSAL, SAMPLE, broken_judge, offline_reply, rag_chain, recording_judge
 from helpers.scripted import answering
+from helpers.waiting import PATIENCE
 from langchain_core.runnables import RunnableParallel, RunnablePassthrough
 
 from langchain_rageval import (
@@ -102,7 +103,7 @@ def test_judges_that_are_asked_otherwise_do_not_share():
 
 
 async def test_two_judges_do_not_wait_for_each_other():
-    together = threading.Barrier(2, timeout=10)
+    together = threading.Barrier(2, timeout=PATIENCE)
 
     def answer(messages: Any) -> Any:
         together.wait()
@@ -110,7 +111,7 @@ async def test_two_judges_do_not_wait_for_each_other():
 
     side_by_side = suite(faithfulness(answering(answer)), faithfulness(answering(answer), name="other"))
     assert values(side_by_side.invoke(SAMPLE)) == {"faithfulness": 0.5, "other": 0.5}
-    assert values(await asyncio.wait_for(side_by_side.ainvoke(SAMPLE), 10)) == {"faithfulness": 0.5, "other": 0.5}
+    assert values(await asyncio.wait_for(side_by_side.ainvoke(SAMPLE), PATIENCE)) == {"faithfulness": 0.5, "other": 0.5}
 
 
 async def test_a_metric_that_fails_makes_invoke_raise_and_collect_scores_record():

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from helpers.packaged import JUDGING, LANGUAGES, OWN
 from helpers.scripted import human_of, scripted
+from helpers.waiting import PATIENCE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -389,7 +390,7 @@ def test_threads_that_ask_at_the_same_moment_get_one_set(monkeypatch):
     meeting = threading.Barrier(8)
 
     def asked(_number):
-        meeting.wait(20)
+        meeting.wait(PATIENCE)
         return PromptSet.default("ru")
 
     with ThreadPoolExecutor(8) as pool:

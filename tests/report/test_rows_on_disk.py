@@ -21,7 +21,7 @@ from helpers.munich import offline_reply
 from helpers.reports import report_of, row, scored
 from helpers.scripted import answering, human_of
 from helpers.servers.brain import rag_samples
-from helpers.waiting import until
+from helpers.waiting import PATIENCE, until
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.runnables import RunnableLambda
@@ -93,7 +93,7 @@ async def test_rows_are_in_the_order_of_the_samples_whichever_is_finished_first(
 
     def late(sample):
         if sample.id in ("q-0", "q-3"):
-            turn.acquire(timeout=60)
+            turn.acquire(timeout=PATIENCE)
         elif sample.id == "q-9":
             turn.release(2)
         return Score(metric="own", aspect="answer", value=1.0)
@@ -234,7 +234,7 @@ async def test_a_cancelled_run_leaves_what_was_finished_beside(out):
 
     task = asyncio.create_task(aevaluate(many(4), RunnableLambda(last_hangs), progress=False, out=out))
     part = Path(f"{out}.part")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not part.exists() or part.read_bytes().count(b"\n") < 4:
             await asyncio.sleep(0.01)
     task.cancel()
@@ -274,7 +274,7 @@ def test_a_run_that_is_killed_leaves_its_rows_and_the_older_report(out):
     old = evaluate(many(2), own(0.5), progress=False, out=out)
     part = Path(f"{out}.part")
     with started(out) as process:
-        until(lambda: lines_of(part) > 30 or process.poll() is not None, seconds=120)
+        until(lambda: lines_of(part) > 30 or process.poll() is not None)
         process.kill()
     assert Report.load(out) == old
     report = Report.load(part)
@@ -288,9 +288,9 @@ def test_a_run_that_is_killed_leaves_its_rows_and_the_older_report(out):
 def test_control_c_gives_the_rows_that_were_finished(out):
     part = Path(f"{out}.part")
     with started(out) as process:
-        until(lambda: lines_of(part) > 30 or process.poll() is not None, seconds=120)
+        until(lambda: lines_of(part) > 30 or process.poll() is not None)
         process.send_signal(signal.SIGINT)
-        told, complaints = process.communicate(timeout=120)
+        told, complaints = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, complaints
     report = Report.load(out)
     assert not report.complete
@@ -319,7 +319,7 @@ def test_an_interrupt_keeps_the_finished_scores_of_unfinished_samples(out):
     def second(sample):
         if sample.id == "q-1":
             raise KeyboardInterrupt
-        over.wait(60)
+        over.wait(PATIENCE)
         return Score(metric="second", aspect="answer", value=1.0)
 
     metrics = [own(name="first").with_config(run_name="first"), RunnableLambda(second, name="second")]
@@ -443,7 +443,7 @@ except ConfigError as error:
 def test_a_disk_that_gets_full_during_the_run_is_reported_and_what_was_written_loads(out):
     old = evaluate(many(2), own(0.5), progress=False, out=out)
     words = [sys.executable, "-c", FULL, str(out)]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=TESTS.parent, timeout=120)
+    done = subprocess.run(words, capture_output=True, text=True, cwd=TESTS.parent, timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (0, "")
     assert "report.jsonl cannot be written: File too large; choose another path" in done.stdout
     assert Report.load(out) == old
@@ -520,7 +520,7 @@ def test_threads_may_read_at_once(out):
     wrong, start = [], threading.Barrier(8)
 
     def read(seed):
-        start.wait(60)
+        start.wait(PATIENCE)
         for step in range(300):
             place = (seed * 37 + step * 11) % 200
             if report.rows[place].sample.id != f"q-{place}":

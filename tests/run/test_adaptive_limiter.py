@@ -4,7 +4,7 @@ import threading
 import time
 
 import pytest
-from helpers.waiting import auntil, until
+from helpers.waiting import PATIENCE, auntil, until
 
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 
@@ -59,7 +59,7 @@ def test_idle_slots_are_neither_held_nor_waited_for():
             waiting.start()
             until(lambda: slots._waiting)
             assert slots.idle == 0
-        waiting.join(5)
+        waiting.join(PATIENCE)
         assert not waiting.is_alive()
         assert slots.idle == 0  # it went to who waited
     slots.__exit__()
@@ -69,7 +69,7 @@ def test_idle_slots_are_neither_held_nor_waited_for():
 
 async def test_without_a_limit_nobody_waits():
     slots = AdaptiveLimiter(None)
-    async with asyncio.timeout(1), slots, slots:
+    async with asyncio.timeout(PATIENCE), slots, slots:
         with slots:
             pass
 
@@ -108,7 +108,7 @@ async def test_a_cancelled_waiter_leaves_the_queue_to_the_next():
         first.cancel()
         await asyncio.wait([first])
     assert first.cancelled()
-    assert await asyncio.wait_for(second, 1) == "served"
+    assert await asyncio.wait_for(second, PATIENCE) == "served"
 
 
 async def test_a_waiter_cancelled_as_its_turn_comes_passes_the_slot_on():
@@ -124,7 +124,7 @@ async def test_a_waiter_cancelled_as_its_turn_comes_passes_the_slot_on():
     late.cancel()  # the slot is its own already, but it has not been told yet
     await asyncio.wait([late])
     assert late.cancelled()
-    assert await asyncio.wait_for(take(), 1) == "served"
+    assert await asyncio.wait_for(take(), PATIENCE) == "served"
 
 
 def test_a_thread_interrupted_by_ctrl_c_while_waiting_leaves_the_queue():
@@ -151,7 +151,7 @@ async def test_a_slot_comes_back_after_an_error():
     with pytest.raises(ZeroDivisionError):
         async with slots:
             raise ZeroDivisionError
-    async with asyncio.timeout(1), slots:
+    async with asyncio.timeout(PATIENCE), slots:
         pass
 
 
@@ -261,7 +261,7 @@ async def test_an_added_slot_goes_to_the_first_waiter():
         slots.record_success(since)
         assert not late.done()
         slots.record_success(since)
-        assert await asyncio.wait_for(late, 1) == 1
+        assert await asyncio.wait_for(late, PATIENCE) == 1
     slots.__exit__()
 
 
@@ -299,7 +299,7 @@ async def test_threads_and_a_loop_share_slots_that_halve_and_grow():
     threads = [threading.Thread(target=in_thread, args=(number,)) for number in range(60)]
     for thread in threads:
         thread.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await asyncio.gather(*(on_loop(number) for number in range(60)))
         await asyncio.to_thread(lambda: [thread.join() for thread in threads])
     assert holders.now == slots._used == len(slots._waiting) == 0

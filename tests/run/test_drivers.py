@@ -3,6 +3,8 @@ import threading
 import time
 
 import pytest
+from helpers.pauses import Pauses
+from helpers.waiting import PATIENCE, until
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 
@@ -122,15 +124,15 @@ def test_an_error_is_raised_in_the_operation_that_made_the_request(do):
     assert do(careful(), Run()) == "caught no"
 
 
-def test_waiting_between_two_tries_holds_no_slot():
-    run = Run(limiter=AdaptiveLimiter(1), retry=RetryPolicy(attempts=2, initial=0.3, jitter=False))
+def test_waiting_between_two_tries_holds_no_slot(monkeypatch):
+    other_ended = threading.Event()
+    pauses = Pauses(monkeypatch, over=other_ended.is_set)
+    run = Run(limiter=AdaptiveLimiter(1), retry=RetryPolicy(attempts=2))
     waiting = run.threads.submit(lambda: driven(asks(Model(TimeoutError(), "late").call()), run))
-    started = time.monotonic()
-    while not run.meter.usage.calls:
-        time.sleep(0.001)
+    until(lambda: pauses.seconds)
     assert driven(asks(Model("soon").call()), run).text == "soon"
-    assert time.monotonic() - started < 0.25
-    assert waiting.result(5).text == "late"
+    other_ended.set()
+    assert waiting.result(PATIENCE).text == "late"
 
 
 @BOTH
@@ -179,7 +181,7 @@ def threads_of_works_together(number, slots):
 
 def test_in_threads_gathered_operations_overlap_while_slots_are_idle():
     meeting = threading.Barrier(3)
-    call = Call(RunnableLambda(lambda _messages: str(meeting.wait(20) >= 0)), [HumanMessage("?")])
+    call = Call(RunnableLambda(lambda _messages: str(meeting.wait(PATIENCE) >= 0)), [HumanMessage("?")])
     replies = driven(asks(Gather([asks(call), asks(call), asks(call)])), Run(limiter=AdaptiveLimiter(3)))
     assert [reply.text for reply in replies] == ["True"] * 3
 
@@ -204,7 +206,7 @@ async def test_on_a_loop_gathered_operations_overlap():
         raise AssertionError("the loop calls the async method")
 
     call = Call(RunnableLambda(sync, meet), [HumanMessage("?")])
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         replies = await adrive(asks(Gather([asks(call), asks(call), asks(call)])), Run(), {})
     assert [reply.text for reply in replies] == ["met"] * 3
 

@@ -8,7 +8,7 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from helpers.waiting import auntil, until
+from helpers.waiting import PATIENCE, auntil, until
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
@@ -145,38 +145,38 @@ def patient(monkeypatch):
 
 def test_texts_requested_during_a_batch_are_sent_together():
     go_on = threading.Event()
-    own, run = Own(lambda texts: go_on.wait(5)), Run()
+    own, run = Own(lambda texts: go_on.wait(PATIENCE)), Run()
     jobs = [run.threads.submit(lambda: embedded(run, own, "first"))]
     until(lambda: own.batches)
     jobs += [run.threads.submit(lambda n=n: embedded(run, own, f"{n}", "first", f"{n}!")) for n in range(20)]
     queue = run.embedding_queues.queue_for(own)
     until(lambda: len(queue._unsent) == 40)
     go_on.set()
-    assert [len(job.result(5)) for job in jobs] == [1] + [3] * 20
+    assert [len(job.result(PATIENCE)) for job in jobs] == [1] + [3] * 20
     assert sorted(map(len, own.batches)) == [1, 40]
 
 
 def test_a_full_batch_does_not_wait_for_the_one_under_way(patient):
     go_on = threading.Event()
-    own, run = Own(lambda texts: texts == ["slow"] and go_on.wait(5)), Run()
+    own, run = Own(lambda texts: texts == ["slow"] and go_on.wait(PATIENCE)), Run()
     slow = run.threads.submit(lambda: embedded(run, own, "slow"))
     until(lambda: own.batches)
     assert len(embedded(run, own, *map(str, range(BATCH_SIZE)))) == BATCH_SIZE
     assert not slow.done()
     go_on.set()
-    assert told(slow.result(5)) == [[4.0, 1.0]]
+    assert told(slow.result(PATIENCE)) == [[4.0, 1.0]]
 
 
 def test_a_late_caller_starts_a_further_worker(monkeypatch):
     monkeypatch.setattr("langchain_rageval.run.drivers.MAX_WAIT", 0.05)
     go_on = threading.Event()
-    own, run = Own(lambda texts: texts == ["slow"] and go_on.wait(5)), Run()
+    own, run = Own(lambda texts: texts == ["slow"] and go_on.wait(PATIENCE)), Run()
     slow = run.threads.submit(lambda: embedded(run, own, "slow"))
     until(lambda: own.batches)
     assert told(embedded(run, own, "a")) == [[1.0, 1.0]]
     assert not slow.done()
     go_on.set()
-    slow.result(5)
+    slow.result(PATIENCE)
 
 
 async def test_on_a_loop_a_late_caller_starts_a_further_worker(monkeypatch):
@@ -233,17 +233,17 @@ class TestFailures:
 
         def before(texts):
             started.set()
-            hold.wait(5)
+            hold.wait(PATIENCE)
             refusing("bad")(texts)
 
         own = Own(before)
         first = run.threads.submit(lambda: embedded(run, own, "first"))
-        started.wait(5)
+        started.wait(PATIENCE)
         jobs = [run.threads.submit(lambda t=t: embedded(run, own, *t)) for t in (["a", "bad"], ["bad"], ["a", "b"])]
         until(lambda: len(run.embedding_queues.queue_for(own)._unsent) == 3)
         hold.set()
-        assert len(first.result(5)) == 1
-        assert [isinstance(job.exception(5), Refusal) for job in jobs] == [True, True, False]
+        assert len(first.result(PATIENCE)) == 1
+        assert [isinstance(job.exception(PATIENCE), Refusal) for job in jobs] == [True, True, False]
         assert told(jobs[2].result()) == [[1.0, 1.0], [1.0, 1.0]]
 
     @pytest.mark.parametrize("status", [401, 403, 404, 500, 429])
@@ -350,18 +350,18 @@ class TestFailures:
     def test_a_base_exception_ends_all_waiting_callers(self, error, patient):
         def before(texts):
             started.set()
-            hold.wait(5)
+            hold.wait(PATIENCE)
             raise error
 
         own, run, started, hold = Own(before), Run(), threading.Event(), threading.Event()
         first = run.threads.submit(lambda: embedded(run, own, "first"))
-        started.wait(5)
+        started.wait(PATIENCE)
         second = run.threads.submit(lambda: embedded(run, own, "second"))
         until(lambda: run.embedding_queues.queue_for(own)._unsent)
         hold.set()
         for job in (first, second):
             assert isinstance(
-                job.exception(5), CancelledError | SystemExit | KeyboardInterrupt | asyncio.CancelledError
+                job.exception(PATIENCE), CancelledError | SystemExit | KeyboardInterrupt | asyncio.CancelledError
             )
         own.before = lambda texts: None
         assert told(embedded(run, own, "second")) == [[6.0, 1.0]]
@@ -375,7 +375,7 @@ class TestFailures:
         both = [asyncio.create_task(aembedded(run, own, text)) for text in ("first", "second")]
         await auntil(lambda: own.batches)
         go_on.set()
-        await asyncio.wait(both, timeout=5)
+        await asyncio.wait(both, timeout=PATIENCE)
         assert all(task.done() for task in both)
 
 
@@ -450,7 +450,7 @@ class TestCancelling:
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.wait([task])
-        assert told(await asyncio.wait_for(aembedded(run, own, "a"), 5)) == [[1.0, 1.0]]
+        assert told(await asyncio.wait_for(aembedded(run, own, "a"), PATIENCE)) == [[1.0, 1.0]]
 
     def test_a_loop_that_ends_meanwhile_logs_no_error(self, recwarn):
         async def main():
@@ -484,14 +484,14 @@ class TestTogether:
         own, run, hurry = Own(lambda texts: time.sleep(latency)), Run(limiter=AdaptiveLimiter(4)), threading.Barrier(16)
 
         def hammer(who):
-            hurry.wait(5)
+            hurry.wait(PATIENCE)
             for turn in range(40):
                 texts = [f"{'x' * ((who * turn + place) % 97)}" for place in range(5)]
                 assert told(embedded(run, own, *texts)) == [vector(text) for text in texts]
 
         with ThreadPoolExecutor(16) as pool:
             for job in [pool.submit(hammer, who) for who in range(16)]:
-                job.result(30)
+                job.result(PATIENCE)
         assert len(own.texts) == len(set(own.texts)) == run.meter.usage.embedded
         assert max(map(len, own.batches)) <= BATCH_SIZE
 
@@ -525,10 +525,10 @@ class TestTogether:
         await auntil(lambda: run.embedding_queues.queue_for(own)._unsent)
         go_on.set()
         assert told(await on_loop) == [[1.0, 1.0]]
-        assert told(await asyncio.wait_for(in_thread, 5)) == [[1.0, 1.0]] * 2
+        assert told(await asyncio.wait_for(in_thread, PATIENCE)) == [[1.0, 1.0]] * 2
         assert own.batches == [["a"], ["b"]]
 
-        other = Own(lambda texts: sync_go_on.wait(5))
+        other = Own(lambda texts: sync_go_on.wait(PATIENCE))
         in_thread = asyncio.create_task(asyncio.to_thread(embedded, run, other, "c"))
         await auntil(lambda: other.batches)
         on_loop = asyncio.create_task(aembedded(run, other, "c"))
@@ -544,13 +544,13 @@ class TestTogether:
             job = run.threads.submit(lambda: do(run, own, "a"))
             until(lambda: run.embedding_queues.queue_for(own)._sent)
             assert own.batches == []
-        assert told(job.result(5)) == [[1.0, 1.0]]
+        assert told(job.result(PATIENCE)) == [[1.0, 1.0]]
 
     def test_waiting_for_a_vector_holds_no_slot(self):
         """Or 16 samples that wait for one batch would leave it no slot to be sent in."""
         run, own = Run(limiter=AdaptiveLimiter(1)), Own(lambda texts: time.sleep(0.01))
         jobs = [run.threads.submit(lambda n=n: embedded(run, own, str(n))) for n in range(8)]
-        assert [len(job.result(5)) for job in jobs] == [1] * 8
+        assert [len(job.result(PATIENCE)) for job in jobs] == [1] * 8
 
     @pytest.mark.parametrize("do", [drive, lambda *a: asyncio.run(adrive(*a))], ids=["sync", "async"])
     def test_gathered_operations_share_texts(self, do):
@@ -596,13 +596,13 @@ class TestMemory:
         own, run = Own(), Run()
         with ThreadPoolExecutor(8) as pool:
             jobs = [pool.submit(embedded, run, own, *("y" * (n % 30 + k) for k in range(4))) for n in range(200)]
-            assert all(told(job.result(10))[0] == vector("y" * (n % 30)) for n, job in enumerate(jobs))
+            assert all(told(job.result(PATIENCE))[0] == vector("y" * (n % 30)) for n, job in enumerate(jobs))
 
 
 class TestTimeout:
     def test_a_sync_request_beyond_the_timeout_is_abandoned_and_counted(self):
         hang = threading.Event()
-        own, run = Own(lambda texts: hang.wait(5)), Run(timeout=0.05)
+        own, run = Own(lambda texts: hang.wait(PATIENCE)), Run(timeout=0.05)
         with pytest.raises(TimeoutError, match=r"within 0\.05 s"):
             embedded(run, own, "a")
         assert run.meter.abandoned == 1
@@ -610,7 +610,7 @@ class TestTimeout:
 
     async def test_embeddings_without_async_methods_are_abandoned_and_do_not_exhaust_the_loops_executor(self):
         hang = threading.Event()
-        own, run = Own(lambda texts: hang.wait(10)), Run(timeout=0.05)
+        own, run = Own(lambda texts: hang.wait(PATIENCE)), Run(timeout=0.05)
         names = []
         for number in range(8):
             with pytest.raises(TimeoutError):
@@ -618,7 +618,7 @@ class TestTimeout:
         own.before = lambda texts: names.append(threading.current_thread().name)
         assert told(await aembedded(run, own, "a")) == [[1.0, 1.0]]
         assert (names, run.meter.abandoned) == (["rageval"], 8)
-        assert await asyncio.wait_for(asyncio.to_thread(lambda: "free"), 1) == "free"
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: "free"), PATIENCE) == "free"
         hang.set()
 
     async def test_an_async_request_that_takes_too_long_is_cancelled(self):

@@ -10,6 +10,7 @@ from helpers.servers.embedder import Embedder
 from helpers.servers.faults import Faults
 from helpers.servers.loopback import Refused
 from helpers.servers.openai_server import OpenAIServer
+from helpers.waiting import until
 from langchain_core.caches import InMemoryCache
 from langchain_core.rate_limiters import BaseRateLimiter, InMemoryRateLimiter
 
@@ -21,11 +22,14 @@ BOTH = pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
 
 
 class Narrow(OpenAIServer):
-    """Has room for some calls at a time and turns the others away, while it has answered fewer than `until`."""
+    """Has room for some calls at a time and rejects the others, while it has answered fewer than `until`.
 
-    def __init__(self, room, *, status=429, after=None, until=10_000, **options):
+    It answers no call before it has rejected `first`, however slowly the calls come.
+    """
+
+    def __init__(self, room, *, status=429, after=None, until=10_000, first=1, **options):
         super().__init__(offline, **options)
-        self.room, self.status, self.after, self.until = room, status, after, until
+        self.room, self.status, self.after, self.until, self.first = room, status, after, until, first
         self.record_rejection = self.inside = 0
 
     def chat(self, received):
@@ -35,6 +39,7 @@ class Narrow(OpenAIServer):
                 raise Refused(self.status, "Too many calls", {"Retry-After": self.after} if self.after else {})
             self.inside += 1
         try:
+            until(lambda: self.record_rejection >= self.first)
             return super().chat(received)
         finally:
             with self._lock:
@@ -60,7 +65,8 @@ class TestTooManyCalls:
     @BOTH
     @pytest.mark.parametrize(("status", "after"), [(429, None), (429, "0.2"), (503, "0.2")])
     async def test_a_server_with_four_slots_rejects_few_calls(self, chat_openai, door, status, after):
-        with Narrow(4, status=status, after=after, latency=0.02) as server:
+        """Of the first 16 calls 12 are rejected; the 13th rejection meets the halved slots."""
+        with Narrow(4, status=status, after=after, first=13, latency=0.02) as server:
             slots = await slots_after(door, rag_samples(60), asking(chat_openai(server)))
         assert server.calls == 120
         assert 0 < server.record_rejection <= 36  # without halving 40 to 59

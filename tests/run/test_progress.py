@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from helpers.munich import SAMPLE, broken_judge
+from helpers.waiting import PATIENCE
 
 from langchain_rageval import OfflineJudge, aevaluate, evaluate, faithfulness
 from langchain_rageval.run import progress
@@ -142,7 +143,7 @@ evaluate([{"question": "q"}] * 3, RunnableLambda(own), max_concurrency=1)
 def test_what_a_users_metric_prints_stays_on_stdout_beside_a_live_line():
     ours, theirs = pty.openpty()
     try:
-        done = subprocess.run([sys.executable, "-c", PRINTS], stdout=subprocess.PIPE, stderr=theirs, timeout=30)
+        done = subprocess.run([sys.executable, "-c", PRINTS], stdout=subprocess.PIPE, stderr=theirs, timeout=PATIENCE)
     finally:
         os.close(theirs)
         os.close(ours)

@@ -2,7 +2,7 @@ import asyncio
 import threading
 
 import pytest
-from helpers.waiting import auntil
+from helpers.waiting import PATIENCE, auntil
 from langchain_core.runnables import RunnableConfig, RunnableLambda, RunnableParallel, RunnablePassthrough
 
 from langchain_rageval.data.schema import Usage
@@ -70,7 +70,7 @@ def test_a_call_beyond_the_timeout_is_abandoned_and_counted():
     run, hang = Run(timeout=0.02), threading.Event()
     part = run.metered()
     with pytest.raises(TimeoutError, match=r"^the model did not answer within 0\.02 s$"):
-        part.call_with_timeout(lambda: hang.wait(5))
+        part.call_with_timeout(lambda: hang.wait(PATIENCE))
     assert (part.meter.abandoned, run.meter.abandoned) == (1, 1)
     hang.set()
     assert part.call_with_timeout(lambda: "next") == "next"
@@ -79,7 +79,7 @@ def test_a_call_beyond_the_timeout_is_abandoned_and_counted():
 async def test_an_async_caller_abandons_a_sync_call_and_the_next_one_still_runs():
     run, hang = Run(timeout=0.2), threading.Event()
     with pytest.raises(TimeoutError, match=r"^the model did not answer within 0\.2 s$"):
-        await run.acall_with_timeout(lambda: hang.wait(5))
+        await run.acall_with_timeout(lambda: hang.wait(PATIENCE))
     assert run.meter.abandoned == 1
     hang.set()
     await auntil(lambda: run.threads._idle)

@@ -4,7 +4,7 @@ import threading
 import weakref
 
 import pytest
-from helpers.waiting import auntil, until
+from helpers.waiting import PATIENCE, auntil, until
 
 from langchain_rageval.run.single_flight import SingleFlight
 from langchain_rageval.run.threads import DaemonThreads
@@ -42,7 +42,7 @@ def test_threads_share_one_execution_per_key():
         return Answer()
 
     def ask():
-        hurry.wait(5)
+        hurry.wait(PATIENCE)
         return flight.do("key", work)
 
     answers = DaemonThreads().gather([ask] * 8)
@@ -90,7 +90,7 @@ def test_an_error_reaches_all_waiters_and_is_not_retained():
     both = [DaemonThreads().submit(lambda: flight.do("key", fail)) for _ in range(2)]
     for future in both:
         with pytest.raises(ZeroDivisionError):
-            future.result(5)
+            future.result(PATIENCE)
     assert flight.do("key", lambda: "mended") == "mended"
 
 
@@ -152,7 +152,7 @@ async def test_a_waiting_thread_keeps_the_execution_of_a_cancelled_task_alive():
     leader.cancel()
     await asyncio.wait([leader])
     work.go_on.set()
-    assert await asyncio.wait_for(follower, 5) == "done"
+    assert await asyncio.wait_for(follower, PATIENCE) == "done"
     assert not work.cancelled
 
 
@@ -161,7 +161,7 @@ async def test_a_task_may_wait_for_a_thread():
 
     def work():
         started.set()
-        go_on.wait(5)
+        go_on.wait(PATIENCE)
         return "done"
 
     leader = asyncio.create_task(asyncio.to_thread(flight.do, "key", work))

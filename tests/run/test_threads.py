@@ -8,7 +8,7 @@ import weakref
 from contextvars import ContextVar
 
 import pytest
-from helpers.waiting import until
+from helpers.waiting import PATIENCE, until
 
 from langchain_rageval.run.threads import DaemonThreads, shared_threads
 
@@ -17,14 +17,14 @@ WHO = ContextVar("WHO", default="nobody")
 
 def test_all_jobs_run_at_once():
     meeting = threading.Barrier(20)
-    DaemonThreads().gather([lambda: meeting.wait(5)] * 20)
+    DaemonThreads().gather([lambda: meeting.wait(PATIENCE)] * 20)
 
 
 def test_results_come_in_the_order_of_the_jobs():
     slow = threading.Event()
 
     def first():
-        slow.wait(5)
+        slow.wait(PATIENCE)
         return "first"
 
     def second():
@@ -56,19 +56,19 @@ def test_a_single_job_stays_in_the_callers_thread():
 def test_a_job_sees_the_context_variables_of_whoever_submits_it():
     threads = DaemonThreads()
     token = WHO.set("me")
-    assert threads.submit(WHO.get).result(5) == "me"
+    assert threads.submit(WHO.get).result(PATIENCE) == "me"
     WHO.reset(token)
-    assert threads.submit(WHO.get).result(5) == "nobody"
+    assert threads.submit(WHO.get).result(PATIENCE) == "nobody"
 
 
 def test_an_idle_thread_is_used_again_and_one_whose_job_hangs_is_not():
     threads, hang = DaemonThreads(), threading.Event()
-    first = threads.submit(threading.current_thread).result(5)
-    assert threads.submit(threading.current_thread).result(5) is first
+    first = threads.submit(threading.current_thread).result(PATIENCE)
+    assert threads.submit(threading.current_thread).result(PATIENCE) is first
     hanging = threads.submit(hang.wait)
-    assert threads.submit(threading.current_thread).result(5) is not first
+    assert threads.submit(threading.current_thread).result(PATIENCE) is not first
     hang.set()
-    assert hanging.result(5)
+    assert hanging.result(PATIENCE)
 
 
 def test_a_job_cancelled_while_it_runs_does_not_end_its_thread():
@@ -76,45 +76,47 @@ def test_a_job_cancelled_while_it_runs_does_not_end_its_thread():
 
     def job():
         started.set()
-        go_on.wait(5)
+        go_on.wait(PATIENCE)
 
     given_up = threads.submit(job)
-    started.wait(5)
+    started.wait(PATIENCE)
     given_up.cancel()
     go_on.set()
     until(lambda: given_up.done() and threads._idle)
-    assert [threads.submit(lambda: "alive").result(5) for _ in range(3)] == ["alive"] * 3
+    assert [threads.submit(lambda: "alive").result(PATIENCE) for _ in range(3)] == ["alive"] * 3
 
 
 def test_an_idle_thread_ends_by_itself_and_later_jobs_get_a_new_one(monkeypatch):
     monkeypatch.setattr("langchain_rageval.run.threads._IDLE_SECONDS", 0.01)
     threads = DaemonThreads()
-    old = threads.submit(threading.current_thread).result(5)
+    old = threads.submit(threading.current_thread).result(PATIENCE)
     until(lambda: not old.is_alive())
-    assert threads.submit(threading.current_thread).result(5) is not old
+    assert threads.submit(threading.current_thread).result(PATIENCE) is not old
 
 
 def test_no_job_is_lost_while_threads_retire(monkeypatch):
     monkeypatch.setattr("langchain_rageval.run.threads._IDLE_SECONDS", 0.0)
     threads = DaemonThreads()
-    assert [threads.submit(lambda number=number: number).result(5) for number in range(200)] == list(range(200))
+    assert [threads.submit(lambda number=number: number).result(PATIENCE) for number in range(200)] == list(range(200))
 
 
-def test_an_idle_thread_keeps_nothing_of_its_last_job_alive():
+def test_an_idle_thread_keeps_nothing_of_its_last_job_alive(monkeypatch):
+    monkeypatch.setattr("langchain_rageval.run.threads._IDLE_SECONDS", 10 * PATIENCE)
+
     class Held:
         pass
 
     held = Held()
     gone = weakref.ref(held)
     threads = DaemonThreads()
-    threads.submit(lambda held=held: None).result(5)
+    threads.submit(lambda held=held: None).result(PATIENCE)
     del held
 
     def collected():
         gc.collect()
         return gone() is None
 
-    until(collected, seconds=2)  # sooner than an idle thread ends
+    until(collected)  # sooner than an idle thread ends
 
 
 def test_a_hanging_call_does_not_keep_the_interpreter_alive():
@@ -126,7 +128,7 @@ def test_a_hanging_call_does_not_keep_the_interpreter_alive():
         "except TimeoutError:\n"
         "    print('left behind')\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert done.stdout == "left behind\n"
 
 
@@ -139,7 +141,7 @@ def test_many_small_runs_share_their_threads():
         "    evaluate(samples, faithfulness(OfflineJudge()), progress=False, max_concurrency=4)\n"
         "print(threading.active_count() - 1)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True)
     workers = 8
     assert int(done.stdout) <= 2 * workers  # each worker may use a second thread for a call with a timeout
 
@@ -154,11 +156,11 @@ def test_a_forked_child_has_threads_of_its_own():
         "run.threads.submit(time.time).result()\n"
         "child = os.fork()\n"
         "if not child:\n"
-        "    print(run.threads.submit(lambda: 'in the child').result(5), flush=True)\n"
+        "    print(run.threads.submit(lambda: 'in the child').result(60), flush=True)\n"
         "    os._exit(0)\n"
         "os.waitpid(child, 0)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert done.stdout == "in the child\n"
 
 

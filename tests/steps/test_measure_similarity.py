@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import pytest
 from helpers.scripted import PairScores, Vectors, scripted
+from helpers.waiting import PATIENCE
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -120,7 +121,7 @@ def test_a_cross_encoder_reads_the_pairs_in_order():
 
 async def test_a_cross_encoder_works_in_async_without_holding_up_the_loop():
     turn = threading.Event()
-    model = PairScores(lambda one, other: float(turn.wait(5)))
+    model = PairScores(lambda one, other: float(turn.wait(PATIENCE)))
     waiting = asyncio.create_task(measure_similarity(model, pairs).ainvoke({"one": "a", "others": ["b"]}))
     await asyncio.sleep(0.01)
     turn.set()

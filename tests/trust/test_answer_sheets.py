@@ -5,6 +5,7 @@ import threading
 
 import pytest
 from helpers.scripted import answering, scripted
+from helpers.waiting import PATIENCE
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
@@ -152,7 +153,7 @@ def test_a_key_in_the_error_of_a_model_is_redacted(caplog, monkeypatch):
 
 async def test_chains_run_in_a_limited_number_of_threads_inside_an_event_loop():
     running, most, lock = 0, 0, threading.Lock()
-    together = threading.Barrier(2, timeout=30)
+    together = threading.Barrier(2, timeout=PATIENCE)
 
     def ask(_):
         nonlocal running, most
