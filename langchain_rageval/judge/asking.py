@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -72,17 +72,31 @@ def ask_judge(judge: Judge, question: JudgeQuestion[T], attempts: Attempts, draw
             tail = (AIMessage(_quote(raw)), HumanMessage(escape_control_tokens(again)))
 
 
-def shared_question(judge: Judge, question: JudgeQuestion[Any], draw: int, operation: Operation[Any]) -> Shared:
+def repeat_question(question: JudgeQuestion[T]) -> JudgeQuestion[T]:
+    """Return a question about items that had no usable reply, marked as the repetition of an earlier one."""
+    return replace(question, request=replace(question.request, repeated=True))
+
+
+def shared_question(
+    judge: Judge, question: JudgeQuestion[Any], draw: int, operation: Operation[Any], numbers: Iterable[int] = ()
+) -> Shared:
     """Return a request that asks a question once per run and shares the result with all steps that ask the same.
 
-    Two questions are the same if judge, step, prompts, inputs, contexts, draw, parser and objection are.
+    Two questions are the same if judge, step, prompts, inputs, contexts, draw, parser, objection and `numbers` are.
+
+    Args:
+        judge: judge to ask.
+        question: the question.
+        draw: number of the draw (repetition of the same request).
+        operation: asks the question and returns the result to share.
+        numbers: own numbers of the items that the request numbers from 1, if the result contains them.
     """
     names = [getattr(function, "__qualname__", "") for function in (operation, question.objection)]
     request = question.request
     texts = (request.prompts.fingerprint, request.prompt.fingerprint, request.written_inputs)
     block = request.contexts and request.contexts.block
     kind = question.parser.pydantic_object
-    key = (id(judge.model), judge._fingerprint_text, request.step, *texts, block, draw, kind, *names)
+    key = (id(judge.model), judge._fingerprint_text, request.step, *texts, block, draw, kind, *names, *numbers)
     return Shared(key, operation)
 
 

@@ -77,6 +77,18 @@ class NumberedContexts:
         """Return the chunks with the given numbers. They keep their numbers."""
         return NumberedContexts(tuple(line for line in self.lines if line.chunk in chunks))
 
+    @property
+    def chunks(self) -> list[int]:
+        """Numbers of the chunks, in order."""
+        return list(dict.fromkeys(line.chunk for line in self.lines))
+
+    def numbered_from_one(self) -> NumberedContexts:
+        """Return the same chunks, numbered 1, 2, … as the items of a request are."""
+        places = {chunk: place for place, chunk in enumerate(self.chunks, 1)}
+        if all(chunk == place for chunk, place in places.items()):
+            return self
+        return NumberedContexts(tuple(line._replace(chunk=places[line.chunk]) for line in self.lines))
+
     def windows(self, max_tokens: int | None) -> list[NumberedContexts]:
         """Split the contexts between sentences into windows of at most `max_tokens` (characters / 4).
 
