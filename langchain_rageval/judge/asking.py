@@ -14,7 +14,9 @@ from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.judge.endpoint import RequestMode
 from langchain_rageval.judge.judge import Judge
+from langchain_rageval.judge.ladder import output_limit
 from langchain_rageval.judge.parser import StrictJsonOutputParser
+from langchain_rageval.judge.stop_reason import CutOffReply
 from langchain_rageval.prompts.control_tokens import escape_control_tokens
 from langchain_rageval.prompts.layout import RequestContent
 from langchain_rageval.run.requests import Locked, Operation, SendOnce, Shared
@@ -67,6 +69,9 @@ def ask_judge(judge: Judge, question: JudgeQuestion[T], attempts: Attempts, draw
         except OutputParserException as problem:
             raw = str(problem.llm_output or "")
             if not attempts.left:
+                if isinstance(problem, CutOffReply):
+                    advice = _length_limit_advice(problem, judge)
+                    raise JudgeOutputError(advice, question.request.step, raw, is_cut_off=True) from problem
                 raise JudgeOutputError(str(problem), question.request.step, raw) from problem
             again = question.request.prompts.common.ask_again.format(problem=problem)
             tail = (AIMessage(_quote(raw)), HumanMessage(escape_control_tokens(again)))
@@ -170,6 +175,22 @@ def _ask_in_modes(
             if problem:
                 raise OutputParserException(ValueError(problem), llm_output=answer.model_dump_json())
             return answer
+
+
+def _length_limit_advice(problem: CutOffReply, judge: Judge) -> str:
+    """Return what the user should change so that the judge's replies are not cut off."""
+    if limit := output_limit(judge.model):
+        name, tokens = limit
+        is_limit, setting = f": {name} is {tokens}", name
+    else:
+        tokens_made = f" of {problem.output_tokens} tokens" if problem.output_tokens else ""
+        is_limit, setting = tokens_made, "max_tokens"
+    if problem.only_thoughts:
+        return (
+            f"the model's reasoning used up the length limit before the answer{is_limit}; "
+            f"raise {setting} of the judge's model, or lower its reasoning effort"
+        )
+    return f"the reply was cut off at its length limit{is_limit}; raise {setting} of the judge's model"
 
 
 def _quote(raw: str) -> str:

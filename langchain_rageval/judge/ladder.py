@@ -28,6 +28,11 @@ Schema = Mapping[str, Any]
 RUNGS: tuple[Rung, ...] = get_args(Rung)
 
 _REFUSALS = {400, 404, 422}
+_OUTPUT_LIMITS = (
+    *("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "max_tokens_to_sample"),
+    *("num_predict", "n_predict", "max_length"),
+)
+_SETTINGS = ("model_kwargs", "extra_body", "default_options")
 _MENTIONS_ROLE = re.compile(r"\broles?\b|system (?:message|prompt|instruction)", re.IGNORECASE)
 _MENTIONS_LENGTH = re.compile(
     r"context (?:length|window|size)|too long|too many tokens|maximum.{0,20}length", re.IGNORECASE
@@ -140,6 +145,17 @@ def has_prefix_cache(model: Any) -> bool:
 def bound_options(model: Any) -> Options:
     """Return the call options already bound to a model; options that request structured output are merged with them."""
     return next(_all_bound_options(model))
+
+
+def output_limit(model: Any) -> tuple[str, int] | None:
+    """Return name and value of the setting that limits the length of a model's replies; None if there is none."""
+    inner = next(inner_models(model))
+    for settings in (bound_options(model), *(getattr(inner, name, None) for name in _SETTINGS), inner):
+        for name in _OUTPUT_LIMITS:
+            value = settings.get(name) if isinstance(settings, Mapping) else getattr(settings, name, None)
+            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                return name, value
+    return None
 
 
 def is_sync_only(model: Any) -> bool:

@@ -430,7 +430,7 @@ def test_the_recorded_replies_of_a_weak_judge_are_read_or_refused():
     assert {key: (plain[key], read[key], read_knowing_the_stop[key]) for key in plain} == {
         ("statements", "chat"): (17, 38, 38),
         ("statements", "completion"): (0, 9, 0),
-        ("context_sentences", "chat"): (0, 29, 29),
+        ("context_sentences", "chat"): (0, 32, 32),
         ("context_sentences", "completion"): (0, 3, 1),
         ("question_generation", "chat"): (15, 120, 120),
         ("question_generation", "completion"): (0, 21, 21),

@@ -206,6 +206,48 @@ def test_unknown_sentences_beside_known_ones_are_dropped():
     assert brief(found(judge, "a")) == [(1, "supported", ["1.2", "2.1"])]
 
 
+@pytest.mark.parametrize(
+    "cited", ["[2.1] Third, by 1.1 percent.", "1.1-2.1", "1.1 – 2.1", "1.1 to 2.1", "from 1.1", "1.1 ff", "except 2.1"]
+)
+def test_evidence_with_prose_between_numbers_and_ranges_are_asked_again_once(cited):
+    judge = scripted(verdicts(verdict(1, "supported", cited)), verdicts(supported(1, "2.1")))
+    assert brief(found(judge, "a")) == [(1, "supported", ["2.1"])]
+    judge = scripted(*[verdicts(verdict(1, "supported", cited))] * 2)
+    assert brief(found(judge, "a")) == [(1, "supported", [])]
+
+
+@pytest.mark.parametrize(
+    ("written", "cites"),
+    [
+        ("[1.1, 1.10]", ["1.1", "1.10"]),
+        ("1.10", ["1.10"]),
+        ('"1.1, 1.10"', ["1.1", "1.10"]),
+        ('"[1.10]"', ["1.10"]),
+    ],
+)
+def test_evidence_as_json_numbers_or_as_one_text_keeps_its_digits(written, cites):
+    contexts = [" ".join(f"The {letter * 4} came here." for letter in "bcdfghjklm")]
+    reply = verdicts(supported(1)).model_dump_json().replace('["1.1"]', written)
+    judge = scripted(reply)
+    assert brief(found(judge, "a", contexts=contexts)) == [(1, "supported", cites)]
+
+
+def test_null_as_evidence_is_no_evidence():
+    reply = verdicts(absent(1)).model_dump_json().replace("[]", "null")
+    assert brief(found(scripted(reply), "a")) == [(1, "absent", [])]
+
+
+def test_numbers_of_decoded_arguments_are_no_evidence_since_their_digits_are_lost():
+    item = {"statement": 1, "reason": "", "evidence": [1.1], "verdict": "supported"}
+    call = AIMessage("", tool_calls=[{"name": "Verdicts", "args": {"verdicts": [item]}, "id": "1"}])
+    judge = scripted(call, verdicts(supported(1, "2.1")))
+    assert brief(found(judge, "a")) == [(1, "supported", ["2.1"])]
+    arguments = '{"verdicts": [{"statement": 1, "reason": "", "evidence": [1.1], "verdict": "supported"}]}'
+    spelled = [{"id": "1", "type": "function", "function": {"name": "Verdicts", "arguments": arguments}}]
+    call = call.model_copy(update={"additional_kwargs": {"tool_calls": spelled}})
+    assert brief(found(scripted(call), "a")) == [(1, "supported", ["1.1"])]
+
+
 def test_a_statement_is_asked_again_for_evidence_once_even_if_others_are_missing():
     judge = scripted(
         verdicts(verdict(1, "supported")), verdicts(verdict(1, "supported")), verdicts(supported(1), absent(2))
@@ -381,7 +423,13 @@ def test_a_number_written_as_text_is_a_number():
     assert brief(found(scripted(reply), "a")) == [(1, "supported", ["1.1"])]
 
 
-@pytest.mark.parametrize("label", ["Supported", "partially supported", "yes", ""])
+@pytest.mark.parametrize("label", ["Supported", "SUPPORTED.", "**supported**"])
+def test_a_label_in_another_spelling_is_that_label(label):
+    reply = verdicts(supported(1)).model_dump_json().replace('"supported"', f'"{label}"')
+    assert brief(found(scripted(reply), "a")) == [(1, "supported", ["1.1"])]
+
+
+@pytest.mark.parametrize("label", ["unsupported", "not supported", "partially supported", "supported?", "yes", ""])
 def test_a_verdict_of_the_judges_own_invention_is_asked_again(label):
     wrong = verdicts(supported(1)).model_dump_json().replace('"supported"', f'"{label}"')
     judge = scripted(wrong, verdicts(absent(1)))
