@@ -48,11 +48,13 @@ _BARE_KEY: Final = re.compile(rf"{_STRING}|(?P<before>[{{,]\s*+)(?P<key>[^\W\d]\
 _ESCAPED_STRING: Final = re.compile(_STRING, re.DOTALL)
 _ESCAPE_PAIR: Final = re.compile(r"\\(.)", re.DOTALL)
 _HARMONY: Final = re.compile(
-    r"<\|channel\|>\s*(?P<channel>\w+)(?P<recipient>[^<]*)(?:<\|constrain\|>[^<]*)?<\|message\|>"
+    r"(?:<\|start\|>assistant(?P<header>[^<]*))?<\|channel\|>\s*(?P<channel>\w+)(?P<recipient>[^<]*)(?:<\|constrain\|>[^<]*)?<\|message\|>"
     r"(?P<content>.*?)(?=<\|(?:end|call|return|start|channel)\|>|\Z)",
     re.DOTALL,
 )
-_HARMONY_START: Final = re.compile(r"\s*(?:<\|start\|>\s*assistant[^<]*)?<\|channel\|>")
+_HARMONY_START: Final = re.compile(
+    r"\s*(?:(?:<\|start\|>\s*assistant[^<]*)?<\|channel\|>|(?:analysis|commentary)\b[^<]{0,80}<\|message\|>)"
+)
 _HARMONY_WITHOUT_TOKENS: Final = re.compile(
     r"\s*analysis.*assistant(?:final|commentary to=functions\.\w+(?: *json\b)?)(?P<content>.*)", re.DOTALL
 )
@@ -125,8 +127,12 @@ def final_channel(text: str) -> str:
     the tokens and left `analysis…assistantfinal{…}`. Other texts are returned unchanged.
     """
     if _HARMONY_START.match(text):
-        kept = (m for m in _HARMONY.finditer(text) if m["channel"] == "final" or "to=functions." in m["recipient"])
-        return "\n".join(message["content"] for message in kept)
+        messages = [
+            message["content"]
+            for message in _HARMONY.finditer(text)
+            if message["channel"] == "final" or "to=functions." in f"{message['header']} {message['recipient']}"
+        ]
+        return "\n".join(messages)
     if bare := _HARMONY_WITHOUT_TOKENS.fullmatch(text):
         return bare["content"]
     return text

@@ -17,9 +17,9 @@ from pydantic import BaseModel, ConfigDict, PydanticUserError, RootModel, Valida
 from pydantic_core import ErrorDetails
 
 from langchain_rageval.judge.json_repairs import REPAIRS, comments_in, final_channel, json_spans
-from langchain_rageval.judge.reply_text import ReplyText, reply_texts
+from langchain_rageval.judge.reply_text import ReplyText, reply_texts, without_fence
 from langchain_rageval.judge.stop_reason import CutOffReply, check_stop
-from langchain_rageval.judge.value_repairs import readings, respell
+from langchain_rageval.judge.value_repairs import BOOLEAN_WORDS, readings, respell
 from langchain_rageval.prompts.control_tokens import restore_control_tokens
 from langchain_rageval.prompts.sentence_numbers import JsonNumber
 
@@ -30,7 +30,6 @@ _SHOWN_ERRORS: Final = 2
 _SHOWN_CHARACTERS: Final = 60
 _DROPPED_KEYS: Final = {"title", "default", "discriminator"}
 _VERBATIM_KEYS: Final = {"const", "enum", "examples", "properties"}
-_FENCE: Final = re.compile(r"^```\w*\s*(.*?)\s*```$", re.DOTALL)
 _ESCAPED_JSON: Final = re.compile(r'[\[{]\s*\\"')
 _LOOKS_LIKE_JSON: Final = re.compile("[:\"'“„«‘]")
 
@@ -275,7 +274,7 @@ def _labels(schema: Any) -> set[str]:
     if not isinstance(schema, dict):
         return set()
     own = {label.casefold() for label in schema.get("enum", ()) if isinstance(label, str)}
-    truth_values = {"true", "false"} if schema.get("type") == "boolean" else set()
+    truth_values = BOOLEAN_WORDS.keys() if schema.get("type") == "boolean" else set()
     return own.union(truth_values, *map(_labels, schema.values()))
 
 
@@ -284,12 +283,14 @@ def _raw(message: BaseMessage) -> str:
 
 
 def _unescaped(text: str) -> str:
-    r"""Return the JSON of a text such as `{\"a\": 1}`, which is a JSON string without its quotes; others unchanged."""
-    bare = _FENCE.sub(r"\1", text.strip())
-    if not _ESCAPED_JSON.match(bare):
+    r"""Return the JSON in a fenced JSON string, or in its content such as `{\"a\": 1}`; other texts unchanged."""
+    bare = without_fence(text)
+    if _ESCAPED_JSON.match(bare):
+        bare = f'"{bare}"'
+    elif not bare.startswith('"') or not bare.endswith('"'):
         return text
     try:
-        return str(_DECODER.decode(f'"{bare}"'))
+        return str(_DECODER.decode(bare))
     except ValueError:
         return text
 

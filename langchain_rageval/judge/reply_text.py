@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 
 _TEXT_BLOCKS: Final = ("text", "output_text")
+_FENCE: Final = re.compile(r"^```\w*\s*+(.*?)\s*```$", re.DOTALL)
 _THOUGHT_FIELDS: Final = ("reasoning_content", "reasoning", "thinking")
 
 
@@ -29,8 +31,8 @@ class ReplyText(NamedTuple):
 def reply_texts(message: BaseMessage) -> list[ReplyText]:
     """Return the arguments of each tool call of a message; without tool calls, its text.
 
-    A message without any text whose thoughts are one JSON object is a reply that the server took for a thought. Other
-    thoughts are not read: they hold drafts.
+    A message without any text whose thoughts are one JSON object or list is a reply that the server took for a thought.
+    Other thoughts are not read: they hold drafts.
 
     Raises:
         RecursionError: if the arguments of a tool call are nested too deeply.
@@ -38,7 +40,7 @@ def reply_texts(message: BaseMessage) -> list[ReplyText]:
     if calls := list(_tool_calls(message)):
         return calls
     text = message_text(message)
-    if not text.strip() and len(whole := [thought for thought in thoughts(message) if _is_json_object(thought)]) == 1:
+    if not text.strip() and len(whole := [thought for thought in thoughts(message) if _is_json(thought)]) == 1:
         text = whole[0]
     return [ReplyText(text)]
 
@@ -46,6 +48,11 @@ def reply_texts(message: BaseMessage) -> list[ReplyText]:
 def message_text(message: BaseMessage) -> str:
     """Return the text of a message without thoughts, also from the blocks of OpenAI's Responses API."""
     return message.content if isinstance(message.content, str) else "".join(_block_texts(message.content))
+
+
+def without_fence(text: str) -> str:
+    """Return a text without the code fence around the whole of it."""
+    return _FENCE.sub(r"\1", text.strip())
 
 
 def thoughts(message: BaseMessage) -> list[str]:
@@ -107,8 +114,8 @@ def _decodes_to(text: str, value: Any) -> bool:
         return False
 
 
-def _is_json_object(text: str) -> bool:
+def _is_json(text: str) -> bool:
     try:
-        return isinstance(json.loads(text), dict)
+        return isinstance(json.loads(without_fence(text)), dict | list)
     except (ValueError, RecursionError):
         return False

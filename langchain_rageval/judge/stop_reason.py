@@ -16,13 +16,14 @@ from langchain_rageval.judge.reply_text import reply_texts, thoughts
 _NESTED: Final = {"choices", "candidates", "generationinfo", "metadata", "response", "results", "alternatives"}
 _KEYS: Final = {"finishreason", "stopreason", "donereason", "finishreasons", "stoptype", "completionreason"}
 _COMPLETE: Final = (
-    "stop endturn stopsequence eos eostoken eossequence stoptoken stopstr tooluse toolcalls? functioncall completed? "
-    "end endofturn endoftext finish finished done success word final alternativestatusfinal alternativestatustoolcalls"
+    "stop(?:ped|words?|sequences?|tokens?|strs?)? endturn eos eostoken eossequence tooluse toolcalls? functioncall "
+    "completed? end ok normal endofsequence endofturn endoftext finish finished done success word final "
+    "alternativestatusfinal alternativestatustoolcalls"
 )
 _IS_COMPLETE: Final = re.compile(f"(?:{'|'.join(_COMPLETE.split())})+")  # chunks may repeat the reason
 _IS_LENGTH: Final = re.compile(
-    r".*(?:length|maxtoken|maxoutput|maxnew|maxcompletion|tokenlimit|tokenslimit|limitreached|truncat|contextwindow|"
-    r"errorlimit|timelimit|contextsize).*|limit|incomplete|alternativestatuspartial"
+    r".*(?:length|maxtoken|maxoutput|maxnew|maxcompletion|limit|truncat|contextwindow|"
+    r"contextsize).*|incomplete|alternativestatuspartial"
 )
 _IS_REFUSAL: Final = re.compile(
     r".*(?:contentfilter|safety|blocklist|blacklist|prohibited|refus|guardrail|toxic|moderation|sensitive).*|spii|"

@@ -20,7 +20,7 @@ _ARGUMENTS: Final = ("arguments", "parameters", "args", "input", "tool_input", "
 _NO_ANSWERS: Final = ("draft", "example", "черновик", "пример")
 _TRUE_WORDS: Final = "yes true да истина 是 真 예 네 참 sì si vero"
 _FALSE_WORDS: Final = "no false нет ложь 否 假 아니오 아니요 거짓 falso"
-_BOOLEANS: Final = {
+BOOLEAN_WORDS: Final = {
     word: value for words, value in ((_TRUE_WORDS, True), (_FALSE_WORDS, False)) for word in words.split()
 }
 _OPENING: Final = " \t\r\n\u00a0\"'`*_«“„‘([<"
@@ -51,23 +51,25 @@ def _unwrapped(value: Any, schema: Schema, decode: Callable[[str], Any]) -> Iter
             yield inner
         case [dict() as only]:
             yield only
+        case dict():
+            yield from _inside_object(value, schema, decode)
     if wrapped := as_object(value, schema):
         yield wrapped
-    if not isinstance(value, dict):
-        return
-    if (call := arguments_of(value, schema)) is not None:
-        yield call
+
+
+def _inside_object(value: Mapping[str, Any], schema: Schema, decode: Callable[[str], Any]) -> Iterator[Any]:
+    """Yield the arguments of a tool call, the value under an only key, or the value under the title of the schema."""
+    if (arguments := arguments_of(value, schema)) is not None:
+        yield arguments
     elif len(value) == 1:
         key, inner = next(iter(value.items()))
-        if key.casefold() in _NO_ANSWERS:
-            return
-        if isinstance(inner, dict | list) or (isinstance(inner, str) and _decoded(inner, decode) is not inner):
+        inner = _decoded(inner, decode) if isinstance(inner, str) else inner
+        if isinstance(inner, dict | list) and key.casefold() not in _NO_ANSWERS:
             yield inner
-    elif (
-        value.keys().isdisjoint(schema.get("properties") or {})
-        and len(named := [inner for key, inner in value.items() if _same_name(key, schema.get("title"))]) == 1
-    ):
-        yield named[0]
+    elif value.keys().isdisjoint(schema.get("properties") or {}):
+        named = [key for key in value if _same_name(key, schema.get("title"))]
+        if len(named) == 1 and _is_plain(value, named[0]):
+            yield value[named[0]]
 
 
 def as_object(value: Any, schema: Schema) -> dict[str, Any] | None:
@@ -77,7 +79,9 @@ def as_object(value: Any, schema: Schema) -> dict[str, Any] | None:
         return None
     name, field = next(iter(properties.items()))
     is_list_of_objects = field.get("type") == "array" and (field.get("items") or {}).get("type") == "object"
-    return {name: value} if is_list_of_objects and all(isinstance(item, dict) for item in value) else None
+    keys = ((field.get("items") or {}).get("properties") or {}).keys()
+    are_items = all(isinstance(item, dict) and not keys.isdisjoint(item) for item in value)
+    return {name: value} if is_list_of_objects and are_items else None
 
 
 def arguments_of(value: Mapping[str, Any], schema: Schema) -> Any:
@@ -89,7 +93,9 @@ def arguments_of(value: Mapping[str, Any], schema: Schema) -> Any:
         value = function
     name = next((value[key] for key in _NAMES if key in value), None)
     keys = [key for key in _ARGUMENTS if key in value]
-    return value[keys[0]] if len(keys) == 1 and _same_name(name, schema.get("title")) else None
+    if len(keys) != 1 or not isinstance(name, str) or not _is_plain(value, keys[0]):
+        return None
+    return value[keys[0]] if _same_name(name.removeprefix("functions."), schema.get("title")) else None
 
 
 def respell(value: Any, schema: Schema, decode: Callable[[str], Any], key: str = "") -> Any:
@@ -119,13 +125,13 @@ def respell(value: Any, schema: Schema, decode: Callable[[str], Any], key: str =
         case list() if kind == "array":
             items = schema.get("items") or {}
             return [respell(item, items, decode) for item in value]
-        case str() if labels := schema.get("enum") or ([schema["const"]] if "const" in schema else []):
-            return label_of(value, labels)
         case str() if kind == "boolean":
             return boolean_of(value)
         case str() if kind == "integer":
             return integer_of(value, key)
-        case bool() if kind == "integer" and "enum" not in schema:
+        case str() if labels := schema.get("enum") or ([schema["const"]] if "const" in schema else []):
+            return label_of(value, labels)
+        case bool() if kind == "integer":
             raise ValueError(f"{key or 'an item'}: a number is expected, not {json.dumps(value)}")
     return value
 
@@ -139,7 +145,7 @@ def label_of(text: str, labels: list[Any]) -> str:
 
 def boolean_of(text: str) -> bool | str:
     """Return the truth value of "да", "Нет.", "是", "예", "sì" or "YES"; other texts unchanged."""
-    return _BOOLEANS.get(bare_word(text).casefold(), text)
+    return BOOLEAN_WORDS.get(bare_word(text).casefold(), text)
 
 
 def integer_of(text: str, key: str = "") -> int | str:
@@ -158,6 +164,12 @@ def bare_word(text: str) -> str:
     if text.endswith(_END) and not text[:-1].endswith(_END):
         text = text[:-1].rstrip(_CLOSING)
     return text
+
+
+def _is_plain(value: Mapping[str, Any], key: str) -> bool:
+    """Return True if the other values of an object are plain: an object or list beside an answer may be another one."""
+    others = (inner for name, inner in value.items() if name != key)
+    return not any(isinstance(inner, dict | list) or str(inner).strip()[:1] in ("{", "[") for inner in others)
 
 
 def _same_name(name: object, other: object) -> bool:

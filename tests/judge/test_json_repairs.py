@@ -197,6 +197,8 @@ def test_other_unknown_escapes_are_not_guessed(text):
     "text",
     [
         '<|channel|>analysis<|message|>{"a": 2}?<|end|><|start|>assistant<|channel|>final<|message|>{"a": 1}<|return|>',
+        '<|start|>assistant to=functions.A<|channel|>commentary json<|message|>{"a": 1}<|call|>',
+        'analysis<|message|>{"a": 2}?<|end|><|start|>assistant<|channel|>final<|message|>{"a": 1}',
         '<|start|>assistant<|channel|>commentary to=functions.A <|constrain|>json<|message|>{"a": 1}<|call|>',
         '<|channel|>analysis<|message|>[draft<|end|><|channel|>final <|constrain|>json<|message|>{"a": 1}',
         'analysisMaybe {"a": 2}? No.assistantfinal{"a": 1}',

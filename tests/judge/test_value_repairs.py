@@ -1,5 +1,6 @@
 import json
 from contextlib import suppress
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -137,6 +138,12 @@ def test_a_list_in_a_string_is_decoded_where_the_schema_asks_for_a_list():
 
 
 def test_a_boolean_is_no_number():
+    class Flag(BaseModel):
+        flag: Literal[0, 1]
+
+    assert spelled({"flag": "#1"}, Flag) == {"flag": 1}
+    with pytest.raises(ValueError, match=r"^flag: a number is expected, not true$"):
+        spelled({"flag": True}, Flag)
     with pytest.raises(ValueError, match=r"^context: a number is expected, not true$"):
         spelled({"verdicts": [{"context": True, "reason": "", "useful": True}]}, ContextVerdicts)
 
@@ -167,6 +174,7 @@ def test_an_optional_value_is_respelled_by_its_only_type():
         {"name": "verdicts", "parameters": ANSWER},
         [{"name": "Verdicts", "arguments": json.dumps(ANSWER), "id": "abc"}],
         {"tool_calls": [{"type": "function", "function": {"name": "Verdicts", "arguments": json.dumps(ANSWER)}}]},
+        {"name": "functions.Verdicts", "arguments": ANSWER},
         {"action": "Verdicts", "action_input": ANSWER},
     ],
 )
@@ -185,6 +193,10 @@ def test_the_answer_is_found_in_what_is_around_it(value):
         {"a": ANSWER, "b": 1},
         {"name": "search", "arguments": ANSWER},
         {"name": "Verdicts", "arguments": ANSWER, "parameters": ANSWER},
+        {"name": "Verdicts", "arguments": ANSWER, "result": {"verdicts": []}},
+        {"Verdicts": ANSWER, "final": {"verdicts": []}},
+        {"Verdicts": ANSWER, "final": '{"verdicts": []}'},
+        [{"a": 1}, ITEM],
         [],
         [1],
         ["a"],
