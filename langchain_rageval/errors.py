@@ -49,12 +49,14 @@ class JudgeOutputError(RagevalError):
         message: the problem with the last reply.
         step: name of the step, such as `verify_statements`.
         raw_output: the last reply, without secrets of the model.
+        is_cut_off: True if the last reply was truncated at the model's length limit.
     """
 
-    def __init__(self, message: str, step: str, raw_output: str) -> None:
-        super().__init__(message, step, raw_output)  # pickle rebuilds an exception from its args
+    def __init__(self, message: str, step: str, raw_output: str, is_cut_off: bool = False) -> None:
+        super().__init__(message, step, raw_output, is_cut_off)  # pickle rebuilds an exception from its args
         self.step = step
         self.raw_output = raw_output
+        self.is_cut_off = is_cut_off
 
     def __str__(self) -> str:
         """Return the step and the problem."""

@@ -15,7 +15,7 @@ from typing import Any
 from langchain_rageval._internal.description import digest_of
 from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import JudgeOutputError
-from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, shared_question
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, repeat_question, shared_question
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import RubricGrade, RubricGrades
@@ -100,7 +100,7 @@ class GradeRubric(Step):
                 return graded
             if not attempts.left:
                 raise JudgeOutputError(_problem(missing, self.scale), self.get_name(), reply.model_dump_json())
-            judge_question = self._judge_question(voter, sample, background, missing)
+            judge_question = repeat_question(self._judge_question(voter, sample, background, missing))
 
     def _judge_question(
         self, voter: Voter, sample: Sample, background: NumberedContexts | None, criteria: _Criteria

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from pydantic import BaseModel, InstanceOf, ValidationError
@@ -21,7 +21,7 @@ from langchain_rageval.prompts.promptset import Prompt, packaged_fingerprint
 from langchain_rageval.run.requests import Operation, Shared
 from langchain_rageval.steps.stage import Stage, State
 
-__all__ = ["NumberedTexts", "Stage", "State", "Step", "most_items", "slices"]
+__all__ = ["NumberedTexts", "Stage", "State", "Step", "most_items", "numbers_by_place", "request_items", "slices"]
 
 NumberedTexts = Mapping[int, str]
 """Texts by their numbers, which count from 1."""
@@ -150,6 +150,19 @@ def slices(items: NumberedTexts, size: int) -> list[dict[int, str]]:
     return [
         {number: items[number] for number in numbers[start : start + size]} for start in range(0, len(numbers), size)
     ]
+
+
+def request_items(key: str, items: NumberedTexts) -> list[dict[str, Any]]:
+    """Return numbered texts as the items of a request, numbered from 1 whatever their own numbers are.
+
+    A judge that numbers its answers from 1 then answers right, also about a slice or a repeated question.
+    """
+    return [{key: place, "text": text} for place, text in enumerate(items.values(), 1)]
+
+
+def numbers_by_place(items: Iterable[int]) -> dict[int, int]:
+    """Return the own numbers of items by their numbers in a request, which count from 1."""
+    return dict(enumerate(items, 1))
 
 
 @locked_cache
