@@ -60,7 +60,11 @@ class HashableModel(BaseModel):
 
 
 class Example(HashableModel):
-    """A solved example of a step. Its `contexts` are shown as lettered sentences ([A.1]), the other inputs as JSON."""
+    """A solved example of a step.
+
+    Its `contexts` are shown as lettered sentences ([A.1]), the other inputs as JSON. If the outputs of the step's
+    examples name chunks by an integer `context`, the sentences are numbered ([1.1]) and indented instead.
+    """
 
     input: dict[str, Any]
     output: dict[str, Any]
@@ -116,10 +120,10 @@ class PromptSet(HashableModel):
     def default(cls, language: str) -> PromptSet:
         """Return the packaged prompts of a language; the English ones if the package has none in it.
 
-        English and Russian have prompts for all steps. Chinese, Korean and Italian have prompts for the steps of
-        faithfulness, answer_relevance, context_precision, context_recall, context_relevance, answer_correctness and
-        aspect_critique. The other steps, such as those that write test sets, use the English prompts there, with the
-        labels and the system message of the language; texts are still written in the language of the passages.
+        English and Russian have prompts for all steps. Chinese, Korean and Italian have prompts for the steps of all
+        metrics; no native speaker has read them yet. The steps that write and filter test sets use the English prompts
+        there, with the labels and the system message of the language; texts are still written in the language of the
+        passages.
 
         Args:
             language: ISO 639-1 code, such as "ru".
