@@ -14,7 +14,7 @@ from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.judge.endpoint import RequestMode
 from langchain_rageval.judge.judge import Judge
-from langchain_rageval.judge.parser import StrictJsonOutputParser
+from langchain_rageval.judge.parser import CutOffReply, StrictJsonOutputParser
 from langchain_rageval.prompts.control_tokens import escape_control_tokens
 from langchain_rageval.prompts.layout import RequestContent
 from langchain_rageval.run.requests import Locked, Operation, SendOnce, Shared
@@ -23,6 +23,7 @@ from langchain_rageval.run.retry import is_transient
 T = TypeVar("T", bound=BaseModel)
 
 _MAX_QUOTE = 6_000  # characters
+_SHORTEST_COPY = 40  # characters
 
 
 @dataclass
@@ -46,11 +47,14 @@ class JudgeQuestion(Generic[T]):
         request: content of the request.
         parser: parses the reply.
         objection: returns what is wrong with an answer that fits the schema, or None.
+        divisible: True if the caller can ask in parts. `ask_judge` then raises `CutOffReply` for a reply that was cut
+            off, because a judge that repeats it in fewer words leaves items out.
     """
 
     request: RequestContent
     parser: StrictJsonOutputParser[T]
     objection: Callable[[T], str | None] = lambda _answer: None
+    divisible: bool = False
 
 
 def ask_judge(judge: Judge, question: JudgeQuestion[T], attempts: Attempts, draw: int = 0) -> Operation[T]:
@@ -58,6 +62,7 @@ def ask_judge(judge: Judge, question: JudgeQuestion[T], attempts: Attempts, draw
 
     Raises:
         JudgeOutputError: if the reply is invalid and no attempt is left.
+        CutOffReply: if the reply was cut off and the question is divisible.
     """
     tail: Sequence[BaseMessage] = ()
     while True:
@@ -66,6 +71,8 @@ def ask_judge(judge: Judge, question: JudgeQuestion[T], attempts: Attempts, draw
             return (yield from _ask_once(judge, question, attempts, tail, draw))
         except OutputParserException as problem:
             raw = str(problem.llm_output or "")
+            if question.divisible and (isinstance(problem, CutOffReply) or _is_unfinished(raw)):
+                raise CutOffReply(ValueError("the reply was cut off at its length limit"), llm_output=raw) from problem
             if not attempts.left:
                 raise JudgeOutputError(str(problem), question.request.step, raw) from problem
             again = question.request.prompts.common.ask_again.format(problem=problem)
@@ -152,10 +159,36 @@ def _ask_in_modes(
         else:
             answer = question.parser.read_message(reply)
             endpoint.record_success(mode)
-            problem = question.objection(answer)
+            problem = question.objection(answer) or _copied_example(question.request, answer)
             if problem:
                 raise OutputParserException(ValueError(problem), llm_output=answer.model_dump_json())
             return answer
+
+
+def _copied_example(request: RequestContent, answer: BaseModel) -> str | None:
+    """Return an error message if an answer is that of an example of the prompt, which has other inputs; else None.
+
+    Answers with little text, such as an empty list, may be right although they are equal.
+    """
+    output = answer.model_dump(mode="json")
+    for example in request.prompt.examples:
+        inputs = {name: value for name, value in example.input.items() if name != "contexts"}
+        if output == example.output and inputs != request.inputs and _text_length(output) >= _SHORTEST_COPY:
+            return "this is the reply of an example: reply to the input"
+    return None
+
+
+def _text_length(value: Any) -> int:
+    """Return the number of characters of all texts in a nested value, without keys."""
+    if isinstance(value, str):
+        return len(value)
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return sum(map(_text_length, inner))
+
+
+def _is_unfinished(raw: str) -> bool:
+    """Return True if an invalid reply ends within JSON: it opens more brackets than it closes."""
+    return raw.count("{") > raw.count("}") or raw.count("[") > raw.count("]")
 
 
 def _quote(raw: str) -> str:

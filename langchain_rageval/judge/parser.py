@@ -31,6 +31,10 @@ _LENGTH_STOPS: Final = {"length", "max_tokens"}
 _REFUSALS: Final = {"content_filter", "blacklist", "refusal"}
 
 
+class CutOffReply(OutputParserException):
+    """The reply ended at a length limit, so that the list in it may lack items."""
+
+
 def strict_schema(model: type[BaseModel]) -> dict[str, Any]:
     """Return a class's JSON schema in the form that endpoints with strict decoding require.
 
@@ -254,7 +258,8 @@ def _check_stop(message: BaseMessage, metadata: Mapping[str, Any]) -> None:
     """Raise an error if the reply was truncated by the endpoint or refused by the model."""
     stops = {str(metadata.get(key)).lower() for key in ("finish_reason", "stop_reason", "done_reason")}
     if stops & _LENGTH_STOPS or metadata.get("incomplete_details"):
-        raise _parse_error("the reply was cut off at its length limit: answer in fewer words", _raw(message))
+        problem = "the reply was cut off at its length limit: answer in fewer words"
+        raise CutOffReply(ValueError(problem), llm_output=_raw(message))
     blocks = message.content if isinstance(message.content, list) else []
     refused = any(isinstance(block, dict) and block.get("type") == "refusal" for block in blocks)
     if refused or stops & _REFUSALS or message.additional_kwargs.get("refusal"):
