@@ -48,7 +48,8 @@ class JudgeQuestion(Generic[T]):
         parser: parses the reply.
         objection: returns what is wrong with an answer that fits the schema, or None.
         divisible: True if the caller can ask in parts. `ask_judge` then raises `CutOffReply` for a reply that was cut
-            off, because a judge that repeats it in fewer words leaves items out.
+            off at a length limit, because a judge that repeats it in fewer words leaves items out; likewise if the last
+            attempt ends within its JSON.
     """
 
     request: RequestContent
@@ -71,7 +72,8 @@ def ask_judge(judge: Judge, question: JudgeQuestion[T], attempts: Attempts, draw
             return (yield from _ask_once(judge, question, attempts, tail, draw))
         except OutputParserException as problem:
             raw = str(problem.llm_output or "")
-            if question.divisible and (isinstance(problem, CutOffReply) or _is_unfinished(raw)):
+            unfinished = isinstance(problem, CutOffReply) or (not attempts.left and _is_unfinished(raw))
+            if question.divisible and unfinished:
                 raise CutOffReply(ValueError("the reply was cut off at its length limit"), llm_output=raw) from problem
             if not attempts.left:
                 raise JudgeOutputError(str(problem), question.request.step, raw) from problem

@@ -258,7 +258,7 @@ def _check_stop(message: BaseMessage, metadata: Mapping[str, Any]) -> None:
     """Raise an error if the reply was truncated by the endpoint or refused by the model."""
     stops = {str(metadata.get(key)).lower() for key in ("finish_reason", "stop_reason", "done_reason")}
     if stops & _LENGTH_STOPS or metadata.get("incomplete_details"):
-        problem = "the reply was cut off at its length limit: answer in fewer words"
+        problem = "the reply was cut off at its length limit: write every item, and each reason in few words"
         raise CutOffReply(ValueError(problem), llm_output=_raw(message))
     blocks = message.content if isinstance(message.content, list) else []
     refused = any(isinstance(block, dict) and block.get("type") == "refusal" for block in blocks)

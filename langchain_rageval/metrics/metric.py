@@ -327,26 +327,28 @@ def _with_extraction_notes(score: Score, state: State) -> Score:
     That is how many repeated or surplus statements the judge listed, and how much of a text no statement mentions if
     that is more than `MOST_UNMENTIONED` of its content words and numbers.
     """
-    if score.value is None:
+    dropped = state.get("dropped_statements")
+    incomplete = {
+        side: counts
+        for side, counts in state.get("unmentioned", {}).items()
+        if counts[1] >= _FEWEST_UNITS and counts[0] > MOST_UNMENTIONED * counts[1]
+    }
+    if score.value is None or not (dropped or incomplete):
         return score
-    russian = detect_language(state["sample"].question) == "ru"
-    notes = []
-    if dropped := state.get("dropped_statements"):
-        notes.append(
-            f"отброшено повторных или лишних утверждений судьи: {dropped}"
-            if russian
-            else f"repeated or surplus statements of the judge dropped: {dropped}"
-        )
-    for side, (lost, total) in state.get("unmentioned", {}).items():
-        if total >= _FEWEST_UNITS and lost > MOST_UNMENTIONED * total:
-            notes.append(
-                f"извлечение неполно: {lost} из {total} значимых слов и чисел {_IN_RUSSIAN[side]} "
-                "нет ни в одном утверждении"
-                if russian
-                else f"incomplete extraction: no statement mentions {lost} of {total} content words and numbers of the "
-                f"{side}"
-            )
-    return score.model_copy(update={"reason": "; ".join(filter(None, [score.reason, *notes]))}) if notes else score
+    if detect_language(state["sample"].question) == "ru":
+        notes = [f"отброшено повторных или лишних утверждений судьи: {dropped}"] if dropped else []
+        notes += [
+            f"извлечение неполно: {lost} из {total} значимых слов и чисел {_IN_RUSSIAN[side]} нет в утверждениях"
+            for side, (lost, total) in incomplete.items()
+        ]
+    else:
+        notes = [f"repeated or surplus statements of the judge dropped: {dropped}"] if dropped else []
+        notes += [
+            f"incomplete extraction: no statement mentions {lost} of {total} content words and numbers of the {side}"
+            for side, (lost, total) in incomplete.items()
+        ]
+    reason = "; ".join(filter(None, [score.reason.removesuffix("."), *notes]))
+    return score.model_copy(update={"reason": f"{reason}." if score.reason.endswith(".") else reason})
 
 
 def _qualified_name(function: Callable[..., Any]) -> str:

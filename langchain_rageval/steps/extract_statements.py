@@ -22,7 +22,6 @@ from itertools import chain
 from typing import Literal
 
 from langchain_rageval.data.schema import Sample
-from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.parser import CutOffReply
 from langchain_rageval.prompts.answer_schemas import Statements
@@ -107,23 +106,23 @@ class ExtractStatements(Step):
         return _Extraction(kept, len(listed) - len(kept), *unmentioned_units(text, kept))
 
     def _extract_part(self, question: str, text: str, halvings: int) -> Operation[list[str]]:
-        """Return the statements of a part of a text; of its halves if the reply to the whole part is cut off."""
-        judge_question = self.build_question({"question": question, "text": text}, None, language_from=question)
-        objection = partial(
-            _copied_example, examples=judge_question.request.prompt.examples, question=question, text=text
-        )
+        """Return the statements of a part of a text; of its halves if the reply to the whole part is cut off.
+
+        The question about a single sentence is repeated instead, as after any invalid reply; a judge with one attempt
+        is asked about the whole part only.
+        """
+        question_of_part = self.build_question({"question": question, "text": text}, None, language_from=question)
+        examples = question_of_part.request.prompt.examples
+        objection = partial(_copied_example, examples=examples, question=question, text=text)
+        parts = halves(text) if halvings and self.judge.members[0].attempts > 1 else []
         try:
-            answer: Statements = yield self.ask(replace(judge_question, objection=objection, divisible=True))
-        except CutOffReply as problem:
-            parts = halves(text) if halvings else []
-            if not parts:
-                message = f"{problem}, also for a small part of the text; raise the model's max_tokens"
-                raise JudgeOutputError(message, self.get_name(), str(problem.llm_output or "")) from problem
+            reply: Statements = yield self.ask(replace(question_of_part, objection=objection, divisible=bool(parts)))
+        except CutOffReply:
             statements: list[str] = []
             for part in parts:  # one after the other: a judge that is cut off on every part fails after few calls
                 statements += yield from self._extract_part(question, part, halvings - 1)
             return statements
-        return answer.statements
+        return reply.statements
 
 
 def _copied_example(answer: Statements, *, examples: Sequence[Example], question: str, text: str) -> str | None:

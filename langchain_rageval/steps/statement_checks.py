@@ -76,9 +76,11 @@ def is_placeholder(statement: str, text: str) -> bool:
     A sentence that the text itself contains, such as "No claims were made.", is not a placeholder.
     """
     key = statement_key(statement)
-    if not any(character.isalnum() for character in key) or key in _NO_ANSWER:
+    if key in _NO_ANSWER:
         return True
-    return bool(_STATES_NOTHING.fullmatch(key)) and key not in map(statement_key, [text, *split_sentences(text)])
+    if any(map(str.isalnum, key)):
+        return bool(_STATES_NOTHING.fullmatch(key)) and key not in map(statement_key, [text, *split_sentences(text)])
+    return statement.strip() not in [text.strip(), *split_sentences(text)]
 
 
 def content_units(text: str) -> set[str]:

@@ -139,11 +139,18 @@ def cut_above(most, metadata):
     return judge
 
 
-@pytest.mark.parametrize("metadata", [{"finish_reason": "length"}, {"stop_reason": "max_tokens"}, {}])
-def test_a_cut_off_list_is_asked_for_in_parts_and_never_in_fewer_words(metadata):
+@pytest.mark.parametrize(
+    ("metadata", "lengths"),
+    [
+        ({"finish_reason": "length"}, [8, 4, 2, 2, 4, 2, 2]),
+        ({"stop_reason": "max_tokens"}, [8, 4, 2, 2, 4, 2, 2]),
+        ({}, [8, 8, 8, 4, 4, 4, 2, 2, 4, 4, 4, 2, 2]),  # broken JSON is first asked again
+    ],
+)
+def test_a_cut_off_list_is_asked_for_in_parts_and_never_in_fewer_words(metadata, lengths):
     judge = cut_above(3, metadata)
     assert extracted(judge, "answer", LONG)["answer_statements"] == sentences_of(LONG.answer)
-    assert [len(sentences_of(inputs["text"])) for inputs in judge.inputs] == [8, 4, 2, 2, 4, 2, 2]
+    assert [len(sentences_of(inputs["text"])) for inputs in judge.inputs] == lengths
     assert not [message for messages in judge.asked for message in messages if "fewer words" in message.text]
 
 
@@ -163,14 +170,17 @@ def test_a_complete_list_at_a_length_stop_is_asked_for_in_parts():
 
 def test_a_judge_that_is_cut_off_on_every_part_fails_after_few_calls():
     judge = answering(lambda _: AIMessage('{"statements": ["a"', response_metadata={"finish_reason": "length"}))
-    with pytest.raises(JudgeOutputError) as caught:
+    with pytest.raises(JudgeOutputError, match="the reply was cut off at its length limit") as caught:
         extracted(judge, "answer", LONG)
-    assert str(caught.value) == (
-        "extract_statements: the reply was cut off at its length limit, also for a small part of the text; raise the "
-        "model's max_tokens"
-    )
     assert caught.value.raw_output == '{"statements": ["a"'
-    assert [len(sentences_of(inputs["text"])) for inputs in judge.inputs] == [8, 4, 2, 1]
+    assert [len(sentences_of(inputs["text"])) for inputs in judge.inputs] == [8, 4, 2, 1, 1, 1]
+
+
+def test_a_cut_off_reply_to_a_single_sentence_is_asked_again_for_all_its_items():
+    cut = AIMessage('{"statements": ["a"', response_metadata={"finish_reason": "length"})
+    judge = scripted(cut, statements("a", "b"))
+    assert extracted(judge, "answer")["answer_statements"] == ["a", "b"]
+    assert "write every item" in judge.asked[1][-1].text
 
 
 def test_a_long_text_is_sent_in_parts_of_at_most_max_context_tokens():
