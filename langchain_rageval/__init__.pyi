@@ -35,6 +35,7 @@ from langchain_rageval.metrics.context_recall import context_recall as context_r
 from langchain_rageval.metrics.context_relevance import context_relevance as context_relevance
 from langchain_rageval.metrics.exact_match import exact_match as exact_match
 from langchain_rageval.metrics.faithfulness import faithfulness as faithfulness
+from langchain_rageval.metrics.function_metric import metric as metric
 from langchain_rageval.metrics.graders.cross_encoder_grader import cross_encoder_grader as cross_encoder_grader
 from langchain_rageval.metrics.graders.embedding_grader import embedding_grader as embedding_grader
 from langchain_rageval.metrics.graders.id_grader import id_grader as id_grader

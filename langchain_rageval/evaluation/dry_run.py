@@ -17,6 +17,7 @@ from langchain_rageval.evaluation.inputs import AnyMetric
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.sample_scores import score_sample
 from langchain_rageval.metrics.structure import is_plannable, metrics_in, steps_with_fresh_capabilities
+from langchain_rageval.metrics.value import Value
 from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
 from langchain_rageval.models.offline_judge import answer_offline
 from langchain_rageval.run.billing import request_texts
@@ -24,6 +25,7 @@ from langchain_rageval.run.embedding import Batch
 from langchain_rageval.run.requests import Call, ModelRequest
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.usage_meter import tokens_in
+from langchain_rageval.steps.stage import State
 
 _EMBEDDINGS = HashingEmbeddings()
 _SIMILARITY = 0.5
@@ -43,7 +45,8 @@ def plannable_parts(metric: AnyMetric) -> Parts:
     if not all(map(is_plannable, parts)):
         return {}
     return {
-        part.name: part.model_copy(update={"steps": steps_with_fresh_capabilities(part)}) for part in reversed(parts)
+        part.name: part.model_copy(update={"steps": steps_with_fresh_capabilities(part), "reduce": _reduce_nothing})
+        for part in reversed(parts)
     }
 
 
@@ -56,6 +59,11 @@ def dry_run(parts: Parts, sample: Sample, run: Run) -> dict[str, Score]:
         run: a run from `dry_run_context`, or a part of one.
     """
     return {name: score_sample(part, sample, run, None)[name] for name, part in parts.items()}
+
+
+def _reduce_nothing(_state: State) -> Value:
+    """Return no value: reducers make no calls, and those of users need not bear the answers of a dry run."""
+    return Value.without("dry run")
 
 
 def _fake_reply(call: ModelRequest) -> Any:

@@ -7,8 +7,9 @@ a separate event loop: clients share connections that belong to the user's loop.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import wait
 from contextlib import suppress
 from functools import partial
@@ -21,6 +22,7 @@ from langchain_rageval.run.billing import MeteredTry
 from langchain_rageval.run.embedding import MAX_WAIT, Batch, Vector
 from langchain_rageval.run.requests import (
     Call,
+    Compute,
     Embed,
     Gather,
     Locked,
@@ -67,6 +69,8 @@ def _reply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
             return _gather(operations, run, config)
         case Embed(embeddings, texts):
             return _embed(embeddings, texts, run, config)
+        case Compute(function):
+            return None if run.fake_reply else _compute(function, run)
         case Pause(seconds):
             return time.sleep(seconds)
         case Locked(gate, operation):
@@ -143,6 +147,22 @@ def _embed(embeddings: Embeddings, texts: Sequence[str], run: Run, config: Runna
         run.embedding_queues.leave(queue)
 
 
+def _compute(function: Callable[[], Any], run: Run) -> Any:
+    def call() -> Any:
+        result = function()
+        return asyncio.run(_await(result)) if inspect.isawaitable(result) else result
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return call()
+    return run.threads.submit(call).result()  # this thread's loop, such as a notebook's, allows no second one
+
+
+async def _await(awaitable: Awaitable[T]) -> T:
+    return await awaitable
+
+
 async def adrive(operation: Operation[T], run: Run, config: RunnableConfig) -> T:
     """Run an operation (generator that yields requests) on the running event loop and return its result."""
     value: Any = None
@@ -174,6 +194,8 @@ async def _areply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
             return await agather(adrive(operation, run, config) for operation in operations)
         case Embed(embeddings, texts):
             return await _aembed(embeddings, texts, run, config)
+        case Compute(function):
+            return await _acompute(function, run)
         case Pause(seconds):
             return await asyncio.sleep(seconds)
         case Locked(gate, operation):
@@ -219,6 +241,13 @@ async def _ainvoke(call: Call, run: Run, config: RunnableConfig) -> Any:
         return await run.acall_with_timeout(partial(call.model.invoke, call.messages, config, **options))
     async with asyncio.timeout(run.timeout):
         return await call.model.ainvoke(call.messages, config, **options)
+
+
+async def _acompute(function: Callable[[], Any], run: Run) -> Any:
+    if inspect.iscoroutinefunction(function):
+        return await function()
+    result = await asyncio.wrap_future(run.threads.submit(function))
+    return await result if inspect.isawaitable(result) else result
 
 
 async def _aembed(embeddings: Embeddings, texts: Sequence[str], run: Run, config: RunnableConfig) -> list[Vector]:

@@ -6,7 +6,7 @@ drivers in `langchain_rageval.run.drivers` fulfil the requests, through a model'
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -111,13 +111,23 @@ class SendOnce:
 
 
 @dataclass(frozen=True, slots=True)
+class Compute:
+    """Call a function of the user, sync or async; the reply is its result, or None in a dry run.
+
+    On an event loop a sync function runs in a thread. Without one, an async function runs on a new loop.
+    """
+
+    function: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """Wait for some seconds without holding a slot of the concurrency limiter."""
 
     seconds: float
 
 
-Request = ModelRequest | Embed | Gather | Shared | Locked | SendOnce | Pause
+Request = ModelRequest | Embed | Gather | Shared | Locked | SendOnce | Compute | Pause
 """Everything that an operation may yield."""
 
 Operation = Generator[Request, Any, T]
