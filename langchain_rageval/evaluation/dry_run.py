@@ -19,7 +19,7 @@ from langchain_rageval.metrics.sample_scores import score_sample
 from langchain_rageval.metrics.structure import is_plannable, metrics_in, steps_with_fresh_capabilities
 from langchain_rageval.metrics.value import Value
 from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
-from langchain_rageval.models.offline_judge import answer_offline
+from langchain_rageval.models.offline_judge import answer_request
 from langchain_rageval.run.billing import request_texts
 from langchain_rageval.run.embedding import Batch
 from langchain_rageval.run.requests import Call, ModelRequest
@@ -71,7 +71,7 @@ def _fake_reply(call: ModelRequest) -> Any:
     match call:
         case Call():
             human = next(message.text for message in call.messages if message.type == "human")
-            reply = json.dumps(answer_offline(call.schema, human), ensure_ascii=False)
+            reply = json.dumps(answer_request(call.schema, human, call.offline), ensure_ascii=False)
             read, written = tokens_in(*request_texts(call)), tokens_in(reply)
             usage = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
             return AIMessage(reply, usage_metadata=usage)

@@ -129,7 +129,8 @@ class Endpoint:
             client_enforces_timeout=self._client_enforces_timeout,
             sync_only=self._sync_only,
             rate_limiter=self._rate_limiter,
-            schema=str(request.schema["title"]),
+            schema=request.schema,
+            offline=request.offline,
         )
 
     @property

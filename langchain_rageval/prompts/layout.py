@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from string import ascii_uppercase
 from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from pydantic import BaseModel
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.data.schema import without_surrogates
@@ -44,6 +45,7 @@ class RequestContent:
         inputs: content of the JSON object.
         contexts: numbered contexts; None for a step that reads no contexts.
         schema: JSON schema of the answer.
+        offline: function that gives an answer without a model; None for a step of the package.
     """
 
     step: str
@@ -52,6 +54,7 @@ class RequestContent:
     inputs: Mapping[str, Any]
     contexts: NumberedContexts | None
     schema: Mapping[str, Any]
+    offline: Callable[[Mapping[str, Any]], Any] | None = None
 
     @cached_property
     def written_inputs(self) -> str:
@@ -104,6 +107,13 @@ def read_title(human: str) -> str | None:
     return str(titles[-1]) if titles else None
 
 
+def read_schema(human: str) -> dict[str, Any] | None:
+    """Return the answer's schema in a human message; None if the message contains no schema."""
+    lines = [line for line in human.split("\n") if _TITLE.match(line)]
+    schema = json.loads(lines[-1]) if lines else None
+    return schema if isinstance(schema, dict) else None
+
+
 def _parts(request: RequestContent, layout: Layout, with_schema: bool) -> Iterator[str]:
     common = request.prompts.common
     labels = common.labels
@@ -149,6 +159,8 @@ def _example(inputs: Mapping[str, Any], output: Mapping[str, Any], labels: Mappi
 
 
 def _plain(value: Any) -> dict[str, Any]:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")

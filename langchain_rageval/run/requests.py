@@ -6,7 +6,7 @@ drivers in `langchain_rageval.run.drivers` fulfil the requests, through a model'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -38,7 +38,8 @@ class Call:
         first_error: transport error of a first try that the caller has already made; the driver then starts with the
             retries.
         rate_limiter: acquired before each try; the time spent waiting for it does not count as the model's.
-        schema: title of the schema that the reply follows.
+        schema: JSON schema that the reply follows.
+        offline: function that a dry run calls with the inputs for the reply; None for the answer of the offline judge.
     """
 
     model: Runnable[Any, Any]
@@ -49,7 +50,8 @@ class Call:
     sync_only: bool = False
     first_error: Exception | None = None
     rate_limiter: BaseRateLimiter | None = None
-    schema: str = ""
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    offline: Callable[[Mapping[str, Any]], Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from langchain_rageval.data.schema import Sample
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.prompts.answer_schemas import Statements
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.step import State, Step
+from langchain_rageval.steps.judge_step import JudgeStep, State
 
 _FEWEST_STATEMENTS = 10
 _CHARACTERS_PER_STATEMENT = 3  # a list of short Chinese words; other texts need more
@@ -24,7 +24,7 @@ _CHARACTERS_PER_STATEMENT = 3  # a list of short Chinese words; other texts need
 Side = Literal["answer", "reference"]
 
 
-class ExtractStatements(Step):
+class ExtractStatements(JudgeStep):
     """Step that adds `answer_statements`, or `reference_statements` and `statements_by_reference`, or all three."""
 
     of: Side | Literal["both"]
@@ -73,7 +73,7 @@ def _most_statements(text: str) -> int:
     return max(_FEWEST_STATEMENTS, len(text) // _CHARACTERS_PER_STATEMENT)
 
 
-def extract_statements(judge: JudgeLike, *, of: Side | Literal["both"], for_contexts: bool = False) -> Step:
+def extract_statements(judge: JudgeLike, *, of: Side | Literal["both"], for_contexts: bool = False) -> JudgeStep:
     """Return the step that extracts statements.
 
     Args:

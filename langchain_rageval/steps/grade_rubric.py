@@ -22,14 +22,14 @@ from langchain_rageval.prompts.answer_schemas import RubricGrade, RubricGrades
 from langchain_rageval.prompts.criteria import DEFAULT_LANGUAGE, Criterion, Scale, criterion_inputs, criterion_key
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.step import State, Step
+from langchain_rageval.steps.judge_step import JudgeStep, State
 from langchain_rageval.steps.votes import agreement_rates
 
 _GradeByCriterion = dict[str, RubricGrade]
 _Criteria = tuple[Criterion, ...]
 
 
-class GradeRubric(Step):
+class GradeRubric(JudgeStep):
     """Step that adds `rubric_grades`, a list of Finding: one for each criterion in order, then the agreement rates.
 
     Of several votes the lower median decides. A blank answer gets the lowest grades. Contexts are background: if they
@@ -121,7 +121,7 @@ class GradeRubric(Step):
 
 def grade_rubric(
     judge: JudgeLike, criteria: Mapping[str, Sequence[Criterion]], scale: Scale, *, with_examples: bool
-) -> Step:
+) -> JudgeStep:
     """Return the step that grades an answer by a rubric.
 
     Args:
