@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.messages import AIMessage
-from langchain_core.runnables import RunnableSequence
+from langchain_core.prompts import BasePromptTemplate
+from langchain_core.runnables import Runnable, RunnableSequence
 
 from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.evaluation.inputs import AnyMetric
@@ -22,9 +23,10 @@ from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
 from langchain_rageval.models.offline_judge import answer_request
 from langchain_rageval.run.billing import request_texts
 from langchain_rageval.run.embedding import Batch
-from langchain_rageval.run.requests import Call, ModelRequest
+from langchain_rageval.run.requests import Call, Invoke, ModelRequest
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.usage_meter import tokens_in
+from langchain_rageval.steps.chain_step import models_in
 from langchain_rageval.steps.stage import State
 
 _EMBEDDINGS = HashingEmbeddings()
@@ -77,5 +79,15 @@ def _fake_reply(call: ModelRequest) -> Any:
             return AIMessage(reply, usage_metadata=usage)
         case Batch(texts=texts):
             return _EMBEDDINGS.embed_documents(list(texts))
+        case Invoke(chain, chain_input):
+            read = tokens_in(_prompt_of(chain, chain_input))
+            usage = {"input_tokens": read, "output_tokens": 0, "total_tokens": read}
+            return [AIMessage("", usage_metadata=usage)] * max(1, sum(1 for _ in models_in(chain)))
         case _:
             return [_SIMILARITY] * len(call.pairs)
+
+
+def _prompt_of(chain: Runnable[Any, Any], chain_input: Any) -> str:
+    """Return the prompt that a chain begins with, as a text; the input of a chain that begins otherwise."""
+    first = chain.first if isinstance(chain, RunnableSequence) else chain
+    return first.invoke(chain_input).to_string() if isinstance(first, BasePromptTemplate) else str(chain_input)

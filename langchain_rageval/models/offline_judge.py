@@ -16,7 +16,11 @@ from typing import Any
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import Runnable
+from langchain_core.utils.function_calling import convert_to_json_schema
+from langchain_core.utils.json_schema import dereference_refs
 from pydantic import BaseModel
 
 from langchain_rageval.models import offline_entities, offline_writer
@@ -106,6 +110,21 @@ class OfflineJudge(BaseChatModel):
         """Return True if the answers of this class are invented: its step is not one of the package's."""
         return answer.__name__ not in (self.answers or {}) and not _is_packaged(answer.__name__, answer.model_fields)
 
+    def with_structured_output(
+        self, schema: dict[str, Any] | type, *, include_raw: bool = False, **kwargs: Any
+    ) -> Runnable[Any, Any]:
+        """Return a Runnable that gives an invented answer, which fits the schema and means nothing.
+
+        Raises:
+            NotImplementedError: if `include_raw` is set.
+        """
+        if include_raw:
+            raise NotImplementedError("OfflineJudge has no raw reply: leave out include_raw")
+        written = dereference_refs(convert_to_json_schema(schema))
+        is_model = isinstance(schema, type) and issubclass(schema, BaseModel)
+        parser = PydanticOutputParser(pydantic_object=schema) if is_model else JsonOutputParser()
+        return self.bind(answer_schema=written) | parser
+
     def _generate(
         self,
         messages: list[BaseMessage],
@@ -114,16 +133,21 @@ class OfflineJudge(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         human = next(message for message in messages if message.type == "human").text
+        reply = json.dumps(self._answer(human, kwargs.get("answer_schema")), ensure_ascii=False)
+        read, written = tokens_in(*(message.text for message in messages)), tokens_in(reply)
+        usage = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(reply, usage_metadata=usage))])
+
+    def _answer(self, human: str, schema: Mapping[str, Any] | None) -> Any:
+        """Return the answer to a request as JSON data; one invented for a schema of `with_structured_output`."""
+        if schema is not None:
+            return invent_answer(schema)
         schema = read_schema(human)
         if schema is None:
             raise ValueError(
                 "OfflineJudge answers only the steps of langchain_rageval, and this request is not one of them"
             )
-        answer = answer_request(schema, human, (self.answers or {}).get(schema["title"]))
-        reply = json.dumps(answer, ensure_ascii=False)
-        read, written = tokens_in(*(message.text for message in messages)), tokens_in(reply)
-        usage = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(reply, usage_metadata=usage))])
+        return answer_request(schema, human, (self.answers or {}).get(schema["title"]))
 
     async def _agenerate(
         self,
@@ -133,6 +157,11 @@ class OfflineJudge(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         return self._generate(messages, stop, **kwargs)
+
+
+def invention_note(step: str) -> str:
+    """Return the note of a report in which the answers of a step are invented."""
+    return f"The offline judge invents the answers of {step}: they fit the schema and mean nothing, nor do the scores."
 
 
 def answer_request(schema: Mapping[str, Any], human: str, answer: OfflineAnswer | None = None) -> Any:

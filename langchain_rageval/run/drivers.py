@@ -16,15 +16,17 @@ from functools import partial
 from typing import Any, TypeVar
 
 from langchain_core.embeddings import Embeddings
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 
-from langchain_rageval.run.billing import MeteredTry
+from langchain_rageval.run.billing import MeteredChain, MeteredTry
 from langchain_rageval.run.embedding import MAX_WAIT, Batch, Vector
 from langchain_rageval.run.requests import (
     Call,
     Compute,
     Embed,
     Gather,
+    Invoke,
     Locked,
     ModelRequest,
     Operation,
@@ -61,7 +63,7 @@ def _reply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
     match request:
         case Shared(key, operation):
             return run.single_flight.do((key, configurable_choices(config)), partial(drive, operation, run, config))
-        case Call() | Batch() | Rate():
+        case Call() | Batch() | Rate() | Invoke():
             return _send(request, run, config)
         case SendOnce(inner):
             return _send_once(inner, run, config)
@@ -112,12 +114,25 @@ def _send_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
                 with run.charge_call(), MeteredTry(request, run, halvings) as metered:
                     reply = run.fake_reply(request) if run.fake_reply else _invoke(request, run, config)
                     return metered.message_of(reply)
+            case Invoke(chain, chain_input):
+                with run.charge_call(), MeteredChain(run, halvings) as chain_meter:
+                    if run.fake_reply:
+                        return _rehearse(run.fake_reply(request), chain_meter)
+                    chain_config = chain_meter.config_of(config)
+                    return run.call_with_timeout(partial(chain.invoke, chain_input, chain_config))
             case _ if run.fake_reply:
                 return run.fake_reply(request)
             case Batch(embeddings, texts):
                 return run.call_with_timeout(partial(embeddings.embed_documents, list(texts)))
             case Rate(cross_encoder, pairs):
                 return run.call_with_timeout(partial(cross_encoder.score, list(pairs)))
+
+
+def _rehearse(replies: Iterable[BaseMessage], chain_meter: MeteredChain) -> None:
+    """Charge the calls of a chain in a dry run."""
+    for reply in replies:
+        chain_meter.add_call()
+        chain_meter.add_reply(reply, 0)
 
 
 def _invoke(call: Call, run: Run, config: RunnableConfig) -> Any:
@@ -186,7 +201,7 @@ async def _areply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
         case Shared(key, operation):
             shared_key = key, configurable_choices(config)
             return await run.single_flight.ado(shared_key, partial(adrive, operation, run, config))
-        case Call() | Batch() | Rate():
+        case Call() | Batch() | Rate() | Invoke():
             return await _asend(request, run, config)
         case SendOnce(inner):
             return await _asend_once(inner, run, config)
@@ -226,6 +241,10 @@ async def _asend_once(request: ModelRequest, run: Run, config: RunnableConfig) -
                     await request.rate_limiter.aacquire()
                 with run.charge_call(), MeteredTry(request, run, halvings) as metered:
                     return metered.message_of(await _ainvoke(request, run, config))
+            case Invoke(chain, chain_input):
+                with run.charge_call(), MeteredChain(run, halvings) as chain_meter:
+                    async with asyncio.timeout(run.timeout):
+                        return await chain.ainvoke(chain_input, chain_meter.config_of(config))
             case Batch(embeddings, texts) if type(embeddings).aembed_documents is Embeddings.aembed_documents:
                 return await run.acall_with_timeout(partial(embeddings.embed_documents, list(texts)))
             case Batch(embeddings, texts):
@@ -345,6 +364,8 @@ def _model_of(request: ModelRequest) -> object:
             return embeddings
         case Rate(cross_encoder=cross_encoder):
             return cross_encoder
+        case Invoke(chain=chain):
+            return chain
 
 
 def _options(call: Call, run: Run) -> dict[str, Any]:

@@ -70,7 +70,18 @@ class Rate:
     pairs: Sequence[tuple[str, str]]
 
 
-ModelRequest = Call | Batch | Rate
+@dataclass(frozen=True, slots=True)
+class Invoke:
+    """Invoke a chain of the user; the reply is its output, or None in a dry run.
+
+    It is limited, retried and timed out like one model call; the model calls in it are counted by a callback handler.
+    """
+
+    chain: Runnable[Any, Any]
+    input: Any
+
+
+ModelRequest = Call | Batch | Rate | Invoke
 """Requests that are sent to a model, and retried after a transport error."""
 
 

@@ -16,7 +16,7 @@ from langchain_rageval.judge.jury import with_fresh_endpoint
 from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.judge.parser import StrictJsonOutputParser, strict_schema
 from langchain_rageval.judge.voting import Voter
-from langchain_rageval.models.offline_judge import OfflineAnswer, OfflineJudge
+from langchain_rageval.models.offline_judge import OfflineAnswer, OfflineJudge, invention_note
 from langchain_rageval.prompts.layout import RequestContent
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.prompts.promptset import Prompt, StepPrompts, packaged_fingerprint
@@ -85,10 +85,7 @@ class JudgeStep(Stage[State]):
         models = [inner for judge in self.judges for inner in inner_models(judge.model)]
         if not any(isinstance(model, OfflineJudge) and model.invents(self.answer) for model in models):
             return ()
-        return [
-            f"The offline judge invents the answers of {self.get_name()}: they fit the schema and mean nothing, nor do "
-            f"the scores. Step(..., offline=function) answers instead."
-        ]
+        return [f"{invention_note(self.get_name())} Step(..., offline=function) answers instead."]
 
     def with_fresh_capabilities(self) -> Self:
         """Return a copy of the step whose judge starts without knowledge of what its endpoint supports."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
 
+from langchain_core.runnables import Runnable
+from langchain_core.runnables.base import RunnableLike, coerce_to_runnable
 from pydantic import BaseModel, InstanceOf, ValidationError
 
 from langchain_rageval._internal.description import describe
@@ -21,14 +22,13 @@ from langchain_rageval.models.offline_judge import OfflineAnswer, OfflineJudge
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.prompts.promptset import Prompt, StepPrompts, check_examples
 from langchain_rageval.run.requests import Gather, Operation
+from langchain_rageval.steps.chain_step import ChainStep
 from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.steps.stage import State
+from langchain_rageval.steps.step_inputs import Inputs, NumberedInputs, inputs_function
 from langchain_rageval.steps.votes import majority
 
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|\W+")
-
-Inputs = Callable[[Sample], Mapping[str, Any]]
-"""Function from a sample to the inputs of a step."""
 
 
 class Step:
@@ -87,7 +87,7 @@ class Step:
             raise ConfigError(f"step {self.name}: {error}") from None
         self.prompts = _step_prompts(self.name, prompts, answer)
         self.packaged_prompt = prompts if isinstance(prompts, str) else None
-        self.inputs = inputs_function(self.name, reads, inputs)
+        self.inputs = inputs_function(self.name, reads, inputs and NumberedInputs(self.name, inputs))
         self.offline = offline
 
     @property
@@ -113,6 +113,47 @@ class Step:
             "definition": self,
         }
         return SampleStep(**fields)
+
+    @classmethod
+    def from_chain(
+        cls,
+        chain: RunnableLike[Any, Any],
+        *,
+        key: str,
+        reads: Iterable[str] = (),
+        inputs: Callable[[Sample], Any] | None = None,
+        name: str | None = None,
+    ) -> ChainStep:
+        """Return the Runnable that invokes a chain of the user, such as `ChatPromptTemplate | model | parser`.
+
+        The concurrency limit, the retries, the timeout and the budget of a run apply to each invocation of the chain as
+        to one model call; its model calls and their tokens are counted. A reply that the chain's parser rejects is a
+        JudgeOutputError and is not asked for again, unless the chain does so.
+
+        Args:
+            chain: Runnable from a mapping of the inputs, or from what `inputs` returns, to any output.
+            key: key of the output in the state.
+            reads: fields of the sample that are the inputs.
+            inputs: function from the sample to the input of the chain, instead of `reads`.
+            name: name of the step in traces and errors; by default the key.
+
+        Raises:
+            ConfigError: if an option is invalid.
+        """
+        name = key if name is None else name
+        if not isinstance(key, str) or not key or not name:
+            raise ConfigError(f"key and name of a chain's step must not be empty, got {key!r} and {name!r}")
+        try:
+            runnable: Runnable[Any, Any] = coerce_to_runnable(chain)
+        except TypeError:
+            raise ConfigError(f"step {name} takes a Runnable or a function, got {type(chain).__name__}") from None
+        fields: dict[str, Any] = {
+            "chain": runnable,
+            "inputs": inputs_function(name, reads, inputs),
+            "result_name": key,
+            "name": name,
+        }
+        return ChainStep(**fields)
 
     def _with_offline_answer(self, judge: Judge) -> Judge:
         if self.offline is None or not isinstance(judge.model, OfflineJudge):
@@ -158,70 +199,6 @@ class SampleStep(JudgeStep):
         """Configuration that affects the answers, with the function of the inputs and the code of the answer class."""
         own = {"inputs": describe(self.definition.inputs), "answer": describe(self.answer)}
         return {**super().instrument, **own}
-
-
-def inputs_function(step: str, reads: Iterable[str], inputs: Inputs | None) -> Inputs:
-    """Return the function from a sample to the inputs of a step.
-
-    Args:
-        step: name of the step.
-        reads: fields of the sample that are the inputs.
-        inputs: function instead of `reads`.
-
-    Raises:
-        ConfigError: if both or none is given, or a field does not exist.
-    """
-    fields = sorted(reads) if isinstance(reads, AbstractSet) else [reads] if isinstance(reads, str) else list(reads)
-    if bool(fields) == (inputs is not None):
-        raise ConfigError(
-            f'step {step} takes reads=("question", "answer"), the fields that it sends, or inputs=, a function of the '
-            f"sample, got {'both' if fields else 'neither'}"
-        )
-    if inputs is not None:
-        if not callable(inputs):
-            raise ConfigError(f"inputs of step {step} is a function of the sample, got {type(inputs).__name__}")
-        return _InputsOf(step, inputs)
-    if unknown := [field for field in fields if field not in Sample.model_fields]:
-        raise ConfigError(f"step {step} reads {unknown}, which no sample has; use {', '.join(Sample.model_fields)}")
-    return _FieldsOf(tuple(fields))
-
-
-class _FieldsOf:
-    """Function from a sample to some of its fields by name."""
-
-    def __init__(self, fields: tuple[str, ...]) -> None:
-        self.fields = fields
-
-    def __call__(self, sample: Sample) -> Mapping[str, Any]:
-        """Return the fields of a sample."""
-        return {field: getattr(sample, field) for field in self.fields}
-
-
-class _InputsOf:
-    """Function of the user from a sample to inputs, with a check of its result."""
-
-    def __init__(self, step: str, function: Inputs) -> None:
-        self.step = step
-        self.function = function
-
-    def __call__(self, sample: Sample) -> Mapping[str, Any]:
-        """Return the inputs for a sample.
-
-        Raises:
-            ConfigError: if the function gives no mapping, or contexts that are not a list of texts.
-        """
-        inputs = self.function(sample)
-        if not isinstance(inputs, Mapping):
-            raise ConfigError(f"inputs of step {self.step} gave {type(inputs).__name__}: return a mapping of names")
-        contexts = inputs.get("contexts")
-        if contexts is not None and not (
-            isinstance(contexts, list | tuple) and all(isinstance(text, str) for text in contexts)
-        ):
-            raise ConfigError(
-                f"inputs of step {self.step} gave contexts that are not a list of texts: they are numbered for the "
-                "judge; use another name for other data"
-            )
-        return inputs
 
 
 def _step_prompts(

@@ -26,6 +26,7 @@ from langchain_rageval import (
     Prompt,
     SampleError,
     Score,
+    Step,
     Value,
     answer_correctness,
     answer_relevance,
