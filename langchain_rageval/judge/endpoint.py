@@ -19,7 +19,7 @@ from langchain_rageval.judge.identity import model_identity
 from langchain_rageval.judge.ladder import (
     ClientFamily,
     Mode,
-    Rung,
+    OwnRung,
     bound_options,
     client_family,
     has_prefix_cache,
@@ -28,6 +28,7 @@ from langchain_rageval.judge.ladder import (
     is_system_message_refused,
     ladder,
     may_retry,
+    with_own_rung,
 )
 from langchain_rageval.prompts.layout import Layout, RequestContent, lay_out
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
@@ -35,7 +36,7 @@ from langchain_rageval.run.requests import Call
 
 log = logging.getLogger("langchain_rageval")
 
-_RUNGS_WITH_SCHEMA_IN_PROMPT = ("json_mode", "prompt")  # JSON mode guarantees JSON, but no schema
+_RUNGS_WITHOUT_SCHEMA_IN_PROMPT = ("json_schema", "function_calling")  # the others may not guarantee the schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,12 @@ class RequestMode:
     """Form of a request to a judge: how structured output is requested, and where the system message is.
 
     Attributes:
-        rung: the way of requesting structured output: "json_schema", "function_calling", "json_mode" or "prompt".
+        rung: the way of requesting structured output: "json_schema", "function_calling", "json_mode", "prompt", or
+            the name of the user's function.
         fold_system: True if the system message is part of the human message, for endpoints that refuse a system role.
     """
 
-    rung: Rung
+    rung: str
     fold_system: bool = False
 
 
@@ -79,7 +81,7 @@ class Endpoint:
 
     Args:
         model: the judge's model.
-        mode: the way of requesting structured output (rung) that the user chose, or "auto".
+        mode: the way of requesting structured output (rung) that the user chose or wrote, or "auto".
         layout: the layout that the user chose, or "auto".
         capabilities: of the same endpoint, if known; otherwise nothing is known yet.
     """
@@ -87,7 +89,7 @@ class Endpoint:
     def __init__(
         self,
         model: Runnable[Any, Any],
-        mode: Mode,
+        mode: Mode | OwnRung,
         layout: Layout | Literal["auto"],
         capabilities: EndpointCapabilities | None = None,
     ) -> None:
@@ -117,7 +119,7 @@ class Endpoint:
             tail: messages of earlier tries, appended to the request's own.
             draw: number of the draw (repetition of the same request), from 0; later draws bypass the model's cache.
         """
-        with_schema = mode.rung in _RUNGS_WITH_SCHEMA_IN_PROMPT
+        with_schema = mode.rung not in _RUNGS_WITHOUT_SCHEMA_IN_PROMPT
         messages = lay_out(request, self.layout, with_schema=with_schema, fold_system=mode.fold_system)
         options = self._family.rungs[mode.rung](request.schema, self._bound_options) if mode.rung != "prompt" else {}
         model = self._uncached if draw else self._unlimited
@@ -162,7 +164,8 @@ class Endpoint:
 
     @cached_property
     def _family(self) -> ClientFamily:
-        return client_family(self.model)
+        family = client_family(self.model)
+        return family if isinstance(self._mode, str) else with_own_rung(family, self._mode)
 
     @cached_property
     def _client_enforces_timeout(self) -> bool:
