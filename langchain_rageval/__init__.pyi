@@ -28,6 +28,7 @@ from langchain_rageval.metrics.answer_similarity import answer_similarity as ans
 from langchain_rageval.metrics.aspect_critique import aspect_critique as aspect_critique
 from langchain_rageval.metrics.bleu import bleu as bleu
 from langchain_rageval.metrics.chrf import chrf as chrf
+from langchain_rageval.metrics.citations import citations as citations
 from langchain_rageval.metrics.claim_metrics import claim_metrics as claim_metrics
 from langchain_rageval.metrics.context_entity_recall import context_entity_recall as context_entity_recall
 from langchain_rageval.metrics.context_precision import context_precision as context_precision

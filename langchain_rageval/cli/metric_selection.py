@@ -90,7 +90,7 @@ def build_named_metrics(
 
 
 def score_names(names: Sequence[str]) -> list[str]:
-    """Return the names of the scores that the named metrics produce. A metric of the user is built to find them out."""
+    """Return the names of the scores that the named metrics produce."""
     return [score for name in names for score in _score_names(name)]
 
 
