@@ -93,6 +93,8 @@ class Metric(Traced[Any, Score], Adapters):
         if isinstance(reads, str):
             raise ConfigError(f"reads of {name} is a set of fields: write reads={{{reads!r}}}")
         reads = frozenset(reads)
+        if callable(steps) and not isinstance(steps, Runnable):
+            raise ConfigError(f"steps of {name} is a Runnable, got {steps!r}: call a Step with a judge, as rate(judge)")
         unknown = sorted(reads - Sample.model_fields.keys())
         if unknown:
             raise ConfigError(f"{name} reads {unknown}, which no sample has; use {', '.join(Sample.model_fields)}")

@@ -74,6 +74,14 @@ def test_names_follow_from_the_answer_class(title, name):
     assert (step.name, step.key) == (name, name)
 
 
+def test_a_step_without_its_judge_is_no_step_of_a_metric():
+    with pytest.raises(ConfigError) as raised:
+        Metric("m", aspect="style", reads={"answer"}, steps=rate, reduce=len)
+    assert str(raised.value) == (
+        "steps of m is a Runnable, got Step(Politeness, name='politeness'): call a Step with a judge, as rate(judge)"
+    )
+
+
 def test_name_and_key_may_be_given():
     step = Step(Politeness, prompts=ONE, reads=("answer",), name="rate", key="tone")
     assert step(scripted(KIND)).invoke({"sample": SAMPLE}) == {"sample": SAMPLE, "tone": KIND}
