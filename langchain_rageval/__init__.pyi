@@ -30,6 +30,7 @@ from langchain_rageval.metrics.answer_similarity import answer_similarity as ans
 from langchain_rageval.metrics.aspect_critique import aspect_critique as aspect_critique
 from langchain_rageval.metrics.bleu import bleu as bleu
 from langchain_rageval.metrics.chrf import chrf as chrf
+from langchain_rageval.metrics.citations import citations as citations
 from langchain_rageval.metrics.claim_metrics import claim_metrics as claim_metrics
 from langchain_rageval.metrics.context_entity_recall import context_entity_recall as context_entity_recall
 from langchain_rageval.metrics.context_precision import context_precision as context_precision
@@ -37,6 +38,7 @@ from langchain_rageval.metrics.context_recall import context_recall as context_r
 from langchain_rageval.metrics.context_relevance import context_relevance as context_relevance
 from langchain_rageval.metrics.exact_match import exact_match as exact_match
 from langchain_rageval.metrics.faithfulness import faithfulness as faithfulness
+from langchain_rageval.metrics.function_metric import metric as metric
 from langchain_rageval.metrics.graders.cross_encoder_grader import cross_encoder_grader as cross_encoder_grader
 from langchain_rageval.metrics.graders.embedding_grader import embedding_grader as embedding_grader
 from langchain_rageval.metrics.graders.id_grader import id_grader as id_grader

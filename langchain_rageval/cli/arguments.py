@@ -38,8 +38,8 @@ def add_input_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metrics",
         default="faithfulness",
-        help="comma-separated names from `rageval metrics`, or all for every metric whose fields all samples have "
-        "(default: %(default)s)",
+        help="comma-separated names from `rageval metrics`, or all for every metric whose fields all samples have; "
+        "MODULE:NAME for one of your own (default: %(default)s)",
     )
     parser.add_argument(
         "--grader",

@@ -8,6 +8,7 @@ from importlib import import_module
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
+from langchain_rageval.cli.own_metrics import build_own_metric, is_own_metric
 from langchain_rageval.cli.printable import write_message
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.metrics import ASPECTS, BUILDERS, RANKINGS, SCORES
@@ -32,8 +33,9 @@ def parse_metric_names(text: str) -> list[str]:
     """Parse a comma-separated list of metric names.
 
     Args:
-        text: names from `rageval metrics`. `all` stands for all metrics except ranking metrics, which need a grader;
-            `aspect_critique` stands for the built-in aspects. Ranking metrics have a cutoff, as in ndcg@5.
+        text: names from `rageval metrics`. `all` stands for all metrics of the package except ranking metrics, which
+            need a grader; `aspect_critique` stands for the built-in aspects. Ranking metrics have a cutoff, as in
+            ndcg@5. A metric of the user is "package.module:name".
 
     Returns:
         The names in order, each once.
@@ -49,9 +51,10 @@ def parse_metric_names(text: str) -> list[str]:
             continue
         if (kind := name.partition("@")[0]) in RANKINGS:
             raise ConfigError(f"{name!r} needs a cutoff, a whole number of at least 1, as in {kind}@5")
-        if name not in known and name not in groups:
+        if name not in known and name not in groups and not is_own_metric(name):
             ranked = [f"{kind}@K" for kind in RANKINGS]
-            raise ConfigError(f"unknown metric {name!r}; use one of {', '.join([*BUILDERS, *ASPECTS, *ranked, ALL])}")
+            valid = ", ".join([*BUILDERS, *ASPECTS, *ranked, ALL])
+            raise ConfigError(f"unknown metric {name!r}; use one of {valid}, or MODULE:NAME")
     if not names:
         raise ConfigError(f"--metrics takes comma-separated names, or {ALL}; use one of {', '.join(known)}")
     return list(dict.fromkeys(part for name in names for part in groups.get(name, [name])))
@@ -88,7 +91,17 @@ def build_named_metrics(
 
 def score_names(names: Sequence[str]) -> list[str]:
     """Return the names of the scores that the named metrics produce."""
-    return [score for name in names for score in SCORES.get(name, [name])]
+    return [score for name in names for score in _score_names(name)]
+
+
+def _score_names(name: str) -> Sequence[str]:
+    from langchain_rageval.metrics.structure import names_of
+    from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
+    from langchain_rageval.models.offline_judge import OfflineJudge
+
+    if name in BUILDERS or name in ASPECTS or _is_ranking(name):
+        return SCORES.get(name, [name])
+    return names_of(build_own_metric(name, {"judge": OfflineJudge, "embeddings": HashingEmbeddings}))
 
 
 def select_scorable(metrics: Sequence[Metric], samples: Sequence[Sample]) -> list[Metric]:
@@ -165,6 +178,9 @@ def _build(name: str, arguments: Mapping[str, Callable[[], Any]]) -> Metric | Su
         options = {"grader", "gain"} & {*signature(builder).parameters}
         metric: Metric = builder(int(cutoff), name=name, **{option: arguments[option]() for option in options})
         return metric
+    if name not in BUILDERS:
+        own: Metric | Suite = build_own_metric(name, {option: arguments[option] for option in ("judge", "embeddings")})
+        return own
     return _builder(name)(**{option: arguments[option]() for option in arguments.keys() & _parameters(name)})
 
 

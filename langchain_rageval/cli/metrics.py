@@ -6,11 +6,13 @@ import argparse
 import ast
 import inspect
 import sys
+from importlib.metadata import EntryPoint
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from langchain_rageval.cli.json_output import add_json_option, write_json
+from langchain_rageval.cli.own_metrics import registered_metrics
 from langchain_rageval.metrics import ASPECTS, BUILDERS, RANKINGS
 
 
@@ -28,6 +30,7 @@ def run(options: argparse.Namespace) -> int:
         aspect: f"aspect_critique: built-in aspect, {direction} is better" for aspect, direction in ASPECTS.items()
     }
     lines |= {f"{name}@K": _headline(module) for name, module in RANKINGS.items()}
+    lines |= {name: _origin(point) for name, point in registered_metrics().items()}
     if options.json:
         write_json({"metrics": lines})
         return 0
@@ -35,6 +38,12 @@ def run(options: argparse.Namespace) -> int:
     for name, description in lines.items():
         sys.stdout.write(f"{name:<{width}}  {description}\n")
     return 0
+
+
+def _origin(point: EntryPoint) -> str:
+    """Return where an entry point is defined; the module is not imported."""
+    package = f" of {point.dist.name}" if point.dist else ""
+    return f"{point.value}{package}"
 
 
 def _headline(module: str) -> str:

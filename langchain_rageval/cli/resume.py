@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ def run(options: argparse.Namespace) -> int:
     repeated = parser.parse_args([*command["words"], *options.options])
     _check_complete(repeated, options.journal)
     folder = Path(command["folder"])
+    sys.path.append(str(folder))  # for metrics of the user
     for option in ("file", "out", "html", "qrels", "topics"):
         path = getattr(repeated, option)
         setattr(repeated, option, path if path in (None, PIPE) else str(folder / path))

@@ -26,8 +26,9 @@ from langchain_rageval.data.field_names import read_fields, unwrap_text
 from langchain_rageval.data.instrument import split_digests
 from langchain_rageval.errors import SampleError
 
-Aspect = Literal["context", "answer", "grounding", "ranking"]
-"""What a metric evaluates: the contexts, the answer, the answer's support in the contexts, or the ranking."""
+Aspect = str
+"""What a metric evaluates: "context", "answer", "grounding" (the answer's support in the contexts), "ranking", or
+another word of the user's own."""
 
 Direction = Literal["higher", "lower"]
 """Which values of a metric are better."""
@@ -296,7 +297,7 @@ class Score(_FrozenModel):
 
     Attributes:
         metric: name of the metric.
-        aspect: what the metric evaluates: "context", "answer", "grounding" or "ranking".
+        aspect: what the metric evaluates: "context", "answer", "grounding", "ranking" or another word.
         direction: "higher" if higher values are better, "lower" if lower values are.
         value: the number, never NaN or infinite; None if the sample is unscored or the metric failed.
         reason: one sentence that explains the value, in the language of the sample if that is English or Russian; ""
@@ -312,7 +313,7 @@ class Score(_FrozenModel):
     """
 
     metric: _CleanText
-    aspect: Aspect
+    aspect: _CleanText
     direction: Direction = "higher"
     value: float | None = None
     reason: _CleanText = ""

@@ -42,7 +42,7 @@ from langchain_rageval.evaluation.score_store import ScoreStore
 from langchain_rageval.judge.endpoint import Endpoint
 from langchain_rageval.metrics.provenance import instruments_in, with_instruments
 from langchain_rageval.metrics.sample_scores import ascore_sample, failure_scores, score_sample, scores_by_name
-from langchain_rageval.metrics.structure import called_models, judges_of, names_of
+from langchain_rageval.metrics.structure import called_models, judges_of, metrics_in, names_of, stages_of
 from langchain_rageval.report.files import ReportFile
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.budget import BudgetCeiling, BudgetTracker, Cost
@@ -259,6 +259,8 @@ class Evaluation:
     def _notes(self) -> Iterator[str]:
         models = {id(model): model for metric in self.metrics for model in called_models(metric)}
         yield from dict.fromkeys(note for model in models.values() if (note := getattr(model, "report_note", None)))
+        stages = [stage for metric in self.metrics for part in metrics_in(metric) for stage in stages_of(part)]
+        yield from dict.fromkeys(note for stage in stages for note in stage.report_notes)
         called = [
             (judge, judge._endpoint.capabilities.mode) for judge in self._judges if judge._endpoint.capabilities.mode
         ]

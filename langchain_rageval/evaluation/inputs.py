@@ -16,7 +16,7 @@ from langchain_rageval.data.sample_ids import SampleIds, describe_place
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.structure import metrics_in, names_of
+from langchain_rageval.metrics.structure import metrics_in, names_of, remedy_for
 from langchain_rageval.metrics.suite import Suite
 
 Samples = Iterable[Any] | str | Path
@@ -79,8 +79,7 @@ def flatten_metrics(metrics: AnyMetric | Sequence[AnyMetric]) -> list[AnyMetric]
         raise ConfigError("evaluate takes at least one metric, such as faithfulness(judge)")
     for metric in items:
         if not isinstance(metric, Runnable):
-            hint = "; call it with a judge" if callable(metric) else ""
-            raise ConfigError(f"a metric is a Runnable, got {type(metric).__name__}{hint}")
+            raise ConfigError(f"a metric is a Runnable, got {type(metric).__name__}{remedy_for(metric)}")
     flat = [part for metric in items for part in (metric.metrics if isinstance(metric, Suite) else [metric])]
     check_unique([name for metric in flat for name in names_of(metric)])
     return flat

@@ -19,7 +19,7 @@ from langchain_rageval.judge.identity import model_identity
 from langchain_rageval.judge.ladder import (
     ClientFamily,
     Mode,
-    Rung,
+    OwnRung,
     bound_options,
     client_family,
     is_format_refused,
@@ -29,6 +29,7 @@ from langchain_rageval.judge.ladder import (
     ladder,
     may_retry,
     sends_temperature,
+    with_own_rung,
     without_temperature,
 )
 from langchain_rageval.prompts.layout import Layout, RequestContent, lay_out
@@ -37,7 +38,7 @@ from langchain_rageval.run.requests import Call
 
 log = logging.getLogger("langchain_rageval")
 
-_RUNGS_WITH_SCHEMA_IN_PROMPT = ("json_mode", "prompt")  # JSON mode guarantees JSON, but no schema
+_RUNGS_WITHOUT_SCHEMA_IN_PROMPT = ("json_schema", "function_calling")  # the others may not guarantee the schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +46,13 @@ class RequestMode:
     """Form of a request to a judge: how structured output is requested, and where the system message is.
 
     Attributes:
-        rung: the way of requesting structured output: "json_schema", "function_calling", "json_mode" or "prompt".
+        rung: the way of requesting structured output: "json_schema", "function_calling", "json_mode", "prompt", or
+            the name of the user's function.
         fold_system: True if the system message is part of the human message, for endpoints that refuse a system role.
         default_temperature: True if the model's temperature is not sent, for reasoning models that refuse any.
     """
 
-    rung: Rung
+    rung: str
     fold_system: bool = False
     default_temperature: bool = False
 
@@ -83,7 +85,7 @@ class Endpoint:
 
     Args:
         model: the judge's model.
-        mode: the way of requesting structured output (rung) that the user chose, or "auto".
+        mode: the way of requesting structured output (rung) that the user chose or wrote, or "auto".
         layout: the layout that the user chose, or "auto".
         capabilities: of the same endpoint, if known; otherwise nothing is known yet.
     """
@@ -91,7 +93,7 @@ class Endpoint:
     def __init__(
         self,
         model: Runnable[Any, Any],
-        mode: Mode,
+        mode: Mode | OwnRung,
         layout: Layout | Literal["auto"],
         capabilities: EndpointCapabilities | None = None,
     ) -> None:
@@ -119,7 +121,7 @@ class Endpoint:
             tail: messages of earlier tries, appended to the request's own.
             draw: number of the draw (repetition of the same request), from 0; later draws bypass the model's cache.
         """
-        with_schema = mode.rung in _RUNGS_WITH_SCHEMA_IN_PROMPT
+        with_schema = mode.rung not in _RUNGS_WITHOUT_SCHEMA_IN_PROMPT
         messages = lay_out(request, self.layout, with_schema=with_schema, fold_system=mode.fold_system)
         options = self._family.rungs[mode.rung](request.schema, self._bound_options) if mode.rung != "prompt" else {}
         model = self._uncached if draw else self._unlimited
@@ -133,7 +135,8 @@ class Endpoint:
             client_enforces_timeout=self._client_enforces_timeout,
             sync_only=self._sync_only,
             rate_limiter=self._rate_limiter,
-            schema=str(request.schema["title"]),
+            schema=request.schema,
+            offline=request.offline,
         )
 
     @property
@@ -168,7 +171,8 @@ class Endpoint:
 
     @cached_property
     def _family(self) -> ClientFamily:
-        return client_family(self.model)
+        family = client_family(self.model)
+        return family if isinstance(self._mode, str) else with_own_rung(family, self._mode)
 
     @cached_property
     def _client_enforces_timeout(self) -> bool:

@@ -15,7 +15,7 @@ from langchain_rageval._internal.description import NotDescribable, describe
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.endpoint import Endpoint
 from langchain_rageval.judge.identity import model_identity
-from langchain_rageval.judge.ladder import Mode
+from langchain_rageval.judge.ladder import Mode, OwnRung, rung_name
 from langchain_rageval.prompts.layout import Layout
 from langchain_rageval.prompts.promptset import PromptSet, languages
 from langchain_rageval.text.language import detect_language
@@ -32,7 +32,9 @@ class Judge:
         prompts: prompts to use instead of the package's.
         mode: how structured output is requested: "json_schema", "function_calling", "json_mode" or "prompt" (the schema
             in the prompt). "auto" starts with the best mode known for the model's class, and falls back to the next
-            one if the endpoint refuses it.
+            one if the endpoint refuses it. A function from the JSON schema of the answer to options of the call, such
+            as `lambda schema: {"extra_body": {"guided_json": schema}}`, is a mode of your own; the schema is then in
+            the prompt, too.
         attempts: maximum number of model calls for one question; it is repeated if the reply is invalid.
         draws: number of times that each verdict is requested, an odd number; the majority decides.
         layout: order of the parts of a request: "contexts_first", which "auto" means, "instruction_first" or "handbook"
@@ -53,7 +55,7 @@ class Judge:
     model: Runnable[Any, Any]
     language: str = field(default="auto", kw_only=True)
     prompts: PromptSet | None = field(default=None, kw_only=True)
-    mode: Mode = field(default="auto", kw_only=True)
+    mode: Mode | OwnRung = field(default="auto", kw_only=True)
     attempts: int = field(default=3, kw_only=True)
     draws: int = field(default=1, kw_only=True)
     layout: Layout | Literal["auto"] = field(default="auto", kw_only=True)
@@ -73,7 +75,8 @@ class Judge:
         if self.prompts is None and self.language not in ("auto", *languages()):
             known = ", ".join(["auto", *sorted(languages())])
             raise ConfigError(f"language must be one of {known}, got {self.language!r}; for another, pass prompts=...")
-        _one_of("mode", self.mode, get_args(Mode))
+        if not callable(self.mode):
+            _one_of("mode", self.mode, get_args(Mode))
         _one_of("layout", self.layout, ("auto", *get_args(Layout)))
         _at_least_one("attempts", self.attempts)
         _at_least_one("max_statements", self.max_statements)
@@ -104,7 +107,8 @@ class Judge:
     def __repr__(self) -> str:
         """Return the judge as text: its model and its options, without secrets."""
         names = _OPTIONS if self.version is None else (*_OPTIONS, "version")
-        options = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        values = {name: getattr(self, name) for name in names} | {"mode": rung_name(self.mode)}
+        options = ", ".join(f"{name}={value!r}" for name, value in values.items())
         return f"Judge({self.identity}, {options})"
 
     @cached_property
@@ -122,6 +126,8 @@ class Judge:
             NotDescribable: if the model cannot be identified and the judge has no version.
         """
         options = {name: getattr(self, name) for name in _OPTIONS}
+        if not isinstance(self.mode, str):
+            options["mode"] = describe(self.mode)
         return {"model": self._model_description(), **options, "layout": self._endpoint.layout}
 
     @property

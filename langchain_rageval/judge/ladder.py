@@ -26,6 +26,9 @@ Mode = Literal["auto", "json_schema", "function_calling", "json_mode", "prompt"]
 Options = dict[str, Any]
 Schema = Mapping[str, Any]
 
+OwnRung = Callable[[Schema], Options]
+"""A user's way to request structured output: a function from the answer's schema to options of the call."""
+
 RUNGS: tuple[Rung, ...] = get_args(Rung)
 
 _REFUSALS = {400, 404, 422}
@@ -53,8 +56,8 @@ class ClientFamily:
         timeout: name of the call option for a timeout in seconds; None if there is none.
     """
 
-    rungs: Mapping[Rung, Callable[[Schema, Options], Options]]
-    start: Rung
+    rungs: Mapping[str, Callable[[Schema, Options], Options]]
+    start: str
     always: Mapping[str, Any] = field(default_factory=dict)
     timeout: str | None = None
 
@@ -165,9 +168,28 @@ def may_retry(model: Any) -> bool:
     return not isinstance(model, BaseChatModel) or getattr(model, "max_retries", None) != 0
 
 
-def ladder(client: ClientFamily, mode: Mode) -> list[Rung]:
+def with_own_rung(client: ClientFamily, rung: OwnRung) -> ClientFamily:
+    """Return a client family with a rung of the user added, under the name of its function."""
+
+    def options(schema: Schema, bound: Options) -> Options:
+        chosen = dict(rung(schema))
+        if "extra_body" in chosen:
+            chosen["extra_body"] = {**(bound.get("extra_body") or {}), **chosen["extra_body"]}
+        return chosen
+
+    return replace(client, rungs={**client.rungs, rung_name(rung): options})
+
+
+def rung_name(mode: Mode | OwnRung) -> str:
+    """Return the name of a mode; of a function, its own."""
+    return mode if isinstance(mode, str) else str(getattr(mode, "__name__", type(mode).__name__))
+
+
+def ladder(client: ClientFamily, mode: Mode | OwnRung) -> list[str]:
     """Return the ways to request structured output (rungs) to try, best first; only one if the user chose a mode."""
-    supported = [rung for rung in RUNGS if rung in client.rungs or rung == "prompt"]
+    if not isinstance(mode, str):
+        return [rung_name(mode)]
+    supported: list[str] = [rung for rung in RUNGS if rung in client.rungs or rung == "prompt"]
     if mode != "auto":
         return [mode] if mode in supported else ["prompt"]
     return supported[supported.index(client.start) :]
@@ -219,9 +241,7 @@ def _all_bound_options(model: Any) -> Iterator[Options]:
 
 def _without_extra_body(client: ClientFamily) -> ClientFamily:
     """Return the family without the rungs that set `extra_body`: several models differ in that option."""
-    rungs: dict[Rung, Callable[[Schema, Options], Options]] = {
-        rung: options for rung, options in client.rungs.items() if options not in (_openai_schema, _openai_json)
-    }
+    rungs = {rung: options for rung, options in client.rungs.items() if options not in (_openai_schema, _openai_json)}
     return replace(client, rungs=rungs, start=next(iter(rungs), "prompt"))
 
 

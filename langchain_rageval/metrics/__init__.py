@@ -15,6 +15,7 @@ BUILDERS: Mapping[str, str] = {
         "answer_correctness",
         "aspect_critique",
         "claim_metrics",
+        "citations",
         "noise_sensitivity",
         "context_entity_recall",
         "abstention",
@@ -43,6 +44,7 @@ SCORES: Mapping[str, Sequence[str]] = {
         "claim_faithfulness",
         "claim_contradiction",
     ),
+    "citations": ("citation_precision", "citation_recall"),
     "noise_sensitivity": ("noise_sensitivity_relevant",),
 }
 """Score names of the builders whose scores are named otherwise than the builder."""

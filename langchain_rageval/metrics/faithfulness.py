@@ -14,7 +14,7 @@ from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.supported import share_of_supported, verdicts_from_findings
 from langchain_rageval.metrics.value import NO_FACTS, Value
 from langchain_rageval.steps.extract_statements import extract_statements
-from langchain_rageval.steps.step import State
+from langchain_rageval.steps.judge_step import State
 from langchain_rageval.steps.verify import Verifier, verify
 
 

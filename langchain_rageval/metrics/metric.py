@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import isfinite
 from typing import Any
@@ -45,7 +45,7 @@ class Metric(Traced[Any, Score], Adapters):
 
     Args:
         name: key of the score.
-        aspect: aspect of the sample that is scored.
+        aspect: aspect of the sample that is scored: "context", "answer", "grounding", "ranking" or any other word.
         reads: fields that a sample must have.
         steps: Runnable from state to state, usually `Step | Step`.
         reduce: pure function from the last state to a Value.
@@ -81,7 +81,7 @@ class Metric(Traced[Any, Score], Adapters):
         name: str,
         *,
         aspect: Aspect,
-        reads: set[str] | frozenset[str],
+        reads: Iterable[str],
         steps: Runnable[State, State],
         reduce: Callable[[State], Value],
         direction: Direction = "higher",
@@ -90,9 +90,16 @@ class Metric(Traced[Any, Score], Adapters):
         state_from_findings: Callable[[Sample, Score], State | None] | None = None,
         range: tuple[float, float] = (0.0, 1.0),
     ) -> None:
-        name = without_surrogates(name)
+        name, aspect = without_surrogates(name), without_surrogates(aspect)
         if not name:
             raise ConfigError("a metric needs a name; it is the key of its score")
+        if not isinstance(aspect, str) or not aspect.strip():
+            raise ConfigError(f"aspect of {name} is a word for what it scores, such as 'answer', got {aspect!r}")
+        if isinstance(reads, str):
+            raise ConfigError(f"reads of {name} is a set of fields: write reads={{{reads!r}}}")
+        reads = frozenset(reads)
+        if callable(steps) and not isinstance(steps, Runnable):
+            raise ConfigError(f"steps of {name} is a Runnable, got {steps!r}: call a Step with a judge, as rate(judge)")
         unknown = sorted(reads - Sample.model_fields.keys())
         if unknown:
             raise ConfigError(f"{name} reads {unknown}, which no sample has; use {', '.join(Sample.model_fields)}")
@@ -100,7 +107,7 @@ class Metric(Traced[Any, Score], Adapters):
             super().__init__(
                 name=name,
                 aspect=aspect,
-                reads=frozenset(reads),
+                reads=reads,
                 steps=steps,
                 reduce=reduce,
                 direction=direction,
@@ -266,8 +273,8 @@ class Metric(Traced[Any, Score], Adapters):
         low, high = self.range
         if not (isfinite(number) and low - _TOLERANCE <= number <= high + _TOLERANCE):
             raise ConfigError(
-                f"reduce of {self.name} gave {number:g}, not a finite number from {low:g} to {high:g}: fix reduce, or "
-                "declare the metric's range with Metric(range=(lowest, highest))"
+                f"{self.name} gave {number:g}, not a finite number from {low:g} to {high:g}: correct its function, or "
+                "declare its range with range=(lowest, highest)"
             )
         return min(max(number, low), high)
 
@@ -293,7 +300,7 @@ class Metric(Traced[Any, Score], Adapters):
             restore = self.state_from_findings and describe(_without_stages(self.state_from_findings))
         except NotDescribable as error:
             short = name.rpartition(".")[2]
-            remedy = 'set Metric(version="1"), and change it with the function'
+            remedy = 'pass version="1" to the metric, and change it with the function'
             raise NotDescribable(f"its reduce function {short} cannot be identified ({error}): {remedy}") from None
         return {"reduce": reduce, "state_from_findings": restore, "options": _described_options(self.options)}
 

@@ -118,7 +118,10 @@ def scores_by_name(result: Any) -> dict[str, Score]:
         return {result.metric: result}
     if isinstance(result, Mapping) and all(isinstance(score, Score) for score in result.values()):
         return dict(result)
-    raise ConfigError(f"a metric returns a Score or a mapping of names to Scores, got {type(result).__name__}")
+    raise ConfigError(
+        f"a metric returns a Score or a mapping of names to Scores, got {type(result).__name__}: make a metric of a "
+        "function with @metric(reads=...)"
+    )
 
 
 def failure_scores(metric: Runnable[Any, Any] | Scorer, error: Exception, usage: Usage) -> dict[str, Score]:

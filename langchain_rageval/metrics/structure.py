@@ -5,6 +5,7 @@ The adapters, the thresholds and the engine read metrics through these functions
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from functools import reduce
@@ -75,6 +76,20 @@ class ScorerGroup(ABC):
 
 AnyScorer = Runnable[Any, Any] | Scorer | ScorerGroup
 """A metric, a suite, or a Runnable around them."""
+
+
+def remedy_for(thing: object) -> str:
+    """Return what to do with an object that is not a metric, as the end of a message: "", or beginning with ": "."""
+    if not callable(thing) or isinstance(thing, Runnable):
+        return ""
+    try:
+        parameters = list(inspect.signature(thing).parameters)
+    except (TypeError, ValueError):  # of C functions, which have no signature
+        parameters = []
+    own = str(getattr(thing, "__module__", "")).partition(".")[0] == __name__.partition(".")[0]
+    if own or parameters[:1] in (["judge"], ["embeddings"], ["model"]):
+        return "; call it with a judge"
+    return ": decorate it with @metric(reads=...)"
 
 
 def metrics_in(metric: AnyScorer) -> list[Any]:

@@ -15,6 +15,7 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics.adapters import Adapters
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.sample_scores import parse_complete_sample
+from langchain_rageval.metrics.structure import remedy_for
 from langchain_rageval.run.drivers import agather
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced
@@ -76,5 +77,5 @@ def suite(*metrics: Metric | Suite) -> Suite:
 def _parts(metric: Metric | Suite) -> Sequence[Metric]:
     if not isinstance(metric, Metric | Suite):
         remedy = "wrap the whole suite instead" if isinstance(metric, Runnable) else "pass them as suite(one, two)"
-        raise ConfigError(f"a suite takes metrics, got {type(metric).__name__}; {remedy}")
+        raise ConfigError(f"a suite takes metrics, got {type(metric).__name__}{remedy_for(metric) or f'; {remedy}'}")
     return metric.metrics if isinstance(metric, Suite) else [metric]

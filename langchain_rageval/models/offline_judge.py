@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -16,18 +16,27 @@ from typing import Any
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import Runnable
+from langchain_core.utils.function_calling import convert_to_json_schema
+from langchain_core.utils.json_schema import dereference_refs
+from pydantic import BaseModel
 
 from langchain_rageval.models import offline_entities, offline_writer
+from langchain_rageval.models.invented_answer import invent_answer
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.prompts.control_tokens import restore_control_tokens
-from langchain_rageval.prompts.layout import read_inputs, read_title
+from langchain_rageval.prompts.layout import read_inputs, read_schema
 from langchain_rageval.prompts.promptset import PromptSet, languages
 from langchain_rageval.run.usage_meter import tokens_in
 from langchain_rageval.text.language import detect_language
 from langchain_rageval.text.normalization import words_of
 from langchain_rageval.text.sentences import split_sentences
 from langchain_rageval.text.stemming import numbers_of, stems_of
+
+OfflineAnswer = Callable[[Mapping[str, Any]], Any]
+"""Function from the inputs of a step of the user, its contexts as a list of str, to an answer or a mapping."""
 
 _Inputs = Mapping[str, Any]
 _Sentences = Mapping[str, str]
@@ -73,7 +82,15 @@ class OfflineJudge(BaseChatModel):
     "in the text"), and as answerable if 60% of its stems and all its numbers occur in the passages; a question is
     broader than another if it has new stems, deeper if it also newly asks why or how. It writes Russian about Russian
     passages, English about all others.
+
+    A step of the user is answered by its own `offline` function, else by an invented answer that fits the schema and
+    means nothing; a report then has a note that names the step.
+
+    Attributes:
+        answers: functions that answer steps of the user, by the title of the schema; set by `Step`.
     """
+
+    answers: Mapping[str, OfflineAnswer] | None = None
 
     @property
     def _llm_type(self) -> str:
@@ -89,6 +106,25 @@ class OfflineJudge(BaseChatModel):
         """Note that is added to every test set made with this writer or critic."""
         return "Written offline by word overlap: a smoke test, not questions that users would ask."
 
+    def invents(self, answer: type[BaseModel]) -> bool:
+        """Return True if the answers of this class are invented: its step is not one of the package's."""
+        return answer.__name__ not in (self.answers or {}) and not _is_packaged(answer.__name__, answer.model_fields)
+
+    def with_structured_output(
+        self, schema: dict[str, Any] | type, *, include_raw: bool = False, **kwargs: Any
+    ) -> Runnable[Any, Any]:
+        """Return a Runnable that gives an invented answer, which fits the schema and means nothing.
+
+        Raises:
+            NotImplementedError: if `include_raw` is set.
+        """
+        if include_raw:
+            raise NotImplementedError("OfflineJudge has no raw reply: leave out include_raw")
+        written = dereference_refs(convert_to_json_schema(schema))
+        is_model = isinstance(schema, type) and issubclass(schema, BaseModel)
+        parser = PydanticOutputParser(pydantic_object=schema) if is_model else JsonOutputParser()
+        return self.bind(answer_schema=written) | parser
+
     def _generate(
         self,
         messages: list[BaseMessage],
@@ -97,15 +133,21 @@ class OfflineJudge(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         human = next(message for message in messages if message.type == "human").text
-        title = read_title(human)
-        if title is None:
-            raise ValueError(
-                "OfflineJudge answers only the steps of langchain_rageval, and this request is not one of them"
-            )
-        reply = json.dumps(answer_offline(title, human), ensure_ascii=False)
+        reply = json.dumps(self._answer(human, kwargs.get("answer_schema")), ensure_ascii=False)
         read, written = tokens_in(*(message.text for message in messages)), tokens_in(reply)
         usage = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
         return ChatResult(generations=[ChatGeneration(message=AIMessage(reply, usage_metadata=usage))])
+
+    def _answer(self, human: str, schema: Mapping[str, Any] | None) -> Any:
+        """Return the answer to a request as JSON data; one invented for a schema of `with_structured_output`."""
+        if schema is not None:
+            return invent_answer(schema)
+        schema = read_schema(human)
+        if schema is None:
+            raise ValueError(
+                "OfflineJudge answers only the steps of langchain_rageval, and this request is not one of them"
+            )
+        return answer_request(schema, human, (self.answers or {}).get(schema["title"]))
 
     async def _agenerate(
         self,
@@ -115,6 +157,39 @@ class OfflineJudge(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         return self._generate(messages, stop, **kwargs)
+
+
+def invention_note(step: str) -> str:
+    """Return the note of a report in which the answers of a step are invented."""
+    return f"The offline judge invents the answers of {step}: they fit the schema and mean nothing, nor do the scores."
+
+
+def answer_request(schema: Mapping[str, Any], human: str, answer: OfflineAnswer | None = None) -> Any:
+    """Return an answer to a request of any step, as JSON data.
+
+    Args:
+        schema: JSON schema of the answer.
+        human: human message of the request.
+        answer: function of a step of the user, from its inputs to the answer; without one, the answer is that of
+            `answer_offline` if the package has such a step, and else invented.
+    """
+    if answer is None:
+        known = _is_packaged(schema["title"], schema.get("properties", {}))
+        return answer_offline(schema["title"], human) if known else invent_answer(schema)
+    inputs, chunks = read_inputs(human), list[list[str]]()
+    for number, sentence in _SENTENCE.findall(human):
+        if (chunk := int(number.partition(".")[0])) > len(chunks):
+            chunks += [[] for _ in range(chunk - len(chunks))]
+        chunks[chunk - 1].append(restore_control_tokens(sentence))
+    result = answer(inputs | ({"contexts": [" ".join(chunk) for chunk in chunks]} if chunks else {}))
+    return result.model_dump(mode="json") if isinstance(result, BaseModel) else result
+
+
+def _is_packaged(title: str, fields: Collection[str]) -> bool:
+    """Return True if a step of the package has answers of this title with these fields."""
+    return any(
+        answer.__name__ == title and answer.model_fields.keys() == set(fields) for answer in ANSWER_SCHEMAS.values()
+    )
 
 
 def answer_offline(title: str, human: str) -> dict[str, Any]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from string import ascii_uppercase
 from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from pydantic import BaseModel
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.data.schema import without_surrogates
@@ -45,6 +46,7 @@ class RequestContent:
         contexts: numbered contexts; None for a step that reads no contexts.
         schema: JSON schema of the answer.
         repeated: True if the items were sent before, and their reply was not usable.
+        offline: function that gives an answer without a model; None for a step of the package.
     """
 
     step: str
@@ -54,6 +56,7 @@ class RequestContent:
     contexts: NumberedContexts | None
     schema: Mapping[str, Any]
     repeated: bool = False
+    offline: Callable[[Mapping[str, Any]], Any] | None = None
 
     @cached_property
     def written_inputs(self) -> str:
@@ -104,6 +107,13 @@ def read_title(human: str) -> str | None:
     """Return the title of the answer's schema in a human message; None if the message contains no schema."""
     titles = _TITLE.findall(human)
     return str(titles[-1]) if titles else None
+
+
+def read_schema(human: str) -> dict[str, Any] | None:
+    """Return the answer's schema in a human message; None if the message contains no schema."""
+    lines = [line for line in human.split("\n") if _TITLE.match(line)]
+    schema = json.loads(lines[-1]) if lines else None
+    return schema if isinstance(schema, dict) else None
 
 
 def _parts(request: RequestContent, layout: Layout, with_schema: bool) -> Iterator[str]:
@@ -168,6 +178,8 @@ def _names_chunks_by_number(output: Any) -> bool:
 
 
 def _plain(value: Any) -> dict[str, Any]:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")

@@ -9,10 +9,10 @@ from functools import lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from langchain_rageval._internal.cached import locked_cache
 from langchain_rageval._internal.html import bold, paragraph, pluralize, table, text
@@ -69,6 +69,48 @@ class Prompt(HashableModel):
         return any("contexts" in example.input for example in self.examples)
 
 
+class StepPrompts(HashableModel):
+    """Prompts of one step of the user in several languages.
+
+    Attributes:
+        step: name of the step.
+        prompts: prompts by the code of their language; under "" one for all languages.
+    """
+
+    step: str
+    prompts: dict[str, Prompt]
+
+    def select(self, chosen_set: PromptSet, *, chosen: bool) -> Prompt:
+        """Return the prompt to use with a prompt set: in its language, else in English, else the first one.
+
+        Args:
+            chosen_set: the set.
+            chosen: True if the user chose the set, which then takes precedence if it holds the step.
+        """
+        if chosen and self.step in chosen_set.prompts:
+            return chosen_set.prompts[self.step]
+        language = chosen_set.common.language
+        return next(
+            (self.prompts[code] for code in (language, "en") if code in self.prompts), next(iter(self.prompts.values()))
+        )
+
+
+class PromptedStep(Protocol):
+    """Interface of a step of the user, implemented by `Step`, as far as prompt sets read it."""
+
+    @property
+    def name(self) -> str:
+        """Name of the step, and of its file."""
+
+    @property
+    def answer(self) -> type[BaseModel]:
+        """Class of the judge's answer."""
+
+    @property
+    def prompts(self) -> StepPrompts | None:
+        """Prompts of the step; None if it uses a packaged prompt."""
+
+
 class Common(HashableModel):
     """Texts that all steps of a language share.
 
@@ -107,7 +149,7 @@ class PromptSet(HashableModel):
     criteria: tuple[Criterion, ...] = ()
 
     @classmethod
-    def default(cls, language: str) -> PromptSet:
+    def default(cls, language: str, steps: Sequence[PromptedStep] = ()) -> PromptSet:
         """Return the packaged prompts of a language; the English ones if the package has none in it.
 
         English and Russian have prompts for all steps. Chinese, Korean and Italian have prompts for the steps of all
@@ -117,14 +159,21 @@ class PromptSet(HashableModel):
 
         Args:
             language: ISO 639-1 code, such as "ru".
+            steps: steps of the user, whose prompts are added, for example to `save` them.
         """
-        return _packaged_set(language if language in languages() else "en")
+        packaged = _packaged_set(language if language in languages() else "en")
+        own = {step.name: step.prompts.select(packaged, chosen=False) for step in steps if step.prompts}
+        return packaged.model_copy(update={"prompts": {**packaged.prompts, **own}}) if own else packaged
 
     @classmethod
-    def load(cls, directory: str | Path) -> Self:
+    def load(cls, directory: str | Path, steps: Sequence[PromptedStep] = ()) -> Self:
         """Load a prompt set from `<step>.yaml` files and optional files `common.yaml` and `criteria.yaml`.
 
         Steps without a file keep the packaged prompt, in the language of `common.yaml` or else of the directory's name.
+
+        Args:
+            directory: the directory.
+            steps: steps of the user that may have a file in it.
 
         Raises:
             ConfigError: if a file cannot be read, is a link out of the directory, belongs to no step, or has an
@@ -137,7 +186,8 @@ class PromptSet(HashableModel):
             if leaves_folder(path, folder):
                 raise ConfigError(f"{path.name} is a link out of {folder}; copy the file into the directory")
         common = _parse(Common, folder / _COMMON) if (folder / _COMMON).exists() else None
-        base = PromptSet.default(common.language if common else folder.name)
+        base = PromptSet.default(common.language if common else folder.name, steps)
+        answers = {**ANSWER_SCHEMAS, **{step.name: step.answer for step in steps}}
         if common:
             common = common.model_copy(update={"aspects": base.common.aspects | common.aspects})
             _check_common(common, base.common)
@@ -145,7 +195,10 @@ class PromptSet(HashableModel):
         shared = (_COMMON, _CRITERIA)
         own = {path.stem: _parse(Prompt, path) for path in sorted(folder.glob("*.yaml")) if path.name not in shared}
         for step, prompt in own.items():
-            _check_step(step, prompt)
+            if step not in answers:
+                remedy = "or pass a step of your own as PromptSet.load(directory, steps=[step])"
+                raise ConfigError(f"there is no step {step!r}; there are {', '.join(sorted(answers))}, {remedy}")
+            check_examples(step, prompt, answers[step])
         return cls(common=common or base.common, prompts={**base.prompts, **own}, criteria=criteria)
 
     def save(self, directory: str | Path) -> None:
@@ -185,7 +238,8 @@ class PromptSet(HashableModel):
             )
         except (ValidationError, TypeError) as error:
             raise ConfigError(f"examples of {step}: expected mappings of input and output: {error}") from None
-        _check_step(step, new)
+        if step in ANSWER_SCHEMAS:
+            check_examples(step, new, ANSWER_SCHEMAS[step])
         return self.model_copy(update={"prompts": {**self.prompts, step: new}})
 
     def _repr_html_(self) -> str:
@@ -267,12 +321,11 @@ def _check_common(common: Common, packaged: Common) -> None:
             raise ConfigError(f"{_COMMON}: {name} may contain {{{field}}} and no other braces, got {label!r}") from None
 
 
-def _check_step(step: str, prompt: Prompt) -> None:
-    if step not in ANSWER_SCHEMAS:
-        raise ConfigError(f"there is no step {step!r}; there are {', '.join(sorted(ANSWER_SCHEMAS))}")
+def check_examples(step: str, prompt: Prompt, answer: type[BaseModel]) -> None:
+    """Raise ConfigError if the output of an example of a prompt does not fit the class of the step's answer."""
     for number, example in enumerate(prompt.examples, 1):
         try:
-            ANSWER_SCHEMAS[step].model_validate(example.output)
+            answer.model_validate(example.output)
         except ValidationError as error:
             problem = error.errors()[0]
             location = ".".join(map(str, problem["loc"]))

@@ -3,37 +3,42 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Self
+from uuid import UUID
 
+from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import LLMResult
+from langchain_core.runnables import RunnableConfig
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.requests import Call
 from langchain_rageval.run.retry import is_rate_limited
-from langchain_rageval.run.run import Run
+from langchain_rageval.run.run import RUN_KEY, Run
 from langchain_rageval.run.usage_meter import tokens_in
 
 _OPTIONS_IN_PROMPT = ("tools", "functions")  # call options that cost tokens; the others only guide the decoding
 
 
-class MeteredTry:
-    """Context manager around one try of a call: charges the run's meter and reports the outcome to its limiter.
+class _Try:
+    """Context manager around one try: charges the run's meter and reports the outcome to its limiter.
 
     A try is charged even if it fails. Embedding requests are not reported to the limiter: they usually have a separate
     quota, and few batches are sent at a time. Only the rejected call waits for Retry-After; otherwise one call rejected
     by chance would stop a run whose other calls are answered.
     """
 
-    __slots__ = ("_call", "_cost", "_halvings", "_run", "_started")
+    __slots__ = ("_cost", "_halvings", "_run", "_started")
 
-    def __init__(self, call: Call, run: Run, halvings: int) -> None:
-        self._call = call
+    def __init__(self, run: Run, halvings: int, calls: int) -> None:
         self._run = run
         self._halvings = halvings
-        self._cost: dict[str, Any] = {"calls": 1}
+        self._cost: dict[str, Any] = {"calls": calls}
 
-    def __enter__(self) -> MeteredTry:
+    def __enter__(self) -> Self:
         """Start measuring the duration of the try."""
         self._started = time.perf_counter()
         return self
@@ -45,6 +50,16 @@ class MeteredTry:
             self._run.limiter.record_success(self._halvings)
         elif isinstance(error, Exception) and is_rate_limited(error):
             self._run.limiter.record_rejection(self._halvings)
+
+
+class MeteredTry(_Try):
+    """Context manager around one try of a call to a model."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Call, run: Run, halvings: int) -> None:
+        super().__init__(run, halvings, 1)
+        self._call = call
 
     def message_of(self, reply: Any) -> BaseMessage:
         """Return a reply as a message, and record the tokens that it cost.
@@ -61,6 +76,71 @@ class MeteredTry:
         else:
             self._cost["unreported"] = tokens_in(*request_texts(self._call), *_reply_texts(message))
         return message
+
+
+class MeteredChain(_Try, BaseCallbackHandler):
+    """Context manager around one invocation of a chain, and the callback handler that counts its model calls."""
+
+    run_inline = True
+
+    def __init__(self, run: Run, halvings: int) -> None:
+        super().__init__(run, halvings, 0)
+        self._lock = threading.Lock()
+        self._asked: dict[UUID, int] = {}
+
+    def config_of(self, config: RunnableConfig) -> RunnableConfig:
+        """Return the config for the chain: with this handler, and without the run, whose slot the chain holds."""
+        choices = {name: choice for name, choice in config.get("configurable", {}).items() if name != RUN_KEY}
+        callbacks = config.get("callbacks") or []
+        if isinstance(callbacks, BaseCallbackManager):
+            callbacks = callbacks.copy()
+            callbacks.add_handler(self)
+        else:
+            callbacks = [*callbacks, self]
+        return {**config, "configurable": choices, "callbacks": callbacks}
+
+    def on_chat_model_start(
+        self, serialized: dict[str, Any], messages: list[list[BaseMessage]], *, run_id: UUID, **kwargs: Any
+    ) -> None:
+        """Count a call to a chat model."""
+        self._count(run_id, [message.text for batch in messages for message in batch])
+
+    def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **kwargs: Any) -> None:
+        """Count a call to a model that completes texts."""
+        self._count(run_id, prompts)
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
+        """Count the tokens of a reply."""
+        for generation in (generation for batch in response.generations for generation in batch):
+            message = getattr(generation, "message", None) or AIMessage(generation.text)
+            self.add_reply(message, self._asked.get(run_id, 0))
+
+    def add_reply(self, message: BaseMessage, asked: int) -> None:
+        """Count the tokens of a reply; of a cached one, take back the call.
+
+        Args:
+            message: the reply.
+            asked: estimated tokens of the request, for a model that reports none.
+        """
+        tokens = getattr(message, "usage_metadata", None) or {}
+        with self._lock:
+            if tokens.get("total_cost") == 0:
+                self._cost["calls"] -= 1
+            elif tokens:
+                for name in ("input_tokens", "output_tokens"):
+                    self._cost[name] = self._cost.get(name, 0) + (tokens.get(name) or 0)
+            else:
+                estimate = asked + tokens_in(*_reply_texts(message))
+                self._cost["unreported"] = self._cost.get("unreported", 0) + estimate
+
+    def add_call(self) -> None:
+        """Count a call."""
+        with self._lock:
+            self._cost["calls"] += 1
+
+    def _count(self, run_id: UUID, texts: Sequence[str]) -> None:
+        self.add_call()
+        self._asked[run_id] = tokens_in(*texts)
 
 
 def request_texts(call: Call) -> list[str]:

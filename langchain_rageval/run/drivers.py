@@ -7,23 +7,27 @@ a separate event loop: clients share connections that belong to the user's loop.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
-from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar, cast
 
 from langchain_core.embeddings import Embeddings
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 
-from langchain_rageval.run.billing import MeteredTry
+from langchain_rageval.run.billing import MeteredChain, MeteredTry
 from langchain_rageval.run.embedding import MAX_WAIT, Batch, Vector
 from langchain_rageval.run.requests import (
     Call,
+    Compute,
     Embed,
     Gather,
     Invoke,
+    InvokeChild,
     Locked,
     ModelRequest,
     Operation,
@@ -61,7 +65,7 @@ def _reply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
     match request:
         case Shared(key, operation):
             return run.single_flight.do((key, configurable_choices(config)), partial(drive, operation, run, config))
-        case Call() | Batch() | Rate():
+        case Call() | Batch() | Rate() | Invoke():
             return _send(request, run, config)
         case SendOnce(inner):
             return _send_once(inner, run, config)
@@ -69,8 +73,10 @@ def _reply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
             return _gather(operations, run, config)
         case Embed(embeddings, texts):
             return _embed(embeddings, texts, run, config)
-        case Invoke(runnable, value):
+        case InvokeChild(runnable, value):
             return invoke_child(runnable, value, _add_configurable(request.configurable, config))
+        case Compute(function):
+            return None if run.fake_reply else _compute(function, run)
         case Pause(seconds):
             return time.sleep(seconds)
         case Locked(gate, operation):
@@ -112,12 +118,25 @@ def _send_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
                 with run.charge_call(), MeteredTry(request, run, halvings) as metered:
                     reply = run.fake_reply(request) if run.fake_reply else _invoke(request, run, config)
                     return metered.message_of(reply)
+            case Invoke(chain, chain_input):
+                with run.charge_call(), MeteredChain(run, halvings) as chain_meter:
+                    if run.fake_reply:
+                        return _rehearse(run.fake_reply(request), chain_meter)
+                    chain_config = chain_meter.config_of(config)
+                    return run.call_with_timeout(partial(chain.invoke, chain_input, chain_config))
             case _ if run.fake_reply:
                 return run.fake_reply(request)
             case Batch(embeddings, texts):
                 return run.call_with_timeout(partial(embeddings.embed_documents, list(texts)))
             case Rate(cross_encoder, pairs):
                 return run.call_with_timeout(partial(cross_encoder.score, list(pairs)))
+
+
+def _rehearse(replies: Iterable[BaseMessage], chain_meter: MeteredChain) -> None:
+    """Charge the calls of a chain in a dry run."""
+    for reply in replies:
+        chain_meter.add_call()
+        chain_meter.add_reply(reply, 0)
 
 
 def _invoke(call: Call, run: Run, config: RunnableConfig) -> Any:
@@ -147,6 +166,22 @@ def _embed(embeddings: Embeddings, texts: Sequence[str], run: Run, config: Runna
         run.embedding_queues.leave(queue)
 
 
+def _compute(function: Callable[[], Any], run: Run) -> Any:
+    def call() -> Any:
+        result = function()
+        return asyncio.run(_await(result)) if inspect.isawaitable(result) else result
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return call()
+    return run.threads.submit(call).result()  # this thread's loop, such as a notebook's, allows no second one
+
+
+async def _await(awaitable: Awaitable[T]) -> T:
+    return await awaitable
+
+
 async def adrive(operation: Operation[T], run: Run, config: RunnableConfig) -> T:
     """Run an operation (generator that yields requests) on the running event loop and return its result."""
     value: Any = None
@@ -170,7 +205,7 @@ async def _areply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
         case Shared(key, operation):
             shared_key = key, configurable_choices(config)
             return await run.single_flight.ado(shared_key, partial(adrive, operation, run, config))
-        case Call() | Batch() | Rate():
+        case Call() | Batch() | Rate() | Invoke():
             return await _asend(request, run, config)
         case SendOnce(inner):
             return await _asend_once(inner, run, config)
@@ -178,8 +213,10 @@ async def _areply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
             return await agather(adrive(operation, run, config) for operation in operations)
         case Embed(embeddings, texts):
             return await _aembed(embeddings, texts, run, config)
-        case Invoke(runnable, value):
+        case InvokeChild(runnable, value):
             return await ainvoke_child(runnable, value, _add_configurable(request.configurable, config))
+        case Compute(function):
+            return await _acompute(function, run)
         case Pause(seconds):
             return await asyncio.sleep(seconds)
         case Locked(gate, operation):
@@ -210,6 +247,10 @@ async def _asend_once(request: ModelRequest, run: Run, config: RunnableConfig) -
                     await request.rate_limiter.aacquire()
                 with run.charge_call(), MeteredTry(request, run, halvings) as metered:
                     return metered.message_of(await _ainvoke(request, run, config))
+            case Invoke(chain, chain_input):
+                with run.charge_call(), MeteredChain(run, halvings) as chain_meter:
+                    async with asyncio.timeout(run.timeout):
+                        return await chain.ainvoke(chain_input, chain_meter.config_of(config))
             case Batch(embeddings, texts) if type(embeddings).aembed_documents is Embeddings.aembed_documents:
                 return await run.acall_with_timeout(partial(embeddings.embed_documents, list(texts)))
             case Batch(embeddings, texts):
@@ -231,6 +272,13 @@ async def _ainvoke(call: Call, run: Run, config: RunnableConfig) -> Any:
         if error.name == "generations" and isinstance(error.obj, BaseException):
             raise error.obj from None
         raise
+
+
+async def _acompute(function: Callable[[], Any], run: Run) -> Any:
+    if inspect.iscoroutinefunction(function):
+        return await function()
+    result = await asyncio.wrap_future(run.threads.submit(function))
+    return await result if inspect.isawaitable(result) else result
 
 
 async def _aembed(embeddings: Embeddings, texts: Sequence[str], run: Run, config: RunnableConfig) -> list[Vector]:
@@ -351,6 +399,8 @@ def _model_of(request: ModelRequest) -> object:
             return embeddings
         case Rate(cross_encoder=cross_encoder):
             return cross_encoder
+        case Invoke(chain=chain):
+            return chain
 
 
 def _options(call: Call, run: Run) -> dict[str, Any]:

@@ -6,7 +6,7 @@ drivers in `langchain_rageval.run.drivers` fulfil the requests, through a model'
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -38,7 +38,8 @@ class Call:
         first_error: transport error of a first try that the caller has already made; the driver then starts with the
             retries.
         rate_limiter: acquired before each try; the time spent waiting for it does not count as the model's.
-        schema: title of the schema that the reply follows.
+        schema: JSON schema that the reply follows.
+        offline: function that a dry run calls with the inputs for the reply; None for the answer of the offline judge.
     """
 
     model: Runnable[Any, Any]
@@ -49,7 +50,8 @@ class Call:
     sync_only: bool = False
     first_error: Exception | None = None
     rate_limiter: BaseRateLimiter | None = None
-    schema: str = ""
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    offline: Callable[[Mapping[str, Any]], Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,18 @@ class Rate:
     pairs: Sequence[tuple[str, str]]
 
 
-ModelRequest = Call | Batch | Rate
+@dataclass(frozen=True, slots=True)
+class Invoke:
+    """Invoke a chain of the user; the reply is its output, or None in a dry run.
+
+    It is limited, retried and timed out like one model call; the model calls in it are counted by a callback handler.
+    """
+
+    chain: Runnable[Any, Any]
+    input: Any
+
+
+ModelRequest = Call | Batch | Rate | Invoke
 """Requests that are sent to a model, and retried after a transport error."""
 
 
@@ -111,7 +124,7 @@ class SendOnce:
 
 
 @dataclass(frozen=True, slots=True)
-class Invoke:
+class InvokeChild:
     """Invoke a Runnable as a child run; the reply is its output.
 
     Args:
@@ -126,13 +139,23 @@ class Invoke:
 
 
 @dataclass(frozen=True, slots=True)
+class Compute:
+    """Call a function of the user, sync or async; the reply is its result, or None in a dry run.
+
+    On an event loop a sync function runs in a thread. Without one, an async function runs on a new loop.
+    """
+
+    function: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """Wait for some seconds without holding a slot of the concurrency limiter."""
 
     seconds: float
 
 
-Request = ModelRequest | Embed | Gather | Shared | Locked | SendOnce | Invoke | Pause
+Request = ModelRequest | Embed | Gather | Shared | Locked | SendOnce | Compute | InvokeChild | Pause
 """Everything that an operation may yield."""
 
 Operation = Generator[Request, Any, T]

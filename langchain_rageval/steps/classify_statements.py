@@ -18,7 +18,7 @@ from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import Classification, TruePositive
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.step import NumberedTexts, State, Step, numbers_by_place, request_items, slices
+from langchain_rageval.steps.judge_step import JudgeStep, NumberedTexts, State, numbers_by_place, request_items, slices
 from langchain_rageval.steps.votes import agreement_rates, majority
 
 
@@ -38,7 +38,7 @@ class _Marks:
     reference: dict[int, _Mark] = field(default_factory=dict)
 
 
-class ClassifyStatements(Step):
+class ClassifyStatements(JudgeStep):
     """Step that adds `classifications`, a list with one list of Finding for each reference in order.
 
     Answer statements are "TP" or "FP", reference statements "TP" or "FN". A reference statement that says more than the
@@ -133,7 +133,7 @@ class ClassifyStatements(Step):
         return self.build_question(inputs, None, language_from=question, judge=voter.judge)
 
 
-def classify_statements(judge: JudgeLike) -> Step:
+def classify_statements(judge: JudgeLike) -> JudgeStep:
     """Return the step that classifies the statements of `extract_statements` against those of each reference."""
     return ClassifyStatements(prompt="classify_statements", judge=Judge.of(judge), answer=Classification)
 

@@ -14,11 +14,11 @@ from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import AspectVerdict
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.step import State, Step
+from langchain_rageval.steps.judge_step import JudgeStep, State
 from langchain_rageval.steps.votes import agreement_rates, majority
 
 
-class CritiqueAspect(Step):
+class CritiqueAspect(JudgeStep):
     """Step that adds `aspect_verdict`, a list of Finding: "yes" or "no", then the agreement rate.
 
     Contexts are background: if they exceed the judge's `max_context_tokens`, only their first window is sent.
@@ -54,7 +54,7 @@ class CritiqueAspect(Step):
         return answer
 
 
-def critique_aspect(judge: JudgeLike, aspect: str, *, definition: str | None, tie: bool) -> Step:
+def critique_aspect(judge: JudgeLike, aspect: str, *, definition: str | None, tie: bool) -> JudgeStep:
     """Return the step that decides whether an aspect applies to the answer.
 
     Args:

@@ -13,13 +13,13 @@ from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import Abstention
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.extract_statements import Side
-from langchain_rageval.steps.step import State, Step
+from langchain_rageval.steps.judge_step import JudgeStep, State
 from langchain_rageval.steps.votes import agreement_rates, majority
 
 ABSTAINS, ANSWERS = "abstains", "answers"
 
 
-class DetectAbstention(Step):
+class DetectAbstention(JudgeStep):
     """Step that adds `<of>_abstention`, a list of Finding: one for each text, each followed by its agreement rate.
 
     The answer has number 1, the references have numbers from 2; blank references are left out. A blank answer abstains.
@@ -59,7 +59,7 @@ class DetectAbstention(Step):
         return answer
 
 
-def detect_abstention(judge: JudgeLike, *, of: Side) -> Step:
+def detect_abstention(judge: JudgeLike, *, of: Side) -> JudgeStep:
     """Return the step that decides whether the "answer", or each "reference", leaves the question unanswered."""
     return DetectAbstention(prompt="detect_abstention", judge=Judge.of(judge), answer=Abstention, of=of)
 

@@ -13,13 +13,13 @@ from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import Answerable
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.step import State, Step
+from langchain_rageval.steps.judge_step import JudgeStep, State
 from langchain_rageval.steps.votes import agreement_rates, majority
 
 ANSWERABLE, UNANSWERABLE = "answer", "do not answer"
 
 
-class DetectAnswerable(Step):
+class DetectAnswerable(JudgeStep):
     """Step that adds `answerable`, a list of Finding: the verdict on the contexts, then the agreement rate.
 
     Contexts are sent in windows of the judge's `max_context_tokens`. One window that answers is enough; an answer that
@@ -59,7 +59,7 @@ class DetectAnswerable(Step):
         return answer
 
 
-def detect_answerable(judge: JudgeLike) -> Step:
+def detect_answerable(judge: JudgeLike) -> JudgeStep:
     """Return the step that decides whether the contexts answer the question."""
     return DetectAnswerable(prompt="detect_answerable", judge=Judge.of(judge), answer=Answerable)
 

@@ -13,11 +13,11 @@ from langchain_rageval.data.schema import Sample
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.prompts.answer_schemas import Entities
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.step import State, Step, most_items
+from langchain_rageval.steps.judge_step import JudgeStep, State, most_items
 from langchain_rageval.text.normalization import normalize_text
 
 
-class ExtractEntities(Step):
+class ExtractEntities(JudgeStep):
     """Step that adds `reference_entities`, a list of str: the distinct entities of all references.
 
     Entities that differ only in case, ё or white space are the same; the first spelling is kept.
@@ -39,7 +39,7 @@ class ExtractEntities(Step):
         return _distinct(entity.strip() for entity in answer.entities if entity.strip())
 
 
-def extract_entities(judge: JudgeLike) -> Step:
+def extract_entities(judge: JudgeLike) -> JudgeStep:
     """Return the step that extracts the entities of the references."""
     return ExtractEntities(prompt="extract_entities", judge=Judge.of(judge), answer=Entities)
 

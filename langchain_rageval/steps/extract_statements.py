@@ -28,13 +28,13 @@ from langchain_rageval.prompts.answer_schemas import Statements
 from langchain_rageval.prompts.promptset import Example
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.run.usage_meter import CHARACTERS_PER_TOKEN
+from langchain_rageval.steps.judge_step import JudgeStep, State, most_items
 from langchain_rageval.steps.statement_checks import (
     copied_statement,
     is_placeholder,
     statement_key,
     unmentioned_units,
 )
-from langchain_rageval.steps.step import State, Step, most_items
 from langchain_rageval.steps.text_parts import halves, text_parts
 
 _LONGEST_PART = 4_000  # tokens; the statements of such a part fit the output limits of most models
@@ -53,7 +53,7 @@ class _Extraction:
     units: int = 0
 
 
-class ExtractStatements(Step):
+class ExtractStatements(JudgeStep):
     """Step that adds `answer_statements`, or `reference_statements` and `statements_by_reference`, or all three."""
 
     of: Side | Literal["both"]
@@ -140,7 +140,7 @@ def _same_wording(by_reference: Sequence[Sequence[str]]) -> list[list[str]]:
     return [[first.setdefault(statement_key(text), text) for text in statements] for statements in by_reference]
 
 
-def extract_statements(judge: JudgeLike, *, of: Side | Literal["both"], for_contexts: bool = False) -> Step:
+def extract_statements(judge: JudgeLike, *, of: Side | Literal["both"], for_contexts: bool = False) -> JudgeStep:
     """Return the step that extracts statements.
 
     Args:

@@ -18,7 +18,7 @@ from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import FoundEntities, FoundEntity
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.step import NumberedTexts, State, Step, numbers_by_place, request_items, slices
+from langchain_rageval.steps.judge_step import JudgeStep, NumberedTexts, State, numbers_by_place, request_items, slices
 from langchain_rageval.steps.votes import agreement_rates, majority
 
 _EvidenceByEntity = dict[int, list[str]]
@@ -26,7 +26,7 @@ _EvidenceByEntity = dict[int, list[str]]
 FOUND, NOT_FOUND = "found", "not found"
 
 
-class FindEntities(Step):
+class FindEntities(JudgeStep):
     """Step that adds `entity_verdicts`, a list of Finding: one for each entity in order, then the agreement rates.
 
     Entities are sent in slices of the judge's `max_statements`, contexts in windows of its `max_context_tokens`; an
@@ -102,7 +102,7 @@ class FindEntities(Step):
         return self.build_question(inputs, window, language_from=question, judge=voter.judge)
 
 
-def find_entities(judge: JudgeLike) -> Step:
+def find_entities(judge: JudgeLike) -> JudgeStep:
     """Return the step that finds the entities of `extract_entities` in the contexts."""
     return FindEntities(prompt="find_entities", judge=Judge.of(judge), answer=FoundEntities)
 

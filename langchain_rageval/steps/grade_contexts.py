@@ -17,7 +17,7 @@ from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import ContextVerdict, ContextVerdicts
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.step import State, Step, numbers_by_place
+from langchain_rageval.steps.judge_step import JudgeStep, State, numbers_by_place
 from langchain_rageval.steps.votes import agreement_rates, majority
 
 _VerdictByChunk = dict[int, ContextVerdict]
@@ -25,7 +25,7 @@ _VerdictByChunk = dict[int, ContextVerdict]
 USEFUL, NOT_USEFUL = "useful", "not useful"
 
 
-class GradeContexts(Step):
+class GradeContexts(JudgeStep):
     """Step that adds `context_verdicts`, a list of Finding: one for each chunk in order, then the agreement rates.
 
     A blank chunk is not useful, whatever the judge replies. A chunk that is split between windows is useful if any of
@@ -104,7 +104,7 @@ class GradeContexts(Step):
         return self.build_question(inputs, contexts, language_from=inputs["question"], judge=voter.judge)
 
 
-def grade_contexts(judge: JudgeLike, *, against: Callable[[Sample], str]) -> Step:
+def grade_contexts(judge: JudgeLike, *, against: Callable[[Sample], str]) -> JudgeStep:
     """Return the step that grades the usefulness of chunks.
 
     Args:

@@ -20,13 +20,13 @@ from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import RelevanceGrade, RelevanceGrades
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.step import State, Step, numbers_by_place
+from langchain_rageval.steps.judge_step import JudgeStep, State, numbers_by_place
 from langchain_rageval.steps.votes import agreement_rates
 
 _GradeByChunk = dict[int, RelevanceGrade]
 
 
-class GradeRelevance(Step):
+class GradeRelevance(JudgeStep):
     """Step that adds `grades`, a list of Finding: one for each chunk in retrieval order, then the agreement rates.
 
     The judge sees the chunks in the order of a hash of their content, because judges favour early chunks; equal chunks
@@ -130,7 +130,7 @@ class GradeRelevance(Step):
         return Finding(kind="context", number=number, text=text, verdict=str(median), reason=" ".join(reasons))
 
 
-def grade_relevance(judge: JudgeLike, *, scale: tuple[int, int], pointwise: bool) -> Step:
+def grade_relevance(judge: JudgeLike, *, scale: tuple[int, int], pointwise: bool) -> JudgeStep:
     """Return the step that grades the relevance of chunks.
 
     Args:

@@ -30,14 +30,14 @@ from langchain_rageval.prompts.criteria import (
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.prompts.promptset import PromptSet
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.step import State, Step
+from langchain_rageval.steps.judge_step import JudgeStep, State
 from langchain_rageval.steps.votes import agreement_rates
 
 _GradeByCriterion = dict[str, RubricGrade]
 _Criteria = tuple[Criterion, ...]
 
 
-class GradeRubric(Step):
+class GradeRubric(JudgeStep):
     """Step that adds `rubric_grades`, a list of Finding: one for each criterion in order, then the agreement rates.
 
     Of several votes the lower median decides. A blank answer gets the lowest grades. Contexts are background: if they
@@ -141,7 +141,7 @@ def grade_rubric(
     *,
     with_examples: bool,
     replaceable: bool = False,
-) -> Step:
+) -> JudgeStep:
     """Return the step that grades an answer by a rubric.
 
     Args:

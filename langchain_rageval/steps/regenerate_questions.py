@@ -11,11 +11,11 @@ from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import RegeneratedQuestions
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.step import State, Step
+from langchain_rageval.steps.judge_step import JudgeStep, State
 from langchain_rageval.steps.votes import majority
 
 
-class RegenerateQuestions(Step):
+class RegenerateQuestions(JudgeStep):
     """Step that adds `evasive`, the majority verdict on the answer, and `regenerated_questions` of the other votes.
 
     A reply without questions that does not call the answer evasive is asked for again; questions beyond `count` are
@@ -48,7 +48,7 @@ class RegenerateQuestions(Step):
         return answer
 
 
-def regenerate_questions(judge: JudgeLike, *, count: int) -> Step:
+def regenerate_questions(judge: JudgeLike, *, count: int) -> JudgeStep:
     """Return the step that writes up to `count` questions from the answer."""
     return RegenerateQuestions(
         prompt="regenerate_questions", judge=Judge.of(judge), answer=RegeneratedQuestions, count=count

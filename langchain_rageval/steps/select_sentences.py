@@ -15,13 +15,13 @@ from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import NeededSentences
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.step import State, Step
+from langchain_rageval.steps.judge_step import JudgeStep, State
 from langchain_rageval.steps.votes import agreement_rates, majority
 
 NEEDED, NOT_NEEDED = "needed", "not needed"
 
 
-class SelectSentences(Step):
+class SelectSentences(JudgeStep):
     """Step that adds `context_sentences`, a list of Finding: one for each sentence in order, then the agreement rates.
 
     A reply with an unknown sentence number or a range is asked for again.
@@ -74,7 +74,7 @@ class SelectSentences(Step):
         return dict.fromkeys(window.resolve(answer.sentences), answer.reason)
 
 
-def select_sentences(judge: JudgeLike) -> Step:
+def select_sentences(judge: JudgeLike) -> JudgeStep:
     """Return the step that selects the sentences that an answer needs."""
     return SelectSentences(prompt="select_sentences", judge=Judge.of(judge), answer=NeededSentences)
 

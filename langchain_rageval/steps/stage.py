@@ -60,6 +60,11 @@ class Stage(Traced[S, S]):
         """Models that the stage calls: models of its judges, embeddings or a cross-encoder."""
         return [judge.model for judge in self.judges]
 
+    @property
+    def report_notes(self) -> Sequence[str]:
+        """Notes for each report with results of this stage."""
+        return ()
+
     def with_fresh_capabilities(self) -> Self:
         """Return a copy whose judges do not share endpoint capabilities with the judges of this stage."""
         return self

@@ -1,171 +1,229 @@
-"""Step: a Runnable that asks the judge a question and adds the typed answer to the state."""
+"""Step: the description of a question to the judge that a user adds, and the Runnable that asks it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any
 
+from langchain_core.runnables import Runnable
+from langchain_core.runnables.base import RunnableLike, coerce_to_runnable
 from pydantic import BaseModel, InstanceOf, ValidationError
 
-from langchain_rageval._internal.cached import locked_cache
-from langchain_rageval._internal.description import digest_of
-from langchain_rageval.errors import config_error_of
-from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, shared_question
+from langchain_rageval._internal.description import describe
+from langchain_rageval.data.schema import Sample
+from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.judge.jury import with_fresh_endpoint
-from langchain_rageval.judge.parser import StrictJsonOutputParser, strict_schema
-from langchain_rageval.judge.voting import Voter
-from langchain_rageval.prompts.layout import RequestContent
+from langchain_rageval.judge.jury import map_members
+from langchain_rageval.judge.parser import strict_schema
+from langchain_rageval.judge.voting import Voter, voters_of
+from langchain_rageval.models.offline_judge import OfflineAnswer, OfflineJudge
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
-from langchain_rageval.prompts.promptset import Prompt, packaged_fingerprint
-from langchain_rageval.run.requests import Operation, Shared
-from langchain_rageval.steps.stage import Stage, State
+from langchain_rageval.prompts.promptset import Prompt, StepPrompts, check_examples
+from langchain_rageval.run.requests import Gather, Operation
+from langchain_rageval.steps.chain_step import ChainStep
+from langchain_rageval.steps.judge_step import JudgeStep
+from langchain_rageval.steps.stage import State
+from langchain_rageval.steps.step_inputs import Inputs, NumberedInputs, inputs_function
+from langchain_rageval.steps.votes import majority
 
-__all__ = ["NumberedTexts", "Stage", "State", "Step", "most_items", "numbers_by_place", "request_items", "slices"]
-
-NumberedTexts = Mapping[int, str]
-"""Texts by their numbers, which count from 1."""
-
-_FEWEST_ITEMS = 10
-_CHARACTERS_PER_ITEM = 3  # a list of short Chinese words; other texts need more
+_WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|\W+")
 
 
-class Step(Stage[State]):
-    """A Runnable that asks the judge a question and adds the typed answer to the state.
+class Step:
+    """A question to the judge about a sample, and the class of the answer.
 
-    A plain step sends its whole input, `contexts` as numbered sentences and all other keys as one JSON object, and adds
-    the answer under the step's name. The steps of the metrics are subclasses whose `work` selects what is sent.
+        class Politeness(BaseModel):
+            reason: str
+            polite: bool
+
+        rate = Step(Politeness, prompts={"en": Prompt(...), "ru": Prompt(...)}, reads=("question", "answer"))
+
+    Called with a judge, `rate(judge)`, it returns the Runnable that asks: the `steps` of a `Metric`, which adds the
+    answer to the state under `key`. The inputs are sent as one JSON object, except `contexts`, a list of str, which is
+    sent as numbered sentences; if they exceed the judge's `max_context_tokens`, only the first part is sent.
+
+    A judge with `draws`, or a jury, is asked once for each vote. The answer is the first one of the majority, where
+    answers are compared without their fields of type str; if the class has no other fields, the judge is asked once.
 
     Args:
-        prompt: name of a packaged prompt, or a `Prompt`.
-        judge: judge to ask, or a model.
-        answer: pydantic class of the answer; its name is the title of the schema.
-        name: name of the step in traces and errors; by default the name of the prompt or of the answer class.
+        answer: pydantic class of the answer. Its name is the title of the schema; its docstring is sent to the judge.
+            Fields are best ordered as a model should write them, the reason before the verdict.
+        prompts: prompts by language, such as `{"en": Prompt(...), "ru": Prompt(...)}`, of which the one in the language
+            of the question is used, else the English or the first one; or one `Prompt`; or the name of a packaged one.
+        reads: fields of the sample that are the inputs.
+        inputs: function from the sample to the inputs, instead of `reads`.
+        name: name of the step in traces, errors and prompt sets; by default that of the class in snake case.
+        key: key of the answer in the state; by default the name.
+        offline: function from the inputs to an answer, for dry runs and an `OfflineJudge`; without one they invent an
+            answer that fits the schema.
 
     Raises:
-        ConfigError: if there is no prompt of that name, or `answer` is not a pydantic class.
+        ConfigError: if an option is invalid, or the output of an example does not fit the answer class.
     """
 
-    prompt: str | Prompt
-    judge: InstanceOf[Judge]
-    answer: type[BaseModel]
-
     def __init__(
-        self, prompt: str | Prompt, judge: JudgeLike, answer: type[BaseModel], *, name: str | None = None, **more: Any
+        self,
+        answer: type[BaseModel],
+        *,
+        prompts: Mapping[str, Prompt] | Prompt | str,
+        reads: Iterable[str] = (),
+        inputs: Inputs | None = None,
+        name: str | None = None,
+        key: str | None = None,
+        offline: OfflineAnswer | None = None,
     ) -> None:
-        name = name or (prompt if isinstance(prompt, str) else getattr(answer, "__name__", "step"))
-        judge = Judge.of(judge)
-        if isinstance(prompt, str):
-            for member in judge.members:
-                member.prompt_set("").get(prompt)
-        fields: dict[str, Any] = {"prompt": prompt, "judge": judge, "answer": answer, "name": name, **more}
+        if not (isinstance(answer, type) and issubclass(answer, BaseModel)):
+            raise ConfigError(f"a step takes the pydantic class of its answer, got {answer!r}")
+        self.answer = answer
+        self.name = _snake_case(answer.__name__) if name is None else name
+        self.result_name = self.name if key is None else key  # the value of an attribute `key` would count as a secret
+        if not self.name or not self.result_name:
+            raise ConfigError(f"name and key of the step for {answer.__name__} must not be empty")
         try:
-            super().__init__(**fields)
-        except ValidationError as error:
-            raise config_error_of(f"step {name!r}", error) from None
+            strict_schema(answer)
+        except ValueError as error:
+            raise ConfigError(f"step {self.name}: {error}") from None
+        self.prompts = _step_prompts(self.name, prompts, answer)
+        self.packaged_prompt = prompts if isinstance(prompts, str) else None
+        self.inputs = inputs_function(self.name, reads, inputs and NumberedInputs(self.name, inputs))
+        self.offline = offline
 
     @property
-    def judges(self) -> Sequence[Judge]:
-        """Judges that the step asks: the members of a jury, or the judge itself."""
-        return self.judge.members
+    def key(self) -> str:
+        """Key of the answer in the state."""
+        return self.result_name
 
-    def with_fresh_capabilities(self) -> Self:
-        """Return a copy of the step whose judge starts without knowledge of what its endpoint supports."""
-        return self.model_copy(update={"judge": with_fresh_endpoint(self.judge)})
+    def __repr__(self) -> str:
+        """Return the name and the answer class as text."""
+        return f"Step({self.answer.__name__}, name={self.name!r})"
+
+    def __call__(self, judge: JudgeLike) -> JudgeStep:
+        """Return the Runnable from state to state that asks a judge.
+
+        Raises:
+            ConfigError: if the step uses the name of a packaged prompt that does not exist.
+        """
+        fields: dict[str, Any] = {
+            "prompt": self.prompts or self.packaged_prompt,
+            "judge": map_members(Judge.of(judge), self._with_offline_answer),
+            "answer": self.answer,
+            "name": self.name,
+            "definition": self,
+        }
+        return SampleStep(**fields)
+
+    @classmethod
+    def from_chain(
+        cls,
+        chain: RunnableLike[Any, Any],
+        *,
+        key: str,
+        reads: Iterable[str] = (),
+        inputs: Callable[[Sample], Any] | None = None,
+        name: str | None = None,
+    ) -> ChainStep:
+        """Return the Runnable that invokes a chain of the user, such as `ChatPromptTemplate | model | parser`.
+
+        The concurrency limit, the retries, the timeout and the budget of a run apply to each invocation of the chain as
+        to one model call; its model calls and their tokens are counted. A reply that the chain's parser rejects is a
+        JudgeOutputError and is not asked for again, unless the chain does so.
+
+        Args:
+            chain: Runnable from a mapping of the inputs, or from what `inputs` returns, to any output.
+            key: key of the output in the state.
+            reads: fields of the sample that are the inputs.
+            inputs: function from the sample to the input of the chain, instead of `reads`.
+            name: name of the step in traces and errors; by default the key.
+
+        Raises:
+            ConfigError: if an option is invalid.
+        """
+        name = key if name is None else name
+        if not isinstance(key, str) or not key or not name:
+            raise ConfigError(f"key and name of a chain's step must not be empty, got {key!r} and {name!r}")
+        try:
+            runnable: Runnable[Any, Any] = coerce_to_runnable(chain)
+        except TypeError:
+            raise ConfigError(f"step {name} takes a Runnable or a function, got {type(chain).__name__}") from None
+        fields: dict[str, Any] = {
+            "chain": runnable,
+            "inputs": inputs_function(name, reads, inputs),
+            "result_name": key,
+            "name": name,
+        }
+        return ChainStep(**fields)
+
+    def _with_offline_answer(self, judge: Judge) -> Judge:
+        if self.offline is None or not isinstance(judge.model, OfflineJudge):
+            return judge
+        answers = {**(judge.model.answers or {}), self.answer.__name__: self.offline}
+        return replace(judge, model=judge.model.model_copy(update={"answers": answers}))
+
+
+class SampleStep(JudgeStep):
+    """Step that asks what a `Step` describes about the sample in the state."""
+
+    definition: InstanceOf[Step]
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge one question about the whole state, and return the state with the answer added."""
-        inputs = {name: value for name, value in state.items() if name != "contexts"}
-        contexts = NumberedContexts.of(state["contexts"]) if "contexts" in state else None
-        question = self.build_question(inputs, contexts, language_from=str(state.get("question", "")))
-        answer = yield self.ask(question)
-        return state | {self.get_name(): answer}
+        """Ask the judge, once for each vote."""
+        sample: Sample = state["sample"]
+        inputs = dict(self.definition.inputs(sample))
+        contexts = inputs.pop("contexts", None)
+        voters, verdict_fields = voters_of(self.judge), _verdict_fields(self.answer)
+        if not verdict_fields:
+            voters = voters[:1]
+        answers: list[BaseModel] = yield Gather([self._vote(voter, sample, inputs, contexts) for voter in voters])
+        votes = [answer.model_dump_json(include=verdict_fields) for answer in answers]
+        winner = answers[votes.index(majority(votes, tie=votes[0]))]
+        return state | {self.definition.key: winner}
 
-    def build_question(
-        self,
-        inputs: Mapping[str, Any],
-        contexts: NumberedContexts | None,
-        *,
-        language_from: str,
-        judge: Judge | None = None,
-        objection: Callable[[Any], str | None] = lambda _answer: None,
-    ) -> JudgeQuestion[Any]:
-        """Return a question to the judge about some inputs, to be passed to `ask`.
+    def _vote(
+        self, voter: Voter, sample: Sample, inputs: Mapping[str, Any], contexts: Sequence[str] | None
+    ) -> Operation[BaseModel]:
+        windows = NumberedContexts.of(contexts or []).windows(voter.judge.max_context_tokens)
+        block = windows[0] if windows and windows[0].lines else None
+        question = self.build_question(inputs, block, language_from=sample.question, judge=voter.judge)
+        answer: BaseModel = yield self.ask(question, voter)
+        return answer
 
-        Args:
-            inputs: content of the JSON object.
-            contexts: numbered contexts; None to send none.
-            language_from: text that determines the language of the prompt.
-            judge: judge whose prompts are used; by default the first judge of a jury, which
-                answers everything but verdicts.
-            objection: returns the problem with a valid answer, which is then asked for again; None to accept it.
-        """
-        prompts = (judge or self.judge.members[0]).prompt_set(language_from)
-        prompt = prompts.get(self.prompt) if isinstance(self.prompt, str) else self.prompt
-        parser, schema = _parser_and_schema(self.answer)
-        return JudgeQuestion(
-            RequestContent(self.get_name(), prompts, prompt, inputs, contexts, schema), parser, objection
-        )
-
-    def ask(self, question: JudgeQuestion[Any], voter: Voter | None = None) -> Shared:
-        """Return the request to yield in `work`; its reply is the answer. Equal requests of a run make one call.
-
-        Args:
-            question: question from `build_question`.
-            voter: judge, and draw (index of a repeated request), of a vote; by default the first draw of the first
-                judge.
-        """
-        judge, draw = (voter.judge, voter.draw) if voter else (self.judge.members[0], 0)
-        return shared_question(judge, question, draw, ask_judge(judge, question, Attempts(judge.attempts), draw))
+    @property
+    def offline_answer(self) -> OfflineAnswer | None:
+        """Function that answers without a model."""
+        return self.definition.offline
 
     @property
     def instrument(self) -> dict[str, Any]:
-        """Configuration of this step that affects its answers: judge, prompts, schema and options.
-
-        It identifies the step in reports and journals.
-        """
-        own = self.prompt if isinstance(self.prompt, Prompt) else None
-        packaged = packaged_fingerprint(None if own else str(self.prompt))
-        prompts = [judge.prompts.fingerprint if judge.prompts else packaged for judge in self.judges]
-        return {
-            "step": self.get_name(),
-            "judge": self.judge.instrument,
-            "prompts": prompts,
-            "own_prompt": own and digest_of(own.model_dump(mode="json")),
-            "schema": digest_of(_parser_and_schema(self.answer)[1]),
-        }
+        """Configuration that affects the answers, with the function of the inputs and the code of the answer class."""
+        own = {"inputs": describe(self.definition.inputs), "answer": describe(self.answer)}
+        return {**super().instrument, **own}
 
 
-def most_items(text: str) -> int:
-    """Return how many statements or entities a text can hold: one for every three characters, and at least ten.
-
-    A judge in a repetition loop lists thousands, and later steps would have to ask about each of them.
-    """
-    return max(_FEWEST_ITEMS, len(text) // _CHARACTERS_PER_ITEM)
-
-
-def slices(items: NumberedTexts, size: int) -> list[dict[int, str]]:
-    """Split numbered texts into parts of at most `size`, in order."""
-    numbers = list(items)
-    return [
-        {number: items[number] for number in numbers[start : start + size]} for start in range(0, len(numbers), size)
-    ]
-
-
-def request_items(key: str, items: NumberedTexts) -> list[dict[str, Any]]:
-    """Return numbered texts as the items of a request, numbered from 1 whatever their own numbers are.
-
-    A judge that numbers its answers from 1 then answers right, also about a slice or a repeated question.
-    """
-    return [{key: place, "text": text} for place, text in enumerate(items.values(), 1)]
+def _step_prompts(
+    name: str, prompts: Mapping[str, Prompt] | Prompt | str, answer: type[BaseModel]
+) -> StepPrompts | None:
+    if isinstance(prompts, str):
+        return None
+    by_language = {"": prompts} if isinstance(prompts, Prompt) else prompts
+    expected = f'prompts of step {name} is a Prompt, {{"en": Prompt(...), ...}}, or the name of a packaged prompt'
+    if not isinstance(by_language, Mapping) or not by_language:
+        raise ConfigError(f"{expected}, got {prompts!r}")
+    try:
+        own = StepPrompts(step=name, prompts=dict(by_language))
+    except ValidationError:
+        kinds = ", ".join(dict.fromkeys(type(prompt).__name__ for prompt in by_language.values()))
+        raise ConfigError(f"{expected}, got a mapping to {kinds}") from None
+    for prompt in own.prompts.values():
+        check_examples(name, prompt, answer)
+    return own
 
 
-def numbers_by_place(items: Iterable[int]) -> dict[int, int]:
-    """Return the own numbers of items by their numbers in a request, which count from 1."""
-    return dict(enumerate(items, 1))
+def _verdict_fields(answer: type[BaseModel]) -> set[str]:
+    """Return the fields of an answer that votes are compared by: all but texts, such as reasons."""
+    return {name for name, field in answer.model_fields.items() if field.annotation not in (str, str | None)}
 
 
-@locked_cache
-def _parser_and_schema(answer: type[BaseModel]) -> tuple[StrictJsonOutputParser[Any], Mapping[str, Any]]:
-    """Return the parser and the JSON schema of an answer class. Cached: pydantic needs a millisecond for a schema."""
-    return StrictJsonOutputParser(answer), strict_schema(answer)
+def _snake_case(name: str) -> str:
+    return _WORD_START.sub("_", name).strip("_").lower()

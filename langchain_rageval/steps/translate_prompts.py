@@ -23,7 +23,7 @@ from langchain_rageval.prompts.criteria import DEFAULT_LANGUAGE, Criterion, defa
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.prompts.promptset import Common, Prompt, PromptSet, packaged_prompt
 from langchain_rageval.run.requests import Operation
-from langchain_rageval.steps.step import State, Step
+from langchain_rageval.steps.judge_step import JudgeStep, State
 
 _CITATION = re.compile(r"[A-Z]\.\d+")
 _TOKEN = re.compile(r"`[^`]+`|\{\w*\}|(?<![\w.])[A-Z]\.\d+(?!\w)|\b(?:TP|FP|FN|JSON)\b")
@@ -43,7 +43,7 @@ class Translations(BaseModel):
     translations: list[Translation]
 
 
-class _TranslatePrompts(Step):
+class _TranslatePrompts(JudgeStep):
     """Step that adds `translations`, a dict from the numbers of the state's `texts` to their translations."""
 
     def work(self, state: State) -> Operation[State]:

@@ -15,7 +15,7 @@ from langchain_rageval.prompts.answer_schemas import Verdicts
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.extract_statements import Side
-from langchain_rageval.steps.step import State
+from langchain_rageval.steps.judge_step import State
 from langchain_rageval.steps.verify_statements import STRENGTH, VerifyStatements
 
 

@@ -21,8 +21,8 @@ from langchain_rageval.errors import ConfigError, ModelOutputError
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation, Rate, Shared
 from langchain_rageval.steps.extract_statements import Side
+from langchain_rageval.steps.judge_step import NumberedTexts, slices
 from langchain_rageval.steps.stage import Stage, State
-from langchain_rageval.steps.step import NumberedTexts, slices
 
 NliLabel = Literal["entailment", "neutral", "contradiction"]
 NliScale = Literal["sigmoid", "softmax"]

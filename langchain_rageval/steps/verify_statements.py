@@ -19,7 +19,7 @@ from langchain_rageval.prompts.answer_schemas import Verdict, Verdicts
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.extract_statements import Side
-from langchain_rageval.steps.step import NumberedTexts, State, Step, numbers_by_place, request_items, slices
+from langchain_rageval.steps.judge_step import JudgeStep, NumberedTexts, State, numbers_by_place, request_items, slices
 from langchain_rageval.steps.votes import agreement_rates, majority
 
 _VerdictsByNumber = dict[int, Verdict]
@@ -27,7 +27,7 @@ _VerdictsByNumber = dict[int, Verdict]
 STRENGTH: Mapping[str, int] = {"supported": 2, "contradicted": 1, "absent": 0}
 
 
-class VerifyStatements(Step):
+class VerifyStatements(JudgeStep):
     """Step that adds `<of>_verdicts`, a list of Finding: one for each statement in order, then the agreement rates.
 
     Statements are sent in slices of the judge's `max_statements`, each numbered from 1, contexts in windows of its
@@ -147,7 +147,7 @@ class VerifyStatements(Step):
         yield from agreement_rates(statements, voters, labels)
 
 
-def verify_statements(judge: JudgeLike, *, of: Side) -> Step:
+def verify_statements(judge: JudgeLike, *, of: Side) -> JudgeStep:
     """Return the step that verifies the statements of `extract_statements` against the contexts."""
     return VerifyStatements(prompt="verify_statements", judge=Judge.of(judge), answer=Verdicts, of=of)
 

@@ -11,8 +11,8 @@ from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.prompts.promptset import Prompt
 from langchain_rageval.run.requests import Operation
+from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.steps.stage import Stage
-from langchain_rageval.steps.step import Step
 from langchain_rageval.testset.candidate import Candidate
 from langchain_rageval.testset.passage import Passage
 
@@ -31,7 +31,7 @@ class CandidateStep(Stage[Candidate]):
         model_step: request to the writer or critic; None if the step calls models through other steps.
     """
 
-    model_step: Step | None = None
+    model_step: JudgeStep | None = None
 
     @property
     def InputType(self) -> type[Candidate]:
@@ -74,7 +74,7 @@ class CandidateStep(Stage[Candidate]):
 
 
 def ask_step(
-    step: Step | None, inputs: _Inputs, language_from: str, objection: _Objection = _no_objection
+    step: JudgeStep | None, inputs: _Inputs, language_from: str, objection: _Objection = _no_objection
 ) -> Operation[Any]:
     """Send a request to a writer or critic and return its typed answer.
 
@@ -93,7 +93,7 @@ def ask_step(
     return answer
 
 
-def prompt_step(prompt: str, judge: JudgeLike, own_prompt: Prompt | None = None) -> Step:
+def prompt_step(prompt: str, judge: JudgeLike, own_prompt: Prompt | None = None) -> JudgeStep:
     """Build the step for a packaged prompt.
 
     Args:
@@ -101,7 +101,7 @@ def prompt_step(prompt: str, judge: JudgeLike, own_prompt: Prompt | None = None)
         judge: writer or critic to call.
         own_prompt: prompt of the user that replaces the text of the packaged one.
     """
-    return Step(own_prompt or prompt, judge, ANSWER_SCHEMAS[prompt], name=prompt)
+    return JudgeStep(own_prompt or prompt, judge, ANSWER_SCHEMAS[prompt], name=prompt)
 
 
 def numbered_passages(passages: Sequence[Passage]) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from langchain_core.runnables import RunnableConfig, RunnableSequence
 from langchain_core.runnables.graph import Graph
 
 from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.run.requests import Invoke, Operation
+from langchain_rageval.run.requests import InvokeChild, Operation
 from langchain_rageval.testset.candidate import NOT_EVOLVED, Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep
 from langchain_rageval.testset.compress import compress
@@ -56,10 +56,10 @@ class EvolutionBranch(CandidateStep):
         parent = state
         evolve_question, *filters = self.parts
         for _ in range(_TRIES):
-            state = yield Invoke(evolve_question, state)
+            state = yield InvokeChild(evolve_question, state)
             state = state.replace(parent=parent.question)
             for step in filters:
-                state = state if state.rejected else (yield Invoke(step, state))
+                state = state if state.rejected else (yield InvokeChild(step, state))
             if state.rejected != NOT_EVOLVED:
                 return state
             state = state.replace(rejected=None, evolution=parent.evolution)

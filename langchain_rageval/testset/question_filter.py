@@ -11,7 +11,7 @@ from typing import Any, Self
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.run.requests import Operation
-from langchain_rageval.steps.step import Step
+from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.testset.candidate import ANSWERED_BY_DOCUMENTS, QUESTION_REJECTED, Candidate
 from langchain_rageval.testset.candidate_step import (
     CandidateStep,
@@ -28,7 +28,7 @@ from langchain_rageval.testset.passage import Passage
 class QuestionFilter(CandidateStep):
     """Accepts a question that is understood without its passages and answered by them; rewrites other questions."""
 
-    rewrite_step: Step | None
+    rewrite_step: JudgeStep | None
     docstore: Docstore | None
     max_rewrites: int
 

@@ -11,7 +11,7 @@ from pydantic import Field, InstanceOf, ValidationError
 
 from langchain_rageval._internal.description import describe
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.run.requests import Invoke, Operation
+from langchain_rageval.run.requests import InvokeChild, Operation
 from langchain_rageval.steps.stage import Stage
 from langchain_rageval.testset.candidate import Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep
@@ -65,7 +65,7 @@ class UserStep(CandidateStep):
         Raises:
             ConfigError: if the Runnable does not return a valid candidate.
         """
-        result = self._check((yield Invoke(self.step, state, self.services)), state)
+        result = self._check((yield InvokeChild(self.step, state, self.services)), state)
         if result.rejected:
             return result
         if result.question != state.question and len(result.history) == len(state.history):

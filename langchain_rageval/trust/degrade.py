@@ -21,7 +21,7 @@ from langchain_rageval.run.drivers import adrive, drive
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced
-from langchain_rageval.steps.step import Step
+from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.testset.candidate_step import ask_step, prompt_step
 from langchain_rageval.testset.readers import to_documents
 from langchain_rageval.text.sentences import split_sentences
@@ -36,9 +36,9 @@ class Degrade(Traced[Any, Variants]):
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
-    unaided: Step
-    incomplete: Step
-    pads: Step
+    unaided: JudgeStep
+    incomplete: JudgeStep
+    pads: JudgeStep
     related: tuple[str, ...]
 
     MOST_PADDING: ClassVar[int] = 10

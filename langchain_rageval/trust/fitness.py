@@ -23,6 +23,7 @@ STEPS_OF: Mapping[str, Sequence[str]] = {
     "answer_similarity": (EMBEDDING_STEP,),
     "answer_correctness": ("extract_statements", "classify_statements", EMBEDDING_STEP),
     "claim_metrics": ("extract_statements", "verify_statements", "classify_statements"),
+    "citations": ("extract_statements", "verify_statements"),
     "noise_sensitivity": ("extract_statements", "verify_statements", "classify_statements"),
     "context_entity_recall": ("extract_entities", "find_entities"),
     "abstention": ("detect_abstention", "detect_answerable"),

@@ -196,7 +196,7 @@ def test_all_metrics_of_real_answers(rageval, unpacked, tmp_path):
     summary = Report.load(tmp_path / "out.jsonl").summary()
     assert {metric.failed for metric in summary.values()} == {0}
     unscored = {name for name, metric in summary.items() if metric.unscored}
-    claims = {*SCORES["claim_metrics"], *SCORES["noise_sensitivity"]}
+    claims = {*SCORES["claim_metrics"], *SCORES["noise_sensitivity"], *SCORES["citations"]}
     assert unscored - claims == {"faithfulness", "context_entity_recall"}
 
 
@@ -237,7 +237,10 @@ def test_embeddings_are_named_when_the_judge_is_a_real_one(rageval, written, tmp
     assert "need embeddings: add --embeddings openai:MODEL, vllm:MODEL, gigachat or offline" in complaints
     assert scored(rageval, written(SAMPLE), tmp_path, *judge, "--embeddings", "offline")[0] == ["answer_relevance"]
     names, complaints = scored(rageval, written(SAMPLE), tmp_path, *judge, "--metrics", "all")
-    assert names == ["faithfulness", "context_precision", "context_relevance", "rubric", *ASPECTS]
+    assert names == [
+        *("faithfulness", "context_precision", "context_relevance"),
+        *(*SCORES["citations"], "rubric", *ASPECTS),
+    ]
     assert "answer_relevance left out: it needs embeddings; add --embeddings" in complaints
 
 

@@ -541,7 +541,7 @@ async def test_equal_samples_stay_separate_rows_whatever_their_metadata(rows_of)
         ([faithfulness], "got function; call it with a judge"),
         ([metric, "faithfulness"], "a metric is a Runnable, got str"),
         (None, "a metric is a Runnable, got NoneType"),
-        ([OfflineJudge().with_retry, metric], "call it with a judge"),
+        ([OfflineJudge().with_retry, metric], r"got method: decorate it with @metric\(reads=\.\.\.\)$"),
         ([metric, faithfulness(OfflineJudge())], r"two metrics are named \['faithfulness'\]; .* name="),
         ([metric, metric.with_retry()], r"two metrics are named \['faithfulness'\]"),
     ],

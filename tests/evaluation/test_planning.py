@@ -289,12 +289,11 @@ PROMPT = Prompt(instruction="Say which colour it is.", examples=[])
 
 
 def test_a_metric_whose_dry_run_fails_is_named_with_the_error():
-    step = Step(PROMPT, Unasked(), Colour)
+    step = Step(Colour, prompts=PROMPT, inputs=lambda sample: {"shade": object()})(Unasked())
     mine = Metric("mine", aspect="answer", reads={"question"}, steps=step, reduce=lambda _: Value(1.0))
     told = plan(EDGES[:3], [mine, faithfulness(Unasked())])
     assert told["mine"].calls <= 3
-    # The fault is in Step: it sends its whole state, and a metric's state holds the sample itself.
-    assert told.notes == ["mine costs more: its dry run ended with TypeError: Sample cannot be written as JSON."]
+    assert told.notes == ["mine costs more: its dry run ended with TypeError: object cannot be written as JSON."]
     assert told["faithfulness"] == plan(EDGES[:3], faithfulness(Unasked()))["faithfulness"]
 
 

@@ -96,7 +96,7 @@ def test_a_metric_that_cannot_be_identified_is_not_journalled_and_the_report_say
     report = evaluate(SAMPLES, counting(holding(object())), journal=journal, progress=False)
     reason = (
         "its reduce function <lambda> cannot be identified (holding.<locals>.<lambda> (closure).client is a "
-        'builtins.object, whose state cannot be read): set Metric(version="1"), and change it with the function'
+        'builtins.object, whose state cannot be read): pass version="1" to the metric, and change it with the function'
     )
     assert f"mine is not stored in the journal: {reason}." in report.notes
     without_journal = evaluate(SAMPLES, counting(holding(object())), progress=False)

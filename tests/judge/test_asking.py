@@ -11,9 +11,10 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableLambda
 from pydantic import PrivateAttr
 
-from langchain_rageval import ConfigError, Judge, JudgeOutputError, PromptSet, Step
+from langchain_rageval import ConfigError, Judge, JudgeOutputError, PromptSet
 from langchain_rageval.run.run import Run
 from langchain_rageval.steps import Statements
+from langchain_rageval.steps.judge_step import JudgeStep
 
 GOOD = Statements(statements=["A."])
 STATE = {"question": "What?", "text": "A."}
@@ -58,7 +59,9 @@ def endpoint(*takes, replies=(GOOD,) * 9, refusal=None):
 
 
 def asked(judge, state=STATE, run=None):
-    return Step("extract_statements", judge, Statements).invoke(state, (run or Run()).into({}))["extract_statements"]
+    return JudgeStep("extract_statements", judge, Statements).invoke(state, (run or Run()).into({}))[
+        "extract_statements"
+    ]
 
 
 # Asking again
@@ -479,7 +482,7 @@ def test_a_judge_that_gives_nothing_is_asked_again_and_then_fails(gave):
 
 @pytest.mark.parametrize("gave", [{"statements": ["A."]}, GOOD, 7])
 async def test_a_judge_that_gives_neither_message_nor_text_is_named_as_what_it_is(gave):
-    step = Step("extract_statements", RunnableLambda(lambda messages: gave), Statements)
+    step = JudgeStep("extract_statements", RunnableLambda(lambda messages: gave), Statements)
     with pytest.raises(ConfigError) as sync:
         step.invoke(STATE)
     with pytest.raises(ConfigError) as on_loop:

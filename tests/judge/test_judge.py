@@ -5,13 +5,14 @@ from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_gigachat import GigaChat
 from langchain_openai import AzureChatOpenAI, ChatOpenAI
 
-from langchain_rageval import ConfigError, Judge, PromptSet, Step
+from langchain_rageval import ConfigError, Judge, PromptSet
 from langchain_rageval.judge.endpoint import RequestMode
 from langchain_rageval.judge.identity import redact_secrets
 from langchain_rageval.judge.parser import strict_schema
 from langchain_rageval.prompts.answer_schemas import Statements
 from langchain_rageval.prompts.layout import RequestContent
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.steps.judge_step import JudgeStep
 
 SECRET = "sk-very-secret-1234"
 OPENAI = ChatOpenAI(model="m", api_key=SECRET, base_url="http://127.0.0.1:1/v1", temperature=0.1)
@@ -64,12 +65,12 @@ def test_a_misspelled_option_is_rejected():
 @pytest.mark.parametrize("nothing", [None, 3])
 def test_an_object_that_is_no_judge_is_rejected_at_once(nothing):
     with pytest.raises(ConfigError) as caught:
-        Step("extract_statements", nothing, Statements)
+        JudgeStep("extract_statements", nothing, Statements)
     assert str(caught.value) == f"a judge is a chat model or another Runnable, got {type(nothing).__name__}"
 
 
 def test_the_error_for_a_models_name_says_how_to_load_it():
-    for build in (Judge, lambda name: Step("extract_statements", name, Statements)):
+    for build in (Judge, lambda name: JudgeStep("extract_statements", name, Statements)):
         with pytest.raises(ConfigError) as caught:
             build("openai:gpt")
         message = "a judge is a chat model or another Runnable, got str; load_judge('openai:gpt') loads one by its name"
@@ -218,7 +219,7 @@ MODELS = {
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 def test_no_secret_appears_in_the_texts_of_a_judge(model):
     judge = Judge(model)
-    step = Step("extract_statements", judge, Statements)
+    step = JudgeStep("extract_statements", judge, Statements)
     for told in (repr(judge), str(judge), judge.identity, repr(judge.instrument), repr(step), repr(step.instrument)):
         assert SECRET not in told
 
@@ -259,7 +260,7 @@ def test_prompts_of_the_users_own_are_part_of_a_steps_instrument():
     own = PromptSet.default("en").replace("extract_statements", instruction="List them.")
     other = own.replace("extract_statements", instruction="Name them.")
     instruments = [
-        repr(Step("extract_statements", Judge(OPENAI, prompts=prompts), Statements).instrument)
+        repr(JudgeStep("extract_statements", Judge(OPENAI, prompts=prompts), Statements).instrument)
         for prompts in (None, own, other)
     ]
     assert len(set(instruments)) == 3

@@ -58,9 +58,7 @@ def test_a_value_within_the_range_is_a_score(number):
     ],
 )
 async def test_a_value_outside_the_range_is_an_error_that_names_metric_value_and_range(number, options, found):
-    message = (
-        f"reduce of own gave {found}: fix reduce, or declare the metric's range with Metric(range=(lowest, highest))"
-    )
+    message = f"own gave {found}: correct its function, or declare its range with range=(lowest, highest)"
     with pytest.raises(ConfigError) as raised:
         always(number, **options).invoke(SAMPLE)
     assert str(raised.value) == message
@@ -73,7 +71,7 @@ def test_in_a_run_it_is_a_failure_and_no_score():
     report = evaluate([SAMPLE], [always(4.0), faithfulness(OfflineJudge())])
     (row,) = report.rows
     assert (row.scores["own"].value, row.scores["own"].failure.error) == (None, "ConfigError")
-    assert row.scores["own"].failure.message.startswith("reduce of own gave 4, not a finite number from 0 to 1")
+    assert row.scores["own"].failure.message.startswith("own gave 4, not a finite number from 0 to 1")
     assert row.scores["faithfulness"].value is not None
 
 
@@ -130,5 +128,5 @@ def test_rescoring_checks_the_range_too():
     (row,) = report.rows
     metric = faithfulness(OfflineJudge())
     doubled = metric.model_copy(update={"reduce": lambda state: Value(2.0, "double")})
-    with pytest.raises(ConfigError, match=r"^reduce of faithfulness gave 2, not a finite number from 0 to 1: "):
+    with pytest.raises(ConfigError, match=r"^faithfulness gave 2, not a finite number from 0 to 1: "):
         doubled.rescore(row.sample, row.scores["faithfulness"])

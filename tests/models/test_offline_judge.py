@@ -2,24 +2,25 @@
 
 import json
 import math
+from typing import Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
+from pydantic import BaseModel, Field, create_model
 
 from langchain_rageval import (
     HashingEmbeddings,
     Judge,
-    JudgeOutputError,
     OfflineJudge,
+    Prompt,
     aevaluate,
     evaluate,
     faithfulness,
 )
 from langchain_rageval.models.offline_judge import answer_offline
-from langchain_rageval.prompts.answer_schemas import Statements
-from langchain_rageval.steps.step import Step
+from langchain_rageval.steps.judge_step import JudgeStep
 
 metric = faithfulness(OfflineJudge())
 
@@ -118,13 +119,31 @@ async def test_anything_but_a_step_is_refused_with_what_it_does(call):
         OfflineJudge().invoke("Hello") if call == "invoke" else await OfflineJudge().ainvoke([HumanMessage("Hello")])
 
 
-def test_a_step_it_does_not_know_is_named():
-    class Colours(Statements):
-        """Not of this package."""
+class Colours(BaseModel):
+    """Not of this package."""
 
-    with pytest.raises((ValueError, JudgeOutputError), match=r"OfflineJudge answers Statements, .*, not Colours"):
-        Step("extract_statements", OfflineJudge(), Colours).invoke({"text": "a"})
-    with pytest.raises(ValueError, match="not Colours"):
+    reason: str
+    colours: list[Literal["red", "blue"]] = Field(min_length=2)
+    share: float = Field(gt=0.2, le=0.4)
+    shade: int = Field(ge=3, le=5)
+    bright: bool
+    other: str | None
+
+
+def test_the_answer_to_a_step_it_does_not_know_is_invented_to_fit_the_schema():
+    step = JudgeStep(Prompt(instruction="Name the colours."), OfflineJudge(), Colours, name="colours")
+    invented = Colours(reason="offline", colours=["red", "blue"], share=0.4, shade=3, bright=True, other="offline")
+    assert step.invoke({"text": "a"})["colours"] == step.invoke({"text": "b"})["colours"] == invented
+
+
+def test_an_answer_of_the_same_title_with_other_fields_is_not_taken_for_a_step_of_the_package():
+    other = create_model("Statements", texts=(list[str], ...))
+    step = JudgeStep(Prompt(instruction="List the texts."), OfflineJudge(), other, name="texts")
+    assert step.invoke({"text": "A."})["texts"] == other(texts=["offline"])
+
+
+def test_a_step_of_no_name_that_it_knows_is_named():
+    with pytest.raises(ValueError, match=r"OfflineJudge answers Statements, .*, not Colours"):
         answer_offline("Colours", '\n{"text": "a"}')
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from langchain_rageval import Judge, OfflineJudge, PromptSet
 from langchain_rageval.models.offline_judge import answer_offline
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
-from langchain_rageval.steps.step import Step
+from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.testset.docstore import Docstore
 
 BATH = (
@@ -34,7 +34,7 @@ def passages(*texts):
 def asked(step, /, language="auto", layout="contexts_first", **inputs):
     """What the judge answers when the step asks it as it asks any model."""
     judge = Judge(OfflineJudge(), language=language, layout=layout)
-    return Step(step, judge, ANSWER_SCHEMAS[step]).invoke(inputs)[step]
+    return JudgeStep(step, judge, ANSWER_SCHEMAS[step]).invoke(inputs)[step]
 
 
 def question(step, /, **inputs):
@@ -85,7 +85,7 @@ def test_steps_that_answer_the_same_are_told_apart_by_what_they_read(language):
 def test_an_instruction_of_the_users_own_is_answered_like_the_first_that_reads_the_same():
     prompt = PromptSet.default("ru").get("evolve_unanswerable").model_copy(update={"instruction": "Сделай по-своему."})
     inputs = {"question": QUESTION, "passages": passages(BATH)}
-    found = Step(prompt, OfflineJudge(), ANSWER_SCHEMAS["evolve_unanswerable"], name="mine").invoke(inputs)["mine"]
+    found = JudgeStep(prompt, OfflineJudge(), ANSWER_SCHEMAS["evolve_unanswerable"], name="mine").invoke(inputs)["mine"]
     assert found == asked("evolve_reasoning", **inputs)
 
 

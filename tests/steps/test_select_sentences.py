@@ -4,9 +4,10 @@ import json
 import pytest
 from helpers.scripted import answering, human_of, needed, scripted
 
-from langchain_rageval import Judge, JudgeOutputError, Sample, Step
+from langchain_rageval import Judge, JudgeOutputError, Sample
 from langchain_rageval.run.run import Run
 from langchain_rageval.steps import NeededSentences
+from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.steps.select_sentences import select_sentences
 
 CONTEXTS = ["First. Second. Third.", "Fourth."]
@@ -155,7 +156,7 @@ def test_sync_and_async_find_the_same():
 def test_the_same_question_by_a_plain_step_is_not_taken_for_this_one():
     judge = scripted(needed("9.9"), needed("9.9"), needed("1.1"))
     run = Run()
-    plain = Step("select_sentences", judge, NeededSentences)
+    plain = JudgeStep("select_sentences", judge, NeededSentences)
     assert plain.invoke({"question": "What?", "contexts": CONTEXTS}, run.into({}))["select_sentences"] == needed("9.9")
     state = {"sample": Sample(question="What?", contexts=CONTEXTS)}
     assert chosen(select_sentences(judge).invoke(state, run.into({}))["context_sentences"]) == ["1.1"]

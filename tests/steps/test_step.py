@@ -1,220 +1,362 @@
-"""A user's own step, from a prompt and the class of its answer."""
+"""Step: the description of a user's question to the judge, with prompts, inputs and an offline answer."""
 
 import asyncio
+import pickle
+from typing import Literal
 
 import pytest
+from helpers.own.politeness import PROMPTS, Politeness, rate
+from helpers.own.politeness import politeness as politeness_by
 from helpers.scripted import answering, human_of, scripted
-from langchain_core.messages import AIMessage
-from langchain_core.runnables import RunnableLambda
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
-from langchain_rageval import ConfigError, Judge, JudgeOutputError, Metric, Prompt, PromptSet, Step, Value
-from langchain_rageval.run.run import Run
-from langchain_rageval.steps import Statements
-
-
-class Tone(BaseModel):
-    """The tone of an answer."""
-
-    reason: str
-    polite: bool
-
-
-TONE = Prompt(
-    instruction="Say whether `answer` is polite.",
-    examples=[{"input": {"answer": "Go away."}, "output": {"reason": "An order.", "polite": False}}],
+from langchain_rageval import (
+    ConfigError,
+    Judge,
+    Metric,
+    OfflineJudge,
+    Prompt,
+    PromptSet,
+    Sample,
+    Step,
+    Value,
+    evaluate,
+    jury,
+    plan,
 )
-POLITE = Tone(reason="Thanks.", polite=True)
-STATE = {"question": "How?", "answer": "Thank you {name}!", "contexts": ["First. Second.", "Third."]}
+from langchain_rageval import steps as public_steps
+from langchain_rageval.prompts import answer_schemas
+from langchain_rageval.prompts.layout import read_inputs
+
+KIND, RUDE = Politeness(reason="Thanks.", polite=True), Politeness(reason="An order.", polite=False)
+SAMPLE = Sample(question="How?", answer="Thank you {name}!", contexts=["First. Second.", "Third."])
+RUSSIAN = Sample(question="Как застраховать баню?", answer="Спасибо за вопрос!")
+ONE = Prompt(instruction="Rate it.")
 
 
-def test_the_mapping_is_the_json_object_and_its_contexts_the_numbered_block():
-    judge = scripted(POLITE)
-    Step(TONE, judge, Tone).invoke(STATE)
-    assert judge.inputs == [{"question": "How?", "answer": "Thank you {name}!"}]
-    (system, human), *_ = judge.asked
-    assert (system.type, human.type) == ("system", "human")
-    assert human.text.startswith("## Contexts\n[1]\n[1.1] First.\n[1.2] Second.\n[2]\n[2.1] Third.\n\n## Task\n")
-    assert TONE.instruction in human.text
-    assert 'Input: {"answer": "Go away."}\nReply: {"reason": "An order.", "polite": false}' in human.text
-    assert '"title": "Tone"' in human.text
+class Parts(BaseModel):
+    """Parts of an answer."""
+
+    parts: list[str]
 
 
-def test_the_answer_joins_the_state_under_the_steps_name():
-    step = Step(TONE, scripted(POLITE, POLITE), Tone)
-    assert step.invoke(STATE) == {**STATE, "Tone": POLITE}
-    assert asyncio.run(step.ainvoke(STATE)) == {**STATE, "Tone": POLITE}
-    assert Step(TONE, scripted(POLITE), Tone, name="tone").invoke(STATE)["tone"] == POLITE
+def answer_of(step, judge, sample=SAMPLE):
+    """Return what a step adds to the state of a sample."""
+    state = step(judge).invoke({"sample": sample})
+    assert state["sample"] is sample
+    return state[step.key]
 
 
-def test_without_contexts_there_is_no_block():
-    judge = scripted(POLITE)
-    Step(TONE, judge, Tone).invoke({"answer": "Yes."})
-    assert human_of(judge.asked[0]).startswith("## Task\n")
+def message_of(step, sample=SAMPLE, reply=KIND, **options):
+    """Return the human message that a step sends."""
+    judge = scripted(reply)
+    answer_of(step, Judge(judge, **options), sample)
+    return human_of(judge.asked[0])
 
 
-def test_what_surrounds_a_users_prompt_is_in_the_language_of_the_question():
-    judge = scripted(POLITE)
-    Step(TONE, judge, Tone).invoke({**STATE, "question": "Как застраховать баню?"})
-    assert human_of(judge.asked[0]).startswith("## Контексты\n")
-    assert judge.asked[0][0].text == PromptSet.default("ru").common.system
-
-
-def test_a_reply_that_does_not_fit_the_users_class_is_asked_again():
-    judge = scripted('{"reason": "Thanks."}', POLITE)
-    assert Step(TONE, judge, Tone).invoke(STATE)["Tone"] == POLITE
-    assert "polite" in judge.asked[1][-1].text
-
-
-def test_a_failure_names_the_users_step():
-    step = Step(TONE, Judge(scripted("no", "no"), attempts=2), Tone, name="tone")
-    with pytest.raises(JudgeOutputError, match="tone") as caught:
-        step.invoke(STATE)
-    assert (caught.value.step, caught.value.raw_output) == ("tone", "no")
-
-
-def test_an_error_of_the_client_keeps_its_type_and_says_where_it_came_up():
-    class Down(Exception):
-        """As a client might raise it."""
-
-    with pytest.raises(Down) as caught:
-        Step(TONE, scripted(Down("no")), Tone, name="tone").invoke(STATE)
-    assert caught.value.rageval_step == "tone"
-
-
-def test_a_step_takes_the_packages_prompt_by_name():
-    judge = scripted(Statements(statements=["A."]))
-    state = Step("extract_statements", judge, Statements).invoke({"question": "?", "text": "A."})
-    assert state["extract_statements"] == Statements(statements=["A."])
-    assert PromptSet.default("en").get("extract_statements").instruction in human_of(judge.asked[0])
-
-
-def test_a_prompt_that_does_not_exist_is_refused_at_once():
-    with pytest.raises(ConfigError, match=r"no prompt for the step 'tone'.*extract_statements"):
-        Step("tone", scripted(), Tone)
-
-
-@pytest.mark.parametrize("answer", [dict, POLITE, None])
-def test_an_answer_that_is_no_pydantic_class_is_refused_at_once(answer):
-    with pytest.raises(ConfigError, match=r"step '\w+': answer: Input should be a subclass of BaseModel, got "):
-        Step(TONE, scripted(), answer)
-
-
-def test_lone_surrogates_in_any_input_reach_no_client():
-    judge = scripted(POLITE)
-    Step(TONE, judge, Tone).invoke(
-        {"answer": "half \ud83d", "contexts": ["half \ud83d."], "more": {"\ud83d": ["\ud83d"]}}
-    )
-    human_of(judge.asked[0]).encode()
-    assert judge.inputs == [{"answer": "half \ufffd", "more": {"\ufffd": ["\ufffd"]}}]
-
-
-def test_steps_join_to_a_metric_of_the_users_own():
-    def politeness(state):
-        return Value(float(state["Tone"].polite), state["Tone"].reason)
-
-    def only_the_answer(state):
-        return {"question": state["sample"].question, "answer": state["sample"].answer}
-
-    metric = Metric(
-        "politeness",
-        aspect="answer",
-        reads={"answer"},
-        steps=only_the_answer | Step(TONE, scripted(POLITE), Tone),
-        reduce=politeness,
-    )
-    score = metric.invoke({"question": "How?", "answer": "Thanks."})
-    assert (score.metric, score.value, score.reason, score.usage.calls) == ("politeness", 1.0, "Thanks.", 1)
+def test_it_adds_the_typed_answer_under_the_name_of_the_class_in_snake_case():
+    assert answer_of(rate, scripted(KIND)) == KIND
+    assert asyncio.run(rate(scripted(RUDE)).ainvoke({"sample": SAMPLE}))["politeness"] == RUDE
+    assert rate(scripted()).get_name() == "politeness"
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("title", "name"),
     [
-        ({"aspect": "style"}, "aspect: Input should be 'context', 'answer', 'grounding' or 'ranking', got 'style'"),
-        ({"direction": "up"}, "direction: Input should be 'higher' or 'lower', got 'up'"),
-        ({"steps": None}, "steps: Input should be an instance of Runnable, got None"),
-        ({"reduce": 0.5}, "reduce: Input should be callable, got 0.5"),
+        ("Politeness", "politeness"),
+        ("ToneOfVoice", "tone_of_voice"),
+        ("HTMLTags", "html_tags"),
+        ("GPT4Tone", "gpt4_tone"),
     ],
 )
-def test_a_metric_of_the_users_own_is_refused_when_an_option_is_none(options, told):
-    given = {"aspect": "answer", "reads": {"answer"}, "steps": Step(TONE, scripted(), Tone), "reduce": len}
-    with pytest.raises(ConfigError, match=f"metric 'politeness': {told}"):
-        Metric("politeness", **{**given, **options})
+def test_names_follow_from_the_answer_class(title, name):
+    step = Step(type(title, (Parts,), {}), prompts=ONE, reads=["answer"])
+    assert (step.name, step.key) == (name, name)
 
 
-@pytest.mark.parametrize("made", [0.5, None, {"value": 0.5}])
-async def test_a_reducer_that_makes_no_value_is_told_what_to_make(made):
-    metric = Metric("length", aspect="answer", reads={"answer"}, steps=RunnableLambda(dict), reduce=lambda state: made)
-    told = rf"reduce of length gave {type(made).__name__}, not a Value: return Value\(number, reason\)"
-    with pytest.raises(ConfigError, match=told):
-        metric.invoke({"question": "How?", "answer": "Thanks."})
-    with pytest.raises(ConfigError, match=told):
-        await metric.ainvoke({"question": "How?", "answer": "Thanks."})
+def test_a_step_without_its_judge_is_no_step_of_a_metric():
+    with pytest.raises(ConfigError) as raised:
+        Metric("m", aspect="style", reads={"answer"}, steps=rate, reduce=len)
+    assert str(raised.value) == (
+        "steps of m is a Runnable, got Step(Politeness, name='politeness'): call a Step with a judge, as rate(judge)"
+    )
 
 
-def test_a_function_serves_as_a_judge():
-    step = Step(TONE, lambda messages: POLITE.model_dump_json(), Tone)
-    assert step.invoke(STATE)["Tone"] == POLITE
+def test_name_and_key_may_be_given():
+    step = Step(Politeness, prompts=ONE, reads=("answer",), name="rate", key="tone")
+    assert step(scripted(KIND)).invoke({"sample": SAMPLE}) == {"sample": SAMPLE, "tone": KIND}
+    assert step(scripted()).get_name() == "rate"
+    assert Step(Politeness, prompts=ONE, reads=("answer",), name="rate").key == "rate"
 
 
-def test_equal_questions_in_one_run_are_asked_once_and_others_are_not():
-    judge = answering(lambda messages: POLITE)
-    step, run = Step(TONE, judge, Tone), Run()
-    config = run.into({})
-    step.invoke(STATE, config)
-    step.invoke(STATE, config)
+def test_the_fields_are_the_json_inputs_in_order_and_the_contexts_are_numbered():
+    human = message_of(Step(Politeness, prompts=ONE, reads=("answer", "contexts", "question")))
+    assert list(read_inputs(human).items()) == [("answer", "Thank you {name}!"), ("question", "How?")]
+    assert "[1]\n[1.1] First.\n[1.2] Second.\n[2]\n[2.1] Third." in human
+
+
+def test_the_inputs_may_be_a_function_of_the_sample():
+    def inputs(sample):
+        return {"words": len(sample.answer.split()), "contexts": ["Only. This."]}
+
+    human = message_of(Step(Politeness, prompts=ONE, inputs=inputs))
+    assert read_inputs(human) == {"words": 3}
+    assert "[1]\n[1.1] Only.\n[1.2] This.\n\n" in human
+
+
+@pytest.mark.parametrize("contexts", [None, []])
+def test_without_contexts_no_block_is_sent(contexts):
+    sample = SAMPLE.model_copy(update={"contexts": contexts})
+    assert "[1]" not in message_of(Step(Politeness, prompts=ONE, reads=("answer", "contexts")), sample)
+
+
+def test_contexts_that_exceed_the_judges_limit_are_cut_to_the_first_part():
+    sample = SAMPLE.model_copy(update={"contexts": ["One two three.", "Four five six."]})
+    human = message_of(Step(Politeness, prompts=ONE, reads=("contexts",)), sample, max_context_tokens=6)
+    assert "One two three." in human
+    assert "Four" not in human
+
+
+@pytest.mark.parametrize(
+    ("prompts", "sample", "options", "instruction"),
+    [
+        (PROMPTS, SAMPLE, {}, "Say whether"),
+        (PROMPTS, RUSSIAN, {}, "Определите"),
+        (PROMPTS, SAMPLE, {"language": "ru"}, "Определите"),
+        (PROMPTS, RUSSIAN, {"language": "en"}, "Say whether"),
+        ({"ru": PROMPTS["ru"]}, SAMPLE, {}, "Определите"),
+        ({"ru": PROMPTS["ru"], "en": PROMPTS["en"]}, SAMPLE, {"language": "zh"}, "Say whether"),
+        (PROMPTS["ru"], SAMPLE, {}, "Определите"),
+        ("critique_aspect", SAMPLE, {}, PromptSet.default("en").get("critique_aspect").instruction),
+        ("critique_aspect", RUSSIAN, {}, PromptSet.default("ru").get("critique_aspect").instruction),
+    ],
+)
+def test_the_prompt_is_in_the_language_of_the_question_or_the_judge_or_the_one_there_is(
+    prompts, sample, options, instruction
+):
+    assert instruction in message_of(Step(Politeness, prompts=prompts, reads=("answer",)), sample, **options)
+
+
+def test_examples_are_shown_and_checked_against_the_answer_class():
+    example = {"input": {"answer": "Go away."}, "output": {"reason": "An order.", "polite": False}}
+    assert '"An order."' in message_of(
+        Step(Politeness, prompts=Prompt(instruction="Rate.", examples=[example]), reads=("answer",))
+    )
+    wrong = Prompt(instruction="Rate.", examples=[{"input": {}, "output": {"reason": "?"}}])
+    with pytest.raises(ConfigError) as raised:
+        Step(Politeness, prompts={"en": wrong}, reads=("answer",))
+    assert str(raised.value) == "politeness, output of example 1: polite: Field required"
+
+
+READS_OR_INPUTS = (
+    'step politeness takes reads=("question", "answer"), the fields that it sends, or inputs=, a function of the sample'
+)
+PROMPT_OR_PROMPTS = 'prompts of step politeness is a Prompt, {"en": Prompt(...), ...}, or the name of a packaged prompt'
+
+
+class Selfish(BaseModel):
+    """A class that holds itself."""
+
+    inner: "list[Selfish]"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: Step(Prompt(instruction="?"), prompts=ONE, reads=("answer",)),
+            "a step takes the pydantic class of its answer, got Prompt(instruction='?', examples=[])",
+        ),
+        (
+            lambda: Step(Politeness, prompts=ONE),
+            f"{READS_OR_INPUTS}, got neither",
+        ),
+        (
+            lambda: Step(Politeness, prompts=ONE, reads=("answer",), inputs=dict),
+            f"{READS_OR_INPUTS}, got both",
+        ),
+        (
+            lambda: Step(Politeness, prompts=ONE, reads=("answr",)),
+            f"step politeness reads ['answr'], which no sample has; use {', '.join(Sample.model_fields)}",
+        ),
+        (
+            lambda: Step(Politeness, prompts=ONE, inputs="answer"),
+            "inputs of step politeness is a function of the sample, got str",
+        ),
+        (
+            lambda: Step(Politeness, prompts={}, reads=("answer",)),
+            f"{PROMPT_OR_PROMPTS}, got {{}}",
+        ),
+        (
+            lambda: Step(Politeness, prompts={"en": "Rate it."}, reads=("answer",)),
+            f"{PROMPT_OR_PROMPTS}, got a mapping to str",
+        ),
+        (
+            lambda: Step(Politeness, prompts=ONE, reads=("answer",), name=""),
+            "name and key of the step for Politeness must not be empty",
+        ),
+        (
+            lambda: Step(Selfish, prompts=ONE, reads=("answer",)),
+            "step selfish: Selfish cannot be written as a strict schema: Selfish holds itself",
+        ),
+        (
+            lambda: answer_of(Step(Politeness, prompts=ONE, inputs=lambda sample: sample.answer), scripted()),
+            "inputs of step politeness gave str: return a mapping of names",
+        ),
+        (
+            lambda: answer_of(Step(Politeness, prompts=ONE, inputs=lambda _: {"contexts": "text"}), scripted()),
+            "inputs of step politeness gave contexts that are not a list of texts: they are numbered for the judge; "
+            "use another name for other data",
+        ),
+    ],
+)
+def test_a_mistake_in_the_description_is_an_error_that_names_step_and_remedy(make, message):
+    with pytest.raises(ConfigError) as raised:
+        make()
+    assert str(raised.value) == message
+
+
+# Votes
+
+
+def test_a_jury_decides_by_majority_and_the_first_of_the_majority_is_the_answer():
+    other = Politeness(reason="Please.", polite=True)
+    judges = [scripted(RUDE), scripted(KIND), scripted(other)]
+    assert answer_of(rate, jury(judges)) == KIND
+    assert [len(judge.asked) for judge in judges] == [1, 1, 1]
+
+
+def test_draws_are_votes_and_without_a_majority_the_first_stands():
+    class Grade(BaseModel):
+        reason: str
+        grade: Literal[1, 2, 3]
+
+    step = Step(Grade, prompts=ONE, reads=("answer",))
+    replies = [Grade(reason=str(number), grade=number) for number in (1, 2, 3)]
+    assert answer_of(step, Judge(scripted(*replies), draws=3)) == replies[0]
+
+
+def test_an_answer_of_texts_alone_is_asked_for_once():
+    class Rewritten(BaseModel):
+        text: str
+
+    judge = scripted(Rewritten(text="Bye."))
+    step = Step(Rewritten, prompts=ONE, reads=("answer",))
+    assert answer_of(step, Judge(judge, draws=3)) == Rewritten(text="Bye.")
     assert len(judge.asked) == 1
-    step.invoke({**STATE, "answer": "Other."}, config)
-    step.invoke({**STATE, "contexts": ["Other."]}, config)
-    step.invoke(STATE)
-    assert len(judge.asked) == 4
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        lambda judge: Step(TONE.model_copy(update={"instruction": "Other."}), judge, Tone),
-        lambda judge: Step(TONE, Judge(judge, language="ru"), Tone),
-        lambda judge: Step(TONE, Judge(judge, layout="instruction_first"), Tone),
-        lambda judge: Step(TONE, scripted(POLITE), Tone),
-    ],
-    ids=["prompt", "language", "layout", "model"],
-)
-def test_steps_that_ask_otherwise_share_nothing(other):
-    judge = answering(lambda messages: POLITE)
-    config = Run().into({})
-    Step(TONE, judge, Tone).invoke(STATE, config)
-    run = Run.of(config).metered()
-    other(judge).invoke(STATE, run.into({}))
-    assert run.meter.usage.calls == 1
+# Sharing, identity, prompt sets
 
 
-def test_a_step_and_another_of_its_name_with_another_answer_share_nothing():
-    class Mood(BaseModel):
-        mood: str
-
-    replies = {"Tone": POLITE, "Mood": Mood(mood="good")}
-    judge = answering(lambda messages: replies["Tone" if '"title": "Tone"' in messages[-1].text else "Mood"])
-    config = Run().into({})
-    Step(TONE, judge, Tone, name="tone").invoke(STATE, config)
-    assert Step(TONE, judge, Mood, name="tone").invoke(STATE, config)["tone"] == Mood(mood="good")
+def test_two_metrics_of_a_run_share_one_call():
+    judge = answering(lambda _: KIND.model_dump_json())
+    twice = [politeness_by(judge), politeness_by(judge).model_copy(update={"name": "again"})]
+    assert evaluate([SAMPLE], twice, progress=False).summary()["again"].mean == 1.0
+    assert len(judge.asked) == 1
 
 
-def test_a_step_shows_its_name_and_no_secret():
-    class Keyed(type(scripted())):
-        api_key: str = "sk-very-secret"
-
-    step = Step(TONE, Keyed(replies=[AIMessage("x")]), Tone, name="tone")
-    assert repr(step).startswith("tone(Judge(")
-    assert "sk-very-secret" not in repr(step) + str(step) + repr(step.judge)
+def identity_of(step):
+    """Return what identifies the facts that a step finds."""
+    return Metric("m", aspect="style", reads={"answer"}, steps=step(OfflineJudge()), reduce=len).instrument[:16]
 
 
-def test_a_metric_of_a_step_with_an_own_prompt_has_an_instrument_that_follows_the_prompts():
-    def instrument(prompt, prompts=None):
-        step = Step(prompt, Judge(scripted(), prompts=prompts), Tone, name="tone")
-        return Metric("tone", aspect="answer", reads={"answer"}, steps=step, reduce=lambda _: Value(1.0)).instrument
+def test_prompts_inputs_and_answer_class_are_part_of_the_instrument():
+    class Other(Politeness):
+        grade: int = Field(ge=0)
 
-    long = TONE.model_copy(update={"instruction": "Say whether `answer` is polite. " * 50})
-    other_words = PromptSet.default("ru")
-    assert len({instrument(TONE), instrument(long), instrument(TONE, other_words), instrument(long, other_words)}) == 4
-    assert instrument(long) == instrument(long)
+    first = identity_of(rate)
+    assert first == identity_of(Step(Politeness, prompts=PROMPTS, reads=("question", "answer")))
+    others = [
+        Step(Politeness, prompts=PROMPTS["en"], reads=("question", "answer")),
+        Step(Politeness, prompts=PROMPTS, reads=("answer",)),
+        Step(Politeness, prompts=PROMPTS, inputs=lambda sample: {"answer": sample.answer}),
+        Step(Politeness, prompts=PROMPTS, inputs=lambda sample: {"answer": sample.answer[:9]}),
+        Step(Other, prompts=PROMPTS, reads=("question", "answer"), name="politeness"),
+    ]
+    assert len({first, *map(identity_of, others)}) == 6
+    assert "unkn" not in first
+
+
+def test_it_is_pickled_with_its_runnable():
+    assert pickle.loads(pickle.dumps(rate(OfflineJudge()))).invoke({"sample": SAMPLE})["politeness"].polite
+
+
+def test_its_prompts_are_saved_loaded_and_edited_in_a_prompt_set(tmp_path):
+    folder = tmp_path / "ru"
+    PromptSet.default("ru", steps=[rate]).save(folder)
+    file = folder / "politeness.yaml"
+    assert file.read_text(encoding="utf-8").splitlines()[0] == "instruction: Определите, вежлив ли ответ `answer`."
+    file.write_text("instruction: Вежлив ли `answer`?\n", encoding="utf-8")
+    prompts = PromptSet.load(folder, steps=[rate])
+    assert "Вежлив ли `answer`?" in message_of(rate, prompts=prompts)
+    shorter = prompts.replace("politeness", instruction="Вежлив ли ответ?")
+    assert "Вежлив ли ответ?" in message_of(rate, prompts=shorter)
+    with pytest.raises(
+        ConfigError, match=r"or pass a step of your own as PromptSet\.load\(directory, steps=\[step\]\)$"
+    ):
+        PromptSet.load(folder)
+    file.write_text("instruction: '?'\nexamples: [{input: {}, output: {polite: 1}}]\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"^politeness, output of example 1: reason: Field required$"):
+        PromptSet.load(folder, steps=[rate])
+
+
+# The offline judge
+
+
+def polite_if_thankful(inputs):
+    """Answer without a model."""
+    return {"reason": f"{len(inputs['contexts'])} contexts", "polite": "Thank" in inputs["answer"]}
+
+
+def share(state):
+    """Return the verdict."""
+    return Value(float(state["politeness"].polite), state["politeness"].reason)
+
+
+@pytest.mark.parametrize("wrap", [lambda judge: judge, lambda judge: jury([judge] * 3)])
+def test_the_steps_own_offline_answer_is_used_by_the_offline_judge(wrap):
+    step = Step(Politeness, prompts=PROMPTS, reads=("answer", "contexts"), offline=polite_if_thankful)
+    assert answer_of(step, wrap(OfflineJudge())) == Politeness(reason="2 contexts", polite=True)
+    mine = Metric("mine", aspect="style", reads={"answer"}, steps=step(OfflineJudge()), reduce=share)
+    report = evaluate([SAMPLE], mine, progress=False)
+    assert report.notes == [OfflineJudge().report_note]
+    assert pickle.loads(pickle.dumps(mine)).invoke(SAMPLE).value == 1.0
+
+
+def test_without_one_the_report_names_the_step_whose_answers_are_invented():
+    report = evaluate([SAMPLE], politeness_by(OfflineJudge()), progress=False)
+    assert report.rows[0].scores["politeness"].value == 1.0
+    assert report.notes == [
+        OfflineJudge().report_note,
+        "The offline judge invents the answers of politeness: they fit the schema and mean nothing, nor do the scores. "
+        "Step(..., offline=function) answers instead.",
+    ]
+
+
+def test_a_dry_run_uses_the_offline_answer_in_place_of_any_judge():
+    split = Step(Parts, prompts=ONE, reads=("answer",), offline=lambda inputs: Parts(parts=inputs["answer"].split()))
+
+    class Each(BaseModel):
+        good: bool
+
+    class EachPart(type(rate(scripted()))):
+        """Asks about each part."""
+
+        def work(self, state):
+            for _ in state["parts"].parts:
+                state = yield from super().work(state)
+            return state
+
+    fields = {"prompt": ONE, "answer": Each, "name": "each", "definition": Step(Each, prompts=ONE, reads=("answer",))}
+    steps = split(scripted()) | EachPart(judge=Judge(scripted()), **fields)
+    mine = Metric("mine", aspect="style", reads={"answer"}, steps=steps, reduce=len)
+    planned = plan([SAMPLE], mine)
+    assert (planned.calls, planned.notes) == (2, [])  # the equal questions about the three parts are one call
+
+
+def test_every_answer_class_is_importable_from_steps():
+    classes = {
+        name for name, kind in vars(answer_schemas).items() if isinstance(kind, type) and issubclass(kind, BaseModel)
+    }
+    assert {name for name in public_steps.__all__ if hasattr(public_steps, name)} >= classes - {"BaseModel"}

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from langchain_core.caches import InMemoryCache
 from langchain_core.messages import AIMessage
 
-from langchain_rageval import Judge, JudgeOutputError, Sample, Step
+from langchain_rageval import Judge, JudgeOutputError, Sample
 from langchain_rageval.prompts.layout import read_inputs
 from langchain_rageval.run.run import Run
 from langchain_rageval.steps import Verdicts
+from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.steps.verify_statements import verify_statements
 
 CONTEXTS = ["First. Second.", "Third."]
@@ -412,7 +413,7 @@ def test_the_same_question_by_a_plain_step_is_not_taken_for_this_one():
     judge = answering(lambda messages: verdicts(supported(1)))
     run = Run()
     found_here = verify_statements(judge, of="answer").invoke(state("a"), run.into({}))["answer_verdicts"]
-    plain = Step("verify_statements", judge, Verdicts)
+    plain = JudgeStep("verify_statements", judge, Verdicts)
     inputs = {"question": "What?", "statements": [{"statement": 1, "text": "a"}], "contexts": CONTEXTS}
     assert plain.invoke(inputs, run.into({}))["verify_statements"] == verdicts(supported(1))
     assert brief(found_here) == [(1, "supported", ["1.1"])]

@@ -18,7 +18,6 @@ from langchain_rageval import (
     Judge,
     JudgeOutputError,
     Metric,
-    Step,
     StrictJsonOutputParser,
     Value,
     context_precision,
@@ -28,6 +27,7 @@ from langchain_rageval import (
 )
 from langchain_rageval.prompts.promptset import Prompt
 from langchain_rageval.steps import Question, Statements, Verdicts
+from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.testing import ScriptedJudge, ScriptedRequest
 
 HALF = (statements("a", "b"), verdicts(supported(1), absent(2)))
@@ -139,7 +139,7 @@ class Tone(BaseModel):
 
 
 def tone(judge):
-    step = Step(Prompt(instruction="Say whether the answer is polite."), judge, Tone, name="tone")
+    step = JudgeStep(Prompt(instruction="Say whether the answer is polite."), judge, Tone, name="tone")
     return Metric(
         "tone",
         aspect="answer",
@@ -157,7 +157,7 @@ def test_a_custom_step_is_answered_by_its_own_class():
 
 
 def test_steps_that_share_a_class_are_distinguished_by_their_instruction():
-    step = Step("compress_question", ScriptedJudge(), Question)
+    step = JudgeStep("compress_question", ScriptedJudge(), Question)
     with pytest.raises(AssertionError, match=r"^compress_question requests Question,"):
         step.invoke({"question": "Как застраховать баню?"})
 

@@ -11,13 +11,13 @@ from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.metrics.graders.grader import Grader
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.grade_relevance import grade_relevance
-from langchain_rageval.steps.step import Step
+from langchain_rageval.steps.judge_step import JudgeStep
 
 
 class LlmGrader(Grader):
     """Grader by a judge, with whole grades on a scale and reasons. Build one with `llm_grader(...)`."""
 
-    step: Step
+    step: JudgeStep
     highest: float
 
     @property

@@ -1,0 +1,238 @@
+"""Citations: whether the chunks that an answer cites support its statements, and whether its statements are cited.
+
+Each is from 0 to 1, higher is better. Source: Gao et al. 2023, "Enabling Large Language Models to Generate Text with
+Citations" (ALCE), arXiv:2305.14627, section 3. Unlike there, statements are those of faithfulness and not sentences,
+and recall counts the supported statements, so that an unsupported one lowers faithfulness alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+
+from langchain_rageval.data.schema import Finding, Sample
+from langchain_rageval.judge.judge import JudgeLike
+from langchain_rageval.metrics.metric import Metric
+from langchain_rageval.metrics.suite import Suite, suite
+from langchain_rageval.metrics.supported import verdicts_from_findings
+from langchain_rageval.metrics.value import NO_FACTS, Value, quote
+from langchain_rageval.steps.extract_statements import extract_statements
+from langchain_rageval.steps.stage import State
+from langchain_rageval.steps.verify import Verifier, verify
+from langchain_rageval.text.language import detect_language
+from langchain_rageval.text.sentences import split_sentences
+from langchain_rageval.text.stemming import stems_of
+
+Citation = frozenset[int]
+"""Numbers of the chunks that one citation names, from 1: one chunk, or all chunks of a source."""
+
+NO_CITATIONS = "the answer cites nothing"
+NO_CITED_STATEMENTS = "no statement of the answer carries a citation"
+NO_SUPPORTED_STATEMENTS = "the contexts support no statement of the answer"
+UNCITED_VERDICT = "a verdict names no context sentence"
+
+_MAX_QUOTED = 3
+_NUMBERS = r"\d{1,3}(?:\s*(?:[,;&–—-]|и|and)\s*\d{1,3})*"
+_WORD = r"(?:(?:см\.|see)\s*)?(?:источник\w*|ист\.|документ\w*|фрагмент\w*|sources?|documents?|docs?|chunks?|refs?\.?)"
+_MARKER = re.compile(
+    rf"\[\s*\^?(?:{_WORD}\s*)?[№#]?\s*({_NUMBERS})\s*\]|\(\s*{_WORD}\s*[№#]?\s*({_NUMBERS})\s*\)|【\s*({_NUMBERS})[^】]*】",
+    re.IGNORECASE,
+)
+_RANGE = re.compile(r"(\d+)\s*[–—-]\s*(\d+)|(\d+)")
+_SUPERSCRIPT = re.compile(r"[⁰¹²³⁴-⁹]+")
+_POWER = re.compile(r"\d$|(?:^|[\W\d_])(?:[^\W\d_]|мм|см|дм|км|mm|cm|dm|km|ft|in|yd)$")  # of 10³, x², м²
+_DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+_IN_BRACKETS = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|«[^«»]*»|【[^【】]*】")
+_SHORTEST_NAME = 3
+
+
+def citations(
+    judge: JudgeLike, *, required: bool = False, verifier: Verifier | None = None, name: str = "citation"
+) -> Suite:
+    """Score the citations of an answer that names its sources.
+
+    - `citation_precision`: share of the citations whose chunk supports the statement that they stand behind.
+    - `citation_recall`: share of the statements supported by the contexts that carry a citation.
+
+    A citation is the number of a chunk, as in `[1]`, `[2][3]`, `[1, 4-6]`, superscripts, `(source 2)` or
+    `(источник 2)`, or in brackets the id of a chunk in `context_ids`, as in `(tariffs.pdf)`. It stands behind the
+    sentence that it ends or follows, or behind the part of the sentence since the previous citation. The chunks that
+    support a statement are those that the judge's verdict names: if it does not name all, precision is a lower bound.
+
+    Args:
+        judge: called as for `faithfulness`, twice per sample; beside faithfulness, no call is added.
+        required: whether citations were asked for; an answer that cites nothing then has recall 0.
+        verifier: a cross-encoder, or `NliVerifier(...)`, that verifies statements in place of the judge.
+        name: prefix of the names of the scores.
+
+    Returns:
+        A suite of two metrics that read `question`, `answer` and `contexts`; unscored if the answer states no facts or
+        cites nothing. Findings are those of `faithfulness`, from which `Report.rescore` computes either metric.
+    """
+
+    def part(kind: str, value: Callable[..., Value]) -> Metric:
+        return Metric(
+            f"{name}_{kind}",
+            aspect="grounding",
+            reads={"question", "answer", "contexts"},
+            steps=extract_statements(judge, of="answer") | verify(judge, of="answer", verifier=verifier),
+            reduce=partial(value, required=required),
+            state_from_findings=partial(verdicts_from_findings, kind="statement", under="answer_verdicts"),
+        )
+
+    return suite(part("precision", citation_precision), part("recall", citation_recall))
+
+
+def citation_precision(state: State, *, required: bool) -> Value:
+    """Return the share of the citations whose chunk supports their statement."""
+    verdicts, cited, obstacle = _read(state)
+    if obstacle:
+        return Value.without(obstacle, verdicts)
+    if any(finding.verdict == "supported" and cites and not finding.cites for finding, cites in cited):
+        return Value.without(UNCITED_VERDICT, verdicts)
+    pairs = [(finding, citation) for finding, cites in cited for citation in cites]
+    if not pairs:
+        return Value.without(NO_CITED_STATEMENTS, verdicts)
+    wrong = [(finding, citation) for finding, citation in pairs if not _supporting_chunks(finding) & citation]
+    texts = [f"{quote(finding.text)} {sorted(citation) or '[?]'}" for finding, citation in wrong]
+    right, count = len(pairs) - len(wrong), len(pairs)
+    if detect_language(state["sample"].question) == "ru":
+        noun = "ссылки" if _ends_in_one(count) else "ссылок"
+        reason = _reason(f"Подтверждают своё утверждение {right} из {count} {noun}", "не подтверждают", texts)
+    else:
+        noun = "citation supports its" if count == 1 else "citations support their"
+        reason = _reason(f"{right} of {count} {noun} statement", "not", texts)
+    return Value(right / count, reason, verdicts)
+
+
+def citation_recall(state: State, *, required: bool) -> Value:
+    """Return the share of the supported statements that carry a citation."""
+    verdicts, cited, obstacle = _read(state)
+    if obstacle and not (required and obstacle == NO_CITATIONS):
+        return Value.without(obstacle, verdicts)
+    supported = [(finding, cites) for finding, cites in cited if finding.verdict == "supported"]
+    if not supported:
+        return Value.without(NO_SUPPORTED_STATEMENTS, verdicts)
+    texts = [quote(finding.text) for finding, cites in supported if not cites]
+    right, count = len(supported) - len(texts), len(supported)
+    if detect_language(state["sample"].question) == "ru":
+        noun = "подтверждённого утверждения" if _ends_in_one(count) else "подтверждённых утверждений"
+        reason = _reason(f"Ссылка есть у {right} из {count} {noun}", "нет у", texts)
+    else:
+        noun = "supported statement carries" if count == 1 else "supported statements carry"
+        reason = _reason(f"{right} of {count} {noun} a citation", "without one", texts)
+    return Value(right / count, reason, verdicts)
+
+
+def cited_parts(sample: Sample) -> list[tuple[str, list[Citation]]]:
+    """Return the parts of the answer in order, each with the citations that stand behind it.
+
+    A part is a sentence without its markers; of a sentence with several citations in different places, the text up to
+    each of them.
+    """
+    text, marks = _without_markers(sample)
+    sentences = split_sentences(text)
+    parts: list[tuple[str, list[Citation]]] = []
+    start = 0
+    for index, sentence in enumerate(sentences):
+        end = start + len("".join(sentence.split()))
+        inside = {at - start: cites for at, cites in marks.items() if start < at <= end or (at == 0 and index == 0)}
+        places = sorted(inside)
+        pieces = [*_pieces(sentence, places[:-1])] if len(places) > 1 else [sentence]
+        parts += zip(pieces, [inside[place] for place in places] or [[]], strict=True)
+        start = end
+    return parts
+
+
+def _read(state: State) -> tuple[Sequence[Finding], list[tuple[Finding, list[Citation]]], str]:
+    """Return the verdicts, each statement with its citations, and why no value applies, or ""."""
+    verdicts: Sequence[Finding] = state["answer_verdicts"]
+    statements = [finding for finding in verdicts if finding.kind != "agreement"]
+    parts = [(stems_of(text), cites) for text, cites in cited_parts(state["sample"])]
+    cited = [(finding, _citations_of(finding.text, parts)) for finding in statements]
+    if not statements:
+        return verdicts, cited, NO_FACTS
+    return verdicts, cited, "" if any(cites for _, cites in parts) else NO_CITATIONS
+
+
+def _citations_of(statement: str, parts: Sequence[tuple[set[str], list[Citation]]]) -> list[Citation]:
+    """Return the citations behind the part of the answer that shares most stems with a statement."""
+    stems = stems_of(statement)
+    shared, cites = max(
+        ((len(stems & part), cites) for part, cites in parts), key=lambda pair: pair[0], default=(0, [])
+    )
+    return cites if shared else []
+
+
+def _supporting_chunks(finding: Finding) -> set[int]:
+    """Return the numbers of the chunks that support a statement."""
+    return {int(cite.partition(".")[0]) for cite in finding.cites} if finding.verdict == "supported" else set()
+
+
+def _without_markers(sample: Sample) -> tuple[str, Mapping[int, list[Citation]]]:
+    """Return the answer without markers, and the citations by the number of its non-space characters before them."""
+    answer, pieces, place = sample.answer or "", list[str](), 0
+    marks: dict[int, list[Citation]] = {}
+    before = 0
+    for start, end, cites in _markers(answer, sample):
+        pieces.append(answer[place:start])
+        before += len("".join(pieces[-1].split()))
+        found = marks.setdefault(before, [])
+        found += [citation for citation in cites if citation not in found]
+        place = end
+    return "".join([*pieces, answer[place:]]), marks
+
+
+def _markers(answer: str, sample: Sample) -> Iterator[tuple[int, int, list[Citation]]]:
+    """Yield start, end and citations of each marker, in order."""
+    count = len(sample.contexts or [])
+    found = [(*match.span(), _numbered(next(filter(None, match.groups())))) for match in _MARKER.finditer(answer)]
+    for match in _SUPERSCRIPT.finditer(answer):
+        if not _POWER.search(answer[max(0, match.start() - 4) : match.start()]):
+            digits = match[0].translate(_DIGITS)
+            numbers = [digits] if int(digits) <= max(count, 9) else list(digits)
+            found.append((*match.span(), [frozenset({int(number)}) for number in numbers]))
+    names: dict[str, set[int]] = {}
+    for number, name in enumerate(sample.context_ids or [], 1):
+        if len(name) >= _SHORTEST_NAME and not name.isdigit():
+            names.setdefault(name.casefold(), set()).add(number)
+    for match in _IN_BRACKETS.finditer(answer) if names else ():
+        inner = match[0].casefold()
+        cites = [frozenset(numbers) for name, numbers in names.items() if _holds_word(inner, name)]
+        found += [(*match.span(), cites)] if cites else []
+    last = 0
+    for start, end, cites in sorted(found, key=lambda marker: marker[:2]):
+        if start >= last:
+            yield start, end, cites
+            last = end
+
+
+def _holds_word(text: str, name: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
+
+
+def _numbered(text: str) -> list[Citation]:
+    """Return the citations of numbers and ranges, such as "1, 3-5"; a reversed range is two numbers."""
+    numbers: list[int] = []
+    for first, last, single in _RANGE.findall(text):
+        bounds = [int(single)] if single else [int(first), int(last)]
+        numbers += range(bounds[0], bounds[1] + 1) if len(bounds) == 2 and bounds[0] <= bounds[1] else bounds
+    return [frozenset({number}) for number in dict.fromkeys(numbers)]
+
+
+def _pieces(sentence: str, places: Iterable[int]) -> Iterator[str]:
+    """Yield the parts of a sentence, cut after these numbers of non-space characters."""
+    ends = [index + 1 for index, character in enumerate(sentence) if not character.isspace()]
+    cuts = [0, *(ends[place - 1] if place else 0 for place in places), len(sentence)]
+    yield from (sentence[start:end] for start, end in pairwise(cuts))
+
+
+def _reason(summary: str, label: str, texts: Sequence[str]) -> str:
+    more = ["…"] if len(texts) > _MAX_QUOTED else []
+    return f"{summary}{f'; {label}: ' if texts else ''}{', '.join([*texts[:_MAX_QUOTED], *more])}."
+
+
+def _ends_in_one(count: int) -> bool:
+    return count % 10 == 1 and count % 100 != 11

@@ -1,0 +1,170 @@
+"""The decorator `metric`: makes a metric of a plain function of a sample."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial, update_wrapper
+from importlib import import_module
+from numbers import Real
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from langchain_rageval.data.schema import Aspect, Direction, Sample
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.metrics.metric import Metric
+from langchain_rageval.metrics.value import Value
+from langchain_rageval.run.requests import Compute, Operation
+from langchain_rageval.steps.stage import Stage, State
+from langchain_rageval.text.language import detect_language
+
+_RESULT = "result"
+
+
+def metric(
+    function: Callable[[Sample], Any] | None = None,
+    *,
+    reads: Iterable[str] | None = None,
+    aspect: Aspect = "answer",
+    name: str | None = None,
+    direction: Direction = "higher",
+    range: tuple[float, float] = (0.0, 1.0),
+    version: str | None = None,
+) -> Any:
+    """Make a metric of a function from a sample to a bool, a number, a Value, or None if the sample is unscored.
+
+        @metric(reads={"answer"}, aspect="style")
+        def short_enough(sample):
+            return len(sample.answer) <= 300
+
+    The function may be async. `invoke` and `evaluate` run an async function on a new event loop for each sample, so it
+    should not use a client that is bound to another loop; `ainvoke` and `aevaluate` await it on the caller's loop and
+    run a sync function in a thread. A dry run, as for `plan`, does not call the function.
+
+    Args:
+        function: the function; None in the form `@metric(reads=...)`.
+        reads: fields that a sample must have, besides the question.
+        aspect: aspect of the sample that is scored: any word.
+        name: key of the score; by default the name of the function.
+        direction: whether "higher" or "lower" is better.
+        range: lowest and highest possible value.
+        version: identifies the function, instead of its code; change it when the function changes.
+
+    Returns:
+        The metric; without a function, a decorator that returns it.
+
+    Raises:
+        ConfigError: if `reads` is missing, the function does not take one argument, or another option is invalid.
+    """
+    if function is None:
+        decorator: Callable[[Callable[[Sample], Any]], Metric] = partial(
+            metric, reads=reads, aspect=aspect, name=name, direction=direction, range=range, version=version
+        )
+        return decorator
+    counted = SampleFunction(function)
+    if reads is None:
+        raise ConfigError(f'name the fields of the sample that {counted.name} reads: @metric(reads={{"answer"}})')
+    return Metric(
+        counted.name if name is None else name,
+        aspect=aspect,
+        reads=reads,
+        steps=CallFunction(function=counted, name=counted.name),
+        reduce=counted,
+        direction=direction,
+        version=version,
+        range=range,
+    )
+
+
+class SampleFunction:
+    """Function of a sample, as the reducer that reads its result from the state.
+
+    It can be pickled although the name of the function in its module is now that of the metric.
+
+    Raises:
+        ConfigError: if the function does not take one argument.
+    """
+
+    def __init__(self, function: Callable[[Sample], Any]) -> None:
+        if not callable(function) or isinstance(function, type):
+            raise ConfigError(f"metric takes a function of a sample, got {function!r}")
+        try:
+            inspect.signature(function).bind(None)
+        except TypeError as error:
+            raise ConfigError(f"a function of a metric is called with one sample: {error}") from None
+        except ValueError:  # of C functions, which have no signature
+            pass
+        self.function = function
+        update_wrapper(self, function, updated=())
+
+    @property
+    def name(self) -> str:
+        """Name of the function; of a partial or another object, of its function or class."""
+        function = self.function
+        while isinstance(function, partial):
+            function = function.func
+        return str(getattr(function, "__name__", type(function).__name__))
+
+    def __call__(self, state: State) -> Value:
+        """Return the result of the function in a state as a Value.
+
+        Raises:
+            ConfigError: if it is not a bool, a number, a Value or None.
+        """
+        match state[_RESULT]:
+            case Value() as value:
+                return value
+            case None:
+                return Value.without("the function returned None")
+            case bool() | np.bool_() | Real() as result:
+                russian = detect_language(state["sample"].question) == "ru"
+                text = str(result) if isinstance(result, bool | np.bool_) else f"{result:g}"
+                reason = f"Функция {self.name} вернула {text}." if russian else f"{self.name} returned {text}."
+                return Value(float(result), reason)
+            case result:
+                expected = "a bool, a number, a Value, or None if no value applies"
+                raise ConfigError(f"{self.name} returned {type(result).__name__}: return {expected}")
+
+    def __reduce__(self) -> tuple[Callable[..., SampleFunction], tuple[Any, ...]]:
+        """Return how pickle rebuilds the function: by the name of the metric that it is decorated as, if there is one.
+
+        A function of `__main__` is left to the pickler: Ray's sends its code, since workers have another `__main__`.
+        """
+        place = (self.function.__module__, getattr(self.function, "__qualname__", ""))
+        if place[0] != "__main__":
+            try:
+                if _decorated(*place).function is self.function:
+                    return _decorated, place
+            except (ImportError, AttributeError):
+                pass  # a local or plain function
+        return SampleFunction, (self.function,)
+
+
+class CallFunction(Stage[State]):
+    """Stage that adds the result of a function of the sample. The function belongs to what counts, not what finds."""
+
+    function: SampleFunction
+
+    def work(self, state: State) -> Operation[State]:
+        """Call the function."""
+        result = yield Compute(partial(self.function.function, state["sample"]))
+        return state | {_RESULT: result}
+
+    @property
+    def instrument(self) -> Mapping[str, Any]:
+        """The kind of the stage; the metric's reducer describes the function."""
+        return {"step": "function of the sample"}
+
+
+def _decorated(module: str, name: str) -> SampleFunction:
+    """Return the function of the metric with a name in a module.
+
+    Raises:
+        AttributeError: if it is not a metric made of a function.
+    """
+    found = attrgetter(name)(import_module(module))
+    if isinstance(found, Metric) and isinstance(found.reduce, SampleFunction):
+        return found.reduce
+    raise AttributeError(f"{module}.{name} is not a metric made of a function")

@@ -1,0 +1,199 @@
+"""JudgeStep: a Runnable that asks the judge a question and adds the typed answer to the state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Self
+
+from pydantic import BaseModel, InstanceOf, ValidationError
+
+from langchain_rageval._internal.cached import locked_cache
+from langchain_rageval._internal.description import digest_of
+from langchain_rageval.errors import config_error_of
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, shared_question
+from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.jury import with_fresh_endpoint
+from langchain_rageval.judge.ladder import inner_models
+from langchain_rageval.judge.parser import StrictJsonOutputParser, strict_schema
+from langchain_rageval.judge.voting import Voter
+from langchain_rageval.models.offline_judge import OfflineAnswer, OfflineJudge, invention_note
+from langchain_rageval.prompts.layout import RequestContent
+from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.prompts.promptset import Prompt, StepPrompts, packaged_fingerprint
+from langchain_rageval.run.requests import Operation, Shared
+from langchain_rageval.steps.stage import Stage, State
+
+__all__ = ["JudgeStep", "NumberedTexts", "Stage", "State", "most_items", "numbers_by_place", "request_items", "slices"]
+
+NumberedTexts = Mapping[int, str]
+"""Texts by their numbers, which count from 1."""
+
+_FEWEST_ITEMS = 10
+_CHARACTERS_PER_ITEM = 3  # a list of short Chinese words; other texts need more
+
+
+class JudgeStep(Stage[State]):
+    """A Runnable that asks the judge a question and adds the typed answer to the state: base class of all such steps.
+
+    A plain step sends its whole input, `contexts` as numbered sentences and all other keys as one JSON object, and adds
+    the answer under the step's name. The steps of the metrics are subclasses whose `work` selects what is sent.
+
+    Args:
+        prompt: name of a packaged prompt, or a `Prompt`, or `StepPrompts` in several languages.
+        judge: judge to ask, or a model.
+        answer: pydantic class of the answer; its name is the title of the schema.
+        name: name of the step in traces and errors; by default the name of the prompt or of the answer class.
+
+    Raises:
+        ConfigError: if there is no prompt of that name, or `answer` is not a pydantic class.
+    """
+
+    prompt: str | Prompt | StepPrompts
+    judge: InstanceOf[Judge]
+    answer: type[BaseModel]
+
+    def __init__(
+        self,
+        prompt: str | Prompt | StepPrompts,
+        judge: JudgeLike,
+        answer: type[BaseModel],
+        *,
+        name: str | None = None,
+        **more: Any,
+    ) -> None:
+        name = name or (prompt if isinstance(prompt, str) else getattr(answer, "__name__", "step"))
+        judge = Judge.of(judge)
+        if isinstance(prompt, str):
+            for member in judge.members:
+                member.prompt_set("").get(prompt)
+        fields: dict[str, Any] = {"prompt": prompt, "judge": judge, "answer": answer, "name": name, **more}
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise config_error_of(f"step {name!r}", error) from None
+
+    @property
+    def judges(self) -> Sequence[Judge]:
+        """Judges that the step asks: the members of a jury, or the judge itself."""
+        return self.judge.members
+
+    @property
+    def offline_answer(self) -> OfflineAnswer | None:
+        """Function that answers a step of the user without a model, in a dry run or for an OfflineJudge."""
+        return None
+
+    @property
+    def report_notes(self) -> Sequence[str]:
+        """A note if an OfflineJudge invents the answers of this step."""
+        models = [inner for judge in self.judges for inner in inner_models(judge.model)]
+        if not any(isinstance(model, OfflineJudge) and model.invents(self.answer) for model in models):
+            return ()
+        return [f"{invention_note(self.get_name())} Step(..., offline=function) answers instead."]
+
+    def with_fresh_capabilities(self) -> Self:
+        """Return a copy of the step whose judge starts without knowledge of what its endpoint supports."""
+        return self.model_copy(update={"judge": with_fresh_endpoint(self.judge)})
+
+    def work(self, state: State) -> Operation[State]:
+        """Ask the judge one question about the whole state, and return the state with the answer added."""
+        inputs = {name: value for name, value in state.items() if name != "contexts"}
+        contexts = NumberedContexts.of(state["contexts"]) if "contexts" in state else None
+        question = self.build_question(inputs, contexts, language_from=str(state.get("question", "")))
+        answer = yield self.ask(question)
+        return state | {self.get_name(): answer}
+
+    def build_question(
+        self,
+        inputs: Mapping[str, Any],
+        contexts: NumberedContexts | None,
+        *,
+        language_from: str,
+        judge: Judge | None = None,
+        objection: Callable[[Any], str | None] = lambda _answer: None,
+    ) -> JudgeQuestion[Any]:
+        """Return a question to the judge about some inputs, to be passed to `ask`.
+
+        Args:
+            inputs: content of the JSON object.
+            contexts: numbered contexts; None to send none.
+            language_from: text that determines the language of the prompt.
+            judge: judge whose prompts are used; by default the first judge of a jury, which
+                answers everything but verdicts.
+            objection: returns the problem with a valid answer, which is then asked for again; None to accept it.
+        """
+        judge = judge or self.judge.members[0]
+        prompts = judge.prompt_set(language_from)
+        if isinstance(self.prompt, str):
+            prompt = prompts.get(self.prompt)
+        elif isinstance(self.prompt, Prompt):
+            prompt = self.prompt
+        else:
+            prompt = self.prompt.select(prompts, chosen=judge.prompts is not None)
+        parser, schema = _parser_and_schema(self.answer)
+        request = RequestContent(
+            self.get_name(), prompts, prompt, inputs, contexts, schema, offline=self.offline_answer
+        )
+        return JudgeQuestion(request, parser, objection)
+
+    def ask(self, question: JudgeQuestion[Any], voter: Voter | None = None) -> Shared:
+        """Return the request to yield in `work`; its reply is the answer. Equal requests of a run make one call.
+
+        Args:
+            question: question from `build_question`.
+            voter: judge, and draw (index of a repeated request), of a vote; by default the first draw of the first
+                judge.
+        """
+        judge, draw = (voter.judge, voter.draw) if voter else (self.judge.members[0], 0)
+        return shared_question(judge, question, draw, ask_judge(judge, question, Attempts(judge.attempts), draw))
+
+    @property
+    def instrument(self) -> dict[str, Any]:
+        """Configuration of this step that affects its answers: judge, prompts, schema and options.
+
+        It identifies the step in reports and journals.
+        """
+        own = None if isinstance(self.prompt, str) else self.prompt
+        packaged = packaged_fingerprint(None if own else str(self.prompt))
+        prompts = [judge.prompts.fingerprint if judge.prompts else packaged for judge in self.judges]
+        return {
+            "step": self.get_name(),
+            "judge": self.judge.instrument,
+            "prompts": prompts,
+            "own_prompt": own and digest_of(own.model_dump(mode="json")),
+            "schema": digest_of(_parser_and_schema(self.answer)[1]),
+        }
+
+
+def most_items(text: str) -> int:
+    """Return how many statements or entities a text can hold: one for every three characters, and at least ten.
+
+    A judge in a repetition loop lists thousands, and later steps would have to ask about each of them.
+    """
+    return max(_FEWEST_ITEMS, len(text) // _CHARACTERS_PER_ITEM)
+
+
+def slices(items: NumberedTexts, size: int) -> list[dict[int, str]]:
+    """Split numbered texts into parts of at most `size`, in order."""
+    numbers = list(items)
+    return [
+        {number: items[number] for number in numbers[start : start + size]} for start in range(0, len(numbers), size)
+    ]
+
+
+def request_items(key: str, items: NumberedTexts) -> list[dict[str, Any]]:
+    """Return numbered texts as the items of a request, numbered from 1 whatever their own numbers are.
+
+    A judge that numbers its answers from 1 then answers right, also about a slice or a repeated question.
+    """
+    return [{key: place, "text": text} for place, text in enumerate(items.values(), 1)]
+
+
+def numbers_by_place(items: Iterable[int]) -> dict[int, int]:
+    """Return the own numbers of items by their numbers in a request, which count from 1."""
+    return dict(enumerate(items, 1))
+
+
+@locked_cache
+def _parser_and_schema(answer: type[BaseModel]) -> tuple[StrictJsonOutputParser[Any], Mapping[str, Any]]:
+    """Return the parser and the JSON schema of an answer class. Cached: pydantic needs a millisecond for a schema."""
+    return StrictJsonOutputParser(answer), strict_schema(answer)

@@ -1,0 +1,96 @@
+"""Metrics of a user on the command line: MODULE:NAME, and entry points of installed packages."""
+
+import json
+import sys
+
+import pytest
+
+from langchain_rageval import Report
+
+SAMPLE = {"question": "What is a bat?", "answer": "An animal."}
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Return a file with a sample."""
+    path = tmp_path / "samples.jsonl"
+    path.write_text(json.dumps(SAMPLE) + "\n", encoding="utf-8")
+    return path
+
+
+OWN = ("helpers.own.short_enough:short_enough", "helpers.own.politeness:politeness", "helpers.own.tone:tone")
+
+
+def test_they_are_evaluated_planned_gated_and_resumed_beside_those_of_the_package(rageval, written, tmp_path):
+    metrics = ["--metrics", ",".join(["faithfulness", *OWN])]
+    written.write_text(json.dumps({**SAMPLE, "contexts": ["A bat is an animal."]}) + "\n", encoding="utf-8")
+    code, planned, complaints = rageval("plan", written, *metrics, "--json")
+    assert (code, complaints) == (0, "")
+    assert [json.loads(planned)["metrics"][name]["calls"] for name in ("short_enough", "politeness", "tone")] == [
+        0,
+        1,
+        1,
+    ]
+    given = [*metrics, "--journal", tmp_path / "j.db", "--out", tmp_path / "out.jsonl", "--quiet"]
+    code, _, complaints = rageval("evaluate", written, *given, "--fail-under", "politeness=0.5")
+    assert code == 0, complaints
+    scores = Report.load(tmp_path / "out.jsonl").rows[0].scores
+    assert {name: scores[name].value for name in ("short_enough", "politeness", "tone")} == dict.fromkeys(
+        ("short_enough", "politeness", "tone"), 1.0
+    )
+    assert rageval("resume", tmp_path / "j.db", "--budget-calls", "0")[0] == 0
+    assert Report.load(tmp_path / "out.jsonl").rows[0].scores == scores
+
+
+def test_a_gate_on_a_score_that_they_do_not_give_is_refused(rageval, written):
+    code, _, complaints = rageval("evaluate", written, "--metrics", OWN[1], "--fail-under", "polite=0.5")
+    assert code == 2
+    assert "--fail-under polite: not among --metrics politeness" in complaints
+
+
+def test_a_module_is_found_in_the_working_directory(rageval, written, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    source = "from langchain_rageval import metric\n\n@metric(reads={'answer'})\ndef brief(sample):\n    return True\n"
+    (tmp_path / "beside_it.py").write_text(source, encoding="utf-8")
+    code, _, complaints = rageval("evaluate", written, "--metrics", "beside_it:brief", "--out", "out.jsonl", "--quiet")
+    assert code == 0, complaints
+    assert Report.load(tmp_path / "out.jsonl").rows[0].scores["brief"].value == 1.0
+
+
+def test_an_entry_point_of_a_package_is_listed_and_used(rageval, written, tmp_path, monkeypatch):
+    info = tmp_path / "polite-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: polite\nVersion: 1.0\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text(f"[langchain_rageval.metrics]\nkindness = {OWN[1]}\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    _, listed, _ = rageval("metrics")
+    assert listed.splitlines()[-1].split(maxsplit=1) == ["kindness", "helpers.own.politeness:politeness of polite"]
+    code, _, complaints = rageval(
+        "evaluate", written, "--metrics", "kindness", "--out", tmp_path / "out.jsonl", "--quiet"
+    )
+    assert code == 0, complaints
+    assert [*Report.load(tmp_path / "out.jsonl").rows[0].scores] == ["politeness"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("no_such:metric", "no_such:metric cannot be imported: ModuleNotFoundError: No module named 'no_such'"),
+        (
+            "helpers.own.tone:tune",
+            "helpers.own.tone:tune cannot be imported: AttributeError: module 'helpers.own.tone' has no attribute "
+            "'tune'",
+        ),
+        ("helpers.munich:SAMPLE", "helpers.munich:SAMPLE is not a metric but dict"),
+        (
+            "helpers.own.tone:friendly",
+            "helpers.own.tone:friendly is a function of (state): decorate it with @metric(reads=...), or let a builder "
+            "take some of judge, embeddings",
+        ),
+    ],
+)
+def test_what_is_not_a_metric_is_refused_with_the_remedy(rageval, written, name, message):
+    code, _, complaints = rageval("evaluate", written, "--metrics", name)
+    assert code == 2
+    assert " ".join(complaints.split()) == f"rageval: --metrics {message}"

@@ -1,0 +1,112 @@
+"""Metrics of a user, from the documentation alone: what works for the package's metrics works for them."""
+
+import ast
+import json
+import pickle
+from pathlib import Path
+
+import cloudpickle
+import pytest
+from helpers.munich import SAMPLE
+from helpers.own import politeness as politeness_module
+from helpers.own import short_enough as short_enough_module
+from helpers.own import tone as tone_module
+from helpers.own.politeness import politeness
+from helpers.own.short_enough import short_enough
+from helpers.own.tone import tone
+from langchain_core.runnables import RunnableLambda
+from langgraph.graph import END, START, StateGraph
+from typing_extensions import TypedDict
+
+from langchain_rageval import Budget, ConfigError, OfflineJudge, RagEvalCallback, Report, evaluate, plan
+from langchain_rageval.testing import MetricTests
+
+OWN = {
+    "short_enough": lambda: short_enough,
+    "politeness": lambda: politeness(OfflineJudge()),
+    "tone": lambda: tone(OfflineJudge()),
+}
+CALLS = {"short_enough": 0, "politeness": 1, "tone": 1}
+ASKED = {"question": "What is a bat?", "answer": "An animal."}
+
+every_one = pytest.mark.parametrize("name", OWN)
+
+
+class TestPoliteness(MetricTests):
+    """The judged metric."""
+
+    metric = politeness(OfflineJudge())
+
+
+class TestTone(MetricTests):
+    """The metric from a chain."""
+
+    metric = tone(OfflineJudge())
+
+
+@pytest.mark.parametrize("module", [short_enough_module, politeness_module, tone_module])
+def test_each_takes_at_most_fifteen_lines_besides_the_imports(module):
+    tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
+    code = [node for node in tree.body[1:] if not isinstance(node, ast.Import | ast.ImportFrom)]
+    decorators = [line for node in code for line in getattr(node, "decorator_list", [])]
+    assert sum(node.end_lineno - node.lineno + 1 for node in code) + len(decorators) <= 15
+
+
+@every_one
+def test_the_plan_counts_its_calls_without_making_one(name):
+    planned = plan([ASKED] * 3, OWN[name]())
+    assert (planned.calls, planned.notes) == (3 * CALLS[name], [])
+
+
+@every_one
+def test_the_journal_resumes_it_without_a_call(name, tmp_path):
+    first, second = (
+        evaluate([ASKED], OWN[name](), journal=tmp_path / "scores.db", budget=budget, progress=False)
+        for budget in (None, Budget(calls=0))
+    )
+    assert second.rows == first.rows
+    assert (first.rows[0].scores[name].value, second.left_out) == (1.0, [])
+    assert not [note for note in first.notes if "journal" in note]
+
+
+@every_one
+def test_a_report_with_it_is_saved_shown_and_compared(name, tmp_path):
+    report = evaluate([{**ASKED, "question": f"{n}?"} for n in range(8)], OWN[name](), progress=False)
+    report.to_jsonl(tmp_path / "report.jsonl")
+    report.to_html(tmp_path / "report.html")
+    assert Report.load(tmp_path / "report.jsonl").rows == report.rows
+    assert name in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert report.compare(report)[name].difference == 0.0
+    assert report.summary().aspects["style"].mean == 1.0
+
+
+@every_one
+def test_rescoring_without_findings_says_what_to_do(name):
+    report = evaluate([ASKED], OWN[name](), progress=False)
+    with pytest.raises(ConfigError) as raised:
+        report.rescore(OWN[name]())
+    sample = report.rows[0].sample.id
+    expected = f"{name} cannot be computed from the findings of {name} for sample {sample!r}: score it with evaluate"
+    assert str(raised.value) == expected
+
+
+@every_one
+def test_the_callback_and_a_graph_score_with_it(name):
+    rows = []
+    callback = RagEvalCallback([OWN[name]()], sample_rate=1.0, sinks=[rows.append])
+    RunnableLambda(lambda _: {"answer": "An animal."}).invoke({"question": "What is a bat?"}, {"callbacks": [callback]})
+    assert callback.flush(30)
+    callback.close()
+    assert [row.scores[name].value for row in rows] == [1.0]
+
+    graph = StateGraph(TypedDict("State", {"question": str, "answer": str, name: object}))
+    graph.add_node("judge", OWN[name]().as_node())
+    graph.add_edge(START, "judge")
+    graph.add_edge("judge", END)
+    assert graph.compile().invoke(ASKED)[name].value == 1.0
+
+
+@every_one
+def test_it_is_sent_to_workers(name):
+    assert pickle.loads(cloudpickle.dumps(OWN[name]())).invoke(SAMPLE) is not None
+    assert json.loads(OWN[name]().invoke(SAMPLE).model_dump_json())["metric"] == name

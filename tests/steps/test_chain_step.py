@@ -1,0 +1,259 @@
+"""Step.from_chain: a user's chain as a step of a metric, under the limits of a run."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+from langchain_core.exceptions import OutputParserException
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda, RunnableParallel
+from langchain_core.tracers.base import BaseTracer
+
+from langchain_rageval import (
+    Budget,
+    ConfigError,
+    JudgeOutputError,
+    Metric,
+    RetryPolicy,
+    Sample,
+    Step,
+    Value,
+    aevaluate,
+    evaluate,
+    plan,
+)
+from langchain_rageval.evaluation.dry_run import dry_run_context
+from langchain_rageval.run.run import Run
+
+SAMPLE = Sample(question="How?", answer="Thank you {name}!", contexts=["First."])
+SAMPLES = [{"question": f"{number}?", "answer": "Yes."} for number in range(6)]
+UNREADABLE = threading.local()
+PROMPT = ChatPromptTemplate.from_messages([("system", "Rate {answer}"), ("human", "Now")])
+USAGE = {"input_tokens": 7, "output_tokens": 2, "total_tokens": 9}
+
+
+def saying(*replies):
+    """Return a chat model that gives these replies in order."""
+    return GenericFakeChatModel(messages=iter(replies))
+
+
+def message(text, **usage):
+    """Return a reply with usage."""
+    return AIMessage(text, usage_metadata={**USAGE, **usage})
+
+
+def out_of(state):
+    """Return the output of the chain as a value."""
+    return Value(float(state["out"]), "out")
+
+
+def mine(chain, name="mine", **options):
+    """Return a metric of a chain whose output is a number."""
+    step = Step.from_chain(chain, **{"reads": ("answer",), "key": "out", **options})
+    return Metric(name, aspect="style", reads={"answer"}, steps=step, reduce=out_of)
+
+
+@pytest.mark.parametrize("method", ["invoke", "ainvoke"])
+def test_the_output_of_the_chain_is_added_under_the_key(method):
+    step = Step.from_chain(PROMPT | saying("good") | StrOutputParser(), reads=("answer",), key="tone")
+    state = {"sample": SAMPLE, "before": 1}
+    result = step.invoke(state) if method == "invoke" else asyncio.run(step.ainvoke(state))
+    assert result == {"sample": SAMPLE, "before": 1, "tone": "good"}
+    assert step.get_name() == "tone"
+
+
+def test_the_inputs_are_the_fields_or_what_a_function_gives():
+    seen = []
+    Step.from_chain(seen.append, reads=("answer", "contexts"), key="out").invoke({"sample": SAMPLE})
+    Step.from_chain(seen.append, inputs=lambda sample: sample.question, key="out").invoke({"sample": SAMPLE})
+    assert seen == [{"answer": "Thank you {name}!", "contexts": ["First."]}, "How?"]
+
+
+@pytest.mark.parametrize("door", [evaluate, aevaluate])
+async def test_model_calls_and_tokens_are_counted(door):
+    both = RunnableParallel(a=PROMPT | saying(message("1")), b=PROMPT | saying(message("1", input_tokens=3)))
+    metric = mine(both | (lambda _: 1))
+    report = door([SAMPLES[0]], metric, progress=False)
+    usage = (report if door is evaluate else await report).rows[0].scores["mine"].usage
+    assert (usage.calls, usage.input_tokens, usage.output_tokens) == (2, 10, 4)
+    assert usage.seconds > 0
+
+
+def test_a_cached_reply_is_no_call_and_a_model_without_usage_is_estimated():
+    run = Run()
+    cached = mine(PROMPT | saying(message("1", total_cost=0)) | StrOutputParser())
+    assert cached.invoke(SAMPLES[0]).usage.calls == 0
+    mine(PROMPT | saying("1") | StrOutputParser()).invoke(SAMPLES[0], run.into({}))
+    assert (run.meter.usage.calls, run.meter.usage.input_tokens, run.meter.unreported) == (1, None, 3)
+
+
+@pytest.mark.parametrize("door", [evaluate, aevaluate])
+async def test_the_limit_on_concurrent_calls_holds(door):
+    under_way, most, lock = [0], [0], threading.Lock()
+
+    def slow(_):
+        with lock:
+            under_way[0] += 1
+            most[0] = max(most[0], under_way[0])
+        time.sleep(0.02)
+        with lock:
+            under_way[0] -= 1
+        return 1
+
+    report = door(SAMPLES, mine(slow), max_concurrency=2, progress=False)
+    report = report if door is evaluate else await report
+    assert report.summary()["mine"].scored == 6
+    assert most[0] <= 2
+
+
+@pytest.mark.parametrize("door", [evaluate, aevaluate])
+async def test_transport_errors_are_retried_and_count_as_calls(door):
+    tries = []
+
+    def flaky(prompt):
+        tries.append(prompt)
+        if len(tries) < 3:
+            raise ConnectionResetError("reset")
+        return AIMessage("1")
+
+    metric = mine(PROMPT | flaky | StrOutputParser())
+    options = {"retry": RetryPolicy(attempts=5, initial=0.001, max_wait=0.002), "progress": False}
+    report = door(SAMPLES[:1], metric, **options)
+    report = report if door is evaluate else await report
+    assert (report.rows[0].scores["mine"].value, len(tries)) == (1.0, 3)
+
+
+@pytest.mark.parametrize("door", [evaluate, aevaluate])
+async def test_a_chain_that_hangs_is_ended_by_the_timeout(door):
+    released = threading.Event()
+    metric = mine(RunnableLambda(lambda _: released.wait(30)))
+    options = {"timeout": 0.05, "retry": RetryPolicy(attempts=1), "progress": False}
+    report = door(SAMPLES[:1], metric, **options)
+    report = report if door is evaluate else await report
+    released.set()
+    assert report.rows[0].scores["mine"].failure.error == "TimeoutError"
+    assert report.rows[0].scores["mine"].failure.step == "out"
+
+
+def test_the_budget_bounds_its_calls():
+    metric = mine(PROMPT | saying(*[message("1")] * 6) | StrOutputParser())
+    report = evaluate(SAMPLES, metric, budget=Budget(calls=2), max_concurrency=1, progress=False)
+    assert (report.summary()["mine"].scored, report.summary()["mine"].calls, len(report.left_out)) == (2, 2, 4)
+
+
+def test_the_plan_counts_its_models_and_formats_its_prompt_without_a_call():
+    model = saying()
+    metric = mine(PROMPT | model | RunnableLambda(str) | PROMPT | model.with_retry())
+    planned = plan(SAMPLES, metric)
+    assert (planned.calls, planned.notes) == (12, [])
+    assert planned["mine"].input_tokens == 12 * (len("System: Rate Yes.\nHuman: Now") // 4)
+    no_prompt = plan(SAMPLES[:1], mine(RunnableLambda(lambda _: 1)))
+    assert (no_prompt.calls, no_prompt["mine"].input_tokens) == (1, len("{'answer': 'Yes.'}") // 4)
+    step = Step.from_chain(PROMPT | model, reads=("answer",), key="out")
+    assert step.invoke({"sample": SAMPLE}, dry_run_context().into({}))["out"] is None
+
+
+def test_a_finished_score_is_resumed_from_the_journal(tmp_path):
+    def run(instruction, *replies):
+        prompt = ChatPromptTemplate.from_messages([("human", instruction)])
+        chain = prompt | saying_with(*replies) | StrOutputParser()
+        return (
+            evaluate(SAMPLES[:1], mine(chain), journal=tmp_path / "j.db", progress=False).rows[0].scores["mine"].value
+        )
+
+    assert [run("Rate {answer}", "1"), run("Rate {answer}"), run("Grade {answer}", "0")] == [1.0, 1.0, 0.0]
+
+
+def saying_with(*replies):
+    """Return a function in place of a model that gives these replies and is the same whatever they are."""
+    left = list(replies)
+
+    def say(_):
+        return left.pop(0)
+
+    say.version = "1"
+    return RunnableLambda(say)
+
+
+def test_two_metrics_of_one_step_invoke_the_chain_once():
+    seen = []
+
+    def chain(inputs):
+        seen.append(inputs)
+        return 1
+
+    step = Step.from_chain(chain, reads=("answer",), key="out")
+    metrics = [
+        Metric(name, aspect="style", reads={"answer"}, steps=step, reduce=lambda state: Value(float(state["out"])))
+        for name in ("one", "two")
+    ]
+    evaluate(SAMPLES[:2], metrics, progress=False)
+    assert len(seen) == 2
+
+
+@pytest.mark.parametrize("method", ["invoke", "ainvoke"])
+def test_a_reply_that_the_parser_rejects_is_a_failure_of_the_judge_with_the_reply(method):
+    step = Step.from_chain(PROMPT | saying("no json") | JsonOutputParser(), reads=("answer",), key="out")
+    with pytest.raises(JudgeOutputError) as raised:
+        step.invoke({"sample": SAMPLE}) if method == "invoke" else asyncio.run(step.ainvoke({"sample": SAMPLE}))
+    assert (raised.value.step, raised.value.raw_output) == ("out", "no json")
+    assert isinstance(raised.value.__cause__, OutputParserException)
+
+
+def test_the_trace_shows_the_chain_under_the_step_and_the_run_stays_out_of_it():
+    class Tracer(BaseTracer):
+        roots: list = []  # noqa: RUF012
+
+        def _persist_run(self, run):
+            self.roots.append(run)
+
+    seen = []
+
+    def chain(_, config):
+        seen.append(config["configurable"])
+        return 1
+
+    step = RunnableLambda(chain)
+    mine(step).invoke(SAMPLES[0], {"callbacks": [Tracer()], "configurable": {"thread_id": "7"}})
+    (root,) = Tracer.roots
+    assert [root.name, root.child_runs[0].name, root.child_runs[0].child_runs[0].name] == ["mine", "out", "chain"]
+    assert seen == [{"thread_id": "7"}]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"chain": 3}, "step tone takes a Runnable or a function, got int"),
+        ({"key": ""}, "key and name of a chain's step must not be empty, got '' and ''"),
+        (
+            {"reads": ()},
+            'step tone takes reads=("question", "answer"), the fields that it sends, or inputs=, a function of the '
+            "sample, got neither",
+        ),
+    ],
+)
+def test_a_mistake_is_an_error_at_once(options, text):
+    with pytest.raises(ConfigError) as raised:
+        Step.from_chain(**{"chain": PROMPT, "reads": ("answer",), "key": "tone", **options})
+    assert str(raised.value) == text
+
+
+def test_its_identity_is_that_of_the_chain_and_its_inputs():
+    def identity(chain, **options):
+        return mine(chain, **options).instrument.partition(".")[0]
+
+    other = ChatPromptTemplate.from_messages([("human", "{answer}")])
+    identities = [
+        identity(PROMPT),
+        identity(other),
+        identity(PROMPT, reads=("answer", "question")),
+        identity(PROMPT | RunnableLambda(lambda text: text)),
+        identity(PROMPT | RunnableLambda(lambda text: str(text))),
+    ]
+    assert len(set(identities)) == 5
+    assert identity(PROMPT) == identities[0]
+    assert identity(RunnableLambda(lambda _: UNREADABLE.value)) == "unknown"

@@ -1,0 +1,220 @@
+"""A user's own step, from a prompt and the class of its answer."""
+
+import asyncio
+
+import pytest
+from helpers.scripted import answering, human_of, scripted
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableLambda
+from pydantic import BaseModel
+
+from langchain_rageval import ConfigError, Judge, JudgeOutputError, Metric, Prompt, PromptSet, Value
+from langchain_rageval.run.run import Run
+from langchain_rageval.steps import Statements
+from langchain_rageval.steps.judge_step import JudgeStep
+
+
+class Tone(BaseModel):
+    """The tone of an answer."""
+
+    reason: str
+    polite: bool
+
+
+TONE = Prompt(
+    instruction="Say whether `answer` is polite.",
+    examples=[{"input": {"answer": "Go away."}, "output": {"reason": "An order.", "polite": False}}],
+)
+POLITE = Tone(reason="Thanks.", polite=True)
+STATE = {"question": "How?", "answer": "Thank you {name}!", "contexts": ["First. Second.", "Third."]}
+
+
+def test_the_mapping_is_the_json_object_and_its_contexts_the_numbered_block():
+    judge = scripted(POLITE)
+    JudgeStep(TONE, judge, Tone).invoke(STATE)
+    assert judge.inputs == [{"question": "How?", "answer": "Thank you {name}!"}]
+    (system, human), *_ = judge.asked
+    assert (system.type, human.type) == ("system", "human")
+    assert human.text.startswith("## Contexts\n[1]\n[1.1] First.\n[1.2] Second.\n[2]\n[2.1] Third.\n\n## Task\n")
+    assert TONE.instruction in human.text
+    assert 'Input: {"answer": "Go away."}\nReply: {"reason": "An order.", "polite": false}' in human.text
+    assert '"title": "Tone"' in human.text
+
+
+def test_the_answer_joins_the_state_under_the_steps_name():
+    step = JudgeStep(TONE, scripted(POLITE, POLITE), Tone)
+    assert step.invoke(STATE) == {**STATE, "Tone": POLITE}
+    assert asyncio.run(step.ainvoke(STATE)) == {**STATE, "Tone": POLITE}
+    assert JudgeStep(TONE, scripted(POLITE), Tone, name="tone").invoke(STATE)["tone"] == POLITE
+
+
+def test_without_contexts_there_is_no_block():
+    judge = scripted(POLITE)
+    JudgeStep(TONE, judge, Tone).invoke({"answer": "Yes."})
+    assert human_of(judge.asked[0]).startswith("## Task\n")
+
+
+def test_what_surrounds_a_users_prompt_is_in_the_language_of_the_question():
+    judge = scripted(POLITE)
+    JudgeStep(TONE, judge, Tone).invoke({**STATE, "question": "Как застраховать баню?"})
+    assert human_of(judge.asked[0]).startswith("## Контексты\n")
+    assert judge.asked[0][0].text == PromptSet.default("ru").common.system
+
+
+def test_a_reply_that_does_not_fit_the_users_class_is_asked_again():
+    judge = scripted('{"reason": "Thanks."}', POLITE)
+    assert JudgeStep(TONE, judge, Tone).invoke(STATE)["Tone"] == POLITE
+    assert "polite" in judge.asked[1][-1].text
+
+
+def test_a_failure_names_the_users_step():
+    step = JudgeStep(TONE, Judge(scripted("no", "no"), attempts=2), Tone, name="tone")
+    with pytest.raises(JudgeOutputError, match="tone") as caught:
+        step.invoke(STATE)
+    assert (caught.value.step, caught.value.raw_output) == ("tone", "no")
+
+
+def test_an_error_of_the_client_keeps_its_type_and_says_where_it_came_up():
+    class Down(Exception):
+        """As a client might raise it."""
+
+    with pytest.raises(Down) as caught:
+        JudgeStep(TONE, scripted(Down("no")), Tone, name="tone").invoke(STATE)
+    assert caught.value.rageval_step == "tone"
+
+
+def test_a_step_takes_the_packages_prompt_by_name():
+    judge = scripted(Statements(statements=["A."]))
+    state = JudgeStep("extract_statements", judge, Statements).invoke({"question": "?", "text": "A."})
+    assert state["extract_statements"] == Statements(statements=["A."])
+    assert PromptSet.default("en").get("extract_statements").instruction in human_of(judge.asked[0])
+
+
+def test_a_prompt_that_does_not_exist_is_refused_at_once():
+    with pytest.raises(ConfigError, match=r"no prompt for the step 'tone'.*extract_statements"):
+        JudgeStep("tone", scripted(), Tone)
+
+
+@pytest.mark.parametrize("answer", [dict, POLITE, None])
+def test_an_answer_that_is_no_pydantic_class_is_refused_at_once(answer):
+    with pytest.raises(ConfigError, match=r"step '\w+': answer: Input should be a subclass of BaseModel, got "):
+        JudgeStep(TONE, scripted(), answer)
+
+
+def test_lone_surrogates_in_any_input_reach_no_client():
+    judge = scripted(POLITE)
+    JudgeStep(TONE, judge, Tone).invoke(
+        {"answer": "half \ud83d", "contexts": ["half \ud83d."], "more": {"\ud83d": ["\ud83d"]}}
+    )
+    human_of(judge.asked[0]).encode()
+    assert judge.inputs == [{"answer": "half \ufffd", "more": {"\ufffd": ["\ufffd"]}}]
+
+
+def test_steps_join_to_a_metric_of_the_users_own():
+    def politeness(state):
+        return Value(float(state["Tone"].polite), state["Tone"].reason)
+
+    def only_the_answer(state):
+        return {"question": state["sample"].question, "answer": state["sample"].answer}
+
+    metric = Metric(
+        "politeness",
+        aspect="answer",
+        reads={"answer"},
+        steps=only_the_answer | JudgeStep(TONE, scripted(POLITE), Tone),
+        reduce=politeness,
+    )
+    score = metric.invoke({"question": "How?", "answer": "Thanks."})
+    assert (score.metric, score.value, score.reason, score.usage.calls) == ("politeness", 1.0, "Thanks.", 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"direction": "up"}, "direction: Input should be 'higher' or 'lower', got 'up'"),
+        ({"steps": None}, "steps: Input should be an instance of Runnable, got None"),
+        ({"reduce": 0.5}, "reduce: Input should be callable, got 0.5"),
+    ],
+)
+def test_a_metric_of_the_users_own_is_refused_when_an_option_is_none(options, told):
+    given = {"aspect": "answer", "reads": {"answer"}, "steps": JudgeStep(TONE, scripted(), Tone), "reduce": len}
+    with pytest.raises(ConfigError, match=f"metric 'politeness': {told}"):
+        Metric("politeness", **{**given, **options})
+
+
+@pytest.mark.parametrize("made", [0.5, None, {"value": 0.5}])
+async def test_a_reducer_that_makes_no_value_is_told_what_to_make(made):
+    metric = Metric("length", aspect="answer", reads={"answer"}, steps=RunnableLambda(dict), reduce=lambda state: made)
+    told = rf"reduce of length gave {type(made).__name__}, not a Value: return Value\(number, reason\)"
+    with pytest.raises(ConfigError, match=told):
+        metric.invoke({"question": "How?", "answer": "Thanks."})
+    with pytest.raises(ConfigError, match=told):
+        await metric.ainvoke({"question": "How?", "answer": "Thanks."})
+
+
+def test_a_function_serves_as_a_judge():
+    step = JudgeStep(TONE, lambda messages: POLITE.model_dump_json(), Tone)
+    assert step.invoke(STATE)["Tone"] == POLITE
+
+
+def test_equal_questions_in_one_run_are_asked_once_and_others_are_not():
+    judge = answering(lambda messages: POLITE)
+    step, run = JudgeStep(TONE, judge, Tone), Run()
+    config = run.into({})
+    step.invoke(STATE, config)
+    step.invoke(STATE, config)
+    assert len(judge.asked) == 1
+    step.invoke({**STATE, "answer": "Other."}, config)
+    step.invoke({**STATE, "contexts": ["Other."]}, config)
+    step.invoke(STATE)
+    assert len(judge.asked) == 4
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda judge: JudgeStep(TONE.model_copy(update={"instruction": "Other."}), judge, Tone),
+        lambda judge: JudgeStep(TONE, Judge(judge, language="ru"), Tone),
+        lambda judge: JudgeStep(TONE, Judge(judge, layout="instruction_first"), Tone),
+        lambda judge: JudgeStep(TONE, scripted(POLITE), Tone),
+    ],
+    ids=["prompt", "language", "layout", "model"],
+)
+def test_steps_that_ask_otherwise_share_nothing(other):
+    judge = answering(lambda messages: POLITE)
+    config = Run().into({})
+    JudgeStep(TONE, judge, Tone).invoke(STATE, config)
+    run = Run.of(config).metered()
+    other(judge).invoke(STATE, run.into({}))
+    assert run.meter.usage.calls == 1
+
+
+def test_a_step_and_another_of_its_name_with_another_answer_share_nothing():
+    class Mood(BaseModel):
+        mood: str
+
+    replies = {"Tone": POLITE, "Mood": Mood(mood="good")}
+    judge = answering(lambda messages: replies["Tone" if '"title": "Tone"' in messages[-1].text else "Mood"])
+    config = Run().into({})
+    JudgeStep(TONE, judge, Tone, name="tone").invoke(STATE, config)
+    assert JudgeStep(TONE, judge, Mood, name="tone").invoke(STATE, config)["tone"] == Mood(mood="good")
+
+
+def test_a_step_shows_its_name_and_no_secret():
+    class Keyed(type(scripted())):
+        api_key: str = "sk-very-secret"
+
+    step = JudgeStep(TONE, Keyed(replies=[AIMessage("x")]), Tone, name="tone")
+    assert repr(step).startswith("tone(Judge(")
+    assert "sk-very-secret" not in repr(step) + str(step) + repr(step.judge)
+
+
+def test_a_metric_of_a_step_with_an_own_prompt_has_an_instrument_that_follows_the_prompts():
+    def instrument(prompt, prompts=None):
+        step = JudgeStep(prompt, Judge(scripted(), prompts=prompts), Tone, name="tone")
+        return Metric("tone", aspect="answer", reads={"answer"}, steps=step, reduce=lambda _: Value(1.0)).instrument
+
+    long = TONE.model_copy(update={"instruction": "Say whether `answer` is polite. " * 50})
+    other_words = PromptSet.default("ru")
+    assert len({instrument(TONE), instrument(long), instrument(TONE, other_words), instrument(long, other_words)}) == 4
+    assert instrument(long) == instrument(long)
