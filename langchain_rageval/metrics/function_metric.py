@@ -8,7 +8,7 @@ from functools import partial, update_wrapper
 from importlib import import_module
 from numbers import Real
 from operator import attrgetter
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -23,8 +23,37 @@ from langchain_rageval.text.language import detect_language
 _RESULT = "result"
 
 
+_Function = Callable[[Sample], Any]
+
+
+@overload
 def metric(
-    function: Callable[[Sample], Any] | None = None,
+    function: None = None,
+    *,
+    reads: Iterable[str],
+    aspect: Aspect = ...,
+    name: str | None = ...,
+    direction: Direction = ...,
+    range: tuple[float, float] = ...,
+    version: str | None = ...,
+) -> Callable[[_Function], Metric]: ...
+
+
+@overload
+def metric(
+    function: _Function,
+    *,
+    reads: Iterable[str],
+    aspect: Aspect = ...,
+    name: str | None = ...,
+    direction: Direction = ...,
+    range: tuple[float, float] = ...,
+    version: str | None = ...,
+) -> Metric: ...
+
+
+def metric(
+    function: _Function | None = None,
     *,
     reads: Iterable[str] | None = None,
     aspect: Aspect = "answer",
@@ -32,7 +61,7 @@ def metric(
     direction: Direction = "higher",
     range: tuple[float, float] = (0.0, 1.0),
     version: str | None = None,
-) -> Any:
+) -> Metric | Callable[[_Function], Metric]:
     """Make a metric of a function from a sample to a bool, a number, a Value, or None if the sample is unscored.
 
         @metric(reads={"answer"}, aspect="style")
@@ -59,10 +88,9 @@ def metric(
         ConfigError: if `reads` is missing, the function does not take one argument, or another option is invalid.
     """
     if function is None:
-        decorator: Callable[[Callable[[Sample], Any]], Metric] = partial(
+        return partial(  # type: ignore[return-value]
             metric, reads=reads, aspect=aspect, name=name, direction=direction, range=range, version=version
         )
-        return decorator
     counted = SampleFunction(function)
     if reads is None:
         raise ConfigError(f'name the fields of the sample that {counted.name} reads: @metric(reads={{"answer"}})')

@@ -145,7 +145,8 @@ class OfflineJudge(BaseChatModel):
         schema = read_schema(human)
         if schema is None:
             raise ValueError(
-                "OfflineJudge answers only the steps of langchain_rageval, and this request is not one of them"
+                "OfflineJudge answers only the steps of langchain_rageval, and this request is not one of them; in a "
+                "chain of your own, OfflineJudge().with_structured_output(schema) invents an answer"
             )
         return answer_request(schema, human, (self.answers or {}).get(schema["title"]))
 

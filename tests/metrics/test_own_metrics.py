@@ -27,6 +27,7 @@ OWN = {
     "tone": lambda: tone(OfflineJudge()),
 }
 CALLS = {"short_enough": 0, "politeness": 1, "tone": 1}
+GUIDE = Path(__file__).parents[2] / "docs/how-to/own-metric.md"
 ASKED = {"question": "What is a bat?", "answer": "An animal."}
 
 every_one = pytest.mark.parametrize("name", OWN)
@@ -50,6 +51,12 @@ def test_each_takes_at_most_fifteen_lines_besides_the_imports(module):
     code = [node for node in tree.body[1:] if not isinstance(node, ast.Import | ast.ImportFrom)]
     decorators = [line for node in code for line in getattr(node, "decorator_list", [])]
     assert sum(node.end_lineno - node.lineno + 1 for node in code) + len(decorators) <= 15
+
+
+@pytest.mark.parametrize("module", [short_enough_module, politeness_module, tone_module])
+def test_the_documentation_shows_them_as_they_are_tested(module):
+    code = Path(module.__file__).read_text(encoding="utf-8").split('"""\n\n', 1)[1].rstrip()
+    assert f"```python\n{code}\n```" in GUIDE.read_text(encoding="utf-8")
 
 
 @every_one
