@@ -208,8 +208,11 @@ def _length_limit_advice(problem: CutOffReply, judge: Judge) -> str:
 def _copied_example(request: RequestContent, answer: BaseModel) -> str | None:
     """Return an error message if an answer is that of an example of the prompt, which has other inputs; else None.
 
-    Answers with little text, such as an empty list, may be right although they are equal.
+    Answers with little text, such as an empty list, may be right although they are equal, and so may answers to a
+    prompt outside the prompt set, as of a user's own step, which may consist of fixed labels.
     """
+    if request.prompts.prompts.get(request.step) is not request.prompt:
+        return None
     output = answer.model_dump(mode="json")
     for example in request.prompt.examples:
         inputs = {name: value for name, value in example.input.items() if name != "contexts"}

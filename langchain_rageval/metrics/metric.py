@@ -337,8 +337,9 @@ def _with_extraction_notes(score: Score, state: State) -> Score:
     dropped = state.get("dropped_statements")
     incomplete = {
         side: counts
-        for side, counts in state.get("unmentioned", {}).items()
-        if counts[1] >= _FEWEST_UNITS and counts[0] > MOST_UNMENTIONED * counts[1]
+        for side in _IN_RUSSIAN
+        if (counts := state.get(f"{side}_unmentioned", (0, 0)))[1] >= _FEWEST_UNITS
+        and counts[0] > MOST_UNMENTIONED * counts[1]
     }
     if score.value is None or not (dropped or incomplete):
         return score

@@ -9,8 +9,8 @@ A reply is checked without a model. Verbatim and near-verbatim repeats are dropp
 number that the text can hold; `dropped_statements` is their number, if there are any. Placeholders such as "No
 statements" are removed, and a reply with a statement of one of the prompt's examples is asked for again. A text is sent
 in parts if it is longer than the judge's `max_context_tokens` (by default 4,000 tokens), or if the reply to it was cut
-off. `unmentioned` maps each side to the number of content words and numbers that no statement mentions and the number
-of all, summed over its texts.
+off. `answer_unmentioned` and `reference_unmentioned` are the number of content words and numbers that no statement
+mentions and the number of all, summed over the texts of the side.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _copied_example(answer: Statements, *, examples: Sequence[Example], question
 
 def _with_unmentioned(state: State, side: Side, results: Sequence[_Extraction]) -> State:
     counts = (sum(result.unmentioned for result in results), sum(result.units for result in results))
-    return state | {"unmentioned": {**state.get("unmentioned", {}), side: counts}}
+    return state | {f"{side}_unmentioned": counts}
 
 
 def _same_wording(by_reference: Sequence[Sequence[str]]) -> list[list[str]]:

@@ -203,7 +203,7 @@ def test_what_no_statement_mentions_is_counted_for_each_side():
     judge = answering(lambda _: statements(sentences_of(judge.inputs[-1]["text"])[0]))
     sample = Sample(question="What?", answer=LONG.answer, references=["Reference costs 7 euros.", "Another one."])
     state = extracted(judge, "both", sample)
-    assert state["unmentioned"] == {"answer": (7, 11), "reference": (0, 5)}
+    assert (state["answer_unmentioned"], state["reference_unmentioned"]) == ((7, 11), (0, 5))
 
 
 def test_equal_references_are_extracted_once():

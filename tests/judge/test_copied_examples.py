@@ -1,0 +1,59 @@
+"""A reply that equals an example of the prompt, although the inputs differ, is asked for again."""
+
+import json
+
+import pytest
+from helpers.scripted import grades, needed, scripted
+from langchain_core.messages import AIMessage
+from pydantic import BaseModel
+
+from langchain_rageval import Judge, JudgeOutputError, Prompt, PromptSet, Sample
+from langchain_rageval.steps.grade_contexts import grade_contexts
+from langchain_rageval.steps.select_sentences import select_sentences
+from langchain_rageval.steps.step import Step
+
+SAMPLE = Sample(question="What is the price of a bus ticket?", answer="2 euros.", contexts=["A.", "B.", "C.", "D."])
+
+
+def example(step, number=0):
+    return PromptSet.default("en").get(step).examples[number]
+
+
+def test_a_copied_example_is_asked_for_again():
+    copied = json.dumps(example("grade_contexts").output)
+    judge = scripted(copied, grades({1: True, 2: True, 3: True, 4: True}))
+    state = grade_contexts(judge, against=lambda sample: sample.answer).invoke({"sample": SAMPLE})
+    assert {finding.verdict for finding in state["context_verdicts"]} == {"useful"}
+    assert "this is the reply of an example: reply to the input" in judge.asked[1][-1].text
+
+
+def test_a_judge_that_only_copies_fails():
+    judge = Judge(scripted(*[json.dumps(example("grade_contexts").output)] * 2), attempts=2)
+    with pytest.raises(JudgeOutputError, match="this is the reply of an example"):
+        grade_contexts(judge, against=lambda sample: sample.answer).invoke({"sample": SAMPLE})
+
+
+def test_the_reply_to_the_inputs_of_an_example_may_be_that_of_the_example():
+    shown = example("grade_contexts")
+    sample = Sample(**{name: shown.input[name] for name in ("question", "answer", "contexts")})
+    judge = scripted(json.dumps(shown.output))
+    state = grade_contexts(judge, against=lambda sample: sample.answer).invoke({"sample": sample})
+    assert [finding.verdict for finding in state["context_verdicts"]][:2] == ["useful", "not useful"]
+
+
+def test_an_empty_answer_with_a_short_reason_is_no_copy():
+    judge = scripted(needed(reason="Nothing."))
+    assert select_sentences(judge).invoke({"sample": SAMPLE})
+
+
+class Topic(BaseModel):
+    """The topic of an answer."""
+
+    topic: str
+
+
+def test_the_labels_of_a_users_own_step_may_be_those_of_its_examples():
+    label = "Insurance and other financial services for private clients"
+    prompt = Prompt(instruction="Name the topic.", examples=[{"input": {"answer": "A."}, "output": {"topic": label}}])
+    step = Step(prompt, scripted(AIMessage(json.dumps({"topic": label}))), Topic)
+    assert step.invoke({"answer": "B."})["Topic"].topic == label
