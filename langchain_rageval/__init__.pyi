@@ -14,10 +14,12 @@ from langchain_rageval.errors import JournalError as JournalError
 from langchain_rageval.errors import JudgeOutputError as JudgeOutputError
 from langchain_rageval.errors import RagevalError as RagevalError
 from langchain_rageval.errors import SampleError as SampleError
+from langchain_rageval.evaluation.answered_by import answered_by as answered_by
 from langchain_rageval.evaluation.api import aevaluate as aevaluate
 from langchain_rageval.evaluation.api import astream_evaluate as astream_evaluate
 from langchain_rageval.evaluation.api import evaluate as evaluate
 from langchain_rageval.evaluation.planning import plan as plan
+from langchain_rageval.evaluation.scored_by import scored_by as scored_by
 from langchain_rageval.judge.judge import Judge as Judge
 from langchain_rageval.judge.jury import jury as jury
 from langchain_rageval.judge.parser import StrictJsonOutputParser as StrictJsonOutputParser

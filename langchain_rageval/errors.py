@@ -49,12 +49,14 @@ class JudgeOutputError(RagevalError):
         message: the problem with the last reply.
         step: name of the step, such as `verify_statements`.
         raw_output: the last reply, without secrets of the model.
+        is_cut_off: True if the last reply was truncated at the model's length limit.
     """
 
-    def __init__(self, message: str, step: str, raw_output: str) -> None:
-        super().__init__(message, step, raw_output)  # pickle rebuilds an exception from its args
+    def __init__(self, message: str, step: str, raw_output: str, is_cut_off: bool = False) -> None:
+        super().__init__(message, step, raw_output, is_cut_off)  # pickle rebuilds an exception from its args
         self.step = step
         self.raw_output = raw_output
+        self.is_cut_off = is_cut_off
 
     def __str__(self) -> str:
         """Return the step and the problem."""
@@ -99,6 +101,14 @@ def config_error_of(subject: str, error: ValidationError) -> ConfigError:
     value = problem["input"]
     shown = repr(value) if isinstance(value, str | int | float | None) else type(value).__name__  # others hold secrets
     return ConfigError(f"{subject}: {where}: {problem['msg']}, got {shown}")
+
+
+def message_of(error: BaseException) -> str:
+    """Return the message of an exception, or its class name if the message is empty or cannot be read."""
+    try:
+        return str(error) or type(error).__name__
+    except Exception:  # an error of a client whose `__str__` is wrong
+        return type(error).__name__
 
 
 def record_step(error: Exception, step: str) -> None:

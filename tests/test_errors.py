@@ -14,7 +14,7 @@ from langchain_rageval import (
     SampleError,
     Score,
 )
-from langchain_rageval.errors import ModelOutputError, record_step, step_of
+from langchain_rageval.errors import ModelOutputError, message_of, record_step, step_of
 
 SCORE = Score(metric="faithfulness", aspect="grounding", value=0.5)
 
@@ -45,3 +45,18 @@ def test_an_output_error_names_its_step():
     error = JudgeOutputError("the reply is empty", "verify_statements", "{")
     assert str(error) == "verify_statements: the reply is empty"
     assert step_of(error) == "verify_statements"
+
+
+class Unreadable(Exception):
+    """An error of a client whose message cannot be read."""
+
+    def __str__(self):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [(ValueError("no key"), "no key"), (ValueError(), "ValueError"), (Unreadable("no key"), "Unreadable")],
+)
+def test_an_error_always_has_a_message(error, message):
+    assert message_of(error) == message

@@ -17,6 +17,7 @@ import json
 import logging
 import math
 import re
+import ssl
 import sys
 import sysconfig
 import threading
@@ -37,6 +38,9 @@ _SECRET_NAME = re.compile(
     r"|signature$|(?:^|[_-])sig$|bearer",
     re.IGNORECASE,
 )
+_POSSIBLE_SECRET_NAME = re.compile(
+    r"pass$|pwd|auth$|^auth(?!ors?$)|jwt|session_?id|csrf|otp$|pin$|api_?keys?", re.IGNORECASE
+)
 _SURE_SECRET_NAME = re.compile(
     r"(?:api|access|secret|private|subscription|account)[_-]?key|secret|passw|pwd|credential|authorization|bearer"
     r"|(?:access|api|auth|refresh|session|bot)[_-]?token|token_provider",
@@ -48,6 +52,10 @@ _NO_SECRET_NAME = re.compile(
     r"|doc|label|score|reference|column|cache|partition)[_-]key$",
     re.IGNORECASE,
 )
+_PERSONAL_NAMES = {
+    *("user", "username", "user_id", "login", "email", "organization", "openai_organization", "openai-organization"),
+    *("openai-project", "safety_identifier"),
+}
 _CARRIER_NAME = re.compile(r"headers?$|query$|cookies$", re.IGNORECASE)
 _USERINFO = re.compile(r"//[^/@\s]*@")
 _QUERY_KEY = re.compile(
@@ -71,6 +79,14 @@ _STATELESS = (
     *(threading.Condition, threading.Event, threading.Semaphore, threading.Barrier),
     logging.Logger,
 )
+_CLIENT_METHODS = ({"request", "headers"}, {"request", "default_headers"}, {"handle_request"}, {"handle_async_request"})
+"""Members of clients of HTTP and of their transports, whatever package they come from."""
+_OWN_HEADER = re.compile(r"accept.*|connection|content-type|user-agent|x-stainless-.*", re.IGNORECASE)
+"""Headers that a client sends by itself; they name versions of Python and of packages."""
+_CONNECTION_OPTIONS = (
+    *("base_url", "headers", "params", "cookies", "default_headers", "default_query"),
+    *("_transport", "handler"),  # what httpx sends a request with, and the function of its MockTransport
+)
 _SCALARS = (
     *(type(None), bool, str, int, float, bytes, bytearray, SecretStr, SecretBytes, re.Pattern, ModuleType),
     *(PurePath, UUID, GenericAlias, UnionType),
@@ -92,11 +108,11 @@ def describe(value: Any) -> Any:
     """Return JSON-like data that is equal for two values that are configured alike, in any process.
 
     Left out are secrets (SecretStr values and entries with the name of a secret; of names such as `key`, which need not
-    be one, outside installed classes, there is a digest), entries that are None, timeouts,
-    retries, rate limiters, callbacks, names and tags of traces, and pydantic fields declared `exclude=True`. Values of
-    headers, cookies and queries are given as digests. Functions and classes of installed packages are described by
-    name, those of the user by code, defaults, closure values and the globals that they use. A function or object of the
-    user with a text attribute `version` is described by its name and that version instead.
+    be one, outside installed classes, there is a digest), entries that are None, timeouts, retries, rate limiters,
+    callbacks, names and tags of traces, and pydantic fields declared `exclude=True`. Values of headers, cookies and
+    queries, and names of users and organizations, are given as digests. Functions and classes of installed packages are
+    described by name, those of the user by code, defaults, closure values and the globals that they use. A function or
+    object of the user with a text attribute `version` is described by its name and that version instead.
 
     Args:
         value: a model, a function, a pydantic or plain object, or data.
@@ -122,7 +138,16 @@ def digest_of(description: Any) -> str:
 
 def is_secret_name(name: str) -> bool:
     """Return True if a field of this name usually holds a secret."""
+    return _is_usual_secret_name(name) or _POSSIBLE_SECRET_NAME.search(name) is not None
+
+
+def _is_usual_secret_name(name: str) -> bool:
     return _SECRET_NAME.search(name) is not None and _NO_SECRET_NAME.search(name) is None
+
+
+def is_personal_name(name: str) -> bool:
+    """Return True if a field of this name holds the name of a user or an organization."""
+    return name.lower() in _PERSONAL_NAMES
 
 
 def is_carrier_name(name: str) -> bool:
@@ -217,10 +242,10 @@ class _Describer:
         self, pairs: Iterable[tuple[str, Any]], place: str, *, installed: bool = False
     ) -> Iterator[tuple[str, Any]]:
         for name, value in pairs:
-            if value is None or (is_secret_name(name) and (installed or _SURE_SECRET_NAME.search(name))):
+            if value is None or (_is_usual_secret_name(name) and (installed or _SURE_SECRET_NAME.search(name))):
                 continue
             inner = f"{place}.{name}" if place else name
-            if is_secret_name(name):  # a key that may be one of a mapping
+            if is_secret_name(name) or is_personal_name(name):  # the name of a secret may also be a key of a mapping
                 yield name, digest_of(self.described(value, inner))
             elif is_carrier_name(name):
                 yield name, self._carrier(value, inner)
@@ -238,6 +263,8 @@ class _Describer:
         kind = type(value)
         if isinstance(value, _STATELESS):
             return {"class": _name(kind)}
+        if _is_connection(value):
+            return self._connection(value, place)
         if hasattr(value, "dtype") and hasattr(value, "shape"):
             return self._array(value, place)
         version = getattr(value, "version", None)
@@ -249,6 +276,19 @@ class _Describer:
             return self._stateful(value, place)
         except NotDescribable:
             return {"class": _class_name(kind), "version": version}
+
+    def _connection(self, value: Any, place: str) -> Any:
+        """Return where a client of HTTP sends requests, without its sockets and certificates."""
+        options = {name: getattr(value, name, None) for name in _CONNECTION_OPTIONS}
+        for name, option in options.items():
+            if isinstance(option, Mapping):
+                options[name] = {
+                    key: part for key, part in option.items() if not _OWN_HEADER.fullmatch(str(key))
+                } or None
+        if options["base_url"] is not None:
+            options["base_url"] = str(options["base_url"]) or None
+        described = dict(self._entries(options.items(), place, installed=True))
+        return {"class": self._class(type(value), place, as_value=False), **described}
 
     def _array(self, value: Any, place: str) -> Any:
         try:
@@ -354,6 +394,15 @@ class _Describer:
         return {key: part for key, part in described.items() if part}
 
 
+def _is_connection(value: Any) -> bool:
+    """Return True for a client of HTTP, its transport or certificates, also of a class of the user that extends one."""
+    if isinstance(value, ssl.SSLContext):
+        return True
+    installed = next(part for part in type(value).__mro__ if not is_users_class(part))
+    members = {*dir(installed), *getattr(value, "__dict__", ())}
+    return any(needed <= members for needed in _CLIENT_METHODS)
+
+
 def _is_inherited(kind: type, name: str) -> bool:
     """Return True if a class has a method of `object`."""
     return getattr(kind, name) is getattr(object, name)
@@ -398,7 +447,11 @@ def _fields(model: BaseModel) -> dict[str, Any]:
         if not field.exclude and name not in secrets and not _is_label(type(model), name)
     }
     private = getattr(model, "__pydantic_private__", None) or {}
-    users = {name: part for name, part in private.items() if is_users_class(_declaring(type(model), name))}
+    users = {
+        name: part
+        for name, part in private.items()
+        if is_users_class(_declaring(type(model), name)) and not isinstance(part, list | dict | set)  # records of calls
+    }
     return {**values, **(getattr(model, "__pydantic_extra__", None) or {}), **users}
 
 
@@ -409,9 +462,10 @@ def _is_label(kind: type, name: str) -> bool:
 def _declaring(kind: type, name: str) -> type:
     """Return the class that declares a field or private attribute."""
     for part in kind.__mro__:
-        if name in inspect.get_annotations(part) or name in vars(part).get("__private_attributes__", ()):
+        if name in inspect.get_annotations(part):
             return part
-    return kind
+    bases = [part for part in kind.__mro__ if name in (getattr(part, "__private_attributes__", None) or ())]
+    return bases[-1] if bases else kind  # a class repeats the private attributes of its bases
 
 
 def _is_plain_binding(kind: type[BaseModel]) -> bool:

@@ -13,7 +13,7 @@ _MAX_ITEMS = 50
 
 
 def text(content: str) -> str:
-    """Return a text as HTML."""
+    """Return a plain text as HTML: escaped, and cut if it is very long."""
     cut = content if len(content) <= _MAX_CHARACTERS else f"{content[:_MAX_CHARACTERS]}… [{len(content):,} characters]"
     return f"<bdi>{escape(cut)}</bdi>".replace("\n", "<br>")
 

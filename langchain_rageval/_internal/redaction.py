@@ -10,7 +10,7 @@ import json
 import re
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from functools import partial
 from itertools import islice
 from types import FunctionType, MethodType, ModuleType
@@ -19,23 +19,13 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from pydantic import SecretBytes, SecretStr
 
-from langchain_rageval._internal.description import is_carrier_name, is_secret_name, without_keys
+from langchain_rageval._internal.description import is_carrier_name, is_personal_name, is_secret_name, without_keys
+from langchain_rageval.errors import message_of
 
 _Kind = Literal["secret", "carried", "personal", "option", "plain"]
 """Place of a value: under the name of a secret; in headers, cookies or a query; under the name of a person or account;
 among free options, closures and globals; elsewhere."""
 
-_PERSONAL = {
-    "user",
-    "username",
-    "user_id",
-    "organization",
-    "openai_organization",
-    "safety_identifier",
-    "login",
-    "email",
-}
-_MORE_SECRET_NAMES = re.compile(r"pass$|pwd|auth$|^auth|jwt|session_?id|csrf|otp$|pin$|api_?keys?", re.IGNORECASE)
 _FREE_OPTIONS = {"extra_body", "model_kwargs", "kwargs", "client_kwargs", "default_request_options"}
 _MODEL_NAMES = {"model", "model_name", "model_id", "deployment_name", "azure_deployment", "model_path", "repo_id"}
 _SKIPPED_NAMES = {"tools", "functions", "response_format", "format", "stop", "messages", "prompts"}
@@ -61,6 +51,9 @@ _AUTHORIZATION = re.compile(r"\b(Bearer|Basic) [\w.~+/=-]{6,}", re.IGNORECASE)  
 HIDDEN = "***"
 """Replacement of a secret."""
 
+LONGEST_MESSAGE = 2_000
+"""Most characters of an error message in a score, report or log: a proxy may answer with a page."""
+
 _MIN_LENGTH = 6
 _MOST_PARTS = 5_000
 _MOST_OF_ONE = 1_000
@@ -78,7 +71,15 @@ def redact_secrets(text: str, *owners: Any) -> str:
         text: for example an error message that quotes them.
         owners: models, metrics or other objects that hold secrets; they are searched with everything they refer to.
     """
-    secrets = set().union(*map(find_secrets, owners)) if owners else set()
+    return _replace_secrets(text, _secrets_of(owners))
+
+
+def _secrets_of(owners: Iterable[Any]) -> set[str]:
+    return set[str]().union(*map(find_secrets, owners))
+
+
+def _replace_secrets(text: str, secrets: Set[str]) -> str:
+    """Return a text without some secrets, and without those in addresses and in values of Authorization."""
     spellings = {spelling for secret in secrets for spelling in _spellings(secret)}
     for spelling in sorted(spellings, key=len, reverse=True):
         if spelling in text:
@@ -90,13 +91,30 @@ def redact_secrets(text: str, *owners: Any) -> str:
 
 def redact_exception(error: BaseException, *owners: Any) -> None:
     """Remove the secrets of some objects from an exception; if it has any, its cause is dropped, too."""
+    secrets = _secrets_of(owners)
     texts = {name: part for name, part in vars(error).items() if isinstance(part, str)}
-    clean = {name: redact_secrets(part, *owners) for name, part in texts.items()}
-    args = tuple(redact_secrets(part, *owners) if isinstance(part, str) else part for part in error.args)
+    clean = {name: _replace_secrets(part, secrets) for name, part in texts.items()}
+    args = tuple(_replace_secrets(part, secrets) if isinstance(part, str) else part for part in error.args)
     if args != error.args or clean != texts:
         error.args = args
         vars(error).update(clean)
         error.__cause__, error.__context__ = None, None
+
+
+def redact_message(error: BaseException, *owners: Any) -> str:
+    """Return the message of an error without the secrets of its owners, cut to 2,000 characters.
+
+    It is the class name of the error if the message is empty or cannot be read.
+    """
+    return cut_middle(redact_secrets(message_of(error), *owners), LONGEST_MESSAGE)
+
+
+def cut_middle(text: str, most: int) -> str:
+    """Return a text with " … " in place of its middle part if it has more than `most` characters.
+
+    Secrets are removed before: half a secret would not be recognised.
+    """
+    return text if len(text) <= most else f"{text[: most // 2]} … {text[-(most // 2) :]}"
 
 
 def find_secrets(owner: Any) -> set[str]:
@@ -128,23 +146,19 @@ def find_secrets(owner: Any) -> set[str]:
 
 def is_private_name(name: str) -> bool:
     """Return True if an option of this name holds a secret, headers, a query, or the name of a user or organization."""
-    return _is_secret(name) or is_carrier_name(name) or name in _PERSONAL
-
-
-def _is_secret(name: str) -> bool:
-    return is_secret_name(name) or _MORE_SECRET_NAMES.search(name) is not None
+    return is_secret_name(name) or is_carrier_name(name) or is_personal_name(name)
 
 
 def _kind_of(name: str, parent: _Kind) -> _Kind:
-    """Return how a part is found, given its name and how its owner was found."""
+    """Return how to treat an attribute or option, given its name and how the object that holds it is treated."""
     plain_name = name.lstrip("_")
-    if parent == "secret" or _is_secret(plain_name):
+    if parent == "secret" or is_secret_name(plain_name):
         return "secret"
     if parent == "carried":
         return "plain" if _ORDINARY_HEADERS.fullmatch(plain_name) else "carried"
     if is_carrier_name(plain_name):
         return "carried"
-    if plain_name in _PERSONAL:
+    if is_personal_name(plain_name):
         return "personal"
     return "option" if parent == "option" or plain_name in _FREE_OPTIONS else "plain"
 
@@ -168,7 +182,7 @@ def _secrets_in_address(text: str) -> Iterator[str]:
         userinfo = address.netloc.rpartition("@")[0]
         yield from (unquote(part) for part in userinfo.split(":", 1))
         for name, value in parse_qsl(address.query):
-            if _is_secret(name) or _RANDOM.search(value):
+            if is_secret_name(name) or _RANDOM.search(value):
                 yield value
         yield from (unquote(segment) for segment in address.path.split("/") if _RANDOM.search(segment))
     except ValueError:  # no address

@@ -21,7 +21,7 @@ from weakref import WeakSet
 from langchain_core.runnables import RunnableSequence
 from langsmith import tracing_context
 
-from langchain_rageval._internal.redaction import redact_secrets
+from langchain_rageval._internal.redaction import redact_message
 from langchain_rageval.callbacks.run_trees import RunRecord
 from langchain_rageval.callbacks.sink_queue import Delivery, Sink, SinkQueue
 from langchain_rageval.callbacks.worker_queue import WorkerQueue
@@ -94,7 +94,7 @@ class ScoringJob:
 
 @dataclass(eq=False)
 class ScoringPipeline:
-    """Queues, counts and evaluations of one process.
+    """Scores recorded runs in background threads: the queues, counts and evaluations of one process.
 
     Attributes:
         options: options of the pipeline.
@@ -194,7 +194,7 @@ class ScoringPipeline:
         kind = f"{problem}: {type(error).__name__}"
         if kind not in self._logged:
             self._logged.add(kind)
-            message = kind if self.options.redact else redact_secrets(f"{kind}: {error}", *owners)
+            message = kind if self.options.redact else f"{kind}: {redact_message(error, *owners)}"
             _LOG.warning("%s", message)
 
     def _release(self, number: int) -> None:

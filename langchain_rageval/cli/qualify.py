@@ -74,7 +74,8 @@ def _parse_requirements(items: Sequence[str]) -> dict[str, str]:
         if metric not in STEPS_OF:
             raise ConfigError(f"--require {metric}: unknown metric; use one of {', '.join(STEPS_OF)}")
         if level not in _LEVELS:
-            raise ConfigError(f"--require takes METRIC=fit or METRIC=care, got {metric}={level}")
+            accepted = "METRIC=fit (the judge must be fit) or METRIC=care (fit, or fit with care)"
+            raise ConfigError(f"--require takes {accepted}, got {metric}={level}")
     return required
 
 

@@ -55,7 +55,7 @@ class TableConsole(Console):
         super().print(*objects, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Return a str, as rich renders it anywhere, without characters that command the terminal."""
+        """Render a str, in place of rich's own method, without characters that control the terminal."""
         return super().render_str(printable_lines(text), **options)
 
     def on_broken_pipe(self) -> None:
@@ -95,7 +95,7 @@ class TableConsole(Console):
 
 
 def _put_on_one_line(table: Table) -> None:
-    """Replace the title, the headings and the cells of a table that are str by the same text on one line."""
+    """Put the title, the headings and the cells of a table on one line each, if they are str."""
     table.title = printable(table.title) if isinstance(table.title, str) else table.title
     for column in table.columns:
         column.header = printable(column.header) if isinstance(column.header, str) else column.header

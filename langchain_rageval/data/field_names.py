@@ -128,7 +128,7 @@ def _read(values: Mapping[str, Any], mapped: Mapping[str, Any]) -> dict[str, Any
 
 
 def _fields_in(field: str, name: str, value: Any) -> dict[str, Any]:
-    """Return the fields in a value found under `name`: `field` alone, or several from messages or a nested mapping."""
+    """Return the Sample fields in a value found under `name`: `field`, or several of messages or a nested mapping."""
     if field == "metadata":
         return {field: value if isinstance(value, Mapping) else {name: value}}
     if field in ("question", "answer") and (messages := _messages(value)):

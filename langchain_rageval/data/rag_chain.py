@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
-from langchain_rageval._internal.redaction import redact_secrets
+from langchain_rageval._internal.redaction import redact_message
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
 
@@ -33,10 +33,18 @@ def takes_text(chain: Runnable[Any, Any]) -> bool:
         return False
 
 
-def try_invoke(chain: Runnable[Any, Any], question: Any) -> Any:
+def try_invoke(chain: Runnable[Any, Any], question: Any, config: RunnableConfig | None = None) -> Any:
     """Return the output of the chain, or the exception that it raised."""
     try:
-        return chain.invoke(question)
+        return chain.invoke(question, config)
+    except Exception as error:
+        return error
+
+
+async def atry_invoke(chain: Runnable[Any, Any], question: Any, config: RunnableConfig | None = None) -> Any:
+    """Like `try_invoke`, through the chain's async method."""
+    try:
+        return await chain.ainvoke(question, config)
     except Exception as error:
         return error
 
@@ -71,5 +79,5 @@ def with_output(sample: Sample, output: Any, chain: Any) -> Sample:
 
 
 def _with_error(sample: Sample, error: Exception, chain: Any) -> Sample:
-    message = redact_secrets(f"{type(error).__name__}: {error}", chain)
+    message = f"{type(error).__name__}: {redact_message(error, chain)}"
     return sample.model_copy(update={"metadata": {**sample.metadata, "error": message}})

@@ -23,6 +23,7 @@ from langchain_rageval._internal.html import (
     text,
 )
 from langchain_rageval.data.field_names import read_fields, unwrap_text
+from langchain_rageval.data.instrument import split_digests
 from langchain_rageval.errors import SampleError
 
 Aspect = Literal["context", "answer", "grounding", "ranking"]
@@ -242,9 +243,10 @@ class Failure(_FrozenModel):
 
     Attributes:
         error: class name of the exception.
-        message: message of the exception, without API keys.
+        message: message of the exception, without API keys, and without its middle part beyond 2,000 characters.
         step: name of the step in which it occurred, such as "verify_statements"; None if it occurred outside a step.
-        raw_output: last reply of the judge if no reply was valid; None otherwise.
+        raw_output: last reply of the judge if no reply was valid, without its middle part beyond 10,000 characters;
+            None otherwise.
     """
 
     error: _CleanText
@@ -305,7 +307,8 @@ class Score(_FrozenModel):
         failure: error that prevented a value; None if there was none.
         usage: calls, tokens and seconds paid for this score. Calls shared by several metrics are counted in the score
             whose metric started them.
-        instrument: hash of everything except the sample that can change the value: options, prompts, judge and version.
+        instrument: digests of what found the facts and of what counted them, "<found_by>.<counted_by>"; each of 16
+            hexadecimal digits, or "unknown". Version 0.1.0 wrote a single hash.
     """
 
     metric: _CleanText
@@ -324,6 +327,16 @@ class Score(_FrozenModel):
         if [self.value, self.unscored, self.failure].count(None) != 2:
             raise ValueError("a score has exactly one of value, unscored and failure")
         return self
+
+    @property
+    def found_by(self) -> str:
+        """Digest of what decides which facts are found: judges, prompts, options of the steps, or "unknown"."""
+        return split_digests(self.instrument)[0]
+
+    @property
+    def counted_by(self) -> str:
+        """Digest of what decides the number: the reducer and the options of the metric, or "unknown"."""
+        return split_digests(self.instrument)[1]
 
     def __float__(self) -> float:
         """Return the value of the score.

@@ -73,7 +73,7 @@ def read_trec(
 def _add_line(retrieved: dict[str, dict[str, float]], line: str) -> None:
     columns = line.split()
     if len(columns) != 6:
-        raise ValueError(f"expected topic, Q0, document, rank, score and run, got {len(columns)} columns")
+        raise ValueError(f"a TREC run has the columns topic, Q0, document, rank, score and run, got {len(columns)}")
     topic, _, document, _, value, _ = columns
     score = _number(value, "score")
     if document in retrieved.setdefault(topic, {}):
@@ -87,7 +87,7 @@ def _read_labels(qrels: Path, read_lines: _ReadLines) -> _Labels:
         columns = line.split()
         try:
             if len(columns) != 4:
-                raise ValueError(f"expected topic, 0, document and grade, got {len(columns)} columns")
+                raise ValueError(f"TREC qrels have the columns topic, 0, document and grade, got {len(columns)}")
             topic, _, document, grade = columns
             if document in labels.setdefault(topic, {}):
                 raise ValueError(f"document {document} is judged twice for topic {topic}")

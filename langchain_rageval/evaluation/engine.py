@@ -23,6 +23,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
 from langchain_rageval._internal.cached import cached_property
+from langchain_rageval.data.instrument import Instrument, Provenance
 from langchain_rageval.data.schema import Row, Score, Usage
 from langchain_rageval.errors import BudgetExceeded, ConfigError, JudgeUnavailable, SampleError
 from langchain_rageval.evaluation.dry_run import Parts, dry_run, dry_run_context, plannable_parts
@@ -39,6 +40,7 @@ from langchain_rageval.evaluation.options import STREAM_DEFAULTS, OnFailure, Str
 from langchain_rageval.evaluation.scheduler import PendingSample, Scheduler, Task
 from langchain_rageval.evaluation.score_store import ScoreStore
 from langchain_rageval.judge.endpoint import Endpoint
+from langchain_rageval.metrics.provenance import instruments_in, with_instruments
 from langchain_rageval.metrics.sample_scores import ascore_sample, failure_scores, score_sample, scores_by_name
 from langchain_rageval.metrics.structure import called_models, judges_of, names_of
 from langchain_rageval.report.files import ReportFile
@@ -224,10 +226,11 @@ class Evaluation:
             output.discard()
             output = []
         if isinstance(output, ReportFile):
-            rows = output.finish({"notes": notes, "complete": complete, "left_out": left_out})
-            return Report(rows, notes, complete, left_out)
+            instruments = self._provenance.as_json()
+            head = {"notes": notes, "complete": complete, "left_out": left_out, "instruments": instruments}
+            return Report(output.finish(head), notes, complete, left_out, self._provenance)
         in_order = sorted({row.index: row for row in output}.items())
-        return Report([row for _, row in in_order], notes, complete, left_out)
+        return Report([row for _, row in in_order], notes, complete, left_out, self._provenance)
 
     def raise_if_left_out(self) -> None:
         """Raise BudgetExceeded if a score did not fit the budget, JudgeUnavailable if a judge never answered."""
@@ -241,6 +244,18 @@ class Evaluation:
         judges = [judge for metric in self.metrics for judge in judges_of(metric)]
         return list({id(judge): judge for judge in judges}.values())
 
+    @cached_property
+    def _instruments(self) -> list[dict[str, Instrument]]:
+        return [instruments_in(metric) for metric in self.metrics]
+
+    @property
+    def _provenance(self) -> Provenance:
+        provenance = Provenance()
+        for instruments in self._instruments:
+            for name, instrument in instruments.items():
+                provenance = provenance.with_instrument(name, instrument)
+        return provenance
+
     def _notes(self) -> Iterator[str]:
         models = {id(model): model for metric in self.metrics for model in called_models(metric)}
         yield from dict.fromkeys(note for model in models.values() if (note := getattr(model, "report_note", None)))
@@ -251,6 +266,9 @@ class Evaluation:
         yield from (f"{identity} was called in {way.rung} mode." for identity, way in modes.items())
         yield from self.mixed_measures.notes()
         yield from self.score_store.notes()
+        if self.score_store.journal is None:
+            unknown = {name: one.unknown for part in self._instruments for name, one in part.items() if one.unknown}
+            yield from (f"The instrument of {name} is unknown: {reason}." for name, reason in unknown.items())
         yield from self._budget_notes()
         lowest, limit = self.run.limiter.lowest_size, self.run.limiter.limit
         if limit is not None and lowest is not None and lowest < limit:
@@ -294,6 +312,7 @@ class Evaluation:
                     scores = scores_by_name(metric.invoke(pending.sample, run.into(self.config)))
             else:
                 scores = score_sample(metric, pending.sample, run, self._complete_config, untraced=self._untraced)
+        scores = with_instruments(scores, metric, self._instruments[task.number])
         scores = _with_places(scores, pending)
         scores = self._count_failure(task, scores)
         if scores:
@@ -321,6 +340,7 @@ class Evaluation:
                 scores = await ascore_sample(
                     metric, pending.sample, run, self._complete_config, untraced=self._untraced
                 )
+        scores = with_instruments(scores, metric, self._instruments[task.number])
         scores = _with_places(scores, pending)
         scores = self._count_failure(task, scores)
         if scores:

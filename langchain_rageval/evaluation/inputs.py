@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from langchain_core.runnables import Runnable, RunnableSequence
+from pydantic import BaseModel
+from pydantic.json_schema import SkipJsonSchema
 
 from langchain_rageval.data.loading import read_samples
 from langchain_rageval.data.sample_ids import SampleIds, describe_place
@@ -18,6 +20,9 @@ from langchain_rageval.metrics.structure import metrics_in, names_of
 from langchain_rageval.metrics.suite import Suite
 
 Samples = Iterable[Any] | str | Path
+SamplesSchema = list[Sample] | Annotated[Any, SkipJsonSchema()]
+"""Input of Runnables that take samples: any form is valid, and the JSON schema names the plain one."""
+
 AnyMetric = Runnable[Any, Any]
 
 
@@ -35,6 +40,12 @@ def prepare_samples(samples: Any, metrics: Sequence[AnyMetric], *, strict: bool 
             message names the row.
         ConfigError: if the argument cannot be iterated.
     """
+    if isinstance(samples, Runnable):
+        raise ConfigError(
+            f"samples must be a collection, got the Runnable {samples.get_name()}: pass its output, such as "
+            "generator.generate(documents).run(rag_chain), or compose "
+            "generator | answered_by(rag_chain) | scored_by(metrics)"
+        )
     if isinstance(samples, str | Path):
         if strict:
             _check_file(samples, metrics)
@@ -43,7 +54,7 @@ def prepare_samples(samples: Any, metrics: Sequence[AnyMetric], *, strict: bool 
         samples = samples.to_dict("records")
     if hasattr(samples, "to_samples"):  # a Testset: its rows are not samples yet
         samples = samples.to_samples()
-    if isinstance(samples, Mapping | Sample):
+    if isinstance(samples, Mapping) or getattr(type(samples), "__iter__", None) is BaseModel.__iter__:
         raise ConfigError("samples must be a collection; put a single sample in a list, or call the metric's invoke")
     if not any(hasattr(samples, name) for name in ("__iter__", "__aiter__", "__getitem__")):
         expected = "samples must be a list, an iterator, a path, a DataFrame or a data set"
@@ -110,7 +121,7 @@ def locate_sample_error(error: SampleError, index: int, sample: Sample) -> Sampl
 
 
 def locate_message(message: str, index: int, sample: Sample) -> str:
-    """Return the message of a sample error after the cause of a failed chain call, the row and the question."""
+    """Return the message of a sample error, preceded by the cause of a failed chain call, the row and the question."""
     cause = sample.metadata.get("error")
     failed_call = f"{cause}; " if isinstance(cause, str) and cause.strip() else ""
     return f"{failed_call}{describe_place(index, sample.question)}: {message}"

@@ -27,7 +27,7 @@ class MixedMeasures:
         self._counts: dict[str, Counter[str]] = {}
 
     def add(self, row: Row) -> None:
-        """Count what the metrics in a finished row compared the chunks with."""
+        """Count, by metric, whether the chunks of a finished row were compared with reference, answer or question."""
         for name, score in row.scores.items():
             for finding in score.findings[-1:]:  # the choice is the last finding
                 if (

@@ -153,7 +153,9 @@ def plan(
         SampleError: if a list or DataFrame holds a sample that a metric cannot read.
     """
     if not isinstance(rehearsed, int) or isinstance(rehearsed, bool) or rehearsed < 1:
-        raise ConfigError(f"rehearsed must be a whole number of at least 1, got {rehearsed!r}")
+        raise ConfigError(
+            f"rehearsed (samples to estimate from) must be a whole number of at least 1, got {rehearsed!r}"
+        )
     check_options({"journal": journal})
     flat = flatten_metrics(metrics)
     drawn, count = _draw(_repeatable(samples, flat), rehearsed)

@@ -42,7 +42,7 @@ class PendingSample:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, number: int, scores: dict[str, Score]) -> bool:
-        """Add the scores of the metric with this number; return True if no other metric is still missing."""
+        """Add the scores of the metric with this number; return True if the sample now has those of all metrics."""
         with self.lock:
             self.scores[number] = scores
             self.left -= 1
@@ -108,7 +108,7 @@ class Scheduler:
 
         That is more than there are slots: a worker that waits for the result of another one, or between two attempts,
         holds no slot. The number is twice that of the slots, so that workers waiting for embeddings can share one
-        request. With more slots than texts in a request, half as many again are enough, and each thread has its cost.
+        request. With more slots than texts in a request, 1.5 times the slots suffice, and fewer threads cost less.
         """
         slots = self.run.limiter.limit or 1
         limit = slots + min(slots, max(BATCH_SIZE, slots // 2))
@@ -215,7 +215,7 @@ class Scheduler:
 
     @cached_property
     def _groups(self) -> list[list[int]]:
-        """Numbers of the metrics; metrics that share steps form one group.
+        """Indices of the metrics; metrics that share steps form one group.
 
         One worker does all tasks of a group: other workers would only wait for the shared results.
         """

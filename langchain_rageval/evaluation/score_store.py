@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from langchain_core.runnables import RunnableSequence
 from pydantic import ValidationError
 
 from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.errors import JournalError
 from langchain_rageval.metrics.metric import Metric
+from langchain_rageval.metrics.provenance import runnables_in_front
 from langchain_rageval.metrics.structure import metrics_in, names_of
 from langchain_rageval.run.journal import Journal, journal_key
 
@@ -27,13 +27,15 @@ class ScoreStore:
     Args:
         journal: the journal; or the path of one, which `close` then closes; or None, which stores nothing.
         metrics: the metrics of the run. Scores are stored for a single `Metric`, also behind `with_retry` or
-            `with_config`. Another Runnable has no instrument to identify its configuration.
+            `with_config`, whose instrument is known; nothing else identifies what its scores depend on.
     """
 
     def __init__(self, journal: str | Path | Journal | None, metrics: Sequence[Any]) -> None:
         self._owns_journal, self._closed = isinstance(journal, str | Path), False
         self.journal = Journal(journal) if isinstance(journal, str | Path) else journal
-        self._metrics = [_single_metric(metric) for metric in metrics]
+        self._reasons = [_obstacle(metric) for metric in metrics]
+        journalled = zip(metrics, self._reasons, strict=True)
+        self._metrics = [None if reason else metrics_in(metric)[0] for metric, reason in journalled]
         self._names = [names_of(metric) for metric in metrics]
 
     def load(self, number: int, sample: Sample) -> dict[str, Score] | None:
@@ -97,15 +99,17 @@ class ScoreStore:
     def notes(self) -> Iterator[str]:
         """Yield a sentence for each metric whose scores are not stored."""
         if self.journal is not None:
-            for metric, names in zip(self._metrics, self._names, strict=True):
+            for metric, names, reason in zip(self._metrics, self._names, self._reasons, strict=True):
                 if metric is None:
-                    yield f"{', '.join(names)} is not stored in the journal: its configuration is unknown."
+                    yield f"{', '.join(names)} is not stored in the journal: {reason}."
 
 
-def _single_metric(metric: Any) -> Metric | None:
-    """Return the one `Metric` behind a Runnable, or None if there is none, there are several, or it ends a chain."""
+def _obstacle(metric: Any) -> str:
+    """Return why the scores of a metric are not stored, or "" if they are."""
     parts = metrics_in(metric)
-    return parts[0] if len(parts) == 1 and not isinstance(metric, RunnableSequence) else None
+    if len(parts) != 1 or any(runnables_in_front(metric)):
+        return "only a single metric, not a chain or a Runnable around several, identifies what its scores depend on"
+    return str(parts[0].provenance.unknown)
 
 
 def _key(metric: Metric, sample: Sample) -> str:

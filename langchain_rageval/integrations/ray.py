@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from langchain_core.runnables import RunnablePassthrough
 from pydantic import TypeAdapter
@@ -26,7 +26,7 @@ from langchain_rageval.evaluation.options import StreamOptions
 from langchain_rageval.metrics.structure import names_of
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.journal import Journal, journal_key
-from langchain_rageval.run.retry import RetryPolicy
+from langchain_rageval.run.options import CALL_DEFAULTS, CallOptions, fill_defaults
 from langchain_rageval.run.usage_meter import UsageMeter
 
 if TYPE_CHECKING:
@@ -52,15 +52,13 @@ def evaluate_dataset(
     fields: Fields | None = None,
     index: str | None = None,
     concurrency: int | tuple[int, int] = 1,
-    max_concurrency: int = 16,
     batch_size: int | None = None,
-    timeout: float | None = 60.0,
-    retry: RetryPolicy | None = None,
     journal: str | Path | None = None,
     num_cpus: float = 0.1,
     num_gpus: float | None = None,
     resources: Mapping[str, float] | None = None,
     runtime_env: Mapping[str, Any] | None = None,
+    **calls: Unpack[CallOptions],
 ) -> Dataset:
     """Score the rows of a Ray data set in workers on all machines of a Ray cluster.
 
@@ -85,10 +83,7 @@ def evaluate_dataset(
         fields: field of Sample to its column or dotted path.
         index: column with the place of each row in the input, a whole number of at least 0; not part of the sample.
         concurrency: number of workers, or (minimum, maximum) for autoscaling.
-        max_concurrency: maximum number of model calls at a time in each worker; see `evaluate`.
         batch_size: rows in a batch; by default four times `max_concurrency`.
-        timeout: seconds for one model call.
-        retry: how calls with transport errors are retried.
         journal: path of an SQLite file on a local disk of the worker's machine; on network shares SQLite can lose data.
             Workers on one machine share it. A repeated run pays only for scores that it does not contain.
         num_cpus: CPUs that Ray reserves for each worker. Workers mostly wait for the model, so a small number is
@@ -96,6 +91,7 @@ def evaluate_dataset(
         num_gpus: GPUs of each worker, for models that run in it, such as a cross-encoder.
         resources: other resources of each worker, by Ray's names.
         runtime_env: Ray's runtime environment for each worker, such as `{"env_vars": {...}}`.
+        **calls: `max_concurrency`, `timeout` and `retry` of the model calls in each worker, as in `evaluate`.
 
     Returns:
         A lazy data set of plain columns, which can be stored as Parquet; `report_of` converts it to a Report.
@@ -114,16 +110,16 @@ def evaluate_dataset(
         raise ConfigError(f"journal must be the path of a file, got {type(journal).__name__}")
     check_fields(fields or {})
     options: StreamOptions = {
-        "max_concurrency": max_concurrency,
+        **fill_defaults(evaluate_dataset, calls, CALL_DEFAULTS),
         "on_failure": "record",
-        "timeout": timeout,
-        "retry": retry,
         "callbacks": None,
         "journal": journal and Path(journal).absolute(),
         "budget": None,
+        "progress": False,
+        "strict": False,
     }
     Evaluation.of(RunnablePassthrough(), options)  # raises on invalid options here, not in the workers
-    size = _SAMPLES_PER_SLOT * max_concurrency if batch_size is None else batch_size
+    size = _SAMPLES_PER_SLOT * options["max_concurrency"] if batch_size is None else batch_size
     if not isinstance(size, int) or size < 1:
         raise ConfigError(f"batch_size must be a whole number of at least 1, got {batch_size!r}")
     least, most = _worker_limits(concurrency)

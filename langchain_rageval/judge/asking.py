@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -10,11 +10,14 @@ from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import BaseModel, ValidationError
 
+from langchain_rageval._internal.redaction import cut_middle
 from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.judge.endpoint import RequestMode
 from langchain_rageval.judge.judge import Judge
+from langchain_rageval.judge.ladder import output_limit
 from langchain_rageval.judge.parser import StrictJsonOutputParser
+from langchain_rageval.judge.stop_reason import CutOffReply
 from langchain_rageval.prompts.control_tokens import escape_control_tokens
 from langchain_rageval.prompts.layout import RequestContent
 from langchain_rageval.run.requests import Locked, Operation, SendOnce, Shared
@@ -67,22 +70,39 @@ def ask_judge(judge: Judge, question: JudgeQuestion[T], attempts: Attempts, draw
         except OutputParserException as problem:
             raw = str(problem.llm_output or "")
             if not attempts.left:
+                if isinstance(problem, CutOffReply):
+                    advice = _length_limit_advice(problem, judge)
+                    raise JudgeOutputError(advice, question.request.step, raw, is_cut_off=True) from problem
                 raise JudgeOutputError(str(problem), question.request.step, raw) from problem
             again = question.request.prompts.common.ask_again.format(problem=problem)
             tail = (AIMessage(_quote(raw)), HumanMessage(escape_control_tokens(again)))
 
 
-def shared_question(judge: Judge, question: JudgeQuestion[Any], draw: int, operation: Operation[Any]) -> Shared:
+def repeat_question(question: JudgeQuestion[T]) -> JudgeQuestion[T]:
+    """Return a question about items that had no usable reply, marked as the repetition of an earlier one."""
+    return replace(question, request=replace(question.request, repeated=True))
+
+
+def shared_question(
+    judge: Judge, question: JudgeQuestion[Any], draw: int, operation: Operation[Any], numbers: Iterable[int] = ()
+) -> Shared:
     """Return a request that asks a question once per run and shares the result with all steps that ask the same.
 
-    Two questions are the same if judge, step, prompts, inputs, contexts, draw, parser and objection are.
+    Two questions are the same if judge, step, prompts, inputs, contexts, draw, parser, objection and `numbers` are.
+
+    Args:
+        judge: judge to ask.
+        question: the question.
+        draw: number of the draw (repetition of the same request).
+        operation: asks the question and returns the result to share.
+        numbers: own numbers of the items that the request numbers from 1, if the result contains them.
     """
     names = [getattr(function, "__qualname__", "") for function in (operation, question.objection)]
     request = question.request
     texts = (request.prompts.fingerprint, request.prompt.fingerprint, request.written_inputs)
     block = request.contexts and request.contexts.block
     kind = question.parser.pydantic_object
-    key = (id(judge.model), judge._fingerprint_text, request.step, *texts, block, draw, kind, *names)
+    key = (id(judge.model), judge._fingerprint_text, request.step, *texts, block, draw, kind, *names, *numbers)
     return Shared(key, operation)
 
 
@@ -158,10 +178,23 @@ def _ask_in_modes(
             return answer
 
 
+def _length_limit_advice(problem: CutOffReply, judge: Judge) -> str:
+    """Return what the user should change so that the judge's replies are not cut off."""
+    if limit := output_limit(judge.model):
+        name, tokens = limit
+        is_limit, setting = f": {name} is {tokens}", name
+    else:
+        tokens_made = f" of {problem.output_tokens} tokens" if problem.output_tokens else ""
+        is_limit, setting = tokens_made, "max_tokens"
+    if problem.only_thoughts:
+        return (
+            f"the model's reasoning used up the length limit before the answer{is_limit}; "
+            f"raise {setting} of the judge's model, or lower its reasoning effort"
+        )
+    return f"the reply was cut off at its length limit{is_limit}; raise {setting} of the judge's model"
+
+
 def _quote(raw: str) -> str:
     """Return the judge's reply for the next request: encodable, without control tokens, cut, and never empty."""
     text = escape_control_tokens(str(without_surrogates(raw)))
-    if len(text) > _MAX_QUOTE:
-        half = _MAX_QUOTE // 2
-        text = f"{text[:half]} … {text[-half:]}"
-    return text.strip() or "…"  # clients refuse an empty message
+    return cut_middle(text, _MAX_QUOTE).strip() or "…"  # clients refuse an empty message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from langchain_core.globals import get_llm_cache
@@ -26,8 +26,11 @@ from langchain_rageval.judge.ladder import (
     is_format_refused,
     is_sync_only,
     is_system_message_refused,
+    is_temperature_refused,
     ladder,
     may_retry,
+    sends_temperature,
+    without_temperature,
 )
 from langchain_rageval.prompts.layout import Layout, RequestContent, lay_out
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
@@ -45,10 +48,12 @@ class RequestMode:
     Attributes:
         rung: the way of requesting structured output: "json_schema", "function_calling", "json_mode" or "prompt".
         fold_system: True if the system message is part of the human message, for endpoints that refuse a system role.
+        default_temperature: True if the model's temperature is not sent, for reasoning models that refuse any.
     """
 
     rung: Rung
     fold_system: bool = False
+    default_temperature: bool = False
 
 
 def _new_gate() -> AdaptiveLimiter:
@@ -121,6 +126,8 @@ class Endpoint:
         messages = lay_out(request, self.layout, with_schema=with_schema, fold_system=mode.fold_system)
         options = self._family.rungs[mode.rung](request.schema, self._bound_options) if mode.rung != "prompt" else {}
         model = self._uncached if draw else self._unlimited
+        if mode.default_temperature:
+            model = without_temperature(model)
         return Call(
             model,
             [*messages, *tail],
@@ -139,12 +146,14 @@ class Endpoint:
 
     def fallback_mode(self, mode: RequestMode, error: Exception) -> RequestMode | None:
         """Return the mode to try after an error; None if the error does not come from the form of the request."""
+        if not mode.default_temperature and is_temperature_refused(error) and sends_temperature(self.model):
+            return replace(mode, default_temperature=True)
         if not mode.fold_system and is_system_message_refused(error):
-            return RequestMode(mode.rung, fold_system=True)
+            return replace(mode, fold_system=True)
         rungs = [mode.rung for mode in self.modes]
         if not is_format_refused(error) or mode.rung == rungs[-1]:
             return None
-        return RequestMode(rungs[rungs.index(mode.rung) + 1], mode.fold_system)
+        return replace(mode, rung=rungs[rungs.index(mode.rung) + 1])
 
     def record_success(self, mode: RequestMode) -> None:
         """Count a valid reply and use its mode from now on; a mode that is not the best one is logged once."""
@@ -155,6 +164,7 @@ class Endpoint:
             if mode != best and mode not in self.capabilities.warned:
                 self.capabilities.warned.add(mode)
                 refused = [best.rung] * (mode.rung != best.rung) + ["a system message"] * mode.fold_system
+                refused += ["its temperature, which is not sent"] * mode.default_temperature
                 folded = ", with the system message folded into the human one" if mode.fold_system else ""
                 name = model_identity(self.model)
                 log.warning("%s refuses %s; asked by %s%s", name, " and ".join(refused), mode.rung, folded)

@@ -53,7 +53,7 @@ def _describe(model: Any) -> str:
 
 
 def _public(value: Any) -> Any:
-    """Return options without secrets, headers, queries and names of users, at any depth."""
+    """Return options without secrets, headers, URL queries and names of users, at any depth."""
     if not isinstance(value, Mapping):
         return value
     return {name: _public(inner) for name, inner in value.items() if not is_private_name(str(name))}

@@ -11,6 +11,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableLambda
 
 from langchain_rageval._internal.cached import cached_property
+from langchain_rageval._internal.description import NotDescribable, describe
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.endpoint import Endpoint
 from langchain_rageval.judge.identity import model_identity
@@ -42,6 +43,8 @@ class Judge:
         max_statements: maximum number of statements in one request; more are split into several requests.
         max_context_tokens: maximum number of context tokens (characters / 4) in one request; longer contexts are split
             between sentences into windows. A statement whose support spans two windows is then not recognised.
+        version: identifies a model whose configuration cannot be read, such as a function that uses an open client;
+            change it when the model changes. Without it the scores of such a model are not journalled.
 
     Raises:
         ConfigError: if an option is out of range.
@@ -56,6 +59,7 @@ class Judge:
     layout: Layout | Literal["auto"] = field(default="auto", kw_only=True)
     max_statements: int = field(default=10, kw_only=True)
     max_context_tokens: int | None = field(default=None, kw_only=True)
+    version: str | None = field(default=None, kw_only=True)
     _endpoint: Endpoint = field(init=False)
 
     def __post_init__(self) -> None:
@@ -76,6 +80,8 @@ class Judge:
         _at_least_one("draws", self.draws)
         if self.max_context_tokens is not None:
             _at_least_one("max_context_tokens", self.max_context_tokens)
+        if not isinstance(self.version, str | None):
+            raise ConfigError(f"version takes a text, got {type(self.version).__name__}")
         if self.draws % 2 == 0:
             raise ConfigError(f"draws must be an odd number, so that there is a majority, got {self.draws}")
         object.__setattr__(self, "_endpoint", Endpoint(self.model, self.mode, self.layout))
@@ -97,7 +103,8 @@ class Judge:
 
     def __repr__(self) -> str:
         """Return the judge as text: its model and its options, without secrets."""
-        options = ", ".join(f"{name}={getattr(self, name)!r}" for name in _OPTIONS)
+        names = _OPTIONS if self.version is None else (*_OPTIONS, "version")
+        options = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
         return f"Judge({self.identity}, {options})"
 
     @cached_property
@@ -107,12 +114,15 @@ class Judge:
 
     @cached_property
     def instrument(self) -> dict[str, Any]:
-        """Configuration of this judge that affects its answers: the model and the options.
+        """Configuration of this judge that affects its answers: the model and the options, as JSON-like data.
 
         It identifies the judge in reports and journals.
+
+        Raises:
+            NotDescribable: if the model cannot be identified and the judge has no version.
         """
         options = {name: getattr(self, name) for name in _OPTIONS}
-        return {"model": self.identity, **options, "layout": self._endpoint.layout}
+        return {"model": self._model_description(), **options, "layout": self._endpoint.layout}
 
     @property
     def members(self) -> tuple[Judge, ...]:
@@ -128,7 +138,22 @@ class Judge:
     @cached_property
     def _fingerprint_text(self) -> str:
         """The `instrument` (configuration that affects answers) as text, equal for judges with equal settings."""
-        return repr(self.instrument)
+        try:
+            return repr(self.instrument)
+        except NotDescribable:
+            return f"{id(self.model)} {self!r}"
+
+    def _model_description(self) -> Any:
+        """Return the description of the model; of one that cannot be described, its class and the version."""
+        try:
+            description = describe(self.model)
+        except NotDescribable as error:
+            if self.version is None:
+                model = type(self.model).__name__
+                remedy = 'set Judge(model, version="1"), and change it with the model'
+                raise NotDescribable(f"the judge's model {model} cannot be identified ({error}): {remedy}") from None
+            return {"class": type(self.model).__name__, "version": self.version}
+        return description if self.version is None else {"configuration": description, "version": self.version}
 
 
 JudgeLike = Judge | Runnable[Any, Any] | Callable[[list[BaseMessage]], Any]

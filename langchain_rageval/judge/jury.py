@@ -33,7 +33,11 @@ class Jury(Judge):
 
     @cached_property
     def instrument(self) -> dict[str, Any]:
-        """Configuration of this jury that affects its verdicts: the `instrument` of each member."""
+        """Configuration of this jury that affects its verdicts: the `instrument` of each member.
+
+        Raises:
+            NotDescribable: if the model of a member cannot be identified.
+        """
         return {"jury": [member.instrument for member in self._members]}
 
 

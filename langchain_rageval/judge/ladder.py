@@ -18,6 +18,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableLambda, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
 
+from langchain_rageval.errors import message_of
 from langchain_rageval.run.retry import status_of
 
 Rung = Literal["json_schema", "function_calling", "json_mode", "prompt"]
@@ -28,7 +29,13 @@ Schema = Mapping[str, Any]
 RUNGS: tuple[Rung, ...] = get_args(Rung)
 
 _REFUSALS = {400, 404, 422}
+_OUTPUT_LIMITS = (
+    *("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "max_tokens_to_sample"),
+    *("num_predict", "n_predict", "max_length"),
+)
+_SETTINGS = ("model_kwargs", "extra_body", "default_options")
 _MENTIONS_ROLE = re.compile(r"\broles?\b|system (?:message|prompt|instruction)", re.IGNORECASE)
+_MENTIONS_TEMPERATURE = re.compile(r"temperature", re.IGNORECASE)
 _MENTIONS_LENGTH = re.compile(
     r"context (?:length|window|size)|too long|too many tokens|maximum.{0,20}length", re.IGNORECASE
 )
@@ -142,6 +149,17 @@ def bound_options(model: Any) -> Options:
     return next(_all_bound_options(model))
 
 
+def output_limit(model: Any) -> tuple[str, int] | None:
+    """Return name and value of the setting that limits the length of a model's replies; None if there is none."""
+    inner = next(inner_models(model))
+    for settings in (bound_options(model), *(getattr(inner, name, None) for name in _SETTINGS), inner):
+        for name in _OUTPUT_LIMITS:
+            value = settings.get(name) if isinstance(settings, Mapping) else getattr(settings, name, None)
+            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                return name, value
+    return None
+
+
 def is_sync_only(model: Any) -> bool:
     """Return True if a model's async methods only run its sync ones in an executor."""
     return all(
@@ -168,13 +186,33 @@ def is_format_refused(error: Exception) -> bool:
     """Return True if the endpoint refused the form of the request, so that the next rung may succeed."""
     if isinstance(error, NotImplementedError):
         return True
-    too_long = isinstance(error, ContextOverflowError) or _MENTIONS_LENGTH.search(str(error))
+    too_long = isinstance(error, ContextOverflowError) or _MENTIONS_LENGTH.search(message_of(error))
     return status_of(error) in _REFUSALS and not too_long
 
 
 def is_system_message_refused(error: Exception) -> bool:
     """Return True if the endpoint refused the system message."""
-    return is_format_refused(error) and _MENTIONS_ROLE.search(str(error)) is not None
+    return is_format_refused(error) and _MENTIONS_ROLE.search(message_of(error)) is not None
+
+
+def is_temperature_refused(error: Exception) -> bool:
+    """Return True if the endpoint refused the temperature, as reasoning models of several providers do."""
+    return status_of(error) in _REFUSALS and _MENTIONS_TEMPERATURE.search(str(error)) is not None
+
+
+def sends_temperature(model: Any) -> bool:
+    """Return True if a model, or a binding around it, sets a temperature that can be omitted."""
+    if isinstance(model, RunnableBindingBase):
+        return model.kwargs.get("temperature") is not None or sends_temperature(model.bound)
+    return isinstance(model, BaseChatModel) and getattr(model, "temperature", None) is not None
+
+
+def without_temperature(model: Any) -> Any:
+    """Return a copy of a model, and of the bindings around it, without a temperature."""
+    if isinstance(model, RunnableBindingBase):
+        kwargs = {name: value for name, value in model.kwargs.items() if name != "temperature"}
+        return model.model_copy(update={"bound": without_temperature(model.bound), "kwargs": kwargs})
+    return model.model_copy(update={"temperature": None}) if sends_temperature(model) else model
 
 
 def _all_bound_options(model: Any) -> Iterator[Options]:
@@ -205,7 +243,7 @@ def _family_of(model: Any) -> ClientFamily:
 
 
 def _tool_family(model: Any) -> ClientFamily | None:
-    """Return a client family that calls functions through `bind_tools`; None if the model does not support tools."""
+    """Return how to ask a model for a schema through `bind_tools`; None if the model does not support tools."""
     if not isinstance(model, BaseChatModel) or type(model).bind_tools is BaseChatModel.bind_tools:
         return None
 

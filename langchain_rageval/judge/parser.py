@@ -1,34 +1,41 @@
-"""Parser of replies: repairs JSON syntax, but never guesses content."""
+"""Parser of replies: repairs JSON syntax and spelling, but never guesses content."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from langchain_core.exceptions import OutputParserException
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.output_parsers import BaseOutputParser
 from langchain_core.outputs import ChatGeneration, Generation
-from pydantic import BaseModel, ConfigDict, RootModel, ValidationError
+from pydantic import BaseModel, ConfigDict, PydanticUserError, RootModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from langchain_rageval.judge.json_repairs import REPAIRS, VALUE_REPAIRS, json_spans
+from langchain_rageval._internal.redaction import redact_secrets
+from langchain_rageval.judge.json_repairs import REPAIRS, comments_in, final_channel, json_spans
+from langchain_rageval.judge.reply_text import ReplyText, reply_texts, without_fence
+from langchain_rageval.judge.stop_reason import CutOffReply, check_stop
+from langchain_rageval.judge.value_repairs import BOOLEAN_WORDS, readings, respell
 from langchain_rageval.prompts.control_tokens import restore_control_tokens
+from langchain_rageval.prompts.sentence_numbers import JsonNumber
 
 T = TypeVar("T", bound=BaseModel)
 
 _MAX_SPANS: Final = 1000
 _SHOWN_ERRORS: Final = 2
 _SHOWN_CHARACTERS: Final = 60
+_SHOWN_BEFORE: Final = 30
+_WORD_AT_START: Final = re.compile(r"\A[\w.~+/=-]+", re.ASCII)  # a message quotes whole words: half of a key that the
+_WORD_AT_END: Final = re.compile(r"[\w.~+/=-]+\Z", re.ASCII)  # reply repeats would not be recognised as a secret
 _DROPPED_KEYS: Final = {"title", "default", "discriminator"}
 _VERBATIM_KEYS: Final = {"const", "enum", "examples", "properties"}
+_ESCAPED_JSON: Final = re.compile(r'[\[{]\s*\\"')
 _LOOKS_LIKE_JSON: Final = re.compile("[:\"'“„«‘]")
-_LENGTH_STOPS: Final = {"length", "max_tokens"}
-_REFUSALS: Final = {"content_filter", "blacklist", "refusal"}
 
 
 def strict_schema(model: type[BaseModel]) -> dict[str, Any]:
@@ -74,9 +81,11 @@ def strict_schema(model: type[BaseModel]) -> dict[str, Any]:
 class StrictJsonOutputParser(BaseOutputParser[T]):
     """Parse a reply as one value of a pydantic class, or raise an error that says what is wrong with it.
 
-    Code fences, prose, `<think>` blocks, non-standard quotes, Python literals, trailing commas, raw line breaks, a list
-    around the object and a wrapper key are repaired. Nothing is guessed: a reply that is truncated, refused or empty,
-    or that contains NaN, a key with two values, or two different values of the class, is an error.
+    Code fences, prose, `<think>` blocks, tool calls written as text, non-standard quotes, keys and spaces, comments,
+    Python literals, trailing commas, raw line breaks, JSON in a string, a list around the object, a wrapper key, and
+    spellings of labels, truth values and numbers such as "Supported.", "да" and "#1" are repaired. Nothing is guessed:
+    a reply that is truncated, refused or empty, or that contains NaN, a key with two values, or two different values of
+    the class, is an error.
 
     Args:
         schema: the class to parse; `RootModel[list[str]]` and similar classes are supported.
@@ -122,7 +131,7 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
         Raises:
             OutputParserException: if it is invalid; the message says what the model should fix.
         """
-        return self._read([text])
+        return self._read([ReplyText(text)])
 
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> T:
         """Parse the first of a model's generations, always as a complete reply.
@@ -134,7 +143,7 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
             return self.read_message(None)
         first = result[0]
         message = first.message if isinstance(first, ChatGeneration) else AIMessage(first.text)
-        _check_stop(message, first.generation_info or {})
+        self._check_stop(message, first.generation_info or {})
         return self.read_message(message)
 
     def read_message(self, message: BaseMessage | None) -> T:
@@ -145,29 +154,40 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
         """
         if message is None:
             raise _parse_error("the reply is empty", "")
-        _check_stop(message, message.response_metadata)
-        replies = _replies(message)
-        named = [text for name, text in replies if name == self.pydantic_object.__name__]
-        return self._read(named or [text for _, text in replies])
-
-    def _read(self, texts: list[str]) -> T:
-        """Parse the texts of one message, which must all contain the same value, and return that value."""
-        raw = "\n".join(texts)
+        self._check_stop(message, message.response_metadata)
         try:
-            restored = map(restore_control_tokens, texts)
-            values = {as_json: value for text in restored for as_json, value in self._values(text).items()}
+            replies = reply_texts(message)
+        except RecursionError as error:
+            raise _parse_error(_describe(error), "") from error
+        named = [reply for reply in replies if reply.tool == self.pydantic_object.__name__]
+        return self._read(named or replies)
+
+    def _check_stop(self, message: BaseMessage, metadata: Mapping[str, Any]) -> None:
+        try:
+            check_stop(message, metadata, has_lists=_has_lists(_schema_of(self.pydantic_object)))
+        except CutOffReply:
+            raise
+        except ValueError as error:
+            raise _parse_error(str(error), _raw(message)) from error
+
+    def _read(self, replies: Sequence[ReplyText]) -> T:
+        """Parse the texts of one message, which must all contain the same value, and return that value."""
+        raw = "\n".join(reply.text for reply in replies)
+        try:
+            values = {as_json: value for reply in replies for as_json, value in self._values(reply).items()}
         except (ValueError, RecursionError) as error:
             raise _parse_error(_describe(error), raw) from error
         if len(values) > 1:
             raise _parse_error(f"the reply holds {len(values)} different answers: give one", raw)
         return next(iter(values.values()))
 
-    def _values(self, text: str) -> dict[str, T]:
+    def _values(self, reply: ReplyText) -> dict[str, T]:
         """Return the distinct values in a text, keyed by their JSON; raise the most specific error if there is none."""
+        text = restore_control_tokens(reply.text)
         try:
-            whole = _DECODER.decode(text)
+            whole = (_PLAIN_DECODER if reply.is_decoded else _DECODER).decode(text)
         except (ValueError, RecursionError):
-            return self._values_within(text)
+            return self._values_within(_unescaped(final_channel(text)))
         return self._fit(whole)
 
     def _values_within(self, text: str) -> dict[str, T]:
@@ -187,23 +207,30 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
                 errors.append(error)
                 continue
             try:
-                values |= self._fit(loaded)
+                fitting = self._fit(loaded)
             except (ValueError, RecursionError) as error:
                 errors.append(error)
+            else:
+                self._check_comments(span)
+                values |= fitting
         if not values:
             raise min(errors, key=_distance)
         return values
 
+    def _check_comments(self, span: str) -> None:
+        """Raise ValueError if a comment names a verdict, which may be another one than that of the reply."""
+        labels = _labels(_schema_of(self.pydantic_object))
+        for comment in comments_in(span):
+            if labels & set(re.findall(r"\w+", comment.casefold())):
+                raise ValueError(f"the comment {_preview(comment)} names a verdict: give the answer without comments")
+
     def _fit(self, value: Any) -> dict[str, T]:
         """Validate a value, with repairs if necessary; return the instance keyed by its JSON."""
         errors: list[Exception] = []
-        for repair in (None, *VALUE_REPAIRS):
-            repaired = repair(value) if repair else value
-            if repair and repaired is value:
-                continue
-            value = repaired
+        schema = _schema_of(self.pydantic_object)
+        for reading in readings(value, schema, _load):
             try:
-                instance = self._validate(value)
+                instance = self._validate(respell(reading, schema, _load) if schema else reading)
             except ValueError as error:
                 errors.append(error)
             else:
@@ -229,40 +256,47 @@ def _keys(kind: type[BaseModel]) -> frozenset[str]:
     return frozenset(name for name in names if isinstance(name, str))
 
 
-def _replies(message: BaseMessage) -> list[tuple[str, str]]:
-    """Return name and JSON text of each tool call of a message; without tool calls, its text with an empty name.
-
-    For chunks the raw text is used: LangChain completes their `tool_calls` by guessing if they are truncated.
-    """
-    calls: list[Any] = []
-    if isinstance(message, AIMessageChunk):
-        calls = message.tool_call_chunks
-    elif isinstance(message, AIMessage):
-        calls = [*message.tool_calls, *message.invalid_tool_calls]
+@lru_cache(maxsize=256)
+def _schema_of(kind: type[BaseModel]) -> dict[str, Any] | None:
+    """Return the strict schema of a class; None if the class has none."""
     try:
-        texts = [(call["name"] or "", _as_text(call["args"])) for call in calls]
-    except RecursionError as error:
-        raise _parse_error("the JSON is nested too deeply", "") from error
-    return texts or [("", str(message.text))]
+        return strict_schema(kind)
+    except (ValueError, TypeError, PydanticUserError):
+        return None
 
 
-def _as_text(arguments: dict[str, Any] | str | None) -> str:
-    return arguments or "" if isinstance(arguments, str | None) else json.dumps(arguments, ensure_ascii=False)
+def _has_lists(schema: Any) -> bool:
+    if isinstance(schema, list):
+        return any(map(_has_lists, schema))
+    return isinstance(schema, dict) and (schema.get("type") == "array" or any(map(_has_lists, schema.values())))
 
 
-def _check_stop(message: BaseMessage, metadata: Mapping[str, Any]) -> None:
-    """Raise an error if the reply was truncated by the endpoint or refused by the model."""
-    stops = {str(metadata.get(key)).lower() for key in ("finish_reason", "stop_reason", "done_reason")}
-    if stops & _LENGTH_STOPS or metadata.get("incomplete_details"):
-        raise _parse_error("the reply was cut off at its length limit: answer in fewer words", _raw(message))
-    blocks = message.content if isinstance(message.content, list) else []
-    refused = any(isinstance(block, dict) and block.get("type") == "refusal" for block in blocks)
-    if refused or stops & _REFUSALS or message.additional_kwargs.get("refusal"):
-        raise _parse_error("the model refused to answer", _raw(message))
+def _labels(schema: Any) -> set[str]:
+    """Return the labels and truth values that a schema allows, in lower case."""
+    if isinstance(schema, list):
+        return set().union(*map(_labels, schema))
+    if not isinstance(schema, dict):
+        return set()
+    own = {label.casefold() for label in schema.get("enum", ()) if isinstance(label, str)}
+    truth_values = BOOLEAN_WORDS.keys() if schema.get("type") == "boolean" else set()
+    return own.union(truth_values, *map(_labels, schema.values()))
 
 
 def _raw(message: BaseMessage) -> str:
-    return "\n".join(text for _, text in _replies(message))
+    return "\n".join(reply.text for reply in reply_texts(message))
+
+
+def _unescaped(text: str) -> str:
+    r"""Return the JSON in a fenced JSON string, or in its content such as `{\"a\": 1}`; other texts unchanged."""
+    bare = without_fence(text)
+    if _ESCAPED_JSON.match(bare):
+        bare = f'"{bare}"'
+    elif not bare.startswith('"') or not bare.endswith('"'):
+        return text
+    try:
+        return str(_DECODER.decode(bare))
+    except ValueError:
+        return text
 
 
 def _spans(text: str) -> list[str]:
@@ -293,14 +327,22 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return unique
 
 
-def _finite(number: str) -> float:
-    if not math.isfinite(value := float(number)):
+def _finite(number: str) -> JsonNumber:
+    if not math.isfinite(value := JsonNumber(number)):
         raise ValueError(f"{number} is not a number that JSON can hold")
     return value
 
 
-# strict=False lets a string hold raw line breaks and tabs.
+def _plain_finite(number: str) -> float:
+    return float(_finite(number))
+
+
+# strict=False lets a string hold raw line breaks and tabs. The plain decoder reads what a client decoded and the
+# package encoded again: the spelling of its numbers is not the judge's.
 _DECODER: Final = json.JSONDecoder(strict=False, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite)
+_PLAIN_DECODER: Final = json.JSONDecoder(
+    strict=False, object_pairs_hook=_unique, parse_float=_plain_finite, parse_constant=_plain_finite
+)
 
 
 class _SchemaError(ValueError):
@@ -322,7 +364,8 @@ def _describe(error: Exception) -> str:
     """Return the description of an error as one line that says what the model should fix."""
     match error:
         case json.JSONDecodeError(msg=msg, doc=doc, pos=pos):
-            return f"this is not JSON: {msg} at {_preview(doc[pos:])}, after {_preview(doc[max(pos - 30, 0) : pos])}"
+            before = doc[:pos] if pos <= _SHOWN_BEFORE else _WORD_AT_START.sub("", doc[pos - _SHOWN_BEFORE : pos])
+            return f"this is not JSON: {msg} at {_preview(doc[pos:])}, after {_preview(before)}"
         case RecursionError():
             return "the JSON is nested too deeply"
     return str(error)
@@ -341,10 +384,10 @@ def _preview(value: Any) -> str:
         case list():
             return "a list"
         case str() if len(value) > _SHOWN_CHARACTERS:
-            value = value[:_SHOWN_CHARACTERS] + "…"
+            value = _WORD_AT_END.sub("", value[:_SHOWN_CHARACTERS]) + "…"
     return json.dumps(value, ensure_ascii=False)
 
 
 def _parse_error(message: str, raw: str) -> OutputParserException:
     # Passed as an exception: to a plain string, langchain-core appends the address of a help page.
-    return OutputParserException(ValueError(message), llm_output=raw)
+    return OutputParserException(ValueError(redact_secrets(message)), llm_output=raw)

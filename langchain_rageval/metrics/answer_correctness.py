@@ -1,7 +1,7 @@
 """Answer correctness: weighted mean of the facts shared with the reference (F score) and the similarity to it.
 
 From 0 to 1, higher is better. Source: the measure of ragas ("answer correctness", since 0.1), including weights and F;
-the second formula is RAGChecker's (Ru et al. 2024, arXiv:2408.08067, section 3.3).
+`formula="precision_recall"` is RAGChecker's (Ru et al. 2024, arXiv:2408.08067, section 3.3).
 """
 
 from __future__ import annotations

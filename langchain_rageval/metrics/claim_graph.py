@@ -1,8 +1,8 @@
 """Claim graph: the statements of an answer and its references, linked to the chunks that support them.
 
 Twelve pure functions compute its numbers. Source: RAGChecker (Ru et al. 2024, arXiv:2408.08067, section 3.3), and
-contradiction, a verdict that its checker gives and does not count. Where every value applies, faithfulness +
-hallucination + self-knowledge = 1, and noise (both kinds) + hallucination = 1 - precision.
+the share of contradicted statements, which its checker finds but no metric of the paper uses. Where every value
+applies, faithfulness + hallucination + self-knowledge = 1, and noise (both kinds) + hallucination = 1 - precision.
 """
 
 from __future__ import annotations
@@ -88,12 +88,11 @@ class ClaimGraph:
 
 @dataclass(frozen=True)
 class ReasonWording:
-    """Wording of the reason of a share.
+    """Phrases of the reason of a share, such as "The contexts support 2 of 5 statements; unsupported: …".
 
     Attributes:
-        counted: description of the items that were counted.
-        exceptions: description of the items that do not satisfy the predicate, which the reason then quotes; if empty,
-            the reason quotes the items that satisfy it.
+        counted: phrase for the items that were counted.
+        exceptions: phrase for the other items, which the reason then quotes; if empty, it quotes the counted ones.
     """
 
     counted: str

@@ -53,9 +53,8 @@ def found_share(state: State) -> Value:
     if not entities:
         return Value.without(NO_REFERENCE_ENTITIES)
     missing = [finding.text for finding in entities if finding.verdict != FOUND]
-    return Value(
-        (len(entities) - len(missing)) / len(entities), _reason(len(entities), missing, state["sample"]), findings
-    )
+    reason = _reason(len(entities), missing, state["sample"], state.get("dropped_entities", 0))
+    return Value((len(entities) - len(missing)) / len(entities), reason, findings)
 
 
 def _state_from_findings(sample: Sample, score: Score) -> State | None:
@@ -65,15 +64,19 @@ def _state_from_findings(sample: Sample, score: Score) -> State | None:
     return {"sample": sample, "entity_verdicts": score.findings}
 
 
-def _reason(count: int, missing: Sequence[str], sample: Sample) -> str:
+def _reason(count: int, missing: Sequence[str], sample: Sample, dropped: int) -> str:
     found_count, quotes = count - len(missing), ", ".join(map(quote, missing[:_MAX_QUOTED]))
     more = len(missing) - _MAX_QUOTED
     if detect_language(sample.question) == "ru":
         summary = f"В контекстах названо {found_count} из {count} сущностей эталона"
         rest, label = f" и ещё {more}", "не найдено"
+        note = f"; отброшено лишних сущностей из ответа судьи: {dropped}"
     else:
         summary = (
             f"The contexts name {found_count} of {count} {'entity' if count == 1 else 'entities'} of the reference"
         )
         rest, label = f" and {more} more", "not found"
-    return f"{summary}; {label}: {quotes}{rest if more > 0 else ''}." if missing else f"{summary}."
+        note = f"; surplus entities of the judge dropped: {dropped}"
+    if missing:
+        summary += f"; {label}: {quotes}{rest if more > 0 else ''}"
+    return f"{summary}{note if dropped else ''}."

@@ -85,7 +85,10 @@ def useful_share(state: State, *, weighting: Weighting, against: Against) -> Val
 
 
 def _state_from_findings(sample: Sample, score: Score, *, against: Against) -> State | None:
-    """Return the state from the findings of a score, or None if its chunks were judged against another text."""
+    """Rebuild the state that `_reduce` reads from the findings of a score, without a call.
+
+    Returns None if the chunks were judged against a text other than the one that `against` selects.
+    """
     findings = [finding for finding in score.findings if finding.kind != "criterion"]
     if any(finding.kind not in ("context", "agreement") for finding in findings):
         return None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import isfinite
@@ -13,7 +11,9 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.graph import Graph
 from pydantic import ConfigDict, PrivateAttr, ValidationError
 
+from langchain_rageval._internal.description import NotDescribable, describe
 from langchain_rageval._version import __version__
+from langchain_rageval.data.instrument import Instrument, join_digests, split_digests
 from langchain_rageval.data.schema import Aspect, Direction, Sample, Score, Usage, without_surrogates
 from langchain_rageval.errors import ConfigError, SampleError, config_error_of
 from langchain_rageval.judge.judge import Judge
@@ -22,8 +22,8 @@ from langchain_rageval.metrics.structure import sequential_steps, stages_of
 from langchain_rageval.metrics.threshold import OnMissing, require_threshold, route_by_threshold
 from langchain_rageval.metrics.value import Value
 from langchain_rageval.run.run import Run
-from langchain_rageval.run.traced import Traced
-from langchain_rageval.steps.stage import State
+from langchain_rageval.run.traced import Traced, ainvoke_child, invoke_child
+from langchain_rageval.steps.stage import Stage, State, describe_step
 from langchain_rageval.text.language import detect_language
 
 _TOLERANCE = 1e-9  # by which rounding may move a value out of the range
@@ -46,6 +46,7 @@ class Metric(Traced[Any, Score], Adapters):
         reduce: pure function from the last state to a Value.
         direction: whether "higher" or "lower" is better.
         options: further options of the builder; part of the instrument.
+        version: identifies `reduce`, instead of its code; change it when `reduce` changes.
         state_from_findings: function of a sample and an earlier score of it. Returns the state that `reduce` reads, or
             None if the score's findings are not sufficient. If omitted, `Report.rescore` is not supported.
         range: lowest and highest possible value; -inf or inf if there is none. A value outside it is an error, not a
@@ -65,9 +66,10 @@ class Metric(Traced[Any, Score], Adapters):
     reduce: Callable[[State], Value]
     direction: Direction = "higher"
     options: Mapping[str, Any] = {}
+    version: str | None = None
     state_from_findings: Callable[[Sample, Score], State | None] | None = None
     range: tuple[float, float] = (0.0, 1.0)
-    _instrument: str = PrivateAttr("")
+    _provenance: Instrument = PrivateAttr(Instrument(""))
 
     def __init__(
         self,
@@ -79,6 +81,7 @@ class Metric(Traced[Any, Score], Adapters):
         reduce: Callable[[State], Value],
         direction: Direction = "higher",
         options: Mapping[str, Any] | None = None,
+        version: str | None = None,
         state_from_findings: Callable[[Sample, Score], State | None] | None = None,
         range: tuple[float, float] = (0.0, 1.0),
     ) -> None:
@@ -97,6 +100,7 @@ class Metric(Traced[Any, Score], Adapters):
                 reduce=reduce,
                 direction=direction,
                 options=options or {},
+                version=version,
                 state_from_findings=state_from_findings,
                 range=range,
             )
@@ -104,7 +108,7 @@ class Metric(Traced[Any, Score], Adapters):
             raise config_error_of(f"metric {name!r}", error) from None
         if not self.range[0] < self.range[1]:
             raise ConfigError(f"range of {name} is its lowest and its highest value, such as (0, 1), got {range!r}")
-        self._instrument = self._fingerprint()
+        self._provenance = self._described()
 
     def __repr__(self) -> str:
         """Return the metric as text: its name and its judges, without secrets."""
@@ -132,11 +136,17 @@ class Metric(Traced[Any, Score], Adapters):
 
     @property
     def instrument(self) -> str:
-        """Hash of the configuration that affects the scores: judge, prompts, options and package version.
+        """Hashes of the configuration that affects the scores: of what finds the facts and of what counts them.
 
-        It identifies the metric in reports and journals.
+        "<found_by>.<counted_by>", each of 16 hexadecimal digits, or "unknown" if that part cannot be identified. It
+        identifies the metric in reports and journals.
         """
-        return self._instrument
+        return self._provenance.digests
+
+    @property
+    def provenance(self) -> Instrument:
+        """The instrument as readable data, and why a part of it is unknown."""
+        return self._provenance
 
     def read(self, input: Any) -> Sample:
         """Return the sample in an `input`, checked to have all fields that this metric reads.
@@ -158,7 +168,9 @@ class Metric(Traced[Any, Score], Adapters):
         return sorted(field for field in self.reads if _is_missing(sample, field))
 
     def rescore(self, sample: Sample, score: Score) -> Score | None:
-        """Compute the score from the findings of an earlier score, without a call; the earlier usage is kept.
+        """Compute the score from the findings of an earlier score, without a call.
+
+        The earlier usage and the part of the instrument that found the facts are kept.
 
         Args:
             sample: has all fields that this metric reads.
@@ -170,7 +182,10 @@ class Metric(Traced[Any, Score], Adapters):
         """
         usable = bool(score.findings) or not score.value  # our metrics give no value above 0 without findings
         state = self.state_from_findings(sample, score) if self.state_from_findings and usable else None
-        return None if state is None else self._score(self.reduce(state), score.usage)
+        if state is None:
+            return None
+        instrument = join_digests(score.found_by, split_digests(self.instrument)[1])
+        return self._score(self.reduce(state), score.usage).model_copy(update={"instrument": instrument})
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
         """Return the graph of the steps and the reducer (function that computes the value)."""
@@ -209,7 +224,7 @@ class Metric(Traced[Any, Score], Adapters):
         run = Run.of(config).metered()
         inner = run.into_complete(config)
         for step in sequential_steps(self):
-            state = step.invoke_child(state, inner) if isinstance(step, Traced) else step.invoke(state, inner)
+            state = invoke_child(step, state, inner)
         return _with_dropped(self._score(self.reduce(state), run.meter.usage), state)
 
     async def _ado(self, input: Any, config: RunnableConfig) -> Score:
@@ -217,7 +232,7 @@ class Metric(Traced[Any, Score], Adapters):
         run = Run.of(config).metered()
         inner = run.into_complete(config)
         for step in sequential_steps(self):
-            state = await (step.ainvoke_child(state, inner) if isinstance(step, Traced) else step.ainvoke(state, inner))
+            state = await ainvoke_child(step, state, inner)
         return _with_dropped(self._score(self.reduce(state), run.meter.usage), state)
 
     def _score(self, value: Value, usage: Usage) -> Score:
@@ -251,14 +266,54 @@ class Metric(Traced[Any, Score], Adapters):
             )
         return min(max(number, low), high)
 
-    def _fingerprint(self) -> str:
-        parts = {
-            "reduce": _qualified_name(self.reduce),
-            "options": self.options,
-            "steps": [stage.instrument for stage in stages_of(self)],
-            "version": __version__,
-        }
-        return hashlib.sha256(json.dumps(parts, sort_keys=True, default=repr).encode()).hexdigest()[:16]
+    def _described(self) -> Instrument:
+        problems = []
+        found_by = counted_by = None
+        try:
+            found_by = {"steps": [describe_step(step) for step in sequential_steps(self)], "package": __version__}
+        except NotDescribable as error:
+            problems.append(str(error))
+        try:
+            counted_by = {**self._counting(), "package": __version__}
+        except NotDescribable as error:
+            problems.append(str(error))
+        return Instrument.of(found_by, counted_by, "; ".join(problems))
+
+    def _counting(self) -> dict[str, Any]:
+        name = _qualified_name(self.reduce)
+        if self.version is not None:
+            return {"reduce": {"function": name, "version": self.version}, "options": _described_options(self.options)}
+        try:
+            reduce = describe(_without_stages(self.reduce))
+            restore = self.state_from_findings and describe(_without_stages(self.state_from_findings))
+        except NotDescribable as error:
+            short = name.rpartition(".")[2]
+            remedy = 'set Metric(version="1"), and change it with the function'
+            raise NotDescribable(f"its reduce function {short} cannot be identified ({error}): {remedy}") from None
+        return {"reduce": reduce, "state_from_findings": restore, "options": _described_options(self.options)}
+
+
+def _described_options(options: Mapping[str, Any]) -> Any:
+    try:
+        return describe(dict(options))
+    except NotDescribable as error:
+        remedy = "use options that are plain data, or give functions and objects a text attribute `version`"
+        raise NotDescribable(f"its options cannot be identified ({error}): {remedy}") from None
+
+
+def _without_stages(function: Any) -> Any:
+    """Return a function whose bound stages are replaced by what it reads of them: they belong to what was found."""
+    if not isinstance(function, partial):
+        return function
+    keywords = {name: _counting_part(part) for name, part in function.keywords.items()}
+    return partial(_without_stages(function.func), *map(_counting_part, function.args), **keywords)
+
+
+def _counting_part(part: Any) -> Any:
+    if not isinstance(part, Stage):
+        return part
+    settings = {name: getattr(part, name, None) for name in ("lowest", "threshold", "meaning")}
+    return {"class": type(part), **settings}
 
 
 def _with_dropped(score: Score, state: State) -> Score:

@@ -43,7 +43,7 @@ def overlap_metric(
 
 
 def best_overlap(state: State, *, format_reason: FormatReason) -> Value:
-    """Return the largest number among the references."""
+    """Return the overlap with the reference that the answer overlaps most."""
     sample, similarities = state["sample"], state["similarities"]
     if (blank := blank_value(sample)) is not None:
         return blank

@@ -8,15 +8,16 @@ from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from langchain_rageval._internal.redaction import redact_secrets
+from langchain_rageval._internal.redaction import LONGEST_MESSAGE, cut_middle, redact_secrets
 from langchain_rageval.data.schema import Failure, Sample, Score, Usage
-from langchain_rageval.errors import ConfigError, JudgeOutputError, SampleError, step_of
+from langchain_rageval.errors import ConfigError, JudgeOutputError, SampleError, message_of, step_of
 from langchain_rageval.metrics.structure import AnyScorer, Scorer, metrics_in, names_of
 from langchain_rageval.run.drivers import agather
 from langchain_rageval.run.run import Run
-from langchain_rageval.run.traced import Traced
+from langchain_rageval.run.traced import Traced, ainvoke_child, invoke_child
 
 _MAX_CAUSES = 10  # an exception may be its own cause
+_LONGEST_REPLY = 10_000  # characters
 
 
 def score_sample(
@@ -40,7 +41,7 @@ def score_sample(
     own = run.metered()
     try:
         if untraced and isinstance(metric, Traced):
-            return scores_by_name(metric.invoke_child(sample, own.into_complete(config or {})))
+            return scores_by_name(invoke_child(metric, sample, own.into_complete(config or {})))
         return scores_by_name(metric.invoke(sample, own.into(config)))
     except Exception as error:
         return failure_scores(metric, error, own.meter.usage)
@@ -58,7 +59,7 @@ async def ascore_sample(
     own = run.metered()
     try:
         if untraced and isinstance(metric, Traced):
-            return scores_by_name(await metric.ainvoke_child(sample, own.into_complete(config or {})))
+            return scores_by_name(await ainvoke_child(metric, sample, own.into_complete(config or {})))
         return scores_by_name(await metric.ainvoke(sample, own.into(config)))
     except Exception as error:
         return failure_scores(metric, error, own.meter.usage)
@@ -124,9 +125,9 @@ def failure_scores(metric: Runnable[Any, Any] | Scorer, error: Exception, usage:
     """Return a failed score for each name of a metric; the first one carries the usage."""
     failure = Failure(
         error=type(error).__name__,
-        message=redact_secrets(_error_message(error), metric),
+        message=cut_middle(redact_secrets(_error_message(error), metric), LONGEST_MESSAGE),
         step="sample" if isinstance(error, SampleError) else step_of(error),
-        raw_output=redact_secrets(error.raw_output, metric) if isinstance(error, JudgeOutputError) else None,
+        raw_output=_raw_output(error, metric) if isinstance(error, JudgeOutputError) else None,
     )
     parts = {part.name: part for part in reversed(metrics_in(metric))}
     return {
@@ -147,7 +148,13 @@ def _error_message(error: BaseException) -> str:
 
     A client's own message may be as short as "Connection error.".
     """
-    message, first = str(error) or type(error).__name__, error
+    message, first = message_of(error), error
     for _ in range(_MAX_CAUSES):
         first = first.__cause__ or first
-    return message if str(first) in message else f"{message} ({first})"
+    cause = message_of(first)
+    return message if first is error or cause in message else f"{message} ({cause})"
+
+
+def _raw_output(error: JudgeOutputError, metric: Runnable[Any, Any] | Scorer) -> str:
+    """Return the judge's reply for a report: without secrets, and without its middle part if it is huge."""
+    return cut_middle(redact_secrets(error.raw_output, metric), _LONGEST_REPLY)

@@ -111,7 +111,7 @@ def sequential_steps(metric: Scorer) -> Sequence[Runnable[State, State]]:
 
 
 def stages_of(metric: Scorer) -> Iterator[Stage[State]]:
-    """Yield the steps of a metric that describe their judges, models and settings."""
+    """Yield those steps of a metric that are stages, which know their judges, models and settings."""
     return (step for step in sequential_steps(metric) if isinstance(step, Stage))
 
 

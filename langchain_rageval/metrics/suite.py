@@ -39,7 +39,7 @@ class Suite(Traced[Any, dict[str, Score]], Adapters):
 
     @property
     def reads(self) -> frozenset[str]:
-        """Fields that a sample must have for any of the metrics."""
+        """All fields that at least one of the metrics reads."""
         return frozenset[str]().union(*(metric.reads for metric in self.metrics))
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 
-from langchain_rageval._internal.redaction import redact_secrets
+from langchain_rageval._internal.redaction import redact_message
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
@@ -17,6 +18,12 @@ from langchain_rageval.models.offline_judge import OfflineJudge
 
 _Options = dict[str, Any]
 
+# Models that answer a request with a temperature by an error. `Endpoint` omits it for others that do.
+_NO_TEMPERATURE = re.compile(
+    r"(?:^|[/:.])(?:o[1-9](?:$|[-:])|gpt-5(?!.*chat)|codex-|claude-opus-(?:4[-.](?:[7-9]|[1-9]\d)(?!\d)|[5-9]))",
+    re.IGNORECASE,
+)
+_SELF_HOSTED = ("vllm", "gigachat")
 _GIGACHAT_KEYS = ("GIGACHAT_CREDENTIALS", "GIGACHAT_ACCESS_TOKEN", "GIGACHAT_USER", "GIGACHAT_KEY_FILE_PASSWORD")
 
 
@@ -30,7 +37,8 @@ def load_judge(name: str, *, base_url: str | None = None, temperature: float = 0
             `init_chat_model` accepts, such as "anthropic:MODEL" or "gpt-5". Keys are read from the provider's
             environment variables.
         base_url: address of the server, such as "http://localhost:8000/v1".
-        temperature: sampling temperature of the model.
+        temperature: sampling temperature of the model. It is not sent to reasoning models that accept none, such as
+            "openai:o3".
         options: options of `Judge`, such as `language="ru"`.
 
     Raises:
@@ -42,7 +50,8 @@ def load_judge(name: str, *, base_url: str | None = None, temperature: float = 0
     if not model and (provider in _CHAT_MODELS or not name):
         raise ConfigError(f"{name!r} names no judge; use offline, openai:MODEL, vllm:MODEL, gigachat:MODEL")
     make = _CHAT_MODELS.get(provider, _langchain_factory(name))
-    return Judge(make(model, base_url, {"temperature": temperature}), **options)
+    accepts_temperature = provider in _SELF_HOSTED or not _NO_TEMPERATURE.search(name)
+    return Judge(make(model, base_url, {"temperature": temperature} if accepts_temperature else {}), **options)
 
 
 def load_embeddings(name: str, *, base_url: str | None = None) -> Embeddings:
@@ -110,7 +119,7 @@ def _langchain_factory(name: str) -> Callable[[str, str | None, _Options], BaseC
             model: BaseChatModel = init_chat_model(name, **settings)
         except Exception as error:  # clients raise different errors for a missing key or setting
             raise ConfigError(
-                f"{name!r} names no judge that LangChain can build: {redact_secrets(str(error), settings)}"
+                f"{name!r} names no judge that LangChain can build: {redact_message(error, settings)}"
             ) from None
         return model
 

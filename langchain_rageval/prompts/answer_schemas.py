@@ -11,6 +11,8 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from langchain_rageval.prompts.sentence_numbers import Evidence, SentenceNumbers
+
 VerdictLabel = Literal["supported", "contradicted", "absent"]
 
 
@@ -25,7 +27,7 @@ class Verdict(BaseModel):
 
     statement: int
     reason: str
-    evidence: list[str]
+    evidence: Evidence
     verdict: VerdictLabel
 
 
@@ -97,7 +99,7 @@ class NeededSentences(BaseModel):
     """Numbers of the context sentences that are needed to answer, such as "2.3"."""
 
     reason: str
-    sentences: list[str]
+    sentences: SentenceNumbers
 
 
 class RegeneratedQuestions(BaseModel):
@@ -124,7 +126,7 @@ class FoundEntity(BaseModel):
     """An entity that the contexts name, and the sentences that do."""
 
     entity: int
-    evidence: list[str]
+    evidence: Evidence
 
 
 class FoundEntities(BaseModel):

@@ -44,6 +44,7 @@ class RequestContent:
         inputs: content of the JSON object.
         contexts: numbered contexts; None for a step that reads no contexts.
         schema: JSON schema of the answer.
+        repeated: True if the items were sent before, and their reply was not usable.
     """
 
     step: str
@@ -52,6 +53,7 @@ class RequestContent:
     inputs: Mapping[str, Any]
     contexts: NumberedContexts | None
     schema: Mapping[str, Any]
+    repeated: bool = False
 
     @cached_property
     def written_inputs(self) -> str:

@@ -21,10 +21,21 @@ from langchain_rageval.prompts.control_tokens import escape_control_tokens
 from langchain_rageval.run.usage_meter import CHARACTERS_PER_TOKEN
 from langchain_rageval.text.sentences import split_sentences
 
-_CITATION = re.compile(r"(?<![\w.])\d+\.\d+(?![\w.]*\d)")
+_CITATION = re.compile(r"(?<![\w.+-])\d+\.\d+(?![\w.]*\d)")
 _BETWEEN = re.compile(r"[\s\[\](),;、，；]*(?:(?:and|&|и|e|和|及|과|와|및)\s*\[?)?")  # between two numbers of a list
-_RANGE = re.compile(r"\d\.\d+\]?\s*(?:[-–—…~]|\.\.|to|по|до)\s*\[?\d")
+# Words and signs before a number that exclude it or open a range, and after it that make it the start of a range.
+_EXCLUDED = re.compile(
+    r"(?:\b(?:not|except|but|without|from|since|after|before|until|не|нет|кроме|без|от|с|до|после|начиная|non|tranne|"
+    r"da|dal|dopo|prima|除了?|除외|不)|[<>≤≥~!¬])[\s\[(#]*\Z",
+    re.IGNORECASE,
+)
+_RANGE = re.compile(
+    r"[\s\])]*(?:\.\.|…|\+|[-–—~]\s*(?:\[?\d+(?:\.|\Z)|\Z)|ff\b|onwards?\b|and\s+(?:following|so\s+on|below)\b|et\s+seq|"
+    r"etc\b|(?:to|until)\s+the\s+end\b|до\s+конца|и\s+(?:далее|ниже|следующ)|и\s+т\.?\s?[дп]|e\s+seg|及?以[后下]|이후|부터)|f\b",
+    re.IGNORECASE,
+)
 _LONGEST_CACHED = 10_000  # characters
+_LONGEST_WORD = 20
 
 
 class Line(NamedTuple):
@@ -63,19 +74,33 @@ class NumberedContexts:
         return "\n".join(render_lines(self.lines))
 
     def resolve(self, evidence: Iterable[str]) -> list[str]:
-        """Return the existing sentence numbers in a judge's citations, each once, in the order of citation."""
-        numbers = (number for citation in evidence for number in _CITATION.findall(citation))
+        """Return the existing sentence numbers in a judge's citations, each once, in the order of citation.
+
+        A citation is one number or a list of numbers. A range, and a text with other numbers in it, cite nothing.
+        """
+        numbers = (number for citation in evidence for number in _listed_numbers(citation))
         return list(dict.fromkeys(number for number in numbers if number in self.sentences))
 
     def is_citation(self, citation: str) -> bool:
         """Return True if a citation is one or several existing sentence numbers and not a range."""
-        numbers, separators = _CITATION.findall(citation), _CITATION.split(citation)[1:-1]
-        is_list = all(_BETWEEN.fullmatch(text) for text in separators) and not _RANGE.search(citation)
-        return bool(numbers) and is_list and all(number in self.sentences for number in numbers)
+        numbers = _listed_numbers(citation)
+        return bool(numbers) and all(number in self.sentences for number in numbers)
 
     def select(self, chunks: Container[int]) -> NumberedContexts:
         """Return the chunks with the given numbers. They keep their numbers."""
         return NumberedContexts(tuple(line for line in self.lines if line.chunk in chunks))
+
+    @property
+    def chunks(self) -> list[int]:
+        """Numbers of the chunks, in order."""
+        return list(dict.fromkeys(line.chunk for line in self.lines))
+
+    def numbered_from_one(self) -> NumberedContexts:
+        """Return the same chunks, numbered 1, 2, … as the items of a request are."""
+        places = {chunk: place for place, chunk in enumerate(self.chunks, 1)}
+        if all(chunk == place for chunk, place in places.items()):
+            return self
+        return NumberedContexts(tuple(line._replace(chunk=places[line.chunk]) for line in self.lines))
 
     def windows(self, max_tokens: int | None) -> list[NumberedContexts]:
         """Split the contexts between sentences into windows of at most `max_tokens` (characters / 4).
@@ -95,6 +120,18 @@ class NumberedContexts:
             windows[-1].append(line)
             size += tokens
         return [NumberedContexts(tuple(lines)) for lines in windows if any(line.sentence for line in lines)]
+
+
+def _listed_numbers(citation: str) -> list[str]:
+    """Return the sentence numbers of a citation; none if it is a range, an exception, or has prose between numbers."""
+    before, *separators = _CITATION.split(citation)
+    if not separators:
+        return []
+    after = separators.pop()
+    is_list = all(_BETWEEN.fullmatch(text) for text in separators)
+    if not is_list or _EXCLUDED.search(before[-_LONGEST_WORD:]) or _RANGE.match(after):
+        return []
+    return _CITATION.findall(citation)
 
 
 def render_lines(lines: Sequence[Line], name_chunk: Sequence[str] | None = None) -> Iterator[str]:

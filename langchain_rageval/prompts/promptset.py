@@ -255,7 +255,7 @@ def _parse(kind: type[_Part], file: Traversable | Path) -> _Part:
 def _check_common(common: Common, packaged: Common) -> None:
     missing = sorted(packaged.labels.keys() - common.labels.keys())
     if missing:
-        raise ConfigError(f"{_COMMON} lacks the labels {missing}; copy them from another language")
+        raise ConfigError(f"{_COMMON} lacks the labels {missing}; copy and translate those of another language")
     for name, label in [*common.labels.items(), ("ask_again", common.ask_again)]:
         field = "problem" if name == "ask_again" else "step"
         try:

@@ -8,6 +8,7 @@ from math import isfinite
 from statistics import fmean
 from typing import Literal
 
+from langchain_rageval.data.instrument import UNKNOWN, Provenance, differences, split_digests
 from langchain_rageval.data.sample_ids import original_ids
 from langchain_rageval.data.schema import Direction, Row, Score
 from langchain_rageval.errors import BelowThreshold, ConfigError
@@ -196,13 +197,14 @@ def compare_rows(
     cluster: By | None,
     allow_different_instruments: bool,
     rare_losses: bool = False,
+    provenance: tuple[Provenance, Provenance] = (Provenance(), Provenance()),
 ) -> Comparison:
     """Return the comparison of two runs; see `Report.compare`."""
     if not isinstance(margin, int | float) or not isfinite(margin) or margin < 0:
         raise ConfigError(f"margin must be a number of at least 0, in the metrics' units, got {margin!r}")
     ours, theirs = _scores_by_metric(candidate), _scores_by_metric(baseline)
     shared = [name for name in ours if name in theirs]
-    notes = _check_instruments(ours, theirs, shared, allow_different_instruments)
+    notes = _check_instruments(ours, theirs, shared, allow_different_instruments, provenance)
     pairs = paired_rows(candidate, baseline)
     groups, repeats = _groups_of(pairs, cluster)
     compared = [_compare(name, ours[name][0].direction, pairs, groups, rare_losses) for name in shared]
@@ -235,34 +237,76 @@ def _scores_by_metric(rows: Sequence[Row]) -> dict[str, list[Score]]:
 
 
 def _check_instruments(
-    ours: Mapping[str, Sequence[Score]], theirs: Mapping[str, Sequence[Score]], shared: Sequence[str], allowed: bool
+    ours: Mapping[str, Sequence[Score]],
+    theirs: Mapping[str, Sequence[Score]],
+    shared: Sequence[str],
+    allowed: bool,
+    provenance: tuple[Provenance, Provenance],
 ) -> list[str]:
-    """Return a note on metrics scored by different instruments, if that is allowed.
+    """Return notes on metrics whose instruments differ, if that is allowed, or are unknown.
 
     Raises:
-        ConfigError: if it is not allowed, or the reports disagree on the direction of a metric.
+        ConfigError: if they differ and that is not allowed, or the reports disagree on the direction of a metric.
     """
     opposite = [name for name in shared if ours[name][0].direction != theirs[name][0].direction]
     if opposite:
-        raise ConfigError(f"the reports disagree on whether higher is better: {', '.join(opposite)}")
-    differ = [name for name in shared if _differ(ours[name], theirs[name])]
+        raise ConfigError(
+            f"the reports disagree on whether higher is better: {', '.join(opposite)}; score both with the same metric"
+        )
+    differ = {name: words for name in shared if (words := _difference(name, ours[name], theirs[name], provenance))}
+    notes = _unknown_instruments(ours, theirs, shared, provenance)
     if not differ:
-        return []
-    metrics = ", ".join(differ)
+        return notes
+    listed = "; ".join(f"{name} ({words})" for name, words in differ.items())
     if not allowed:
         raise ConfigError(
-            f"different instruments (judge, prompts, options or version) scored {metrics}: the difference cannot be "
+            f"different instruments (judge, prompts, options or version) scored {listed}: the difference cannot be "
             "attributed to the systems; score both alike, or set allow_different_instruments=True"
         )
     return [
-        f"Different instruments (judge, prompts, options or version) scored {metrics}: a difference may be due to the "
-        "instruments, not the systems."
+        f"Different instruments (judge, prompts, options or version) scored {listed}: a difference may be due to the "
+        "instruments, not the systems.",
+        *notes,
     ]
 
 
-def _differ(ours: Sequence[Score], theirs: Sequence[Score]) -> bool:
+def _difference(
+    name: str, ours: Sequence[Score], theirs: Sequence[Score], provenance: tuple[Provenance, Provenance]
+) -> str:
+    """Return how the known instruments of a metric differ, in words; "" if they do not."""
+    words: list[str] = []
     here, there = ({score.instrument for score in scores if score.value is not None} for scores in (ours, theirs))
-    return bool(here and there) and here != there
+    if all("." not in one for one in here | there) and "" not in here | there and here and there and here != there:
+        return f"instrument {', '.join(sorted(here))} != {', '.join(sorted(there))}"  # of version 0.1.0
+    for number, part in enumerate(("found_by", "counted_by")):
+        own, its = ({split_digests(one)[number] for one in found} - {UNKNOWN} for found in (here, there))
+        if own and its and own != its:
+            one, other = provenance[0].parts.get(min(own - its or own)), provenance[1].parts.get(min(its - own or its))
+            words += differences(one, other) or [f"{part} {', '.join(sorted(own))} != {', '.join(sorted(its))}"]
+    return "; ".join(words)
+
+
+def _unknown_instruments(
+    ours: Mapping[str, Sequence[Score]],
+    theirs: Mapping[str, Sequence[Score]],
+    shared: Sequence[str],
+    provenance: tuple[Provenance, Provenance],
+) -> list[str]:
+    """Return a note for each reason why the instruments of metrics are unknown."""
+    metrics: dict[str, list[str]] = {}
+    for name in shared:
+        reasons = []
+        for side, scores, known in zip(("candidate", "baseline"), (ours[name], theirs[name]), provenance, strict=True):
+            digests = sorted({score.instrument for score in scores if score.value is not None})
+            unknown = filter(None, (known.instrument(name, one).unknown for one in digests))
+            reasons += [f"{side}: {reason}" for reason in unknown][:1]
+        if reasons:
+            metrics.setdefault("; ".join(reasons), []).append(name)
+    return [
+        f"{', '.join(names)}: it is unknown whether the same instrument gave the scores ({reasons}); a difference may "
+        "be due to the instruments, not the systems."
+        for reasons, names in metrics.items()
+    ]
 
 
 def paired_rows(candidate: Sequence[Row], baseline: Sequence[Row]) -> list[Pair]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from langchain_rageval.data.instrument import Instrument, Provenance
 from langchain_rageval.data.schema import Row
 from langchain_rageval.errors import ConfigError
 
@@ -19,12 +20,14 @@ class ReportData:
         notes: what a reader of the numbers should know, such as that an offline baseline judged.
         complete: False if the run was interrupted.
         left_out: index of the sample and name of the metric of each score that did not fit the budget.
+        provenance: readable parts of the instruments; `Report.instruments` lists them by metric.
     """
 
     rows: Sequence[Row]
     notes: list[str] = field(default_factory=list)
     complete: bool = True
     left_out: list[tuple[int, str]] = field(default_factory=list)
+    provenance: Provenance = field(default_factory=Provenance, compare=False)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -33,7 +36,17 @@ class ReportData:
 
 def head_of(data: ReportData) -> Mapping[str, Any]:
     """Return what the first line of a report's file says about the run."""
-    return {"notes": data.notes, "complete": data.complete, "left_out": data.left_out}
+    run = {"notes": data.notes, "complete": data.complete, "left_out": data.left_out}
+    return {**run, "instruments": data.provenance.as_json()}
+
+
+def instruments_of(data: ReportData) -> dict[str, list[Instrument]]:
+    """Return the instruments that gave the scores of each metric, in order of appearance."""
+    digests: dict[str, dict[str, None]] = {}
+    for row in data.rows:
+        for name, score in row.scores.items():
+            digests.setdefault(name, {})[score.instrument] = None
+    return {name: [data.provenance.instrument(name, one) for one in found] for name, found in digests.items()}
 
 
 def metric_names(data: ReportData) -> list[str]:

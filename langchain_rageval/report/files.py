@@ -25,11 +25,12 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from langchain_rageval._version import __version__
+from langchain_rageval.data.instrument import Provenance
 from langchain_rageval.data.schema import Row, without_surrogates
 from langchain_rageval.errors import ConfigError
 
 Head = Mapping[str, Any]
-"""Data of a report about its run: `notes`, `complete` and `left_out`."""
+"""Data of a report about its run: `notes`, `complete`, `left_out` and `instruments`."""
 
 State = tuple[int, int]
 """Size of a file in bytes, and time of its last change in nanoseconds."""
@@ -39,7 +40,7 @@ HEAD = f'{{"{_HEAD}":'.encode()
 """First bytes of a head line."""
 
 _INDEX = re.compile(rb'\{"index":(\d+),')
-_UNFINISHED: Head = {"notes": [], "complete": False, "left_out": []}
+_UNFINISHED: Head = {"notes": [], "complete": False, "left_out": [], "instruments": {}}
 
 
 class RowsOnDisk(Sequence[Row]):
@@ -301,6 +302,7 @@ def _head(path: str | Path, line: bytes) -> Head:
         head["notes"] = [str(note) for note in head.get("notes", [])]
         head["complete"] = bool(head.get("complete", True))
         head["left_out"] = [(int(index), str(metric)) for index, metric in head.get("left_out", [])]
+        head["instruments"] = Provenance.load(head.get("instruments"))
         return head
     except UnicodeDecodeError:
         raise

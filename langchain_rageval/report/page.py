@@ -27,7 +27,7 @@ from langchain_rageval.data.schema import Row, Usage
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.report.comparison import Comparison, paired_rows
-from langchain_rageval.report.data import ReportData
+from langchain_rageval.report.data import ReportData, instruments_of
 from langchain_rageval.report.diagnosis import REMEDIES, Cause, Diagnosis, diagnose_rows
 from langchain_rageval.report.files import row_line
 from langchain_rageval.report.histogram import Histogram
@@ -94,6 +94,19 @@ class Page:
     def summary(self) -> Summary:
         """Mapping of metric names to summaries."""
         return summarise(self.report.rows)
+
+    @cached_property
+    def instruments(self) -> dict[str, list[str]]:
+        """Mapping of metric names to their recorded instruments: the first in words, each other by its differences."""
+        known = {
+            name: [one for one in found if one.found_by or one.counted_by]
+            for name, found in instruments_of(self.report).items()
+        }
+        return {
+            name: [str(found[0]), *("; ".join(found[0].differences(other)) or str(other) for other in found[1:])]
+            for name, found in known.items()
+            if found
+        }
 
     @property
     def usage(self) -> Usage:
@@ -204,7 +217,7 @@ class Chunks:
         self._written = 0
 
     def place_of(self, text: str) -> int:
-        """Return the number of a chunk, from 0; a new chunk is added."""
+        """Return the number of a chunk, from 0; a chunk that is not in the collection is added to it."""
         place = self._places.setdefault(hashlib.blake2b(text.encode(), digest_size=16).digest(), len(self._places))
         if place == self._written + len(self._waiting):
             self._waiting.append([line.text for line in NumberedContexts.of([_cut(text)]).lines if line.sentence])

@@ -8,11 +8,12 @@ from heapq import nsmallest
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, overload
 
+from langchain_rageval.data.instrument import Instrument
 from langchain_rageval.data.sample_ids import SampleIds
 from langchain_rageval.data.schema import Row, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.comparison import Comparison, compare_rows
-from langchain_rageval.report.data import ReportData, check_metric, head_of, metric_or_only
+from langchain_rageval.report.data import ReportData, check_metric, head_of, instruments_of, metric_or_only
 from langchain_rageval.report.data_frame import to_data_frame
 from langchain_rageval.report.diagnosis import Diagnosis, diagnose_rows
 from langchain_rageval.report.files import read_report, write_report
@@ -50,6 +51,7 @@ class Report(ReportData):
         notes: what a reader of the numbers should know, such as that an offline baseline judged.
         complete: False if the run was interrupted; the rows and scores are then those that were finished.
         left_out: index of the sample and name of the metric of each score that did not fit the budget.
+        provenance: readable parts of the instruments; `instruments` lists them by metric.
     """
 
     def __repr__(self) -> str:
@@ -116,6 +118,15 @@ class Report(ReportData):
         named = ((ids.distinct(row.sample).id, row) for row in self.rows)
         return {name: row.scores[metric] for name, row in named if metric in row.scores}
 
+    def instruments(self) -> dict[str, list[Instrument]]:
+        """Return the instruments that gave the scores of each metric, in order of appearance; usually one.
+
+        Each has the hashes that the scores carry, and two parts as readable data: `found_by` (models with their
+        settings, prompts, options of the steps) and `counted_by` (reducer and options of the metric), or why a part is
+        unknown. A report written by version 0.1.0 or by a killed process has only hashes.
+        """
+        return instruments_of(self)
+
     def to_label(self, n: int, metric: str | None = None, *, seed: int = 0) -> LabelSheet:
         """Draw rows for people to label, so that few labels are informative about all scores.
 
@@ -177,7 +188,15 @@ class Report(ReportData):
         """
         if not isinstance(baseline, Report):
             raise ConfigError(f"compare takes a report, got {type(baseline).__name__}; Report.load reads one")
-        return compare_rows(self.rows, baseline.rows, margin, cluster, allow_different_instruments, rare_losses)
+        return compare_rows(
+            self.rows,
+            baseline.rows,
+            margin,
+            cluster,
+            allow_different_instruments,
+            rare_losses,
+            (self.provenance, baseline.provenance),
+        )
 
     def minimum_detectable_difference(
         self,
@@ -237,7 +256,8 @@ class Report(ReportData):
             ConfigError: if the findings do not suffice, or those of several metrics do.
             SampleError: if a sample lacks a field that the metric reads.
         """
-        return replace(self, rows=list(rescore_rows(self.rows, metric)))
+        rows = list(rescore_rows(self.rows, metric))
+        return replace(self, rows=rows, provenance=self.provenance.with_counting(metric.name, metric.provenance))
 
     def check(
         self,
@@ -398,7 +418,7 @@ class Report(ReportData):
                 accessed.
         """
         rows, head = read_report(path)
-        return cls(rows if lazy else list(rows), head["notes"], head["complete"], head["left_out"])
+        return cls(rows if lazy else list(rows), head["notes"], head["complete"], head["left_out"], head["instruments"])
 
     def _title(self) -> str:
         return f"Report of {len(self.rows)} sample{'' if len(self.rows) == 1 else 's'}"

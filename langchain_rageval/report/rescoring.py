@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from langchain_rageval.data.instrument import join_digests, split_digests
 from langchain_rageval.data.schema import Row, Score, Usage
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics.metric import Metric
@@ -28,7 +29,8 @@ def _rescore(row: Row, metric: Metric, old: Score) -> Score:
     usage = {} if old.metric == metric.name else {"usage": Usage()}  # the usage belongs to the other metric
     if old.failure:
         identity = {"metric": metric.name, "aspect": metric.aspect, "direction": metric.direction}
-        return old.model_copy(update={**identity, **usage, "instrument": metric.instrument})
+        instrument = join_digests(old.found_by, split_digests(metric.instrument)[1])
+        return old.model_copy(update={**identity, **usage, "instrument": instrument})
     new = metric.rescore(metric.read(row.sample), old)
     if new is None:
         raise ConfigError(
@@ -55,13 +57,13 @@ def _source(rows: Sequence[Row], metric: Metric) -> str:
     if len(suffice) > 1 and not all(_agree(row, suffice, metric) for row in rows):
         raise ConfigError(
             f"{metric.name} could be computed from the findings of {' and '.join(suffice)}, with different values: "
-            "set name= to the one to replace"
+            "build the metric with name= one of these, whose scores it then replaces"
         )
     return suffice[0]
 
 
 def _suffices(rows: Sequence[Row], name: str, metric: Metric) -> bool:
-    """Return True if a score has findings and the metric can be computed from it in every row."""
+    """Return True if the findings of the score called `name` suffice to compute a metric in every row."""
     pairs = [(row.sample, row.scores[name]) for row in rows if name in row.scores and not row.scores[name].failure]
     has_findings = any(score.findings for _, score in pairs)
     return has_findings and all(metric.rescore(metric.read(sample), score) is not None for sample, score in pairs)

@@ -52,7 +52,14 @@ def check_thresholds(
 
 @dataclass(frozen=True)
 class _Coverage:
-    """Number of scored samples, repeats counted once, of samples left out, and the limits for the others."""
+    """Scored samples of a metric, and how many samples may lack a score.
+
+    Attributes:
+        scored: number of samples with a score; repeats of one sample count once.
+        left_out: number of samples without a score because the budget was spent.
+        max_failed: highest accepted share of samples whose score failed.
+        max_unscored: highest accepted share of samples that have no score and did not fail.
+    """
 
     scored: int
     left_out: int

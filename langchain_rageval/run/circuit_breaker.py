@@ -9,7 +9,7 @@ _FAILURES_TO_OPEN = 50
 
 
 class CircuitBreaker:
-    """Counts, per model, the consecutive tries of a run that failed in transit.
+    """Stops tries to a model after too many consecutive ones failed in transit, counted per model in one run.
 
     After the first success only failures to connect count: a server that has answered once may be overloaded for long.
     """

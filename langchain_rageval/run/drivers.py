@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig
@@ -23,6 +23,7 @@ from langchain_rageval.run.requests import (
     Call,
     Embed,
     Gather,
+    Invoke,
     Locked,
     ModelRequest,
     Operation,
@@ -33,6 +34,7 @@ from langchain_rageval.run.requests import (
     Shared,
 )
 from langchain_rageval.run.run import Run
+from langchain_rageval.run.traced import ainvoke_child, invoke_child
 
 T = TypeVar("T")
 
@@ -67,6 +69,8 @@ def _reply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
             return _gather(operations, run, config)
         case Embed(embeddings, texts):
             return _embed(embeddings, texts, run, config)
+        case Invoke(runnable, value):
+            return invoke_child(runnable, value, _add_configurable(request.configurable, config))
         case Pause(seconds):
             return time.sleep(seconds)
         case Locked(gate, operation):
@@ -174,6 +178,8 @@ async def _areply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
             return await agather(adrive(operation, run, config) for operation in operations)
         case Embed(embeddings, texts):
             return await _aembed(embeddings, texts, run, config)
+        case Invoke(runnable, value):
+            return await ainvoke_child(runnable, value, _add_configurable(request.configurable, config))
         case Pause(seconds):
             return await asyncio.sleep(seconds)
         case Locked(gate, operation):
@@ -217,8 +223,14 @@ async def _ainvoke(call: Call, run: Run, config: RunnableConfig) -> Any:
     options = _options(call, run)
     if call.sync_only:  # the event loop's default executor has only a handful of threads
         return await run.acall_with_timeout(partial(call.model.invoke, call.messages, config, **options))
-    async with asyncio.timeout(run.timeout):
-        return await call.model.ainvoke(call.messages, config, **options)
+    try:
+        async with asyncio.timeout(run.timeout):
+            return await call.model.ainvoke(call.messages, config, **options)
+    except AttributeError as error:
+        # langchain-core 1.7 takes an error that is not an Exception for a result, and raises an AttributeError about it
+        if error.name == "generations" and isinstance(error.obj, BaseException):
+            raise error.obj from None
+        raise
 
 
 async def _aembed(embeddings: Embeddings, texts: Sequence[str], run: Run, config: RunnableConfig) -> list[Vector]:
@@ -270,6 +282,24 @@ async def agather(awaitables: Iterable[Awaitable[T]]) -> list[T]:
     return results
 
 
+async def astream_results(awaitables: Iterable[Awaitable[T]]) -> AsyncGenerator[T]:
+    """Await coroutines concurrently and yield their results in order, each when it and those before it are there.
+
+    After an error, or if the generator is closed early, the remaining coroutines are cancelled.
+    """
+    tasks = [asyncio.ensure_future(_outcome_of(awaitable)) for awaitable in awaitables]
+    try:
+        for task in tasks:
+            result, error = await task
+            if error is not None:
+                raise error
+            yield cast(T, result)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def _outcome_of(awaitable: Awaitable[T]) -> tuple[T, None] | tuple[None, BaseException]:
     """Return the result or the error; a SystemExit that a task raises would end the event loop."""
     try:
@@ -287,6 +317,11 @@ def configurable_choices(config: RunnableConfig) -> str:
     """
     choices = config.get("configurable", {})
     return repr(sorted((name, repr(choice)) for name, choice in choices.items() if not name.startswith("__")))
+
+
+def _add_configurable(values: Mapping[str, Any], config: RunnableConfig) -> RunnableConfig:
+    """Return the config with more configurable values; those that it has already are kept."""
+    return {**config, "configurable": {**values, **config.get("configurable", {})}} if values else config
 
 
 def _retry(request: ModelRequest, error: Exception, run: Run) -> Operation[Any]:

@@ -6,7 +6,7 @@ drivers in `langchain_rageval.run.drivers` fulfil the requests, through a model'
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Sequence
+from collections.abc import Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -111,13 +111,28 @@ class SendOnce:
 
 
 @dataclass(frozen=True, slots=True)
+class Invoke:
+    """Invoke a Runnable as a child run; the reply is its output.
+
+    Args:
+        runnable: Runnable to invoke, through its sync or async method.
+        input: input of the Runnable.
+        configurable: values added to `config["configurable"]`; values that the config has already take precedence.
+    """
+
+    runnable: Runnable[Any, Any]
+    input: Any
+    configurable: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """Wait for some seconds without holding a slot of the concurrency limiter."""
 
     seconds: float
 
 
-Request = ModelRequest | Embed | Gather | Shared | Locked | SendOnce | Pause
+Request = ModelRequest | Embed | Gather | Shared | Locked | SendOnce | Invoke | Pause
 """Everything that an operation may yield."""
 
 Operation = Generator[Request, Any, T]

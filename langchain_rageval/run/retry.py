@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from json import JSONDecodeError
 from socket import gaierror
 
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, message_of
 
 _TRANSIENT_STATUS = {408, 425, 429}
 _OVERLOADED_STATUS = {503, 529}
@@ -98,7 +98,7 @@ def is_rate_limited(error: Exception) -> bool:
 
 def is_unreachable(error: BaseException) -> bool:
     """Return True if no server listens at the address; more often a wrong URL than a transient fault."""
-    return any(isinstance(cause, _UNREACHABLE) or "[Errno 111]" in str(cause) for cause in _causes(error))
+    return any(isinstance(cause, _UNREACHABLE) or "[Errno 111]" in message_of(cause) for cause in _causes(error))
 
 
 def status_of(error: BaseException) -> int | None:

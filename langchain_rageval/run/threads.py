@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, wait
 from contextvars import copy_context
 from functools import partial
@@ -70,6 +70,10 @@ class DaemonThreads:
 
         After an error or an interrupt, jobs that have not started are not started.
         """
+        return list(self.stream(jobs, at_once))
+
+    def stream(self, jobs: Sequence[Callable[[], T]], at_once: int) -> Generator[T]:
+        """Like `spread`, but yields the results in order, each when it and those before it are there."""
         futures: list[Future[T]] = [Future() for _ in jobs]
         waiting = deque(zip(jobs, futures, strict=True))
 
@@ -84,7 +88,8 @@ class DaemonThreads:
         try:
             for _ in range(min(at_once, len(jobs))):
                 self.submit(work)
-            return [future.result() for future in futures]
+            for future in futures:
+                yield future.result()
         finally:
             waiting.clear()
 

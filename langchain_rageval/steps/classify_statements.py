@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 
 from langchain_rageval.data.schema import Finding, FindingKind, Sample
 from langchain_rageval.errors import JudgeOutputError
-from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, shared_question
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, repeat_question, shared_question
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.voting import Voter, voters_of
-from langchain_rageval.prompts.answer_schemas import Classification
+from langchain_rageval.prompts.answer_schemas import Classification, TruePositive
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.step import NumberedTexts, State, Step, slices
+from langchain_rageval.steps.step import NumberedTexts, State, Step, numbers_by_place, request_items, slices
 from langchain_rageval.steps.votes import agreement_rates, majority
 
 
@@ -89,7 +89,7 @@ class ClassifyStatements(Step):
     ) -> Operation[_Marks]:
         judge_question = self._judge_question(voter, question, answers, references)
         work = self._classify(voter, judge_question, question, answers, references)
-        marks: _Marks = yield shared_question(voter.judge, judge_question, voter.draw, work)
+        marks: _Marks = yield shared_question(voter.judge, judge_question, voter.draw, work, [*answers, 0, *references])
         return marks
 
     def _classify(
@@ -102,9 +102,10 @@ class ClassifyStatements(Step):
     ) -> Operation[_Marks]:
         """Ask one judge to classify two slices of statements, and repeat the question for statements without a mark."""
         attempts, marks = Attempts(voter.judge.attempts), _Marks()
+        pending_answers, pending_references = answers, references
         while True:
             reply = yield from ask_judge(voter.judge, judge_question, attempts, voter.draw)
-            _record_marks(marks, reply, answers, references)
+            _record_marks(marks, _with_own_numbers(reply, pending_answers, pending_references), answers, references)
             missing_answers = {n: text for n, text in answers.items() if n not in marks.answer}
             missing_references = {n: text for n, text in references.items() if n not in marks.reference}
             if not missing_answers and not missing_references:
@@ -115,17 +116,17 @@ class ClassifyStatements(Step):
                     f"reference statements {[*missing_references]}"
                 )
                 raise JudgeOutputError(problem, self.get_name(), reply.model_dump_json())
-            judge_question = self._judge_question(
-                voter, question, missing_answers or answers, references if missing_answers else missing_references
-            )
+            pending_answers = missing_answers or answers
+            pending_references = references if missing_answers else missing_references
+            judge_question = repeat_question(self._judge_question(voter, question, pending_answers, pending_references))
 
     def _judge_question(
         self, voter: Voter, question: str, answers: NumberedTexts, references: NumberedTexts
     ) -> JudgeQuestion[Classification]:
         inputs = {
             "question": question,
-            "answer_statements": [{"answer": number, "text": text} for number, text in answers.items()],
-            "reference_statements": [{"reference": number, "text": text} for number, text in references.items()],
+            "answer_statements": request_items("answer", answers),
+            "reference_statements": request_items("reference", references),
         }
         return self.build_question(inputs, None, language_from=question, judge=voter.judge)
 
@@ -133,6 +134,32 @@ class ClassifyStatements(Step):
 def classify_statements(judge: JudgeLike) -> Step:
     """Return the step that classifies the statements of `extract_statements` against those of each reference."""
     return ClassifyStatements(prompt="classify_statements", judge=Judge.of(judge), answer=Classification)
+
+
+def _with_own_numbers(reply: Classification, answers: Iterable[int], references: Iterable[int]) -> Classification:
+    """Return a reply with the statements' own numbers in place of those in the request; unknown ones are dropped."""
+    answer_numbers, reference_numbers = numbers_by_place(answers), numbers_by_place(references)
+
+    def own_references(hit: TruePositive) -> list[int]:
+        return [reference_numbers[place] for place in hit.references if place in reference_numbers]
+
+    return Classification(
+        TP=[
+            hit.model_copy(update={"answer": answer_numbers[hit.answer], "references": own_references(hit)})
+            for hit in reply.TP
+            if hit.answer in answer_numbers
+        ],
+        FP=[
+            item.model_copy(update={"answer": answer_numbers[item.answer]})
+            for item in reply.FP
+            if item.answer in answer_numbers
+        ],
+        FN=[
+            item.model_copy(update={"reference": reference_numbers[item.reference]})
+            for item in reply.FN
+            if item.reference in reference_numbers
+        ],
+    )
 
 
 def _record_marks(marks: _Marks, reply: Classification, answers: NumberedTexts, references: NumberedTexts) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from langchain_rageval._internal.description import describe
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.stage import Stage, State, TextSelector
 from langchain_rageval.text.normalization import normalize_text
@@ -28,11 +29,8 @@ class CompareTexts(Stage[State]):
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Configuration of this stage that affects its results: its name and the library that measures.
-
-        The options of the measure are part of the metric's own `instrument`.
-        """
-        return {"step": self.get_name(), "source": self.source}
+        """Configuration of this stage that affects its results: the measure and the library that it is taken from."""
+        return {"step": self.get_name(), "source": self.source, "measure": describe(self.measure)}
 
     def work(self, state: State) -> Operation[State]:
         """Compare the texts with the measure and add `similarities` to the state; makes no request."""

@@ -1,16 +1,19 @@
 """Extract the entities that the references name.
 
 The judge reads one reference. Adds `reference_entities`, a list of str: the distinct entities of all references in
-order of appearance. Makes no call for blank references; the list is empty if all are blank.
+order of appearance. Makes no call for blank references; the list is empty if all are blank. Entities beyond the number
+that the references can hold are dropped; `dropped_entities` is their number, if there are any.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.prompts.answer_schemas import Entities
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.step import State, Step
+from langchain_rageval.steps.step import State, Step, most_items
 from langchain_rageval.text.normalization import normalize_text
 
 
@@ -25,16 +28,25 @@ class ExtractEntities(Step):
         sample: Sample = state["sample"]
         texts = dict.fromkeys(text for text in sample.references if text.strip())
         parts: list[list[str]] = yield Gather([self._extract(sample.question, text) for text in texts])
-        spellings: dict[str, str] = {}
-        for entity in (entity for part in parts for entity in part):
-            spellings.setdefault(normalize_text(entity), entity)
-        return state | {"reference_entities": list(spellings.values())}
+        kept = [entities[: most_items(text)] for text, entities in zip(texts, parts, strict=True)]
+        dropped = sum(map(len, parts)) - sum(map(len, kept))
+        if dropped:
+            state = state | {"dropped_entities": dropped}
+        return state | {"reference_entities": _distinct(entity for entities in kept for entity in entities)}
 
     def _extract(self, question: str, text: str) -> Operation[list[str]]:
         answer: Entities = yield self.ask(self.build_question({"text": text}, None, language_from=question))
-        return [entity.strip() for entity in answer.entities if entity.strip()]
+        return _distinct(entity.strip() for entity in answer.entities if entity.strip())
 
 
 def extract_entities(judge: JudgeLike) -> Step:
     """Return the step that extracts the entities of the references."""
     return ExtractEntities(prompt="extract_entities", judge=Judge.of(judge), answer=Entities)
+
+
+def _distinct(entities: Iterable[str]) -> list[str]:
+    """Return the first spelling of each entity, in order."""
+    spellings: dict[str, str] = {}
+    for entity in entities:
+        spellings.setdefault(normalize_text(entity), entity)
+    return list(spellings.values())

@@ -16,10 +16,7 @@ from langchain_rageval.data.schema import Sample
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.prompts.answer_schemas import Statements
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.step import State, Step
-
-_FEWEST_STATEMENTS = 10
-_CHARACTERS_PER_STATEMENT = 3  # a list of short Chinese words; other texts need more
+from langchain_rageval.steps.step import State, Step, most_items
 
 Side = Literal["answer", "reference"]
 
@@ -61,16 +58,8 @@ class ExtractStatements(Step):
             self.build_question({"question": question, "text": text}, None, language_from=question)
         )
         statements = [statement.strip() for statement in answer.statements if statement.strip()]
-        kept = list(dict.fromkeys(statements))[: _most_statements(text)]
+        kept = list(dict.fromkeys(statements))[: most_items(text)]
         return kept, len(statements) - len(kept)
-
-
-def _most_statements(text: str) -> int:
-    """Return how many statements a text can hold: one for every three characters, and at least ten.
-
-    A judge in a repetition loop lists thousands, each of which would have to be verified.
-    """
-    return max(_FEWEST_STATEMENTS, len(text) // _CHARACTERS_PER_STATEMENT)
 
 
 def extract_statements(judge: JudgeLike, *, of: Side | Literal["both"], for_contexts: bool = False) -> Step:

@@ -12,13 +12,13 @@ from collections.abc import Iterable
 
 from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import JudgeOutputError
-from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, shared_question
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, repeat_question, shared_question
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import FoundEntities, FoundEntity
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.step import NumberedTexts, State, Step, slices
+from langchain_rageval.steps.step import NumberedTexts, State, Step, numbers_by_place, request_items, slices
 from langchain_rageval.steps.votes import agreement_rates, majority
 
 _EvidenceByEntity = dict[int, list[str]]
@@ -69,7 +69,7 @@ class FindEntities(Step):
     ) -> Operation[_EvidenceByEntity]:
         judge_question = self._judge_question(voter, question, part, window)
         work = self._find(voter, judge_question, question, part, window)
-        evidence: _EvidenceByEntity = yield shared_question(voter.judge, judge_question, voter.draw, work)
+        evidence: _EvidenceByEntity = yield shared_question(voter.judge, judge_question, voter.draw, work, part)
         return evidence
 
     def _find(
@@ -87,7 +87,7 @@ class FindEntities(Step):
         unproven = {number: part[number] for number, evidence in entities.items() if not evidence}
         if not unproven or not attempts.left:
             return entities
-        judge_question = self._judge_question(voter, question, unproven, window)
+        judge_question = repeat_question(self._judge_question(voter, question, unproven, window))
         try:
             reply = yield from ask_judge(voter.judge, judge_question, attempts, voter.draw)
         except JudgeOutputError:
@@ -98,7 +98,7 @@ class FindEntities(Step):
     def _judge_question(
         self, voter: Voter, question: str, part: NumberedTexts, window: NumberedContexts
     ) -> JudgeQuestion[FoundEntities]:
-        inputs = {"entities": [{"entity": number, "text": text} for number, text in part.items()]}
+        inputs = {"entities": request_items("entity", part)}
         return self.build_question(inputs, window, language_from=question, judge=voter.judge)
 
 
@@ -110,8 +110,9 @@ def find_entities(judge: JudgeLike) -> Step:
 def _known_entities(
     items: Iterable[FoundEntity], entities: NumberedTexts, window: NumberedContexts
 ) -> _EvidenceByEntity:
-    """Map entity numbers to existing sentence numbers. Unknown entities are dropped, duplicates merged."""
-    return _merge({item.entity: window.resolve(item.evidence)} for item in items if item.entity in entities)
+    """Map the entities' own numbers to existing sentence numbers. Unknown entities are dropped, duplicates merged."""
+    numbers = numbers_by_place(entities)
+    return _merge({numbers[item.entity]: window.resolve(item.evidence)} for item in items if item.entity in numbers)
 
 
 def _merge(parts: Iterable[_EvidenceByEntity]) -> _EvidenceByEntity:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 
 from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import JudgeOutputError
-from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, shared_question
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, repeat_question, shared_question
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import ContextVerdict, ContextVerdicts
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.step import State, Step
+from langchain_rageval.steps.step import State, Step, numbers_by_place
 from langchain_rageval.steps.votes import agreement_rates, majority
 
 _VerdictByChunk = dict[int, ContextVerdict]
@@ -69,9 +69,8 @@ class GradeContexts(Step):
         self, voter: Voter, inputs: Mapping[str, str], window: NumberedContexts
     ) -> Operation[_VerdictByChunk]:
         judge_question = self._judge_question(voter, inputs, window)
-        graded: _VerdictByChunk = yield shared_question(
-            voter.judge, judge_question, voter.draw, self._grade(voter, judge_question, inputs, window)
-        )
+        work = self._grade(voter, judge_question, inputs, window)
+        graded: _VerdictByChunk = yield shared_question(voter.judge, judge_question, voter.draw, work, window.chunks)
         return graded
 
     def _grade(
@@ -84,21 +83,25 @@ class GradeContexts(Step):
         """Ask one judge about the chunks in a window, and repeat the question for chunks without a clear verdict."""
         attempts, graded = Attempts(voter.judge.attempts), _VerdictByChunk()
         chunks = list(dict.fromkeys(line.chunk for line in window.lines if line.sentence))
+        pending = window
         while True:
             reply = yield from ask_judge(voter.judge, judge_question, attempts, voter.draw)
-            graded = _consistent(reply.verdicts, chunks) | graded
+            verdicts = _consistent(reply.verdicts, pending.chunks) | graded
+            graded = {number: verdicts[number] for number in chunks if number in verdicts}
             missing = [number for number in chunks if number not in graded]
             if not missing:
                 return graded
             if not attempts.left:
                 problem = f"no single verdict for the chunks {missing}"
                 raise JudgeOutputError(problem, self.get_name(), reply.model_dump_json())
-            judge_question = self._judge_question(voter, inputs, window.select(missing))
+            pending = window.select(missing)
+            judge_question = repeat_question(self._judge_question(voter, inputs, pending))
 
     def _judge_question(
         self, voter: Voter, inputs: Mapping[str, str], window: NumberedContexts
     ) -> JudgeQuestion[ContextVerdicts]:
-        return self.build_question(inputs, window, language_from=inputs["question"], judge=voter.judge)
+        contexts = window.numbered_from_one()
+        return self.build_question(inputs, contexts, language_from=inputs["question"], judge=voter.judge)
 
 
 def grade_contexts(judge: JudgeLike, *, against: Callable[[Sample], str]) -> Step:
@@ -112,11 +115,12 @@ def grade_contexts(judge: JudgeLike, *, against: Callable[[Sample], str]) -> Ste
 
 
 def _consistent(verdicts: Iterable[ContextVerdict], chunks: Iterable[int]) -> _VerdictByChunk:
-    """Return the verdicts by chunk; unknown chunks are dropped, conflicting duplicates omitted."""
-    by_number: dict[int, list[ContextVerdict]] = {number: [] for number in chunks}
+    """Return the verdicts by the chunks' own numbers; unknown chunks are dropped, conflicting duplicates omitted."""
+    numbers = numbers_by_place(chunks)
+    by_number: dict[int, list[ContextVerdict]] = {number: [] for number in numbers.values()}
     for verdict in verdicts:
-        if verdict.context in by_number:
-            by_number[verdict.context].append(verdict)
+        if number := numbers.get(verdict.context):
+            by_number[number].append(verdict.model_copy(update={"context": number}))
     return {n: doubles[0] for n, doubles in by_number.items() if len({v.useful for v in doubles}) == 1}
 
 

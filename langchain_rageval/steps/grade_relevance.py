@@ -14,13 +14,13 @@ from typing import Any
 
 from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import JudgeOutputError
-from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, shared_question
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, repeat_question, shared_question
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import RelevanceGrade, RelevanceGrades
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.step import State, Step
+from langchain_rageval.steps.step import State, Step, numbers_by_place
 from langchain_rageval.steps.votes import agreement_rates
 
 _GradeByChunk = dict[int, RelevanceGrade]
@@ -82,9 +82,8 @@ class GradeRelevance(Step):
 
     def _grade_shared(self, voter: Voter, question: str, window: NumberedContexts) -> Operation[_GradeByChunk]:
         judge_question = self._judge_question(voter, question, window)
-        grades: _GradeByChunk = yield shared_question(
-            voter.judge, judge_question, voter.draw, self._grade(voter, judge_question, question, window)
-        )
+        work = self._grade(voter, judge_question, question, window)
+        grades: _GradeByChunk = yield shared_question(voter.judge, judge_question, voter.draw, work, window.chunks)
         return grades
 
     def _grade(
@@ -93,27 +92,34 @@ class GradeRelevance(Step):
         """Ask one judge to grade the chunks in a window, and repeat the question for chunks without a valid grade."""
         attempts, graded = Attempts(voter.judge.attempts), _GradeByChunk()
         chunks = list(dict.fromkeys(line.chunk for line in window.lines if line.sentence))
+        pending = window
         while True:
             reply = yield from ask_judge(voter.judge, judge_question, attempts, voter.draw)
-            graded = self._valid_grades(reply.grades, chunks) | graded
+            graded = self._valid_grades(reply.grades, pending.chunks) | graded
             missing = [number for number in chunks if number not in graded]
             if not missing:
                 return graded
             if not attempts.left:
                 problem = f"no single grade from {self.scale[0]} to {self.scale[1]} for the chunks {missing}"
                 raise JudgeOutputError(problem, self.get_name(), reply.model_dump_json())
-            judge_question = self._judge_question(voter, question, window.select(missing))
+            pending = window.select(missing)
+            judge_question = repeat_question(self._judge_question(voter, question, pending))
 
     def _judge_question(self, voter: Voter, question: str, window: NumberedContexts) -> JudgeQuestion[RelevanceGrades]:
         inputs = {"question": question, "scale": list(self.scale)}
-        return self.build_question(inputs, window, language_from=question, judge=voter.judge)
+        contexts = window.numbered_from_one()
+        return self.build_question(inputs, contexts, language_from=question, judge=voter.judge)
 
     def _valid_grades(self, grades: Iterable[RelevanceGrade], chunks: Iterable[int]) -> _GradeByChunk:
-        """Return the grades by chunk; unknown chunks, conflicting duplicates and grades off the scale are omitted."""
-        by_number: dict[int, list[RelevanceGrade]] = {number: [] for number in chunks}
+        """Return the grades by the chunks' own numbers.
+
+        Unknown chunks, conflicting duplicates and grades off the scale are omitted.
+        """
+        numbers = numbers_by_place(chunks)
+        by_number: dict[int, list[RelevanceGrade]] = {number: [] for number in numbers.values()}
         for grade in grades:
-            if grade.context in by_number:
-                by_number[grade.context].append(grade)
+            if number := numbers.get(grade.context):
+                by_number[number].append(grade.model_copy(update={"context": number}))
         single = {n: doubles[0] for n, doubles in by_number.items() if len({g.grade for g in doubles}) == 1}
         return {n: grade for n, grade in single.items() if self.scale[0] <= grade.grade <= self.scale[1]}
 

@@ -12,9 +12,10 @@ from functools import partial
 from statistics import median_low
 from typing import Any
 
+from langchain_rageval._internal.description import digest_of
 from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import JudgeOutputError
-from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, shared_question
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, repeat_question, shared_question
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import RubricGrade, RubricGrades
@@ -67,7 +68,7 @@ class GradeRubric(Step):
             ]
             for language, criteria in self.criteria.items()
         }
-        return {**super().instrument, "criteria": inputs}
+        return {**super().instrument, "criteria": digest_of(inputs)}
 
     def _criteria(self, language: str) -> _Criteria:
         return self.criteria.get(language) or self.criteria[DEFAULT_LANGUAGE]
@@ -99,7 +100,7 @@ class GradeRubric(Step):
                 return graded
             if not attempts.left:
                 raise JudgeOutputError(_problem(missing, self.scale), self.get_name(), reply.model_dump_json())
-            judge_question = self._judge_question(voter, sample, background, missing)
+            judge_question = repeat_question(self._judge_question(voter, sample, background, missing))
 
     def _judge_question(
         self, voter: Voter, sample: Sample, background: NumberedContexts | None, criteria: _Criteria

@@ -14,9 +14,9 @@ import numpy as np
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.embeddings import Embeddings
 
+from langchain_rageval._internal.description import describe
 from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.errors import ConfigError, ModelOutputError
-from langchain_rageval.judge.identity import model_identity
 from langchain_rageval.run.embedding import Vector
 from langchain_rageval.run.requests import Embed, Operation
 from langchain_rageval.steps.rate_pairs import rate_pairs
@@ -48,7 +48,7 @@ class MeasureSimilarity(Stage[State]):
     @property
     def instrument(self) -> Mapping[str, Any]:
         """Configuration of this stage that affects the similarities: the model and the scale."""
-        return {"step": self.get_name(), "model": model_identity(self.model), "scale": self.scale}
+        return {"step": self.get_name(), "model": describe(self.model), "scale": self.scale}
 
     def work(self, state: State) -> Operation[State]:
         """Embed all texts, or score all pairs, in one request; no request if there is nothing to compare with."""

@@ -41,5 +41,5 @@ def _validate_scores(output: Any, expected: int) -> list[float]:
     if len(scores) != expected:
         raise ModelOutputError(f"the cross-encoder returned {len(scores)} scores for {expected} pairs")
     for score in scores[~np.isfinite(scores)]:
-        raise ModelOutputError(f"the cross-encoder returned the score {score}")
+        raise ModelOutputError(f"the cross-encoder returned the score {score}, which is not a finite number")
     return [float(score) for score in scores]

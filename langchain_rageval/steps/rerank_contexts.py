@@ -12,9 +12,9 @@ from typing import Any
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.documents import BaseDocumentCompressor, Document
 
+from langchain_rageval._internal.description import describe
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, ModelOutputError
-from langchain_rageval.judge.identity import model_identity
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.rate_pairs import rate_pairs
 from langchain_rageval.steps.stage import Stage, State
@@ -41,7 +41,7 @@ class RerankContexts(Stage[State]):
     @property
     def instrument(self) -> Mapping[str, Any]:
         """Configuration of this stage that affects the order of the chunks: the identity of the reranker."""
-        return {"step": self.get_name(), "model": model_identity(self.reranker)}
+        return {"step": self.get_name(), "model": describe(self.reranker)}
 
     def work(self, state: State) -> Operation[State]:
         """Score all chunks with the reranker in one request; no request without contexts."""

@@ -51,7 +51,7 @@ class SharedSteps(Stage[State]):
     @property
     def instrument(self) -> Mapping[str, Any]:
         """Configuration of the stages that affects their results: the `instrument` of each stage."""
-        return {"stages": [stage.instrument for stage in self.stages]}
+        return {"stages": [stage.description for stage in self.stages]}
 
     def with_fresh_capabilities(self) -> Self:
         """Return a copy of the steps whose judges start without knowledge of what their endpoint supports."""

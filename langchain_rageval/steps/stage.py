@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import FunctionType
 from typing import Any, Self, TypeVar
 
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
 from pydantic import ConfigDict
 
+from langchain_rageval._internal.description import NotDescribable, describe, is_users_class
 from langchain_rageval._internal.redaction import redact_exception
 from langchain_rageval.errors import RagevalError, record_step
 from langchain_rageval.judge.judge import Judge
@@ -24,6 +27,9 @@ TextSelector = Callable[[State], tuple[str, Sequence[str]]]
 """Function from the state to a text and the texts that it is compared with."""
 
 S = TypeVar("S")
+
+_OPTION_TYPES = (str, int, float, frozenset, FunctionType, partial)
+"""Types of options that describe themselves; `instrument` of a stage describes its models."""
 
 
 class Stage(Traced[S, S]):
@@ -65,7 +71,27 @@ class Stage(Traced[S, S]):
 
         Consists of JSON-like values. The hash of a metric's configuration, by which reports and journals identify the
         metric, includes it.
+
+        Raises:
+            NotDescribable: if a model or function of the stage cannot be identified.
         """
+
+    @property
+    def description(self) -> Mapping[str, Any]:
+        """The instrument and the plain options as data; of a stage class of the user together with its code.
+
+        Raises:
+            NotDescribable: if a part cannot be identified.
+        """
+        kind = type(self)
+        options = {name: getattr(self, name) for name in kind.model_fields if name != "name"}
+        plain = {name: describe(value) for name, value in options.items() if isinstance(value, _OPTION_TYPES)}
+        settings = {**plain, **{str(name): describe(value) for name, value in self.instrument.items()}}
+        if not is_users_class(kind):
+            return settings
+        if any("instrument" in vars(part) for part in kind.__mro__ if is_users_class(part)):
+            return {**settings, "class": describe(kind)}
+        return {**settings, "stage": describe(self)}
 
     def _do(self, state: S, config: RunnableConfig) -> S:
         try:
@@ -89,3 +115,18 @@ class Stage(Traced[S, S]):
         record_step(error, self.get_name())
         if isinstance(error, RagevalError):
             redact_exception(error, self)
+
+
+def describe_step(step: Runnable[Any, Any]) -> Any:
+    """Return the description of a step of a metric, a stage or any other Runnable.
+
+    Raises:
+        NotDescribable: if a part cannot be identified; the message names the step and the remedy.
+    """
+    try:
+        return step.description if isinstance(step, Stage) else {"step": step.get_name(), "runnable": describe(step)}
+    except NotDescribable as error:
+        if "Judge(" in str(error):
+            raise
+        remedy = 'give its function or object a text attribute `version`, such as "1"'
+        raise NotDescribable(f"the step {step.get_name()} cannot be identified ({error}): {remedy}") from None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from pydantic import BaseModel, InstanceOf, ValidationError
 
 from langchain_rageval._internal.cached import locked_cache
+from langchain_rageval._internal.description import digest_of
 from langchain_rageval.errors import config_error_of
 from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, shared_question
 from langchain_rageval.judge.judge import Judge, JudgeLike
@@ -20,10 +21,13 @@ from langchain_rageval.prompts.promptset import Prompt, packaged_fingerprint
 from langchain_rageval.run.requests import Operation, Shared
 from langchain_rageval.steps.stage import Stage, State
 
-__all__ = ["NumberedTexts", "Stage", "State", "Step", "slices"]
+__all__ = ["NumberedTexts", "Stage", "State", "Step", "most_items", "numbers_by_place", "request_items", "slices"]
 
 NumberedTexts = Mapping[int, str]
 """Texts by their numbers, which count from 1."""
+
+_FEWEST_ITEMS = 10
+_CHARACTERS_PER_ITEM = 3  # a list of short Chinese words; other texts need more
 
 
 class Step(Stage[State]):
@@ -127,9 +131,17 @@ class Step(Stage[State]):
             "step": self.get_name(),
             "judge": self.judge.instrument,
             "prompts": prompts,
-            "own_prompt": own and own.model_dump(),
-            "schema": _parser_and_schema(self.answer)[1],
+            "own_prompt": own and digest_of(own.model_dump(mode="json")),
+            "schema": digest_of(_parser_and_schema(self.answer)[1]),
         }
+
+
+def most_items(text: str) -> int:
+    """Return how many statements or entities a text can hold: one for every three characters, and at least ten.
+
+    A judge in a repetition loop lists thousands, and later steps would have to ask about each of them.
+    """
+    return max(_FEWEST_ITEMS, len(text) // _CHARACTERS_PER_ITEM)
 
 
 def slices(items: NumberedTexts, size: int) -> list[dict[int, str]]:
@@ -138,6 +150,19 @@ def slices(items: NumberedTexts, size: int) -> list[dict[int, str]]:
     return [
         {number: items[number] for number in numbers[start : start + size]} for start in range(0, len(numbers), size)
     ]
+
+
+def request_items(key: str, items: NumberedTexts) -> list[dict[str, Any]]:
+    """Return numbered texts as the items of a request, numbered from 1 whatever their own numbers are.
+
+    A judge that numbers its answers from 1 then answers right, also about a slice or a repeated question.
+    """
+    return [{key: place, "text": text} for place, text in enumerate(items.values(), 1)]
+
+
+def numbers_by_place(items: Iterable[int]) -> dict[int, int]:
+    """Return the own numbers of items by their numbers in a request, which count from 1."""
+    return dict(enumerate(items, 1))
 
 
 @locked_cache

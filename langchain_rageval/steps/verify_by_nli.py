@@ -15,9 +15,9 @@ import numpy as np
 from langchain_core.cross_encoders import BaseCrossEncoder
 from numpy.typing import NDArray
 
+from langchain_rageval._internal.description import describe
 from langchain_rageval.data.schema import Finding, FindingKind, Sample, without_surrogates
 from langchain_rageval.errors import ConfigError, ModelOutputError
-from langchain_rageval.judge.identity import model_identity
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation, Rate, Shared
 from langchain_rageval.steps.extract_statements import Side
@@ -82,7 +82,7 @@ class NliVerifier:
     def instrument(self) -> Mapping[str, Any]:
         """Configuration of this verifier that affects its verdicts: the model and the interpretation of its scores."""
         options = {"labels": self.labels, "threshold": self.threshold, "scale": self.scale}
-        return {"model": model_identity(self.cross_encoder), **options}
+        return {"model": describe(self.cross_encoder), **options}
 
     def _probabilities(self, output: Any, pairs: int) -> tuple[_Scores, _Scores]:
         """Return the probabilities of entailment and of contradiction, one of each per pair.

@@ -12,14 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import JudgeOutputError
-from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, shared_question
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, repeat_question, shared_question
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import Verdict, Verdicts
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.extract_statements import Side
-from langchain_rageval.steps.step import NumberedTexts, State, Step, slices
+from langchain_rageval.steps.step import NumberedTexts, State, Step, numbers_by_place, request_items, slices
 from langchain_rageval.steps.votes import agreement_rates, majority
 
 _VerdictsByNumber = dict[int, Verdict]
@@ -30,9 +30,10 @@ STRENGTH: Mapping[str, int] = {"supported": 2, "contradicted": 1, "absent": 0}
 class VerifyStatements(Step):
     """Step that adds `<of>_verdicts`, a list of Finding: one for each statement in order, then the agreement rates.
 
-    Statements are sent in slices of the judge's `max_statements`, contexts in windows of its `max_context_tokens`. Over
-    windows, supported outweighs contradicted, which outweighs absent, and the evidence is combined; a statement whose
-    support spans two windows counts as absent. Over votes the majority decides; on a tie the verdict is "absent".
+    Statements are sent in slices of the judge's `max_statements`, each numbered from 1, contexts in windows of its
+    `max_context_tokens`. Over windows, supported outweighs contradicted, which outweighs absent, and the evidence is
+    combined; a statement whose support spans two windows counts as absent. Over votes the majority decides; on a tie
+    the verdict is "absent".
 
     A verdict "supported" or "contradicted" without an existing sentence number is asked for again, once.
     """
@@ -84,7 +85,7 @@ class VerifyStatements(Step):
     ) -> Operation[_VerdictsByNumber]:
         judge_question = self._judge_question(voter, question, part, window)
         work = self._verify(voter, judge_question, question, part, window)
-        verdicts: _VerdictsByNumber = yield shared_question(voter.judge, judge_question, voter.draw, work)
+        verdicts: _VerdictsByNumber = yield shared_question(voter.judge, judge_question, voter.draw, work, part)
         return verdicts
 
     def _verify(
@@ -105,7 +106,7 @@ class VerifyStatements(Step):
         pending = part
         while pending and attempts.left:
             if pending is not part:
-                judge_question = self._judge_question(voter, question, pending, window)
+                judge_question = repeat_question(self._judge_question(voter, question, pending, window))
             try:
                 answer = yield from ask_judge(voter.judge, judge_question, attempts, voter.draw)
             except JudgeOutputError:
@@ -125,8 +126,7 @@ class VerifyStatements(Step):
     def _judge_question(
         self, voter: Voter, question: str, part: NumberedTexts, window: NumberedContexts
     ) -> JudgeQuestion[Verdicts]:
-        statements = [{"statement": number, "text": text} for number, text in part.items()]
-        inputs = {"question": question, "statements": statements}
+        inputs = {"question": question, "statements": request_items("statement", part)}
         return self.build_question(inputs, window, language_from=question, judge=voter.judge)
 
     def _findings(
@@ -153,17 +153,16 @@ def verify_statements(judge: JudgeLike, *, of: Side) -> Step:
 
 
 def _consistent(verdicts: Iterable[Verdict], statements: NumberedTexts, window: NumberedContexts) -> _VerdictsByNumber:
-    """Return the verdicts by statement number, with existing sentence numbers as evidence.
+    """Return the verdicts of a reply by the statements' own numbers, with existing sentence numbers as evidence.
 
     Unknown statement numbers are dropped, agreeing duplicates are combined, conflicting ones are omitted.
     """
+    numbers = numbers_by_place(statements)
     by_number: dict[int, list[Verdict]] = {}
     for verdict in verdicts:
-        if verdict.statement in statements:
-            evidence = window.resolve(verdict.evidence)
-            if evidence != verdict.evidence:
-                verdict = verdict.model_copy(update={"evidence": evidence})
-            by_number.setdefault(verdict.statement, []).append(verdict)
+        if number := numbers.get(verdict.statement):
+            known = {"statement": number, "evidence": window.resolve(verdict.evidence)}
+            by_number.setdefault(number, []).append(verdict.model_copy(update=known))
     return {n: _strongest(doubles) for n, doubles in by_number.items() if len({v.verdict for v in doubles}) == 1}
 
 

@@ -371,7 +371,7 @@ class _WaitForLater(BaseCallbackHandler):
         self.order, self.number = order, number
 
     def on_chain_start(self, *_: Any, parent_run_id: UUID | None = None, **__: Any) -> None:
-        """Wait until the later samples have finished."""
+        """Wait until the later samples have finished, so that samples finish in reverse order."""
         if parent_run_id is None:
             with self.order.turn:
                 later = self.order.count - 1 - self.number

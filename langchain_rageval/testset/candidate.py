@@ -9,10 +9,14 @@ from pydantic import Field
 from langchain_rageval.data.schema import InputModel
 from langchain_rageval.testset.passage import Passage
 
+SIMPLE = "simple"
+"""Evolution of a question that no evolution changed."""
+
 # Reasons for rejection. They appear in `Testset.yields` and in journals.
 PASSAGE_REJECTED = "passage rejected"
 NO_KEYPHRASE = "no key phrase left"
 QUESTION_REJECTED = "question rejected"
+BLANK_QUESTION = "blank question"
 NO_NEAR_PASSAGE = "no passage is near enough"
 NOT_EVOLVED = "not evolved"
 NOT_IN_PASSAGES = "no passage answers it"
@@ -49,7 +53,8 @@ class Candidate(InputModel):
         passages: passages that the question is about, the drawn one first.
         question: current text of the question; "" before it is written.
         parent: question from which the last evolution started.
-        evolution: names of the evolutions applied so far, joined by "+"; "simple" if there are none.
+        evolution: names of the evolutions applied so far, your own steps included, joined by "+"; "simple" if there are
+            none.
         answerable: True if the passages are meant to answer the question.
         grade: mean of the four grades of the drawn passage, from 1 to 3; None before it is graded.
         keyphrases: key phrases of the drawn passage.
@@ -61,10 +66,10 @@ class Candidate(InputModel):
         rejected: reason for the rejection, in English; None if the candidate is not rejected.
     """
 
-    passages: list[Passage]
+    passages: list[Passage] = Field(min_length=1)
     question: str = ""
     parent: str = ""
-    evolution: str = "simple"
+    evolution: str = SIMPLE
     answerable: bool = True
     grade: float | None = None
     keyphrases: list[str] = Field(default_factory=list)
@@ -73,7 +78,7 @@ class Candidate(InputModel):
     seed: int = 0
     reference: str | None = None
     history: list[Trial] = Field(default_factory=list)
-    rejected: str | None = None
+    rejected: str | None = Field(default=None, min_length=1)
 
     def replace(self, **changes: object) -> Self:
         """Return a copy of the candidate with some fields changed."""
@@ -96,6 +101,11 @@ class Candidate(InputModel):
         The history gets a trial (attempt) with the question, which counts as accepted until a step rejects it.
         """
         return self.replace(question=question.strip()).with_trial(kind)
+
+    def with_evolution(self, name: str) -> Self:
+        """Return a copy of the candidate whose `evolution` ends with one more name."""
+        earlier = [] if self.evolution == SIMPLE else [self.evolution]
+        return self.replace(evolution="+".join([*earlier, name]))
 
     def with_verdict(self, accepted: bool, feedback: str) -> Self:
         """Return a copy of the candidate with a verdict on the current question.

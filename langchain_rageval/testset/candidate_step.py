@@ -34,6 +34,16 @@ class CandidateStep(Stage[Candidate]):
     model_step: Step | None = None
 
     @property
+    def InputType(self) -> type[Candidate]:
+        """Type of the input, for schemas."""
+        return Candidate
+
+    @property
+    def OutputType(self) -> type[Candidate]:
+        """Type of the output, for schemas."""
+        return Candidate
+
+    @property
     def judges(self) -> Sequence[Judge]:
         """Writer or critic that the step calls."""
         return self.model_step.judges if self.model_step else ()
@@ -42,7 +52,7 @@ class CandidateStep(Stage[Candidate]):
     def instrument(self) -> Mapping[str, Any]:
         """Configuration of this step that affects the returned candidates; journals identify the step by it."""
         options = {name: getattr(self, name) for name in type(self).model_fields if name in self._option_names()}
-        return {"step": self.get_name(), "asks": self.model_step and self.model_step.instrument, **options}
+        return {"step": self.get_name(), "asks": self.model_step and self.model_step.description, **options}
 
     def with_fresh_capabilities(self) -> Self:
         """Return a copy whose judges do not share endpoint capabilities with the judges of this step."""

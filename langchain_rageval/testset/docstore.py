@@ -15,7 +15,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore
 from numpy.typing import NDArray
 
-from langchain_rageval._internal.redaction import redact_secrets
+from langchain_rageval._internal.redaction import redact_message
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.drivers import drive
 from langchain_rageval.run.embedding import BATCH_SIZE, Vector, may_concern_one_text
@@ -301,7 +301,7 @@ def _embed_batch(embeddings: Embeddings, texts: Sequence[str]) -> Operation[list
         if not may_concern_one_text(error):
             raise
         if len(texts) == 1:
-            _LOG.warning("%s: %s", _NO_SIMILAR.format(texts[0][:100]), redact_secrets(str(error), embeddings))
+            _LOG.warning("%s: %s", _NO_SIMILAR.format(texts[0][:100]), redact_message(error, embeddings))
             return [None]
     units: list[UnitVector | None] = []
     for text in texts:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+from langchain_core.runnables import RunnableConfig, RunnableSequence
+from langchain_core.runnables.graph import Graph
+
 from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.run.requests import Operation
+from langchain_rageval.run.requests import Invoke, Operation
 from langchain_rageval.testset.candidate import NOT_EVOLVED, Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep
 from langchain_rageval.testset.compress import compress
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.evolution_filter import evolution_filter
-from langchain_rageval.testset.evolutions import Kind, evolve
+from langchain_rageval.testset.evolve import Kind, evolve
 from langchain_rageval.testset.question_filter import question_filter
 
 _TRIES = 2
@@ -35,11 +38,15 @@ class EvolutionBranch(CandidateStep):
     @property
     def instrument(self) -> Mapping[str, Any]:
         """Configuration of the steps of this branch: everything that affects which candidates they return."""
-        return {"step": self.get_name(), "parts": [part.instrument for part in self.parts]}
+        return {"step": self.get_name(), "parts": [part.description for part in self.parts]}
 
     def with_fresh_capabilities(self) -> Self:
         """Return a copy whose judges do not share endpoint capabilities with the judges of this branch."""
         return self.model_copy(update={"parts": tuple(part.with_fresh_capabilities() for part in self.parts)})
+
+    def get_graph(self, config: RunnableConfig | None = None) -> Graph:
+        """Return the graph of the parts in sequence."""
+        return RunnableSequence(*self.parts).get_graph(config)
 
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Rewrite the question by the evolution and filter the result, at most twice.
@@ -49,8 +56,10 @@ class EvolutionBranch(CandidateStep):
         parent = state
         evolve_question, *filters = self.parts
         for _ in range(_TRIES):
-            state = yield from evolve_question.work(state)
-            state = yield from _run_steps(filters, state.replace(parent=parent.question))
+            state = yield Invoke(evolve_question, state)
+            state = state.replace(parent=parent.question)
+            for step in filters:
+                state = state if state.rejected else (yield Invoke(step, state))
             if state.rejected != NOT_EVOLVED:
                 return state
             state = state.replace(rejected=None, evolution=parent.evolution)
@@ -58,7 +67,13 @@ class EvolutionBranch(CandidateStep):
 
 
 def evolution_branch(
-    kind: Kind, writer: JudgeLike, critic: JudgeLike, docstore: Docstore | None = None, *, max_rewrites: int = 2
+    kind: Kind,
+    writer: JudgeLike,
+    critic: JudgeLike,
+    docstore: Docstore | None = None,
+    *,
+    max_rewrites: int = 2,
+    steps: Mapping[str, Any] | None = None,
 ) -> CandidateStep:
     """Return the step that applies an evolution and then `compress`, `question_filter` and `evolution_filter`.
 
@@ -70,18 +85,13 @@ def evolution_branch(
         critic: model that reviews and compares questions.
         docstore: source of near and neighbouring passages.
         max_rewrites: maximum number of rewrites of a rejected question.
+        steps: steps to use instead of new ones, under the names of the three functions above; other keys are ignored.
     """
-    review = question_filter(critic, writer, docstore, max_rewrites=max_rewrites)
-    parts = [evolve(kind, writer, docstore), review]
-    if kind.asks_more:
-        parts = [parts[0], compress(writer), review, evolution_filter(critic)]
-    return EvolutionBranch(name=kind.name, parts=tuple(parts))
-
-
-def _run_steps(steps: Iterable[CandidateStep], state: Candidate) -> Operation[Candidate]:
-    """Run steps in order until one rejects the candidate."""
-    for step in steps:
-        if state.rejected:
-            break
-        state = yield from step.work(state)
-    return state
+    steps = steps or {}
+    first = evolve(kind, writer, docstore)
+    review = steps.get("question_filter") or question_filter(critic, writer, docstore, max_rewrites=max_rewrites)
+    if not kind.asks_more:
+        return EvolutionBranch(name=kind.name, parts=(first, review))
+    shorten = steps.get("compress") or compress(writer)
+    compare = steps.get("evolution_filter") or evolution_filter(critic)
+    return EvolutionBranch(name=kind.name, parts=(first, shorten, review, compare))

@@ -1,4 +1,4 @@
-"""Evolutions: rewritings that make a question harder, or more like a question of a user. `|` composes them.
+"""Evolutions: Runnables that make a question harder, or more like a question of a user. `|` composes them.
 
 Source of the idea: Xu et al. 2023, "WizardLM: Empowering Large Language Models to Follow Complex Instructions",
 arXiv:2304.12244, section 3 (Evol-Instruct).
@@ -6,135 +6,177 @@ arXiv:2304.12244, section 3 (Evol-Instruct).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar
+
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
+from pydantic import ConfigDict
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import JudgeLike
-from langchain_rageval.prompts.promptset import Prompt
-from langchain_rageval.run.requests import Operation
-from langchain_rageval.testset.candidate import NO_NEAR_PASSAGE, Candidate
-from langchain_rageval.testset.candidate_step import (
-    CandidateStep,
-    drawn_text,
-    numbered_passages,
-    prompt_step,
-    question_objection,
-)
+from langchain_rageval.run.traced import Traced, ainvoke_child, invoke_child
+from langchain_rageval.testset.candidate import SIMPLE, Candidate
+from langchain_rageval.testset.candidate_step import CandidateStep
 from langchain_rageval.testset.docstore import Docstore
-
-SIMPLE = "simple"
-MULTI_CONTEXT = "multi_context"
-
-
-@dataclass(frozen=True)
-class Kind:
-    """Single kind of evolution (rewriting of a question). Journal keys contain its `repr`, so all its names are fixed.
-
-    Attributes:
-        name: name of the evolution.
-        prompt: name of the packaged prompt; "" if the user supplies an instruction.
-        instruction: instruction of the user; "" if there is a packaged prompt.
-        adds_passage: True if the nearest passage is added before the question is rewritten.
-        asks_more: True if the question must become deeper or broader, False if it is only rephrased.
-        answerable: True if the documents are meant to answer the new question.
-    """
-
-    name: str
-    prompt: str = ""
-    instruction: str = ""
-    adds_passage: bool = False
-    asks_more: bool = True
-    answerable: bool = True
-
-    @property
-    def own_prompt(self) -> Prompt | None:
-        """Prompt with the user's instruction; None if there is a packaged prompt."""
-        return None if self.prompt else Prompt(instruction=self.instruction)
+from langchain_rageval.testset.evolution_branch import evolution_branch
+from langchain_rageval.testset.evolve import MULTI_CONTEXT, Kind, evolve
+from langchain_rageval.testset.user_step import UserStep, inner_runnable, user_step
 
 
-@dataclass(frozen=True)
-class Evolution:
-    """Sequence of evolution kinds (rewritings of a question); an empty sequence leaves the question unchanged.
+class Evolution(Traced[Candidate, Candidate]):
+    """Rewriting of a question: a Runnable from candidate (question in progress) to candidate.
 
-    `reasoning | conditional` is the sequence of both. Called with a writer, an evolution builds the step that rewrites
-    the question: `reasoning(writer)`.
+    `reasoning | conditional` applies both in turn, and `reasoning | my_runnable` continues with a Runnable or function
+    of yours. A `TestsetGenerator` supplies the models. Outside of a generator they come from
+    `config["configurable"]`: `writer`, the model that rewrites; `critic`, a model whose filters follow the rewriting,
+    and `docstore`, the source of near and neighbouring passages, both optional. Or call the evolution to bind them:
+    `reasoning(writer)` is the step that rewrites with this model, without filters.
 
     Attributes:
-        kinds: kinds in the order in which they are applied.
+        kind: what the evolution does; None for `simple`, which returns the candidate unchanged.
     """
 
-    kinds: tuple[Kind, ...] = ()
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    in_traces: ClassVar[bool] = False
+
+    kind: Kind | None = None
+
+    def __repr__(self) -> str:
+        """Return the name of the evolution."""
+        return self.get_name()
+
+    __str__ = __repr__
 
     @property
-    def name(self) -> str:
-        """Name of the evolution: the names of its kinds, joined by "+"; "simple" if there are no kinds."""
-        return "+".join(kind.name for kind in self.kinds) or SIMPLE
+    def kinds(self) -> tuple[Kind, ...]:
+        """Kind of the evolution as a tuple; empty for `simple`."""
+        return () if self.kind is None else (self.kind,)
 
-    def __or__(self, other: Evolution) -> Evolution:
-        """Return the evolution that applies this evolution, then the other one."""
-        if not isinstance(other, Evolution):
-            return NotImplemented
-        return Evolution(self.kinds + other.kinds)
+    def __or__(self, other: Any) -> Any:
+        """Return the sequence of this evolution and another evolution, a Runnable or a function."""
+        return compose([self, other])
 
-    def __call__(self, writer: JudgeLike, docstore: Docstore | None = None) -> Any:
-        """Return the Runnable that rewrites the question, without filters after it.
+    def __ror__(self, other: Any) -> Any:
+        """Return the sequence of a function and this evolution."""
+        return compose([other, self])
+
+    def __call__(
+        self, writer: JudgeLike, docstore: Docstore | None = None, *, critic: JudgeLike | None = None
+    ) -> CandidateStep:
+        """Return the evolution with its models bound.
 
         Args:
-            writer: model that rewrites; one call for each kind.
-            docstore: source of the nearest passage; required for `multi_context`.
+            writer: model that rewrites; one call.
+            docstore: source of near and neighbouring passages; required for `multi_context`.
+            critic: model that reviews the new question and compares it with the old one; None for no filters.
 
         Raises:
             ConfigError: if the evolution is `simple`, or needs a docstore and there is none.
         """
-        if not self.kinds:
+        if self.kind is None:
             raise ConfigError("simple leaves the question as it is, so it has no step: call another evolution")
-        steps: list[Any] = [evolve(kind, writer, docstore) for kind in self.kinds]
-        chain = steps[0]
-        for step in steps[1:]:
-            chain = chain | step
-        return chain
+        return self.with_services({"writer": writer, "docstore": docstore, "critic": critic})
+
+    def with_services(self, services: Mapping[str, Any]) -> CandidateStep:
+        """Return the step that applies this evolution with the models, docstore and filters of a generator.
+
+        Args:
+            services: `writer`; optionally `critic` and `docstore`; and steps to use instead of new ones under the names
+                `compress`, `question_filter` and `evolution_filter`.
+
+        Raises:
+            ConfigError: if there is no writer, or no docstore for an evolution that adds a passage.
+        """
+        writer, critic, docstore = (services.get(name) for name in ("writer", "critic", "docstore"))
+        if self.kind is None or writer is None:
+            raise ConfigError(
+                f"{self.get_name()} needs a writer: bind one with {self.get_name()}(writer), or pass the config "
+                '{"configurable": {"writer": model}}; a TestsetGenerator does so'
+            )
+        if critic is None:
+            return evolve(self.kind, writer, docstore)
+        return evolution_branch(self.kind, writer, critic, docstore, steps=services)
+
+    def _do(self, input: Candidate, config: RunnableConfig) -> Candidate:
+        if input.rejected or self.kind is None:
+            return input
+        return invoke_child(self.with_services(config.get("configurable", {})), input, config)
+
+    async def _ado(self, input: Candidate, config: RunnableConfig) -> Candidate:
+        if input.rejected or self.kind is None:
+            return input
+        return await ainvoke_child(self.with_services(config.get("configurable", {})), input, config)
 
 
-class QuestionEvolver(CandidateStep):
-    """Rewrites the question by one kind of evolution and keeps the old question as its parent."""
+class EvolutionSequence(RunnableSequence[Candidate, Candidate]):
+    """Sequence of evolutions and user steps, such as `reasoning | conditional`; hashable, for use in a distribution."""
 
-    kind: Kind
-    docstore: Docstore | None
+    def __init__(self, *steps: Any, name: str | None = None) -> None:
+        super().__init__(*steps, name=name)
 
-    def _option_names(self) -> Sequence[str]:
-        return ["kind"]
+    def __hash__(self) -> int:
+        """Return a hash of the name."""
+        return hash(self.name)
 
-    def work(self, state: Candidate) -> Operation[Candidate]:
-        """Ask the writer to rewrite the question: one call; no call if a needed similar passage does not exist."""
-        if self.kind.adds_passage:
-            near = self.docstore.similar(state.passages[0]) if self.docstore else []
-            if not near:
-                trial = state.with_trial(self.kind.name, accepted=False, feedback=NO_NEAR_PASSAGE)
-                return trial.reject(NO_NEAR_PASSAGE)
-            state = state.replace(passages=[state.passages[0], near[0]])
-        inputs = {"question": state.question, "passages": numbered_passages(state.passages)}
-        answer = yield from self._ask(inputs, drawn_text(state), question_objection)
-        earlier = [] if state.evolution == SIMPLE else [state.evolution]
-        evolved = state.replace(
-            parent=state.question,
-            evolution="+".join([*earlier, self.kind.name]),
-            answerable=state.answerable and self.kind.answerable,
-        )
-        return evolved.with_question(answer.question, self.kind.name)
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Kinds of the evolutions in the sequence, in order."""
+        return tuple(kind for part in self.steps for kind in kinds_of(part))
+
+    def __or__(self, other: Any) -> Any:
+        """Return the sequence extended by another evolution, a Runnable or a function."""
+        return compose([self, other])
+
+    def __ror__(self, other: Any) -> Any:
+        """Return the sequence that begins with a function."""
+        return compose([other, self])
+
+    def __call__(
+        self, writer: JudgeLike, docstore: Docstore | None = None, *, critic: JudgeLike | None = None
+    ) -> Runnable[Candidate, Candidate]:
+        """Return the sequence with the models of its evolutions bound; arguments as for a single evolution."""
+        bound = [part(writer, docstore, critic=critic) if isinstance(part, Evolution) else part for part in self.steps]
+        return RunnableSequence(*bound, name=self.name)
 
 
-def evolve(kind: Kind, writer: JudgeLike, docstore: Docstore | None) -> CandidateStep:
-    """Return the step that rewrites a question by one kind of evolution.
+Branch = Evolution | UserStep | EvolutionSequence
+"""Entry of a distribution: what happens to a question between its review and its answer."""
+
+
+def compose(parts: Iterable[Any]) -> Branch:
+    """Return Runnables and functions in sequence, without `simple`; `simple` if no others are left.
+
+    Sequences are flattened, and Runnables that are not evolutions become user steps.
 
     Raises:
-        ConfigError: if the kind adds a passage and there is no docstore.
+        ConfigError: if a part is neither a Runnable nor a function.
     """
-    if kind.adds_passage and docstore is None:
-        raise ConfigError(f"{kind.name} adds the nearest passage: it needs a docstore")
-    step = prompt_step(kind.prompt or "evolve_reasoning", writer, kind.own_prompt)
-    return QuestionEvolver(name=f"evolve_{kind.name}", model_step=step, kind=kind, docstore=docstore)
+    steps = [step for part in parts for step in _flatten(part)]
+    if len(steps) < 2:
+        return steps[0] if steps else simple
+    names = [step.get_name() for step in steps if isinstance(step, Evolution) or step.evolves]
+    return EvolutionSequence(*steps, name="+".join(names) or SIMPLE)
+
+
+def parts_of(branch: Branch) -> list[Evolution | UserStep]:
+    """Return the parts of a branch in order; none for `simple`."""
+    return list(_flatten(branch))
+
+
+def kinds_of(part: Runnable[Any, Any]) -> tuple[Kind, ...]:
+    """Return the kinds of evolution in a branch or one of its parts, also in an evolution with `with_retry` or so."""
+    part = inner_runnable(part.step if isinstance(part, UserStep) else part)
+    return part.kinds if isinstance(part, Evolution | EvolutionSequence) else ()
+
+
+def _flatten(part: Any) -> Iterator[Evolution | UserStep]:
+    if isinstance(part, Evolution):
+        yield from [] if part.kind is None else [part]
+    elif isinstance(part, RunnableSequence):
+        for step in part.steps:
+            yield from _flatten(step)
+    else:
+        yield user_step(part, evolves=not isinstance(part, CandidateStep))
 
 
 def evolution(name: str, instruction: str, *, asks_more: bool = True) -> Evolution:
@@ -150,21 +192,25 @@ def evolution(name: str, instruction: str, *, asks_more: bool = True) -> Evoluti
         ConfigError: if a text is blank, or the name is taken or contains "+".
     """
     if not name.strip() or not instruction.strip():
-        raise ConfigError("an evolution takes a name and an instruction that says how to rewrite `question`")
+        raise ConfigError("evolution(name, instruction) needs a name, and an instruction how to rewrite the question")
     if "+" in name or name in EVOLUTIONS:
         raise ConfigError(f"an evolution cannot be named {name!r}: choose a name that is not taken and contains no +")
-    return Evolution((Kind(name, instruction=instruction, asks_more=asks_more),))
+    return _evolution_of(Kind(name, instruction=instruction, asks_more=asks_more))
 
 
-simple = Evolution()
-reasoning = Evolution((Kind("reasoning", "evolve_reasoning"),))
-conditional = Evolution((Kind("conditional", "evolve_conditional"),))
-multi_context = Evolution((Kind(MULTI_CONTEXT, "evolve_multi_context", adds_passage=True),))
-conversational = Evolution((Kind("conversational", "evolve_conversational", asks_more=False),))
-unanswerable = Evolution((Kind("unanswerable", "evolve_unanswerable", asks_more=False, answerable=False),))
+def _evolution_of(kind: Kind) -> Evolution:
+    return Evolution(name=kind.name, kind=kind)
+
+
+simple = Evolution(name=SIMPLE)
+reasoning = _evolution_of(Kind("reasoning", "evolve_reasoning"))
+conditional = _evolution_of(Kind("conditional", "evolve_conditional"))
+multi_context = _evolution_of(Kind(MULTI_CONTEXT, "evolve_multi_context", adds_passage=True))
+conversational = _evolution_of(Kind("conversational", "evolve_conversational", asks_more=False))
+unanswerable = _evolution_of(Kind("unanswerable", "evolve_unanswerable", asks_more=False, answerable=False))
 
 EVOLUTIONS: Mapping[str, Evolution] = {
-    evolution.name: evolution
+    evolution.get_name(): evolution
     for evolution in (simple, reasoning, conditional, multi_context, conversational, unanswerable)
 }
 """Packaged evolutions by name."""

@@ -6,7 +6,7 @@ from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.testset.candidate import NOT_ALL_NEEDED, NOT_IN_PASSAGES, Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep, drawn_text, numbered_passages, prompt_step
-from langchain_rageval.testset.evolutions import MULTI_CONTEXT
+from langchain_rageval.testset.evolve import MULTI_CONTEXT
 
 
 class PassageFinder(CandidateStep):

@@ -25,10 +25,10 @@ from langchain_rageval.run.requests import Embed, Operation
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.usage_meter import tokens_in
-from langchain_rageval.testset.candidate import DUPLICATE, Candidate
+from langchain_rageval.testset.candidate import BLANK_QUESTION, DUPLICATE, Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep
 from langchain_rageval.testset.docstore import Docstore, embed_passages
-from langchain_rageval.testset.evolutions import Evolution
+from langchain_rageval.testset.evolutions import Branch, kinds_of
 from langchain_rageval.testset.journaled_step import FAILED, JournaledStep
 from langchain_rageval.testset.passage import Passage
 from langchain_rageval.testset.passage_scheduler import PassageScheduler
@@ -39,6 +39,7 @@ from langchain_rageval.testset.testset import Testset
 _BUDGET_SPENT = "the budget is spent"
 _INTERRUPTED = "the run was interrupted"
 _ROUND_FAILED = "every attempt of a round failed"
+_CHAIN = "generate_row"  # name in traces
 _PROMPT_TOKENS = 800  # estimate for one call, without the passage
 
 
@@ -62,10 +63,10 @@ class GenerationOptions:
 
     judges: Sequence[Judge]
     embeddings: Embeddings
-    distribution: Mapping[Evolution, float]
+    distribution: Mapping[Branch, float]
     dedupe: float | None
     closed_book: bool
-    build_steps: Callable[[Evolution, Docstore], Sequence[CandidateStep]]
+    build_steps: Callable[[Branch, Docstore], Sequence[CandidateStep]]
     max_concurrency: int
     timeout: float | None
     retry: RetryPolicy
@@ -97,8 +98,10 @@ class Generation:
     first_failure: str = ""
     _has_similar_cache: dict[str, bool] = field(default_factory=dict)
     _chains_lock: threading.Lock = field(default_factory=threading.Lock)
-    _chains: dict[Evolution, RunnableSequence[Candidate, Candidate]] = field(default_factory=dict)
+    _chains: dict[Branch, RunnableSequence[Candidate, Candidate]] = field(default_factory=dict)
+    _not_journaled: dict[str, None] = field(default_factory=dict)
     _questions: dict[int, Any] = field(default_factory=dict)
+    _reasons: set[str | None] = field(default_factory=set)  # of the attempts of the current round
 
     def __post_init__(self) -> None:
         """Open the journal and plan the rows."""
@@ -127,11 +130,16 @@ class Generation:
 
     def prepare(self) -> Operation[None]:
         """Embed the passages if an evolution needs similar ones."""
-        if any(kind.adds_passage for row in self.scheduler.rows for kind in row.evolution.kinds):
+        if any(kind.adds_passage for row in self.scheduler.rows for kind in kinds_of(row.evolution)):
             yield from embed_passages(self.store)
 
     def next_round(self) -> dict[int, Candidate]:
         """Return new candidates (questions to generate) by row number; empty if the run is over."""
+        if _BUDGET_SPENT in self._reasons:
+            self.stop_reason = _BUDGET_SPENT
+        elif self._reasons and all(reason and reason.startswith(FAILED) for reason in self._reasons):
+            self.stop_reason = _ROUND_FAILED
+        self._reasons.clear()
         return {} if self.stop_reason else self.scheduler.next_round()
 
     def attempt(self, number: int, candidate: Candidate, run: Run, config: RunnableConfig) -> Candidate:
@@ -147,14 +155,15 @@ class Generation:
             return await self._chain(number).ainvoke(candidate, own.into(config))
 
     def accept(self, results: Mapping[int, Candidate]) -> Operation[list[TestsetRow]]:
-        """Record the results of a round (one attempt for each unfinished row), rejecting duplicate questions.
+        """Record results of a round (one attempt for each unfinished row), rejecting duplicate questions.
 
         Args:
-            results: accepted and rejected candidates by row number.
+            results: accepted and rejected candidates by row number, in the order of the rows.
 
         Returns:
             The new rows.
         """
+        results = {number: _reject_blank(candidate) for number, candidate in results.items()}
         accepted = {number: candidate for number, candidate in results.items() if candidate.rejected is None}
         vectors = yield from self._embed_questions([candidate.question for candidate in accepted.values()])
         for (number, candidate), vector in zip(list(accepted.items()), vectors, strict=True):
@@ -166,11 +175,7 @@ class Generation:
             self.scheduler.record(number, accepted.get(number, candidate))
             if candidate.rejected and candidate.rejected.startswith(FAILED):
                 self.first_failure = self.first_failure or candidate.history[-1].feedback
-        reasons = {candidate.rejected for candidate in results.values()}
-        if _BUDGET_SPENT in reasons:
-            self.stop_reason = _BUDGET_SPENT
-        elif all(reason and reason.startswith(FAILED) for reason in reasons):
-            self.stop_reason = _ROUND_FAILED
+        self._reasons |= {candidate.rejected for candidate in results.values()}
         return [_to_row(candidate) for candidate in accepted.values() if candidate.rejected is None]
 
     def testset(self, *, broken_off: bool = False) -> Testset:
@@ -185,6 +190,8 @@ class Generation:
         models = [inner for judge in self.options.judges for inner in inner_models(judge.model)]
         model_notes = [getattr(model, "testset_note", None) for model in models]
         yield from dict.fromkeys(note for note in model_notes if note)
+        for reason in self._not_journaled:
+            yield f"A step is not in the journal, and a resumed run repeats it: {reason}."
         if self.first_failure:
             yield f"The first failure: {self.first_failure}"
         if n_rows < self.size:
@@ -199,9 +206,9 @@ class Generation:
         """
         evolution = self.scheduler.rows[number].evolution
         resumed = isinstance(first := self._chain(number).first, JournaledStep) and first.has_result(candidate)
-        calls = 0 if resumed else 6 + 4 * len(evolution.kinds) + self.options.closed_book
+        calls = 0 if resumed else 6 + 4 * len(kinds_of(evolution)) + self.options.closed_book
         tokens = calls * (_PROMPT_TOKENS + tokens_in(candidate.passages[0].text))
-        task_type = (evolution.name, resumed)
+        task_type = (evolution.get_name(), resumed)
         reserved = self._budget_tracker.admit(task_type, lambda: Cost(calls, tokens, 0))
         if reserved is None:
             yield None
@@ -217,7 +224,9 @@ class Generation:
         with self._chains_lock:
             if evolution not in self._chains:
                 steps = self.options.build_steps(evolution, self.store)
-                self._chains[evolution] = RunnableSequence(*(JournaledStep.of(step, self.journal) for step in steps))
+                journaled = [JournaledStep.of(step, self.journal) for step in steps]
+                self._not_journaled |= {step.unknown: None for step in journaled if step.unknown and self.journal}
+                self._chains[evolution] = RunnableSequence(*journaled, name=_CHAIN)
             return self._chains[evolution]
 
     def _has_similar(self, passage: Passage) -> bool:
@@ -240,6 +249,11 @@ class Generation:
         if vector is None or threshold is None:
             return False
         return any(other is not None and float(vector @ other) >= threshold for _, other in accepted)
+
+
+def _reject_blank(candidate: Candidate) -> Candidate:
+    """Reject a candidate without a question, which only steps of the user can leave."""
+    return candidate if candidate.rejected or candidate.question.strip() else candidate.reject(BLANK_QUESTION)
 
 
 def _to_row(candidate: Candidate) -> TestsetRow:

@@ -2,42 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, closing
-from functools import partial
+from functools import partial, reduce
 from math import isfinite
-from typing import Any, ClassVar, Unpack
+from operator import add
+from typing import Annotated, Any, ClassVar, Unpack
 
+from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import (
+    ensure_config,
+    get_async_callback_manager_for_config,
+    get_callback_manager_for_config,
+    patch_config,
+)
+from langchain_core.runnables.graph import Graph, Node
 from langchain_core.vectorstores import VectorStore
 from pydantic import ConfigDict, InstanceOf
+from pydantic.json_schema import SkipJsonSchema
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge, JudgeLike, in_language
 from langchain_rageval.prompts.promptset import languages
 from langchain_rageval.run.budget import Budget
-from langchain_rageval.run.drivers import adrive, agather, drive
-from langchain_rageval.run.options import RUN_DEFAULTS, RunOptions, check_options, fill_defaults
+from langchain_rageval.run.drivers import adrive, astream_results, drive
+from langchain_rageval.run.options import RUN_DEFAULTS, check_options, fill_defaults
 from langchain_rageval.run.progress import Progress, show_progress
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.traced import Traced
-from langchain_rageval.testset.answer import answer
+from langchain_rageval.testset.candidate import Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep
-from langchain_rageval.testset.closed_book_filter import closed_book_filter
 from langchain_rageval.testset.docstore import Docstore
-from langchain_rageval.testset.evolution_branch import evolution_branch
-from langchain_rageval.testset.evolutions import EVOLUTIONS, Evolution
-from langchain_rageval.testset.find_passages import find_passages
+from langchain_rageval.testset.evolutions import EVOLUTIONS, Branch, compose
 from langchain_rageval.testset.generation import Generation, GenerationOptions
-from langchain_rageval.testset.keyphrases import keyphrases
-from langchain_rageval.testset.passage_filter import passage_filter
-from langchain_rageval.testset.question_filter import question_filter
+from langchain_rageval.testset.generator_steps import (
+    GENERATOR_DEFAULTS,
+    GeneratorOptions,
+    GeneratorSteps,
+    steps_of_user,
+)
 from langchain_rageval.testset.row import TestsetRow
-from langchain_rageval.testset.seed_question import seed_question
 from langchain_rageval.testset.testset import Testset
+from langchain_rageval.testset.user_step import UserStep
 
-DISTRIBUTION: Mapping[str | Evolution, float] = {
+DISTRIBUTION: Mapping[str, float] = {
     "simple": 0.5,
     "reasoning": 0.25,
     "conditional": 0.15,
@@ -62,8 +72,10 @@ class TestsetGenerator(Traced[Any, Testset]):
         writer: model that writes key phrases, questions and answers.
         critic: model that grades passages and reviews questions; by default the writer.
         embeddings: embeddings that find near passages and near-duplicate questions.
-        distribution: share of the rows for each evolution, by evolution or name; shares are above 0 and are normalized
-            to sum 1.
+        distribution: share of the rows for each evolution: a mapping of names or evolutions to shares, or a list of
+            pairs (share, runnable). An evolution is a name such as "reasoning+conditional", a sequence such as
+            `reasoning | my_runnable`, or any Runnable or function from Candidate to Candidate. The filters follow each
+            packaged evolution, not yours. Shares are above 0 and are normalized to sum 1.
         size: number of rows.
         seed: random seed of all draws.
         splitter: as for `Docstore`.
@@ -74,7 +86,14 @@ class TestsetGenerator(Traced[Any, Testset]):
         closed_book: model that answers from memory; questions that it answers are rejected.
         language: language of the prompts; "auto" selects the language of each passage.
         **options: of the run, described in `RunOptions`: `max_concurrency=16`, `timeout=60.0`, `retry=None`,
-            `journal=None`, which stores each finished step, `budget=None` and `progress=True`.
+            `journal=None`, which stores each finished step, `budget=None` and `progress=True`; and own steps instead of
+            the packaged ones, described in `GeneratorOptions`: `passage_filter`, `keyphrases`, `seed_question`,
+            `question_filter`, `compress`, `evolution_filter`, `find_passages`, `answer` and `closed_book_filter`.
+
+    A Runnable of yours finds `writer`, `critic` (each a `Judge`), `docstore` and the filters in
+    `config["configurable"]`. Rejected candidates do not reach it, and an error or an invalid output rejects its
+    candidate only. The journal stores its results if its code and configuration can be identified; a note of the test
+    set names the steps that are not stored. Its model calls do not count towards `max_concurrency` and `budget`.
 
     Raises:
         TypeError: if an option does not exist.
@@ -96,6 +115,7 @@ class TestsetGenerator(Traced[Any, Testset]):
     max_rewrites: int
     dedupe: float | None
     closed_book: InstanceOf[Judge] | None
+    own_steps: Mapping[str, UserStep]
     max_concurrency: int
     timeout: float | None
     retry: InstanceOf[RetryPolicy]
@@ -108,7 +128,7 @@ class TestsetGenerator(Traced[Any, Testset]):
         writer: JudgeLike,
         critic: JudgeLike | None = None,
         embeddings: Embeddings | None = None,
-        distribution: Mapping[Any, float] | None = None,
+        distribution: Mapping[Any, float] | Sequence[tuple[float, Any]] | None = None,
         *,
         size: int = 10,
         seed: int = 0,
@@ -119,9 +139,9 @@ class TestsetGenerator(Traced[Any, Testset]):
         dedupe: float | None = 0.95,
         closed_book: JudgeLike | None = None,
         language: str = "auto",
-        **options: Unpack[RunOptions],
+        **options: Unpack[GeneratorOptions],
     ) -> None:
-        chosen = fill_defaults(TestsetGenerator, options, RUN_DEFAULTS)
+        chosen = fill_defaults(TestsetGenerator, options, GENERATOR_DEFAULTS)
         check_options(chosen)
         if not isinstance(embeddings, Embeddings):
             raise ConfigError(f"embeddings must be LangChain Embeddings, got {type(embeddings).__name__}")
@@ -142,36 +162,52 @@ class TestsetGenerator(Traced[Any, Testset]):
             "max_rewrites": max_rewrites,
             "dedupe": dedupe,
             "closed_book": None if closed_book is None else _with_language(closed_book, language),
-            **chosen,
+            "own_steps": steps_of_user(chosen),
+            **{name: value for name, value in chosen.items() if name in RUN_DEFAULTS},
             "retry": chosen["retry"] or RetryPolicy(),
         }
         super().__init__(**given)
-        self._steps(EVOLUTIONS["simple"])  # raises ConfigError if a step rejects an option
+        self._steps.before(None), self._steps.after(None)  # raises ConfigError if a step rejects an option
 
     def __repr__(self) -> str:
         """Return the generator as text: its models and distribution, without secrets."""
-        shares = ", ".join(f"{evolution.name}={share:g}" for evolution, share in self.distribution.items())
+        shares = ", ".join(f"{branch.get_name()}={share:g}" for branch, share in self.distribution.items())
         return f"TestsetGenerator(writer={self.writer!r}, critic={self.critic!r}, {shares})"
 
     __str__ = __repr__
 
-    def _steps(self, evolution: Evolution, docstore: Docstore | None = None) -> list[CandidateStep]:
-        """Return the steps that generate a question by one evolution, in order."""
-        branches = [
-            evolution_branch(kind, self.writer, self.critic, docstore, max_rewrites=self.max_rewrites)
-            for kind in evolution.kinds
-        ]
-        closed_book = [] if self.closed_book is None else [closed_book_filter(self.closed_book)]
-        return [
-            passage_filter(self.critic, threshold=self.passage_threshold),
-            keyphrases(self.writer),
-            seed_question(self.writer),
-            question_filter(self.critic, self.writer, docstore, max_rewrites=self.max_rewrites),
-            *branches,
-            find_passages(self.critic),
-            answer(self.writer),
-            *closed_book,
-        ]
+    @property
+    def _steps(self) -> GeneratorSteps:
+        return GeneratorSteps(
+            writer=self.writer,
+            critic=self.critic,
+            closed_book=self.closed_book,
+            passage_threshold=self.passage_threshold,
+            max_rewrites=self.max_rewrites,
+            own=self.own_steps,
+        )
+
+    def _build_steps(self, branch: Branch, docstore: Docstore | None) -> list[CandidateStep]:
+        """Return the steps that generate a row of a branch, in order."""
+        steps = self._steps
+        return [*steps.before(docstore), *steps.of_branch(branch, docstore), *steps.after(docstore)]
+
+    @property
+    def InputType(self) -> Any:
+        """Type of the documents, for schemas; forms without a JSON schema, such as a Docstore, are valid too."""
+        return str | list[Document | str] | Annotated[Any, SkipJsonSchema()]  # type: ignore[type-arg]
+
+    def get_graph(self, config: RunnableConfig | None = None) -> Graph:
+        """Return the graph of the steps, with one branch for each evolution of the distribution."""
+        steps, graph, docstore = self._steps, Graph(), self._new_docstore([])
+        start = [graph.add_node(self.get_input_schema(config))]
+        reviewed = _extend(graph, start, steps.before(None), config)
+        branches = [_extend(graph, reviewed, steps.of_branch(branch, docstore), config) for branch in self.distribution]
+        evolved = list(dict.fromkeys(node for nodes in branches for node in nodes))
+        end = graph.add_node(self.get_output_schema(config))
+        for node in _extend(graph, evolved, steps.after(None), config):
+            graph.add_edge(node, end)
+        return graph
 
     def generate(self, documents: Any, *, size: int | None = None, seed: int | None = None) -> Testset:
         """Generate a test set, in worker threads.
@@ -199,9 +235,9 @@ class TestsetGenerator(Traced[Any, Testset]):
     def stream_generate(
         self, documents: Any, *, size: int | None = None, seed: int | None = None
     ) -> Generator[TestsetRow]:
-        """Like `generate`, but yields each row when it is accepted."""
+        """Like `generate`, but yields each row when it is finished."""
         generation = self._new_generation(documents, size, seed)
-        with closing(self._rows(generation, {})) as rows:
+        with closing(self._rows(generation, {}, one_by_one=True)) as rows:
             yield from rows
 
     async def astream_generate(
@@ -209,9 +245,56 @@ class TestsetGenerator(Traced[Any, Testset]):
     ) -> AsyncGenerator[TestsetRow]:
         """Like `stream_generate`, but calls the models' async methods on the caller's event loop."""
         generation = self._new_generation(documents, size, seed)
-        async with aclosing(self._arows(generation, {})) as rows:
+        async with aclosing(self._arows(generation, {}, one_by_one=True)) as rows:
             async for row in rows:
                 yield row
+
+    def stream(  # type: ignore[override]
+        self, input: Any, config: RunnableConfig | None = None, **_: Any
+    ) -> Generator[TestsetRow]:
+        """Yield each row when it is finished. In a chain, the next step gets the whole `Testset` instead."""
+        config = ensure_config(config)
+        run = get_callback_manager_for_config(config).on_chain_start(None, input, **_run_of(self, config))
+        try:
+            generation = self._new_generation(input, None, None)
+            child = patch_config(config, callbacks=run.get_child())
+            with closing(self._rows(generation, child, one_by_one=True)) as rows:
+                yield from rows
+        except BaseException as error:
+            run.on_chain_error(error)
+            raise
+        run.on_chain_end(generation.testset())
+
+    async def astream(  # type: ignore[override]
+        self, input: Any, config: RunnableConfig | None = None, **_: Any
+    ) -> AsyncGenerator[TestsetRow]:
+        """Like `stream`, but calls the models' async methods on the caller's event loop."""
+        config = ensure_config(config)
+        run = await get_async_callback_manager_for_config(config).on_chain_start(None, input, **_run_of(self, config))
+        try:
+            generation = self._new_generation(input, None, None)
+            child = patch_config(config, callbacks=run.get_child())
+            async with aclosing(self._arows(generation, child, one_by_one=True)) as rows:
+                async for row in rows:
+                    yield row
+        except BaseException as error:
+            await run.on_chain_error(error)
+            raise
+        await run.on_chain_end(generation.testset())
+
+    def transform(
+        self, input: Iterator[Any], config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Generator[Testset]:
+        """Yield the whole test set at once, for the next step of a chain that is streamed."""
+        if chunks := list(input):
+            yield self.invoke(reduce(add, chunks), config, **kwargs)
+
+    async def atransform(
+        self, input: AsyncIterator[Any], config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncGenerator[Testset]:
+        """Like `transform`, but calls the models' async methods on the caller's event loop."""
+        if chunks := [chunk async for chunk in input]:
+            yield await self.ainvoke(reduce(add, chunks), config, **kwargs)
 
     def _do(self, input: Any, config: RunnableConfig) -> Testset:
         return self._generate(input, None, None, config)
@@ -236,25 +319,43 @@ class TestsetGenerator(Traced[Any, Testset]):
                 pass
         return generation.testset()
 
-    def _rows(self, generation: Generation, config: RunnableConfig) -> Generator[TestsetRow]:
+    def _rows(
+        self, generation: Generation, config: RunnableConfig, *, one_by_one: bool = False
+    ) -> Generator[TestsetRow]:
+        """Yield the rows of each round; with `one_by_one`, each when it and those before it in its round are finished.
+
+        Otherwise the questions of a round are embedded in one batch.
+        """
         n_workers = _WORKERS_PER_SLOT * self.max_concurrency
         with self._show_progress(generation) as progress, generation:
             drive(generation.prepare(), generation.run, config)
-            while candidates := generation.next_round():
+            while starts := generation.next_round():
                 run = generation.run.for_sample()
-                attempts = [partial(generation.attempt, n, start, run, config) for n, start in candidates.items()]
-                results = dict(zip(candidates, run.threads.spread(attempts, n_workers), strict=True))
-                yield from _count_rows(drive(generation.accept(results), run, config), progress)
+                attempts = [partial(generation.attempt, n, start, run, config) for n, start in starts.items()]
+                finished: dict[int, Candidate] = {}
+                with closing(run.threads.stream(attempts, n_workers)) as results:
+                    for number, result in zip(starts, results, strict=True):
+                        finished[number] = result
+                        if one_by_one or len(finished) == len(starts):
+                            yield from _count_rows(drive(generation.accept(finished), run, config), progress)
+                            finished.clear()
 
-    async def _arows(self, generation: Generation, config: RunnableConfig) -> AsyncGenerator[TestsetRow]:
+    async def _arows(
+        self, generation: Generation, config: RunnableConfig, *, one_by_one: bool = False
+    ) -> AsyncGenerator[TestsetRow]:
         with self._show_progress(generation) as progress, generation:
             await adrive(generation.prepare(), generation.run, config)
-            while candidates := generation.next_round():
-                run = generation.run.for_sample()
-                attempts = [generation.aattempt(n, start, run, config) for n, start in candidates.items()]
-                results = dict(zip(candidates, await agather(attempts), strict=True))
-                for row in _count_rows(await adrive(generation.accept(results), run, config), progress):
-                    yield row
+            while starts := generation.next_round():
+                run, numbers = generation.run.for_sample(), iter(starts)
+                attempts = [generation.aattempt(n, start, run, config) for n, start in starts.items()]
+                finished: dict[int, Candidate] = {}
+                async with aclosing(astream_results(attempts)) as results:
+                    async for result in results:
+                        finished[next(numbers)] = result
+                        if one_by_one or len(finished) == len(starts):
+                            for row in _count_rows(await adrive(generation.accept(finished), run, config), progress):
+                                yield row
+                            finished.clear()
 
     def _show_progress(self, generation: Generation) -> AbstractContextManager[Progress]:
         return show_progress(len(generation.scheduler.rows), generation.run.meter, show=self.progress, unit="rows")
@@ -274,7 +375,7 @@ class TestsetGenerator(Traced[Any, Testset]):
             distribution=self.distribution,
             dedupe=self.dedupe,
             closed_book=self.closed_book is not None,
-            build_steps=self._steps,
+            build_steps=self._build_steps,
             max_concurrency=self.max_concurrency,
             timeout=self.timeout,
             retry=self.retry,
@@ -284,6 +385,27 @@ class TestsetGenerator(Traced[Any, Testset]):
 
     def _new_docstore(self, documents: Any) -> Docstore:
         return Docstore(documents, splitter=self.splitter, embeddings=self.embeddings, vectorstore=self.vectorstore)
+
+
+def _run_of(generator: TestsetGenerator, config: RunnableConfig) -> dict[str, Any]:
+    """Return name and id of a run in traces; the id is removed from the config, since child runs need others."""
+    return {"name": config.get("run_name") or generator.get_name(), "run_id": config.pop("run_id", None)}
+
+
+def _extend(
+    graph: Graph, ends: Sequence[Node], steps: Sequence[CandidateStep], config: RunnableConfig | None
+) -> Sequence[Node]:
+    """Add the graphs of steps in sequence after some nodes, and return the last nodes."""
+    for step in steps:
+        inner = step.get_graph(config)
+        inner.trim_first_node()
+        inner.trim_last_node()
+        first, last = graph.extend(inner)
+        if first and last:
+            for node in ends:
+                graph.add_edge(node, first)
+            ends = [last]
+    return ends
 
 
 def _count_rows(rows: Sequence[TestsetRow], progress: Progress) -> Generator[TestsetRow]:
@@ -303,27 +425,39 @@ def _with_language(judge: JudgeLike, language: str) -> Judge:
     return in_language(judge, language)
 
 
-def _normalize_shares(distribution: Mapping[Any, float]) -> dict[Evolution, float]:
-    shares: dict[Evolution, float] = {}
-    for key, share in distribution.items():
-        evolution = _to_evolution(key)
+def _normalize_shares(distribution: Any) -> dict[Branch, float]:
+    pairs = [(share, key) for key, share in distribution.items()] if isinstance(distribution, Mapping) else distribution
+    if not isinstance(pairs, list | tuple) or not all(map(_is_pair, pairs)):
+        raise ConfigError(
+            "distribution must be a mapping of evolutions to shares, or a list of pairs (share, evolution), "
+            f"got {distribution!r}"
+        )
+    shares: dict[Branch, float] = {}
+    for share, key in pairs:
+        branch = _to_branch(key)
         if not isinstance(share, int | float) or not (isfinite(share) and share > 0):
-            raise ConfigError(f"the share of {evolution.name} must be a number above 0, got {share!r}")
-        shares[evolution] = shares.get(evolution, 0.0) + float(share)
+            raise ConfigError(f"the share of {branch.get_name()} must be a number above 0, got {share!r}")
+        shares[branch] = shares.get(branch, 0.0) + float(share)
     if not shares:
         raise ConfigError("distribution must contain at least one evolution, such as {'simple': 1}")
     total = sum(shares.values())
-    return {evolution: share / total for evolution, share in shares.items()}
+    return {branch: share / total for branch, share in shares.items()}
 
 
-def _to_evolution(key: Any) -> Evolution:
-    """Return the evolution for a key of a distribution: an Evolution, or names joined by "+"."""
-    if isinstance(key, Evolution):
-        return key
+def _is_pair(item: Any) -> bool:
+    return isinstance(item, list | tuple) and len(item) == 2
+
+
+def _to_branch(key: Any) -> Branch:
+    """Return the branch for a key of a distribution: names joined by "+", a Runnable or a function."""
+    if isinstance(key, Runnable) or callable(key):
+        return compose([key])
     parts = [EVOLUTIONS.get(name.strip()) for name in str(key).split("+")]
     if not isinstance(key, str) or None in parts:
-        raise ConfigError(f"there is no evolution {key!r}; choose from {', '.join(EVOLUTIONS)}, joined by + or |")
-    return Evolution(tuple(kind for evolution in parts if evolution for kind in evolution.kinds))
+        raise ConfigError(
+            f"there is no evolution {key!r}; choose from {', '.join(EVOLUTIONS)}, joined by + or |, or pass a Runnable"
+        )
+    return compose(parts)
 
 
 def _whole(name: str, given: Any, least: int | None) -> int:

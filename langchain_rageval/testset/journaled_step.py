@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
+from typing import ClassVar
 
 from langchain_core.runnables import RunnableConfig
 from pydantic import InstanceOf, ValidationError
 
-from langchain_rageval._internal.redaction import redact_secrets
+from langchain_rageval._internal.description import NotDescribable
+from langchain_rageval._internal.redaction import redact_message
+from langchain_rageval._version import __version__
 from langchain_rageval.errors import JournalError
 from langchain_rageval.run.journal import Journal, journal_key
 from langchain_rageval.run.traced import Traced
+from langchain_rageval.steps.stage import describe_step
 from langchain_rageval.testset.candidate import Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep
 
@@ -23,20 +27,30 @@ _LOG = logging.getLogger("langchain_rageval")
 class JournaledStep(Traced[Candidate, Candidate]):
     """Wrapper of a step that takes the result from the journal, or runs the step and stores the result.
 
+    The wrapper does not appear in traces.
+
     Attributes:
         step: wrapped step.
-        journal: journal of the run; None stores nothing.
+        journal: journal of the run; None stores nothing, as for a step that cannot be identified.
         fingerprint: hash of the settings of the step.
+        unknown: why the step cannot be identified; "" if it can.
     """
+
+    in_traces: ClassVar[bool] = False
 
     step: CandidateStep
     journal: InstanceOf[Journal] | None
     fingerprint: str
+    unknown: str = ""
 
     @classmethod
     def of(cls, step: CandidateStep, journal: Journal | None) -> JournaledStep:
         """Wrap a step for use with a journal; the hash of its settings is computed now."""
-        return cls(step=step, journal=journal, fingerprint=journal_key(repr(step.instrument)), name=step.get_name())
+        try:
+            fingerprint, unknown = journal_key(describe_step(step), __version__), ""
+        except NotDescribable as error:
+            journal, fingerprint, unknown = None, "", str(error)
+        return cls(step=step, journal=journal, fingerprint=fingerprint, unknown=unknown, name=step.get_name())
 
     def has_result(self, candidate: Candidate) -> bool:
         """Return True if the journal holds the result of this step for a candidate.
@@ -89,7 +103,7 @@ class JournaledStep(Traced[Candidate, Candidate]):
         return journal_key("candidate", self.fingerprint, candidate.model_dump(mode="json", fallback=str))
 
     def _reject(self, candidate: Candidate, error: Exception) -> Candidate:
-        message = redact_secrets(f"{type(error).__name__}: {error}", self.step)
+        message = f"{type(error).__name__}: {redact_message(error, self.step)}"
         _LOG.warning("%s: %s", self.get_name(), message)
         trial = candidate.with_trial(self.get_name(), accepted=False, feedback=message)
         return trial.reject(FAILED + type(error).__name__)

@@ -18,7 +18,7 @@ from langchain_rageval.testset.candidate import (
     PASSAGE_REJECTED,
     Candidate,
 )
-from langchain_rageval.testset.evolutions import Evolution
+from langchain_rageval.testset.evolutions import Branch, compose, kinds_of, parts_of
 from langchain_rageval.testset.passage import Passage
 
 MAX_ATTEMPTS = 8
@@ -36,7 +36,7 @@ class RowState:
         retry_passage: passage to write another question about, after a question that did not evolve.
     """
 
-    evolution: Evolution
+    evolution: Branch
     attempts: int = 0
     accepted: Candidate | None = None
     retry_passage: Passage | None = None
@@ -68,7 +68,7 @@ class PassageScheduler:
     def __init__(
         self,
         passages: Sequence[Passage],
-        evolutions: Sequence[Evolution],
+        evolutions: Sequence[Branch],
         seed: int,
         has_similar: Callable[[Passage], bool],
     ) -> None:
@@ -122,10 +122,10 @@ class PassageScheduler:
         if row.retry_passage is not None:
             passage, row.retry_passage = row.retry_passage, None
             return passage
-        needs_similar = any(kind.adds_passage for kind in row.evolution.kinds)
+        needs_similar = _adds_passage(row.evolution)
         if needs_similar and not any(self._has_similar(passage) for passage in self._passages):
             self.rejected[NO_NEAR_PASSAGE] += 1
-            row.evolution = Evolution(tuple(kind for kind in row.evolution.kinds if not kind.adds_passage))
+            row.evolution = compose(part for part in parts_of(row.evolution) if not _adds_passage(part))
             needs_similar = False
         for _ in range(2):
             for index, passage in enumerate(self._undrawn):
@@ -151,3 +151,7 @@ class PassageScheduler:
             return candidate
         grading = [trial for trial in earlier.history if trial.kind == "passage"]
         return candidate.replace(grade=earlier.grade, keyphrases=earlier.keyphrases, history=grading)
+
+
+def _adds_passage(part: Branch) -> bool:
+    return any(kind.adds_passage for kind in kinds_of(part))

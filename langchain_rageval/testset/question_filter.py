@@ -40,7 +40,7 @@ class QuestionFilter(CandidateStep):
     @property
     def instrument(self) -> Mapping[str, Any]:
         """Configuration of this step that affects the returned candidates: that of the review and of the rewriting."""
-        return {**super().instrument, "rewrites": self.rewrite_step and self.rewrite_step.instrument}
+        return {**super().instrument, "rewrites": self.rewrite_step and self.rewrite_step.description}
 
     def with_fresh_capabilities(self) -> Self:
         """Return a copy whose judges do not share endpoint capabilities with the judges of this step."""

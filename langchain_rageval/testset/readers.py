@@ -178,7 +178,7 @@ def _require_packages(files: Mapping[str, Path]) -> None:
     for name, file in files.items():
         module, package = _PACKAGES.get(file.suffix.lower(), ("json", ""))
         if not find_spec(module):
-            raise ConfigError(f"{name} is read by {package}: pip install {package}")
+            raise ConfigError(f"{name} needs {package}, which is not installed: pip install {package}")
 
 
 def _warn_of_unknown_files(names: Iterable[str]) -> None:

@@ -19,7 +19,8 @@ class TestsetRow(InputModel):
         question: question to ask the RAG system.
         contexts: texts of the passages that are needed to answer; for an unanswerable question, the texts it was
             written from.
-        reference: reference answer; for an unanswerable question, the sentence that the documents do not say.
+        reference: reference answer; for an unanswerable question, the sentence that the documents do not say; "" if
+            the step that writes it was left out.
         evolution: names of the evolutions, joined by "+"; "simple" if there are none.
         answerable: True if the documents answer the question.
         history: all attempts with their feedback, in order.
@@ -52,11 +53,11 @@ class TestsetRow(InputModel):
         return head + paragraph(text(self.reference)) + details("history", item_list(trials))
 
     def to_sample(self) -> Sample:
-        """Return a Sample without answer and contexts; the sample of an unanswerable question has no references."""
+        """Return a Sample without answer and contexts; without references if there is no answer to the question."""
         return Sample(
             id=self.id,
             question=self.question,
-            references=[self.reference] if self.answerable else [],
+            references=[self.reference] if self.answerable and self.reference.strip() else [],
             reference_contexts=self.contexts if self.answerable else [],
             reference_context_ids=self.passage_ids if self.answerable else [],
             metadata={**self.metadata, "evolution": self.evolution, "answerable": self.answerable},

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from random import Random
 
-from langchain_rageval.testset.evolutions import Evolution
+from langchain_rageval.testset.evolutions import Branch
 from langchain_rageval.testset.passage import Passage
 
 
-def allocate_rows(shares: Mapping[Evolution, float], size: int, seed: int) -> list[Evolution]:
+def allocate_rows(shares: Mapping[Branch, float], size: int, seed: int) -> list[Branch]:
     """Return the evolution of each row: exact counts by the largest remainder method, in random order.
 
     Args:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 
@@ -14,11 +13,11 @@ from pydantic import ValidationError
 
 from langchain_rageval._internal.html import item_list, paragraph, text
 from langchain_rageval._version import __version__
-from langchain_rageval.data.rag_chain import as_chain, takes_text, try_invoke, with_output
+from langchain_rageval.data.rag_chain import as_chain
 from langchain_rageval.data.sample_ids import SampleIds, describe_place
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.run.threads import shared_threads
+from langchain_rageval.run.answering import MAX_QUESTIONS, answer_samples
 from langchain_rageval.testset.plots import draw_counts, draw_history
 from langchain_rageval.testset.row import TestsetRow
 
@@ -161,7 +160,9 @@ class Testset:
         ids = SampleIds()
         return [ids.checked(row.to_sample(), describe_place(n, row.question)) for n, row in enumerate(self.rows)]
 
-    def run(self, chain: Runnable[Any, Any] | Callable[[Any], Any], *, max_concurrency: int = 8) -> list[Sample]:
+    def run(
+        self, chain: Runnable[Any, Any] | Callable[[Any], Any], *, max_concurrency: int = MAX_QUESTIONS
+    ) -> list[Sample]:
         """Ask a RAG chain every question.
 
         Args:
@@ -175,13 +176,7 @@ class Testset:
         Raises:
             ConfigError: if `chain` is neither a Runnable nor a function.
         """
-        chain = as_chain(chain)
-        plain = takes_text(chain)
-        samples = self.to_samples()
-        inputs = [row.question if plain else {"question": row.question, "input": row.question} for row in self.rows]
-        # `batch` is not used: behind `with_retry` it returns the answer to one question for another one.
-        outputs = shared_threads().spread([partial(try_invoke, chain, value) for value in inputs], max_concurrency)
-        return [with_output(sample, output, chain) for sample, output in zip(samples, outputs, strict=True)]
+        return answer_samples(self.to_samples(), as_chain(chain), max_concurrency)
 
     def to_langsmith(self, client: Client, name: str) -> Dataset:
         """Create a LangSmith dataset with inputs `question`, outputs `answer`, and id, evolution, contexts as metadata.

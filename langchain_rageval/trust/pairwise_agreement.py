@@ -9,21 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import isclose
-from pathlib import Path
-from typing import Any, Literal
-
-from langchain_core.callbacks import BaseCallbackHandler
+from typing import Any, Literal, Unpack
 
 from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.evaluation.api import evaluate
 from langchain_rageval.evaluation.inputs import AnyMetric, flatten_metrics
+from langchain_rageval.evaluation.options import EVALUATE_DEFAULTS, EvaluateOptions
 from langchain_rageval.metrics.structure import names_of
 from langchain_rageval.report.html_table import html_table
 from langchain_rageval.report.report import Report
-from langchain_rageval.run.budget import Budget
-from langchain_rageval.run.journal import Journal
-from langchain_rageval.run.retry import RetryPolicy
+from langchain_rageval.run.options import fill_defaults
 from langchain_rageval.statistics.agreement import share
 
 PairOutcome = Literal["win", "tie", "loss", "unscored"]
@@ -84,14 +80,7 @@ class PairwiseAgreement:
 def pairwise_agreement(
     metric: AnyMetric,
     pairs: Iterable[tuple[Any, Any]],
-    *,
-    max_concurrency: int = 16,
-    timeout: float | None = 60.0,
-    retry: RetryPolicy | None = None,
-    progress: bool = True,
-    callbacks: list[BaseCallbackHandler] | None = None,
-    journal: str | Path | Journal | None = None,
-    budget: Budget | None = None,
+    **options: Unpack[EvaluateOptions],
 ) -> PairwiseAgreement:
     """Count the pairs in which a metric gives the better sample the better value.
 
@@ -99,13 +88,7 @@ def pairwise_agreement(
         metric: a Runnable that returns one Score; where lower is better, the lower value wins.
         pairs: pairs of the better and the worse sample, each in any form that `Sample.parse` reads, such as a sample
             and a variant from `degrade`.
-        max_concurrency: maximum number of model calls at a time; this and all later options as in `evaluate`.
-        timeout: seconds for one model call.
-        retry: how calls with transport errors are retried.
-        progress: show progress on stderr.
-        callbacks: LangChain callback handlers.
-        journal: path of a file that stores finished scores.
-        budget: limit of the costs; pairs beyond it are unscored.
+        **options: options of `evaluate`; pairs that do not fit the `budget` are unscored.
 
     Returns:
         The numbers of wins, ties, losses and unscored pairs, and the agreement with its interval.
@@ -120,17 +103,7 @@ def pairwise_agreement(
     samples = [sample for place, pair in enumerate(pairs, 1) for sample in _parse_pair(place, pair)]
     if not samples:
         raise ConfigError("pairwise_agreement takes at least one pair of a better and a worse sample, got none")
-    report = evaluate(
-        samples,
-        metric,
-        max_concurrency=max_concurrency,
-        timeout=timeout,
-        retry=retry,
-        progress=progress,
-        callbacks=callbacks,
-        journal=journal,
-        budget=budget,
-    )
+    report = evaluate(samples, metric, **fill_defaults(pairwise_agreement, options, EVALUATE_DEFAULTS))
     return _count_outcomes(name, samples, report)
 
 

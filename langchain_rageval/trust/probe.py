@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from langchain_rageval._internal.redaction import redact_secrets
+from langchain_rageval._internal.redaction import redact_message
 from langchain_rageval.errors import ConfigError, JudgeOutputError, ModelOutputError
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.judge.jury import map_members
@@ -93,7 +93,7 @@ def run_probe(probe: Probe, subject: Any, run: Run) -> ProbeResult:
     except ConfigError:
         raise
     except Exception as error:
-        message = redact_secrets(f"{type(error).__name__}: {error}", subject)
+        message = f"{type(error).__name__}: {redact_message(error, subject)}"
         lost = not isinstance(error, JudgeOutputError | ModelOutputError)
         return ProbeResult(probe, log=log, error=message, lost=lost)
     verdicts: Sequence[CitedVerdict] = examination.read_verdicts(state, item)

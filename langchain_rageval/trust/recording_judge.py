@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
@@ -14,8 +13,6 @@ from langchain_rageval.judge.endpoint import Endpoint, RequestMode
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.prompts.layout import RequestContent
 from langchain_rageval.run.requests import Call
-
-Parts = Mapping[str, Set[str]]
 
 
 @dataclass
@@ -60,31 +57,16 @@ class _RecordingEndpoint(Endpoint):
     def __init__(self, judge: Judge, known: Endpoint, log: ReplyLog) -> None:
         super().__init__(judge.model, judge.mode, judge.layout, known.capabilities)
         self.log = log
-        self._answered: list[Parts] = []
-        self._requested: list[Parts] = []
 
     def call(self, request: RequestContent, mode: RequestMode, tail: Sequence[BaseMessage], draw: int) -> Call:
         """Build the model call of a request, and log whether the request repeats an earlier one.
 
-        It does if it has a `tail` (messages of earlier tries), or if all its parts already have a valid reply.
+        It does if it has a `tail` (messages of earlier tries), or if its items had no usable reply before.
         """
-        parts = _request_parts(request, draw)
-        answered = any(all(parts[name] <= before.get(name, set()) for name in parts) for before in self._answered)
-        self.log.repeated = self.log.repeated or bool(tail) or answered
-        self._requested.append(parts)
+        self.log.repeated = self.log.repeated or bool(tail) or request.repeated
         return super().call(request, mode, tail, draw)
 
     def record_success(self, mode: RequestMode) -> None:
         """Record which request mode (such as JSON schema or tool call) led to a valid reply."""
         self.log.rungs[mode.rung] += 1
-        self._answered.append(self._requested[-1])
         super().record_success(mode)
-
-
-def _request_parts(request: RequestContent, draw: int) -> Parts:
-    """Return the items of a request's lists, its other inputs and its context sentences, as sets by input name."""
-    inputs = {
-        name: set(map(repr, value if isinstance(value, list) else [value])) for name, value in request.inputs.items()
-    }
-    lines: Sequence[Any] = request.contexts.lines if request.contexts else ()
-    return {**inputs, "contexts": set(map(repr, lines)), "draw": {str(draw)}}

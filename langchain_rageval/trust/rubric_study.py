@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
-from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from langchain_rageval.data.schema import Row
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.evaluation.api import evaluate
 from langchain_rageval.evaluation.inputs import Samples
+from langchain_rageval.evaluation.options import EVALUATE_DEFAULTS, EvaluateOptions
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.rubric import rubric
@@ -24,8 +24,7 @@ from langchain_rageval.prompts.criteria import DEFAULT_SCALE
 from langchain_rageval.report.html_table import html_table
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import MetricSummary
-from langchain_rageval.run.budget import Budget
-from langchain_rageval.run.journal import Journal
+from langchain_rageval.run.options import fill_defaults
 from langchain_rageval.statistics.agreement import kendall, spearman
 from langchain_rageval.trust.answer_sheets import MODEL_KEY, parse_samples
 from langchain_rageval.trust.leaderboard import raw_grades
@@ -99,10 +98,7 @@ def rubric_study(
     price: Mapping[str, Price] | None = None,
     *,
     label_scale: tuple[int, int] = DEFAULT_SCALE,
-    max_concurrency: int = 16,
-    journal: str | Path | Journal | None = None,
-    budget: Budget | None = None,
-    progress: bool = True,
+    **options: Unpack[EvaluateOptions],
 ) -> RubricStudy:
     """Grade the same answers by every judge with every rubric, and measure agreement with labels and cost.
 
@@ -117,10 +113,7 @@ def rubric_study(
         price: name of a judge to its prices for a million input tokens and a million output tokens, in any currency.
         label_scale: lowest and highest grade of the labels. Grades are compared only for rubrics with the same scale,
             ranks for all.
-        max_concurrency: maximum number of model calls at a time; this and all later options as in `evaluate`.
-        journal: path of a file that stores finished scores; the same study does not pay for them again.
-        budget: limit of the costs.
-        progress: show progress on stderr.
+        **options: options of `evaluate`; with a `journal`, the same study does not pay for its scores again.
 
     Returns:
         A row of statistics and costs for each judge and rubric, and the report with every grade.
@@ -134,14 +127,8 @@ def rubric_study(
     _check_prices(prices, judges)
     samples = list(parse_samples(sheets))
     known_labels = _select_labels(labels or {}, {sheet.id for sheet in samples}, label_scale)
-    report = evaluate(
-        iter(samples),
-        list(metrics.values()),
-        max_concurrency=max_concurrency,
-        journal=journal,
-        budget=budget,
-        progress=progress,
-    )
+    chosen = fill_defaults(rubric_study, options, EVALUATE_DEFAULTS)
+    report = evaluate(iter(samples), list(metrics.values()), **chosen)
     means = {names: _model_means(report, metric.name) for names, metric in metrics.items()}
     rows = [
         _row(names, metric, report, known_labels, label_scale, prices.get(names[0]), means)
@@ -268,7 +255,7 @@ def _label_value(label: SheetLabel | None, metric: Metric) -> float | None:
 
 
 def _stability(means: Mapping[str, float], others: Sequence[Mapping[str, float]]) -> float | None:
-    """Return the mean rank correlation (Kendall's tau-b) of a row's model means with those of each other row."""
+    """Return the mean rank correlation (Kendall's tau-b) of one row's ranking of the models with each other row's."""
     taus = []
     for other in others:
         models = [model for model in means if model in other]

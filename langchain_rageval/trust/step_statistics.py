@@ -16,7 +16,7 @@ from langchain_rageval.trust.qualification import Citations, Proportion, StepQua
 
 
 def step_statistics(step: str, results: Sequence[ProbeResult], words: float, usage: Usage) -> StepQualification:
-    """Return the statistics of a step, with its verdict and reasons.
+    """Return the statistics of a step, with the conclusion whether the judge is fit for it, and why.
 
     Args:
         step: its name.
@@ -111,7 +111,7 @@ def _changes(first: Mapping[str, ProbeResult], answered: Sequence[ProbeResult], 
 
 
 def _citations(labelled: Sequence[tuple[Label, CitedVerdict]]) -> Citations | None:
-    """Return the statistics of the citations of right verdicts; None if no label requires a citation."""
+    """Return how often right verdicts cite the labelled sentences; None if no label requires a citation."""
     required = [(label, answer) for label, answer in labelled if label.evidence]
     if not required:
         return None

@@ -3,6 +3,8 @@
 import json
 import operator
 import os
+import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -13,7 +15,9 @@ from pathlib import Path
 
 import httpx
 import numpy as np
+import openai
 import pytest
+import requests
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
@@ -60,6 +64,7 @@ class Own(Embeddings):
 class Local(OfflineJudge):
     path: str = ""
     _engine: object = PrivateAttr(None)
+    _calls: list = PrivateAttr(default_factory=list)
 
 
 def warmer(temperature_of_class):
@@ -265,8 +270,8 @@ class Versioned(BaseModel):
 
 UNKNOWN = {
     "client": (
-        Own(httpx.Client()),
-        "path._transport._pool._ssl_context is a ssl.SSLContext, whose state cannot be read",
+        Own(socket.socket()),
+        "path is a socket.socket, whose state cannot be read",
     ),
     "plain object": (Own(object()), "path is a builtins.object, whose state cannot be read"),
     "client in a closure": (
@@ -287,6 +292,8 @@ def test_an_object_without_readable_state_is_unknown(value, message):
 
 def test_a_private_attribute_of_a_user_class_is_part_of_the_description():
     one, other = Local(path="a"), Local(path="a")
+    one._calls.append("a record of a call")
+    assert describe(one) == describe(other)
     one._engine = "x"
     assert describe(one) != describe(other)
     one._engine = object()
@@ -395,3 +402,18 @@ def test_names_of_headers_cookies_and_queries_are_recognised():
 )
 def test_keys_in_texts_are_replaced(text, clean):
     assert without_keys(text) == clean
+
+
+def test_a_client_of_http_is_described_by_where_it_sends_requests():
+    verified = httpx.Client(verify=ssl.create_default_context())
+    assert describe(OpenAIEmbeddings(api_key="x", http_client=verified)) == describe(
+        OpenAIEmbeddings(api_key="y", http_client=httpx.Client(timeout=1))
+    )
+    routed = [describe(httpx.Client(headers={"X-Route": route, "Authorization": route})) for route in "ab"]
+    assert routed[0] != routed[1]
+    assert "authorization" not in routed[0]["headers"]
+    assert describe(httpx.Client(base_url="http://a")) != describe(httpx.Client(base_url="http://b"))
+    faked = [httpx.MockTransport(lambda request, text=text: httpx.Response(200, text=text)) for text in "ab"]
+    assert describe(httpx.Client(transport=faked[0])) != describe(httpx.AsyncClient(transport=faked[1]))
+    assert describe(requests.Session()) == describe(requests.Session())
+    assert "class" in describe(openai.OpenAI(api_key="x"))

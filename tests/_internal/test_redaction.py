@@ -12,7 +12,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from langchain_rageval import Judge, OfflineJudge, faithfulness, jury
-from langchain_rageval._internal.redaction import find_secrets, redact_secrets
+from langchain_rageval._internal.redaction import cut_middle, find_secrets, redact_message, redact_secrets
 
 SECRET = "correct-horse-battery"
 KEY = "sk-0123456789ABCDEF"
@@ -146,3 +146,15 @@ def test_an_object_that_cannot_be_read_is_passed_over():
             raise RuntimeError("dictionary changed size during iteration")
 
     assert redact_secrets("text", Broken(), {"token": SECRET, "broken": Broken()}) == "text"
+
+
+def test_a_message_loses_its_secrets_before_it_is_cut():
+    page = "<p>" * 330 + SECRET + "<p>" * 1000
+    message = redact_message(RuntimeError(page), Client())
+    assert message == f"{'<p>' * 330}***{'<p>' * 1000}"[:1000] + " … " + page[-1000:]
+    assert not any(SECRET[:n] in message for n in range(8, len(SECRET)))
+
+
+@pytest.mark.parametrize(("text", "cut"), [("abcd", "abcd"), ("abcdef", "ab … ef"), ("", "")])
+def test_only_a_long_text_loses_its_middle(text, cut):
+    assert cut_middle(text, 4) == cut

@@ -37,7 +37,10 @@ def test_a_requirement_decides_the_exit_code(rageval):
         (["--language", "zh"], "labelled items come in en, ru"),
         (["--repeats", "0"], "repeats must be a whole number"),
         (["--require", "faithfulness"], "--require takes NAME=VALUE"),
-        (["--require", "faithfulness=great"], "--require takes METRIC=fit or METRIC=care"),
+        (
+            ["--require", "faithfulness=great"],
+            "--require takes METRIC=fit (the judge must be fit) or METRIC=care (fit, or fit with care), got ",
+        ),
         (["--require", "beauty=fit"], "--require beauty: unknown metric; use one of faithfulness"),
         (["--out", "/nowhere/at/all/q.json"], "a file cannot be written there; choose another path"),
         (["--out", "."], "a file cannot be written there; choose another path"),

@@ -8,8 +8,10 @@ from helpers.munich import offline_reply
 from helpers.scripted import Vectors
 from helpers.waiting import PATIENCE, until
 from langchain_core.runnables import RunnableLambda
+from pydantic import PrivateAttr
 
 from langchain_rageval import (
+    OfflineJudge,
     Score,
     aevaluate,
     answer_similarity,
@@ -47,6 +49,19 @@ ERRORS = [
 every_error = pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 
 
+class EndingModel(OfflineJudge):
+    """A chat model that raises an error from its methods. LangChain calls the async one in a task."""
+
+    _error: BaseException = PrivateAttr()
+
+    def __init__(self, error):
+        super().__init__()
+        self._error = error
+
+    def _generate(self, messages, stop=None, run_manager=None, **options):
+        raise self._error
+
+
 def raising(error, kind):
     """A judge that raises an error from its sync or its async method."""
 
@@ -71,6 +86,7 @@ def metrics_of(error):
     return {
         "sync judge": lambda: faithfulness(raising(error, "sync")),
         "async judge": lambda: faithfulness(raising(error, "async")),
+        "chat model": lambda: faithfulness(EndingModel(error)),
         "judge of a suite": lambda: suite(
             context_recall(raising(error, "sync")), context_relevance(raising(error, "async"))
         ),

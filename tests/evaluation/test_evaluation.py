@@ -641,7 +641,9 @@ async def test_a_cancelled_task_within_a_metric_does_not_hang_the_run():
 
 async def test_any_runnable_that_returns_a_score_is_a_metric(rows_of):
     (row,) = await rows_of([SAMPLE], own_metric)
-    assert row.scores == {"length": score_of(len(QUESTION), "length")}
+    instrument = row.scores["length"].instrument
+    assert row.scores == {"length": score_of(len(QUESTION), "length").model_copy(update={"instrument": instrument})}
+    assert "unknown" not in instrument
 
 
 async def test_a_runnable_may_return_several_scores(rows_of):

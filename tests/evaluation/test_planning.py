@@ -425,9 +425,9 @@ def test_an_iterator_is_refused_and_not_used_up(samples):
 @pytest.mark.parametrize(
     ("options", "mend"),
     [
-        ({"rehearsed": 0}, "rehearsed must be a whole number of at least 1, got 0"),
-        ({"rehearsed": True}, "rehearsed must be a whole number"),
-        ({"rehearsed": "all"}, "rehearsed must be a whole number"),
+        ({"rehearsed": 0}, r"rehearsed \(samples to estimate from\) must be a whole number of at least 1, got 0"),
+        ({"rehearsed": True}, r"rehearsed \(samples to estimate from\) must be a whole number"),
+        ({"rehearsed": "all"}, r"rehearsed \(samples to estimate from\) must be a whole number"),
         ({"journal": 5}, "journal must be the path of a file, got int"),
     ],
 )

@@ -1,5 +1,7 @@
 """Reports with all kinds of scores and findings, for tests of pages, plots and tables."""
 
+from helpers.reports import INSTRUMENT
+
 from langchain_rageval import Finding, Report, Row, Sample, Score
 from langchain_rageval.data.schema import Failure
 
@@ -23,7 +25,7 @@ def sample(number, **others):
 
 
 def score(value, metric="faithfulness", **others):
-    defaults = {"aspect": "grounding", "reason": "1 of 3.", "findings": FINDINGS, "instrument": "0123"}
+    defaults = {"aspect": "grounding", "reason": "1 of 3.", "findings": FINDINGS, "instrument": INSTRUMENT}
     return Score(metric=metric, value=value, **defaults | others)
 
 
@@ -31,7 +33,7 @@ def report(values, **others):
     """Return a report with a row for each value; claim_noise fails in row 0 and is unscored in row 1."""
     rows = []
     for place, value in enumerate(values):
-        noise = {"metric": "claim_noise", "aspect": "grounding", "direction": "lower"}
+        noise = {"metric": "claim_noise", "aspect": "grounding", "direction": "lower", "instrument": INSTRUMENT}
         if place == 0:
             failure = Failure(
                 error="JudgeOutputError", message="no JSON", step="verify_statements", raw_output="<oops>"

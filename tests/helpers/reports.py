@@ -7,13 +7,14 @@ from langchain_rageval import Finding, Report, Row, Sample, Score
 from langchain_rageval.data.schema import Failure, Usage
 
 FACTLESS = "the answer states no facts"
+INSTRUMENT = "0123456789abcdef.fedcba9876543210"
 LOST = Failure(error="APIConnectionError", message="Connection error.", step="verify_statements")
 STATEMENT = Finding(kind="statement", number=1, text="Munich is old.", verdict="supported", cites=["1.1"])
 
 
 def scored(value: float, metric: str = "faithfulness", **more: Any) -> Score:
-    """Return a score with a value."""
-    return Score(**{"metric": metric, "aspect": "grounding", "value": value, **more})
+    """Return a score with a value and, unless given, the same known instrument for all."""
+    return Score(**{"metric": metric, "aspect": "grounding", "value": value, "instrument": INSTRUMENT, **more})
 
 
 def unscored(why: str = FACTLESS, metric: str = "faithfulness", **more: Any) -> Score:

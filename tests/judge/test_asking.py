@@ -339,6 +339,117 @@ def test_a_refused_system_message_is_logged_as_such(caplog, takes, told):
     assert told in message
 
 
+class NoTemperature(Scripted):
+    """A client whose endpoint refuses any temperature, as those of reasoning models do."""
+
+    temperature: float | None = 0.1
+
+    def _generate(self, messages, stop=None, run_manager=None, **options):
+        if self.temperature is not None or options.get("temperature") is not None:
+            raise Refusal("Unsupported value: 'temperature' does not support 0.1 with this model.")
+        return super()._generate(messages, stop, run_manager, **options)
+
+
+@pytest.mark.parametrize(
+    "bind", [lambda model: model, lambda model: model.bind(temperature=0.5), lambda m: m.with_retry()]
+)
+def test_a_refused_temperature_is_not_sent_and_the_model_is_not_changed(caplog, bind):
+    model = NoTemperature(replies=[GOOD, GOOD])
+    judge = Judge(bind(model), attempts=1)
+    assert asked(judge) == asked(judge) == GOOD
+    assert model.temperature == 0.1
+    assert judge._endpoint.capabilities.mode.default_temperature
+    (message,) = caplog.messages
+    assert message.endswith("refuses its temperature, which is not sent; asked by prompt")
+
+
+def test_a_refusal_of_a_temperature_that_is_not_ours_is_raised():
+    class Odd(Scripted):
+        def _generate(self, messages, stop=None, run_manager=None, **options):
+            raise Refusal("temperature")
+
+    with pytest.raises(Refusal):
+        asked(Judge(Odd(), attempts=1))
+
+
+# Length limits
+
+
+def cut(text="", **message):
+    return AIMessage(text, response_metadata={"finish_reason": "length"}, **message)
+
+
+class Limited(Scripted):
+    max_tokens: int | None = 200
+
+
+def reasoned(tokens, all_tokens):
+    details = {"reasoning": tokens}
+    return {
+        "input_tokens": 9,
+        "output_tokens": all_tokens,
+        "total_tokens": 9 + all_tokens,
+        "output_token_details": details,
+    }
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (
+            lambda reply: Limited(replies=[reply] * 2),
+            "the reply was cut off at its length limit: max_tokens is 200; raise max_tokens of the judge's model",
+        ),
+        (
+            lambda reply: Scripted(replies=[reply] * 2).bind(max_completion_tokens=64),
+            "the reply was cut off at its length limit: max_completion_tokens is 64; "
+            "raise max_completion_tokens of the judge's model",
+        ),
+        (
+            lambda reply: Scripted(replies=[reply] * 2),
+            "the reply was cut off at its length limit; raise max_tokens of the judge's model",
+        ),
+    ],
+)
+def test_the_user_reads_which_limit_to_raise_and_the_judge_a_message_of_its_own(model, message):
+    model = model(cut('{"statements": ["A."'))
+    with pytest.raises(JudgeOutputError) as caught:
+        asked(Judge(model, attempts=2))
+    assert str(caught.value) == f"extract_statements: {message}"
+    assert caught.value.is_cut_off
+    scripted_model = getattr(model, "bound", model)
+    told = scripted_model.asked[1][3].text
+    assert "give the complete answer again, with shorter reasons and without leaving out any item" in told
+    assert "max_" not in told
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        cut(usage_metadata=reasoned(200, 200)),
+        cut("<think>Is it A"),
+        cut(additional_kwargs={"reasoning_content": "Is it A"}),
+        AIMessage("", usage_metadata=reasoned(199, 200)),
+    ],
+    ids=["tokens", "open thought", "reasoning content", "no stop reason"],
+)
+def test_reasoning_that_reaches_the_limit_is_distinguished_from_a_long_answer(reply):
+    model = Limited(replies=[reply] * 2)
+    with pytest.raises(JudgeOutputError) as caught:
+        asked(Judge(model, attempts=2))
+    assert str(caught.value) == (
+        "extract_statements: the model's reasoning used up the length limit before the answer: max_tokens is 200; "
+        "raise max_tokens of the judge's model, or lower its reasoning effort"
+    )
+    assert "think briefly, then give the complete answer" in model.asked[1][3].text
+
+
+def test_an_answer_that_is_invalid_without_being_cut_off_is_not_marked_so():
+    with pytest.raises(JudgeOutputError) as caught:
+        asked(Judge(scripted("no"), attempts=1))
+    assert not caught.value.is_cut_off
+
+
 # Any Runnable
 
 

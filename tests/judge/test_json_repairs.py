@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 from langchain_rageval.judge.json_repairs import (
     REPAIRS,
     CutOff,
+    final_channel,
     json_literals,
     json_spans,
+    no_escaped_apostrophes,
     no_trailing_commas,
-    out_of_list,
-    out_of_wrapper,
+    plain_spaces,
+    quoted_keys,
     straight_quotes,
 )
 
@@ -21,6 +23,12 @@ JSON = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
 )
 CONTAINERS = st.lists(JSON) | st.dictionaries(st.text(), JSON)
+
+
+def repaired(text):
+    for repair in REPAIRS:
+        text = repair(text)
+    return text
 
 
 @pytest.mark.parametrize(
@@ -50,6 +58,12 @@ def test_spans_are_found_in_fences_and_prose(text, spans):
         'Ответ. <think>ещё</think> {"a": 1}',
         '{"a": 1} <think>Верно ли [это?</think>',
         '<think>a<think>b</think> {"a": 2} </think> {"a": 1}',
+        '<thinking>Может, {"a": 2}?</thinking>{"a": 1}',
+        '<Thought>{"a": 2}</thought>\n{"a": 1}',
+        '[THINK]{"a": 2}[/THINK]{"a": 1}',
+        '◁think▷{"a": 2}◁/think▷{"a": 1}',
+        '<|START_THINKING|>{"a": 2}<|END_THINKING|>{"a": 1}',
+        '{"a": 2}</reasoning>{"a": 1}',
     ],
 )
 def test_thoughts_are_skipped(text):
@@ -68,6 +82,8 @@ def test_without_spans_the_text_after_the_thought_is_returned():
     "text",
     [
         '<think>Может, {"a": 1}',
+        '<thinking>Может, {"a": 1}</think>',
+        '[THINK]{"a": 1}',
         '{"a": 1} и {"a": [2, 3',
         '[{"a": 1}, {"a": 2}',
         "['a', 'b",
@@ -122,23 +138,85 @@ def test_a_comma_in_place_of_an_item_is_not_repaired(text):
         json.loads(no_trailing_commas(text))
 
 
-def test_the_only_object_of_a_list_is_unwrapped():
-    assert out_of_list([{"a": 1}]) == {"a": 1}
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a": 1, // one\n "b": [2 /* two */, 3]}', {"a": 1, "b": [2, 3]}),
+        ('{ // it\'s [1.1]\n"a": "http://x/*y*/"}', {"a": "http://x/*y*/"}),
+        ("{'a': 'http://x', // one\n}", {"a": "http://x"}),
+    ],
+)
+def test_comments_are_removed_outside_of_strings(text, value):
+    (span,) = json_spans(text)
+    assert json.loads(repaired(span)) == value
 
 
-@pytest.mark.parametrize("value", [[], [1], [{"a": 1}, {"a": 1}], [[{"a": 1}]], {"a": 1}])
-def test_other_lists_are_unchanged(value):
-    assert out_of_list(value) is value
+@pytest.mark.parametrize(
+    "text", ['{"a": 1 /* {"a": 2} */}', '{"a": 1 // "a": 2\n}', '{"a": 1 /* open }', '{"a": 1 # one\n}', '{"a": 1 / 2}']
+)
+def test_comments_that_may_hold_data_and_other_remarks_are_not_removed(text):
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(repaired(text))
 
 
-@pytest.mark.parametrize("inner", [{"a": 1}, ["a"], []])
-def test_an_object_or_list_under_the_only_key_is_unwrapped(inner):
-    assert out_of_wrapper({"result": inner}) is inner
+def test_bare_keys_are_quoted():
+    assert json.loads(quoted_keys('{verdicts: [{номер: 1, "b": "{c: d}"}]}')) == {
+        "verdicts": [{"номер": 1, "b": "{c: d}"}]
+    }
 
 
-@pytest.mark.parametrize("value", [{}, {"a": 1}, {"a": {}, "b": {}}, "a", [{"a": {}}]])
-def test_other_objects_are_unchanged(value):
-    assert out_of_wrapper(value) is value
+@pytest.mark.parametrize("text", ["{a: да}", "{the key: 1}", "{a b}", "{1a: 1}", "[a: 1]", "{a: 1, b}"])
+def test_bare_values_and_other_bare_words_are_not_quoted(text):
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(repaired(text))
+
+
+def test_no_break_spaces_between_tokens_are_spaces_and_those_in_strings_stay():
+    text = '\ufeff{\u00a0"a\u00a0b":\u20031,\u200b"c": "\u3000"}'
+    (span,) = json_spans(text)
+    assert json.loads(plain_spaces(span)) == {"a\u00a0b": 1, "c": "\u3000"}
+
+
+def test_a_no_break_space_within_a_number_is_not_removed():
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(plain_spaces("[1\u00a0000]"))
+
+
+def test_an_escaped_apostrophe_is_an_apostrophe():
+    text = r'["it\'s", "a\\", "\\\'", "\u0027"]'
+    assert json.loads(no_escaped_apostrophes(text)) == ["it's", "a\\", "\\'", "'"]
+
+
+@pytest.mark.parametrize("text", [r'["100\%"]', r'["\d"]', r'["\x"]', r'{"a": \'b\'}'])
+def test_other_unknown_escapes_are_not_guessed(text):
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(repaired(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<|channel|>analysis<|message|>{"a": 2}?<|end|><|start|>assistant<|channel|>final<|message|>{"a": 1}<|return|>',
+        '<|start|>assistant to=functions.A<|channel|>commentary json<|message|>{"a": 1}<|call|>',
+        'analysis<|message|>{"a": 2}?<|end|><|start|>assistant<|channel|>final<|message|>{"a": 1}',
+        '<|start|>assistant<|channel|>commentary to=functions.A <|constrain|>json<|message|>{"a": 1}<|call|>',
+        '<|channel|>analysis<|message|>[draft<|end|><|channel|>final <|constrain|>json<|message|>{"a": 1}',
+        'analysisMaybe {"a": 2}? No.assistantfinal{"a": 1}',
+        'analysisUse the tool.assistantcommentary to=functions.A json{"a": 1}',
+    ],
+)
+def test_of_the_harmony_format_only_the_final_channel_and_calls_are_kept(text):
+    assert json_spans(final_channel(text)) == ['{"a": 1}']
+
+
+@pytest.mark.parametrize("text", ['<|channel|>analysis<|message|>{"a": 2}', "analysisassistantfinal"])
+def test_without_a_final_channel_nothing_is_left(text):
+    assert json_spans(final_channel(text)) == [""]
+
+
+@pytest.mark.parametrize("text", ['{"a": "<|channel|>"}', 'analysis: {"a": 1}', 'See <|channel|> {"a": 1}'])
+def test_texts_in_other_formats_are_unchanged(text):
+    assert final_channel(text) == text
 
 
 @given(CONTAINERS)

@@ -4,6 +4,7 @@ import re
 import time
 from collections import Counter
 from contextlib import suppress
+from enum import Enum
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from pydantic import BaseModel, Field, RootModel, ValidationError
 
 from langchain_rageval.judge.parser import StrictJsonOutputParser, strict_schema
+from langchain_rageval.prompts.answer_schemas import Statements
 
 CORPUS = Path(__file__).parents[1] / "fixtures" / "wikieval_judge_outputs" / "ragas_raw_outputs.jsonl.gz"
 
@@ -45,6 +47,7 @@ class Defaults(BaseModel):
 
 Texts = RootModel[list[str]]
 ONE = '{"verdicts": [{"statement": 1, "reason": "да", "verdict": "supported"}]}'
+ITEMS = ONE[len('{"verdicts": ') : -1]
 PARSER = StrictJsonOutputParser(Verdicts)
 WANTED = Verdicts.model_validate_json(ONE)
 
@@ -74,6 +77,24 @@ def refusal_of(schema, text):
         '{"verdicts": [{"statement": "1", "reason": "да", "verdict": "supported", "extra": None,},],}',
         f'Пример: {{"statement": 7}}. Ответ: {ONE}',
         f"\ufeff{ONE}",
+        f"<thinking>{{'verdicts': []}}?</thinking>{ONE}",
+        f'<tool_call>{{"name": "Verdicts", "arguments": {ONE}}}</tool_call>',
+        f'[TOOL_CALLS] [{{"name": "Verdicts", "arguments": {ONE}}}]',
+        f"[TOOL_CALLS]Verdicts[ARGS]{ONE}",
+        f'<|python_tag|>{{"name": "Verdicts", "parameters": {ONE}}}',
+        f"<function=Verdicts>{ONE}</function>",
+        f'<|channel|>analysis<|message|>{{"verdicts": []}}<|end|><|start|>assistant<|channel|>final<|message|>{ONE}',
+        json.dumps(ONE),
+        json.dumps(ONE)[1:-1],
+        f"```json\n{json.dumps(ONE)}\n```",
+        f'{{"Verdicts": {json.dumps(ONE)}}}',
+        f'{{"Verdicts": {ONE}, "note": "готово"}}',
+        ITEMS,
+        f'{{"Verdicts": {ITEMS}}}',
+        ONE.replace('"verdicts"', "verdicts").replace('"statement"', "statement"),
+        ONE.replace(", ", ", // да\n"),
+        ONE.replace(", ", ",\u00a0"),
+        ONE.replace('"supported"', '"Supported."').replace("1", '"#1"'),
     ],
 )
 def test_every_spelling_reads_the_same(text):
@@ -154,6 +175,89 @@ def test_the_message_says_where_what_was_expected_and_what_came():
     assert refusal_of(Texts, "[1, 2, 3]").endswith("not 2; and 1 more")
 
 
+OTHER = ONE.replace("supported", "absent")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'<tool_call>{{"name": "Search", "arguments": {ONE}}}</tool_call>',
+        f'<tool_call>{{"name": "Verdicts", "arguments": {ONE}}}</tool_call>{OTHER}',
+        f'[TOOL_CALLS] [{{"name": "Verdicts", "arguments": {ONE}}}, {{"name": "Verdicts", "arguments": {OTHER}}}]',
+        f"<|channel|>final<|message|>{ONE}<|end|><|channel|>final<|message|>{OTHER}",
+        f"<|channel|>analysis<|message|>{ONE}",
+        f"<thinking>{ONE}",
+        f"{json.dumps(ONE)[:-3]}",
+        f'{{"draft": {ONE}}}',
+        f'{{"Verdicts": {ONE}, "verdicts": []}}',
+        f'{{"Verdicts": {ONE}, "final": {OTHER}}}',
+        ONE.replace('"supported"', '"supported" /* or absent */'),
+        ONE.replace('"supported"', '"supported" /* {"verdict": "x"} */'),
+        ONE.replace('"supported"', '"supported", "Verdict": "absent"'),
+        ONE.replace('"supported"', '"not supported"'),
+        ONE.replace('"statement": 1', '"statement": true'),
+        ONE.replace('"statement": 1', '"statement": "1-2"'),
+        ONE.replace('"statement"', "the statement"),
+        ONE.replace('"reason": "да"', '"reason": да'),
+        ONE.replace('"reason": "да"', '"reason": 1.5'),
+    ],
+)
+def test_what_could_be_read_in_two_ways_or_not_at_all_is_refused(text):
+    refusal_of(Verdicts, text)
+
+
+def test_a_draft_beside_the_answer_stays_refused_whatever_its_form():
+    for draft in (OTHER, ITEMS.replace("supported", "absent"), json.dumps({"Verdicts": json.loads(OTHER)})):
+        assert "2 different answers" in refusal_of(Verdicts, f"{draft}\n{ONE}")
+
+
+# What the message holds
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        AIMessage([{"type": "output_text", "text": ONE}]),
+        AIMessage([{"type": "reasoning"}, {"type": "message", "content": [{"type": "output_text", "text": ONE}]}]),
+        AIMessage("", additional_kwargs={"reasoning_content": ONE}),
+        AIMessage("\n", additional_kwargs={"reasoning": f" {ONE} "}),
+        AIMessage([{"type": "thinking", "thinking": f"```json\n{ONE}\n```"}]),
+        AIMessage("", additional_kwargs={"function_call": {"name": "Verdicts", "arguments": ONE}}),
+        AIMessage("", tool_calls=[{"name": "Verdicts", "args": {"arguments": ONE}, "id": "1"}]),
+        AIMessage("", tool_calls=[{"name": "Verdicts", "args": {"verdicts": ITEMS}, "id": "1"}]),
+        AIMessage("", invalid_tool_calls=[{"name": "Verdicts", "args": json.dumps(ONE), "id": "1", "error": None}]),
+    ],
+)  # fmt: skip
+def test_the_answer_is_read_wherever_a_client_puts_it(message):
+    assert PARSER.read_message(message) == WANTED
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        AIMessage("", additional_kwargs={"reasoning_content": f"Perhaps {ONE}"}),
+        AIMessage("", additional_kwargs={"reasoning_content": f"{ONE} or rather not"}),
+        AIMessage("Hm.", additional_kwargs={"reasoning_content": ONE}),
+        AIMessage([{"type": "thinking", "thinking": ONE}, {"type": "thinking", "thinking": OTHER}]),
+        AIMessage([{"type": "input_text", "text": ONE}]),
+    ],
+)
+def test_thoughts_that_are_not_the_whole_reply_are_no_answer(message):
+    with pytest.raises(OutputParserException):
+        PARSER.read_message(message)
+
+
+# How the reply stopped
+
+
+class FinishReason(Enum):
+    """As the clients of Google name it."""
+
+    STOP = 1
+    MAX_TOKENS = 2
+    SAFETY = 3
+
+
 @pytest.mark.parametrize(
     ("metadata", "message"),
     [
@@ -164,6 +268,25 @@ def test_the_message_says_where_what_was_expected_and_what_came():
         ({"incomplete_details": {"reason": "max_output_tokens"}}, "cut off"),
         ({"finish_reason": "content_filter"}, "refused"),
         ({"finish_reason": "blacklist"}, "refused"),
+        ({"stopReason": "max_tokens"}, "cut off"),
+        ({"stopReason": "model_context_window_exceeded"}, "cut off"),
+        ({"finishReason": "MAX_TOKENS"}, "cut off"),
+        ({"finish_reason": FinishReason.MAX_TOKENS}, "cut off"),
+        ({"finish_reason": "FinishReason.MAX_TOKENS"}, "cut off"),
+        ({"finish_reason": 2}, "cut off"),
+        ({"finish_reason": "model_length"}, "cut off"),
+        ({"status": "incomplete"}, "cut off"),
+        ({"stop_type": "limit"}, "cut off"),
+        ({"stopped_limit": True}, "cut off"),
+        ({"done": False}, "cut off"),
+        ({"choices": [{"finish_reason": "length"}]}, "cut off"),
+        ({"status": "ALTERNATIVE_STATUS_TRUNCATED_FINAL"}, "cut off"),
+        ({"finish_reason": "SAFETY"}, "refused"),
+        ({"finish_reason": FinishReason.SAFETY}, "refused"),
+        ({"stopReason": "guardrail_intervened"}, "refused"),
+        ({"finish_reason": "error"}, "unknown reason"),
+        ({"stop_reason": "pause_turn"}, "unknown reason"),
+        ({"status": "failed"}, "unknown reason"),
     ],
 )
 def test_how_the_reply_stopped_is_read_from_the_message_and_the_generation(metadata, message):
@@ -175,6 +298,35 @@ def test_how_the_reply_stopped_is_read_from_the_message_and_the_generation(metad
         with pytest.raises(OutputParserException, match=message) as caught:
             PARSER.parse_result([generation])
         assert caught.value.llm_output == ONE
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        *({"finish_reason": reason} for reason in ("stop", "STOP", "tool_calls", "eos_token", "COMPLETE", 1, None, "")),
+        *(
+            {"finish_reason": reason}
+            for reason in (FinishReason.STOP, "FinishReason.STOP", "STOPSTOP", "function_call")
+        ),
+        *({"stopReason": reason} for reason in ("end_turn", "tool_use", "stop_sequence")),
+        {"done_reason": "stop", "done": True},
+        {"finish_reason": "stop", "stop_reason": 128009},
+        {"finish_reason": "stop", "stop_reason": "###"},
+        {"status": "completed", "incomplete_details": None},
+        {"stop_type": "eos", "truncated": False},
+        {"status": 200},
+    ],
+)
+def test_a_reply_that_ended_by_itself_is_read(metadata):
+    assert PARSER.read_message(AIMessage(ONE, response_metadata=metadata)) == WANTED
+
+
+def test_an_unknown_stop_reason_refuses_lists_only():
+    unknown = AIMessage('{"question": "?", "noncommittal": 0}', response_metadata={"finish_reason": "abort"})
+    assert StrictJsonOutputParser(RegeneratedQuestion).read_message(unknown).question == "?"
+    with pytest.raises(OutputParserException) as caught:
+        PARSER.read_message(AIMessage(ONE, response_metadata={"finish_reason": "abort"}))
+    assert str(caught.value) == "the model stopped for an unknown reason (abort), so that a list may be incomplete"
 
 
 @pytest.mark.parametrize(
@@ -354,7 +506,8 @@ def test_no_strict_prefix_is_accepted(value, data):
             PARSER.parse(prefix)
 
 
-PIECES = st.sampled_from([*"{}[]\"'“”„«»,:\\\n -1aT", "</think>", "<think>", '"a"', "True", "NaN", '{"a": 1}', "1e999"])
+PIECES_TEXT = [*"{}[]\"'“”„«»,:\\\n -1aT", "</think>", "<think>", '"a"', "True", "NaN", '{"a": 1}', "1e999"]
+PIECES = st.sampled_from(PIECES_TEXT)
 
 
 @given(st.sampled_from([Reply, Texts, Defaults, RootModel[Any]]), st.text() | st.lists(PIECES).map("".join))
@@ -365,6 +518,46 @@ PIECES = st.sampled_from([*"{}[]\"'“”„«»,:\\\n -1aT", "</think>", "<thin
 def test_no_text_raises_anything_else(schema, text):
     with suppress(OutputParserException):
         StrictJsonOutputParser(schema).parse(text)
+
+
+WORDS = st.sampled_from(
+    [
+        *PIECES_TEXT,
+        *("Verdicts", '"name"', '"arguments"', "//", "/*", "*/", "\\'", "\u00a0", "да", "#1", ONE),
+        *("<thinking>", "[TOOL_CALLS]", "<|channel|>final<|message|>", "<|channel|>analysis<|message|>", "<|end|>"),
+        *("analysis", "assistantfinal"),
+    ]
+)
+TEXTS = st.text(max_size=20) | st.lists(WORDS, max_size=12).map("".join)
+NAMES = st.sampled_from(["verdicts", "Verdicts", "name", "arguments", "text", "type"])
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES | TEXTS, inner, max_size=3),
+)
+BLOCKS = st.lists(
+    TEXTS | st.dictionaries(st.sampled_from(["type", "text", "content", "thinking", "reasoning"]), ANYTHING)
+)
+METADATA = st.dictionaries(
+    st.sampled_from(["finish_reason", "stopReason", "done", "status", "choices", "stop_reason", "incomplete_details"]),
+    ANYTHING | st.sampled_from(["stop", "length", "SAFETY", FinishReason.STOP]),
+)
+SPOKEN = st.dictionaries(st.sampled_from(["reasoning_content", "refusal", "function_call", "x"]), ANYTHING, max_size=2)
+
+
+@given(st.sampled_from([Verdicts, Reply, Texts, Defaults, Verdict]), TEXTS | BLOCKS, METADATA, SPOKEN)
+def test_no_message_raises_anything_else(schema, content, metadata, spoken):
+    message = AIMessage("", response_metadata=metadata, additional_kwargs=spoken)
+    message.content = content
+    with suppress(OutputParserException):
+        StrictJsonOutputParser(schema).read_message(message)
+
+
+@given(st.sampled_from([Verdicts, Reply, Texts, Defaults, Verdict]), st.dictionaries(TEXTS, ANYTHING) | TEXTS)
+def test_no_tool_call_raises_anything_else(schema, arguments):
+    message = AIMessage("")
+    message.tool_calls = [call("Verdicts", arguments)]
+    with suppress(OutputParserException):
+        StrictJsonOutputParser(schema).read_message(message)
 
 
 @pytest.mark.parametrize(
@@ -385,6 +578,14 @@ def test_no_text_raises_anything_else(schema, text):
         "</think>",
         "[1,",
         "]",
+        "{a: 1, // b\n",
+        "[1 /* ",
+        "<thinking>",
+        "<|channel|>analysis<|message|>",
+        "<|channel|>",
+        "[\\'",
+        '{\\"',
+        "[\u200b",
     ],
 )
 def test_a_megabyte_of_anything_takes_linear_time(piece):
@@ -430,10 +631,35 @@ def test_the_recorded_replies_of_a_weak_judge_are_read_or_refused():
     assert {key: (plain[key], read[key], read_knowing_the_stop[key]) for key in plain} == {
         ("statements", "chat"): (17, 38, 38),
         ("statements", "completion"): (0, 9, 0),
-        ("context_sentences", "chat"): (0, 29, 29),
+        ("context_sentences", "chat"): (0, 32, 32),
         ("context_sentences", "completion"): (0, 3, 1),
         ("question_generation", "chat"): (15, 120, 120),
         ("question_generation", "completion"): (0, 21, 21),
         ("verdict", "chat"): (0, 0, 0),
         ("verdict", "completion"): (0, 0, 0),
     }
+
+
+@pytest.mark.parametrize("padding", range(0, 90, 7))
+def test_a_message_quotes_no_part_of_a_key(padding):
+    key = "sk-very-secret-0123456789"
+    for reply in (
+        f"{'a ' * (padding // 2)}{key} is the key",
+        f'{{"statements": ["{"a " * (padding // 2)}{key}" {"b " * (padding // 2)}',
+        json.dumps({"statements": {"a " * (padding // 2) + key: 1}}),
+        json.dumps({"statements": ["a"], "more": f"{'a ' * (padding // 2)}{key}"}) + "}",
+        json.dumps({"statements": f"{'a ' * (padding // 2)}{key}"}),
+    ):
+        with pytest.raises(OutputParserException) as raised:
+            StrictJsonOutputParser(Statements).parse(reply)
+        message = str(raised.value).replace(key, "***")  # as a whole, redaction removes it
+        assert not any(key[at : at + 8] in message for at in range(len(key) - 7)), message
+
+
+def test_a_message_holds_no_authorization():
+    reply = "You sent Authorization: Bearer abcdef0123456789."
+    with pytest.raises(OutputParserException) as raised:
+        StrictJsonOutputParser(Statements).parse(reply)
+    quoted = "You sent Authorization: Bearer ***"
+    assert str(raised.value) == f'this is not JSON: Expecting value at "{quoted}", after ""'
+    assert raised.value.llm_output == reply

@@ -399,8 +399,8 @@ def test_a_judge_that_cannot_be_read_raises_with_its_step():
 def test_many_statements_are_compared_in_slices_each_with_each():
     judge = scripted(
         statements("a", "b", "c"), statements("x", "y", "z"),
-        classification({1: [1]}, [2], [2]), classification({}, [1, 2], [3]),
-        classification({}, [3], [1, 2]), classification({3: [3]}),
+        classification({1: [1]}, [2], [2]), classification({}, [1, 2], [1]),
+        classification({}, [1], [1, 2]), classification({1: [1]}),
     )  # fmt: skip
     score = answer_correctness(Judge(judge, max_statements=2), **FACTS_ONLY).invoke(SAMPLE)
     assert (score.value, score.usage.calls) == (pytest.approx(2 / 3), 6)

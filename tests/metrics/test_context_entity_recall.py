@@ -78,3 +78,17 @@ def test_a_report_can_score_it_anew_from_its_findings():
     report = evaluate([SAMPLE], context_entity_recall(judge), progress=False)
     again: Report = report.rescore(context_entity_recall(scripted()))
     assert again.rows[0].scores["context_entity_recall"].value == 1 / 3
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({}, "The contexts name 12 of 12 entities of the reference; surplus entities of the judge dropped: 988."),
+        (RUSSIAN, "В контекстах названо 12 из 12 сущностей эталона; отброшено лишних сущностей из ответа судьи: 988."),
+    ],
+)
+def test_the_reason_says_how_many_surplus_entities_were_dropped(change, reason):
+    found = found_in({number: ["1.1"] for number in range(1, 13)})
+    judge = scripted(entities(*(f"entity {number}" for number in range(1_000))), found, found)
+    score = context_entity_recall(judge).invoke(SAMPLE.model_copy(update=change))
+    assert (score.value, score.reason, score.usage.calls) == (1.0, reason, 3)

@@ -148,7 +148,7 @@ def test_neither_answer_nor_reference_is_needed_for_the_question(against):
 
 
 def test_chunks_without_a_verdict_are_a_failure_not_a_zero():
-    judge = Judge(scripted(grades({1: True}), grades({2: True})), attempts=2)
+    judge = Judge(scripted(grades({1: True}), grades({1: True})), attempts=2)
     with pytest.raises(JudgeOutputError, match=r"grade_contexts: no single verdict for the chunks \[3\]"):
         context_precision(judge).invoke(SAMPLE)
 

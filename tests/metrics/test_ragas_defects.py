@@ -125,14 +125,15 @@ def test_a_number_that_is_no_verdict_is_asked_again_not_taken_for_true(number):
 
 def test_one_verdict_for_four_statements_is_asked_again_for_the_other_three():
     """Ragas: the share is of what the judge returned, 1.0 here."""
-    judge = scripted(statements(*"abcd"), verdicts(supported(1)), verdicts(absent(2), absent(3), absent(4)))
+    judge = scripted(statements(*"abcd"), verdicts(supported(1)), verdicts(absent(1), absent(2), absent(3)))
     assert faithfulness(judge).invoke(SAMPLE).value == 0.25
-    assert [item["statement"] for item in judge.inputs[2]["statements"]] == [2, 3, 4]
+    assert [item["statement"] for item in judge.inputs[2]["statements"]] == [1, 2, 3]
+    assert [item["text"] for item in judge.inputs[2]["statements"]] == ["b", "c", "d"]
 
 
 def test_one_verdict_for_four_statements_is_a_failure_when_the_others_never_come():
-    judge = scripted(statements(*"abcd"), *[verdicts(supported(1))] * 3)
-    with pytest.raises(JudgeOutputError, match=r"\[2, 3, 4\]"):
+    judge = scripted(statements(*"abcd"), *[verdicts(supported(4)), verdicts(), verdicts()])
+    with pytest.raises(JudgeOutputError, match=r"\[1, 2, 3\]"):
         faithfulness(judge).invoke(SAMPLE)
 
 
@@ -240,7 +241,7 @@ def test_a_vote_that_misses_a_statement_is_completed_not_thrown_away():
     """Ragas: on unequal lengths the first run is used and the others are dropped."""
     judge = scripted(
         statements("a", "b"), verdicts(supported(1), supported(2)),
-        verdicts(absent(1)), verdicts(absent(2)), verdicts(absent(1), absent(2)),
+        verdicts(absent(1)), verdicts(absent(1)), verdicts(absent(1), absent(2)),
     )  # fmt: skip
     score = faithfulness(Judge(judge, draws=3)).invoke(SAMPLE)
     assert (score.value, score.usage.calls) == (0.0, 5)

@@ -87,6 +87,36 @@ def test_an_error_without_a_message_is_described_by_its_class():
     )
 
 
+class Unreadable(Exception):
+    """An error of a client whose message cannot be read."""
+
+    def __str__(self):
+        return None
+
+
+async def test_an_error_whose_message_cannot_be_read_is_raised_unchanged_and_recorded():
+    for call in ("sync", "async"):
+        error = Unreadable("no key")
+        broken = faithfulness(scripted(error, error))
+        with pytest.raises(Unreadable) as raised:
+            broken.invoke(MUNICH) if call == "sync" else await broken.ainvoke(MUNICH)
+        assert raised.value is error
+        scores = (
+            score_sample(broken, MUNICH, Run(), None)
+            if call == "sync"
+            else await ascore_sample(broken, MUNICH, Run(), None)
+        )
+        failure = scores["faithfulness"].failure
+        assert (failure.error, failure.message, failure.step) == ("Unreadable", "Unreadable", "extract_statements")
+
+
+def test_a_huge_message_or_reply_loses_its_middle_in_a_failure():
+    error = JudgeOutputError("<html>" * 1_000, "verify_statements", "ab" * 10_000)
+    failure = failure_scores(metric, error, Usage())["faithfulness"].failure
+    assert failure.message == ("verify_statements: " + "<html>" * 1_000)[:1_000] + " … " + ("<html>" * 1_000)[-1_000:]
+    assert failure.raw_output == "ab" * 2_500 + " … " + "ab" * 2_500
+
+
 async def test_a_metric_at_the_end_of_a_chain_keeps_its_name_when_it_fails():
     broken = RunnableLambda(lambda sample: sample) | faithfulness(scripted(*["nothing"] * 6))
     assert names_of(broken) == ["faithfulness"]

@@ -208,7 +208,7 @@ async def test_precision_against_the_reference_chosen_by_auto_is_the_one_asked_f
 
 
 async def test_what_one_metric_had_asked_again_serves_the_other_too():
-    replies = [statements("a", "b"), verdicts(supported(1)), verdicts(supported(2))]
+    replies = [statements("a", "b"), verdicts(supported(1)), verdicts(supported(1))]
     judge = scripted(*replies)
     scores = suite(faithfulness(judge), faithfulness(judge, name="again")).invoke(samples()[0])
     assert [score.value for score in scores.values()] == [1.0, 1.0]

@@ -71,6 +71,24 @@ class TestLoadJudge:
         assert "sk-very-secret" not in repr(judge)
         close(judge.model)
 
+    @pytest.mark.parametrize(
+        "name", ["openai:o1", "openai:o3", "openai:o4-mini", "openai:o3-2025-04-16", "openai:gpt-5-mini", "o3-mini"]
+    )
+    def test_a_reasoning_model_gets_no_temperature_that_it_refuses(self, openai_server, openai_key, name):
+        server = openai_server(offline)
+        judge = load_judge(name, base_url=server.url + "/v1", temperature=0.1)
+        check(judge)
+        assert {request.body.get("temperature", 1) for request in server.requests} == {1}
+        close(judge.model)
+
+    @pytest.mark.parametrize("name", ["openai:gpt-4o3", "openai:gpt-5-chat-latest", "vllm:openai/o3", "openai:omni-1"])
+    def test_other_models_get_the_temperature(self, openai_server, openai_key, name):
+        server = openai_server(offline)
+        judge = load_judge(name, base_url=server.url + "/v1")
+        check(judge)
+        assert server.requests[0].body["temperature"] == 0.1
+        close(judge.model)
+
     @pytest.mark.parametrize("key", [None, "vllm-very-secret"])
     def test_vllm_needs_no_key(self, openai_server, monkeypatch, key):
         if key:
@@ -229,3 +247,27 @@ class TestLoadEmbeddings:
         monkeypatch.setitem(sys.modules, "langchain_gigachat", None)
         with pytest.raises(ConfigError, match=r'pip install "langchain-rageval\[gigachat\]"'):
             load_embeddings("gigachat")
+
+
+@pytest.mark.parametrize(
+    ("name", "accepts"),
+    [
+        ("azure_openai:o4-mini", False),
+        ("openrouter:openai/o3", False),
+        ("anthropic:claude-opus-4-7", False),
+        ("bedrock_converse:us.anthropic.claude-opus-4-8-v1:0", False),
+        ("anthropic:claude-opus-4-20250514", True),
+        ("anthropic:claude-opus-4-1", True),
+        ("mistralai:magistral-small", True),
+    ],
+)
+def test_reasoning_models_of_other_providers_are_known_by_name(monkeypatch, name, accepts):
+    settings = {}
+
+    def init_chat_model(_name, **given):
+        settings.update(given)
+        return OfflineJudge()
+
+    monkeypatch.setattr("langchain.chat_models.init_chat_model", init_chat_model)
+    load_judge(name)
+    assert ("temperature" in settings) == accepts

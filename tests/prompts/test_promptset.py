@@ -360,7 +360,8 @@ def test_a_wrong_step_or_example_is_refused(wrong, told):
         (
             "common.yaml",
             "{language: en, system: x, labels: {task: y}, ask_again: z}",
-            f"common.yaml lacks the labels {sorted(LABELS.keys() - {'task'})}; copy them from another language",
+            f"common.yaml lacks the labels {sorted(LABELS.keys() - {'task'})}; copy and translate those of another "
+            "language",
         ),
         (
             "common.yaml",

@@ -241,13 +241,15 @@ def test_questions_of_one_document_count_as_one():
 def test_different_instruments_are_refused_by_name_unless_allowed():
     here = report_of(*([scored(1.0, "a", instrument="x"), scored(1.0, "b", instrument="z")] for _ in range(8)))
     there = report_of(*([scored(0.0, "a", instrument="y"), scored(0.0, "b", instrument="z")] for _ in range(8)))
-    with pytest.raises(ConfigError, match=r"scored a: .*allow_different_instruments=True"):
+    with pytest.raises(ConfigError, match=r"scored a \(instrument x != y\): .*allow_different_instruments=True"):
         here.compare(there)
     found = here.compare(there, allow_different_instruments=True)
     assert [metric.verdict for metric in found.values()] == ["better", "better"]
     assert found.notes == [
-        "Different instruments (judge, prompts, options or version) scored a: "
-        "a difference may be due to the instruments, not the systems."
+        "Different instruments (judge, prompts, options or version) scored a (instrument x != y): "
+        "a difference may be due to the instruments, not the systems.",
+        "a, b: it is unknown whether the same instrument gave the scores (candidate: it was not recorded; baseline: it "
+        "was not recorded); a difference may be due to the instruments, not the systems.",
     ]
 
 

@@ -150,7 +150,9 @@ def test_a_comparison_shows_verdicts_and_the_samples_that_moved(tmp_path):
 
 def test_reports_of_different_instruments_are_compared_only_if_allowed(tmp_path):
     row = report([1.0]).rows[0]
-    other = row.model_copy(update={"scores": {"faithfulness": score(1.0, instrument="4567")}})
+    other = row.model_copy(
+        update={"scores": {"faithfulness": score(1.0, instrument="fedcba9876543210.0123456789abcdef")}}
+    )
     with pytest.raises(ConfigError, match="different instruments"):
         Report([other]).to_html(tmp_path / "x.html", baseline=report([1.0]))
     assert not (tmp_path / "x.html").exists()

@@ -67,7 +67,14 @@ def test_a_metric_that_the_baseline_lacks_is_not_compared():
 def test_reports_that_cannot_be_compared_are_refused_as_by_compare():
     changed = report(LATE)
     rows = [
-        row.model_copy(update={"scores": {n: s.model_copy(update={"instrument": "x"}) for n, s in row.scores.items()}})
+        row.model_copy(
+            update={
+                "scores": {
+                    n: s.model_copy(update={"instrument": "fedcba9876543210.0123456789abcdef"})
+                    for n, s in row.scores.items()
+                }
+            }
+        )
         for row in changed.rows
     ]
     with pytest.raises(ConfigError, match="instruments"):

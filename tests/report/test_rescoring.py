@@ -179,7 +179,8 @@ def test_it_is_as_if_evaluated_anew(build, before, after, samples, draws):
 
     assert told(rescored) == told(scores_of(samples, anew))
     assert rescored.notes == report.notes
-    assert {score.instrument for row in rescored.rows for score in row.scores.values()} == {anew.instrument}
+    scores = [score for row in rescored.rows for score in row.scores.values()]
+    assert {score.counted_by for score in scores} == {anew.instrument.partition(".")[2]}
     found = [finding.kind for row in rescored.rows for score in row.scores.values() for finding in score.findings]
     asks_for_verdicts = any(judge.draws > 1 for judge in anew.judges) and anew.name != "answer_relevance"
     assert ("agreement" in found) == asks_for_verdicts
@@ -261,7 +262,7 @@ def test_a_failure_stays_one_under_the_new_name_and_instrument(name):
     metric = faithfulness(NOBODY, name=name)
     before, after = (r.rows[0].scores[n] for r, n in ((report, "faithfulness"), (report.rescore(metric), name)))
     assert after.failure == before.failure
-    assert (after.metric, after.instrument, after.value) == (name, metric.instrument, None)
+    assert (after.metric, after.counted_by, after.value) == (name, metric.instrument.partition(".")[2], None)
     assert after.usage.calls == (before.usage.calls if name == "faithfulness" else 0)
 
 

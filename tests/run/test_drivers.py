@@ -10,8 +10,8 @@ from langchain_core.runnables import RunnableLambda
 
 from langchain_rageval.data.schema import Usage
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
-from langchain_rageval.run.drivers import adrive, drive
-from langchain_rageval.run.requests import Call, Gather, Locked, Pause, Shared
+from langchain_rageval.run.drivers import adrive, astream_results, drive
+from langchain_rageval.run.requests import Call, Gather, Invoke, Locked, Pause, Shared
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
 
@@ -259,3 +259,50 @@ def test_a_slot_is_free_again_after_a_call_that_failed(do):
     with pytest.raises(ValueError, match="no"):
         do(asks(Model(ValueError("no")).call()), run)
     assert do(asks(Model("a").call()), run).text == "a"
+
+
+@BOTH
+def test_a_runnable_is_invoked_with_more_configurable_values(do):
+    def look(value, config):
+        return value, config["configurable"]["writer"]
+
+    def work():
+        return (yield Invoke(RunnableLambda(look), "a", {"writer": "of the operation"}))
+
+    assert do(work(), Run()) == ("a", "of the operation")
+
+
+def test_a_configurable_value_of_the_caller_takes_precedence():
+    def work():
+        return (yield Invoke(RunnableLambda(lambda _, config: config["configurable"]), "a", {"writer": 1, "critic": 2}))
+
+    assert drive(work(), Run(), {"configurable": {"writer": 0}}) == {"writer": 0, "critic": 2}
+
+
+async def test_results_are_streamed_in_order_and_each_as_soon_as_possible():
+    last = asyncio.Event()
+    results = astream_results([asyncio.sleep(0, "first"), last.wait()])
+    assert await anext(results) == "first"
+    last.set()
+    assert [result async for result in results] == [True]
+
+
+async def test_after_an_error_or_close_streamed_coroutines_are_cancelled():
+    ended = []
+
+    async def endless():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("cancelled")
+
+    async def fail():
+        await asyncio.sleep(0)
+        raise ValueError("first")
+
+    with pytest.raises(ValueError, match=r"^first$"):
+        _ = [result async for result in astream_results([fail(), endless()])]
+    results = astream_results([asyncio.sleep(0), endless()])
+    await anext(results)
+    await results.aclose()
+    assert ended == ["cancelled"] * 2

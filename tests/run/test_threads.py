@@ -166,3 +166,23 @@ def test_a_forked_child_has_threads_of_its_own():
 
 def test_all_runs_of_a_process_share_one_pool():
     assert shared_threads() is shared_threads()
+
+
+def test_a_stream_yields_a_result_before_later_jobs_have_ended():
+    last = threading.Event()
+    results = DaemonThreads().stream([lambda: "first", lambda: last.wait(5)], 2)
+    assert next(results) == "first"
+    last.set()
+    assert list(results) == [True]
+
+
+def test_after_a_stream_is_closed_no_waiting_job_is_started():
+    started, closed = [], threading.Event()
+    waiting = [lambda: closed.wait(5), lambda: started.append("third")]
+    pool = DaemonThreads()
+    results = pool.stream([lambda: "first", *waiting], 1)
+    assert next(results) == "first"
+    results.close()
+    closed.set()
+    until(lambda: pool._idle)
+    assert started == []

@@ -107,20 +107,20 @@ def test_the_order_of_the_judges_reply_does_not_matter(answers, missed):
 
 
 def test_a_missing_answer_statement_is_asked_again_alone_with_all_references():
-    judge = scripted(classification({1: [1]}, fn=[2]), classification(fp=[2], fn=[1, 2]))
+    judge = scripted(classification({1: [1]}, fn=[2]), classification(fp=[1], fn=[1, 2]))
     assert brief(found(judge, "ab", "cd")) == [(1, "TP"), (2, "FP"), (1, "TP"), (2, "FN")]
-    assert [numbers(inputs) for inputs in judge.inputs] == [([1, 2], [1, 2]), ([2], [1, 2])]
-    assert judge.inputs[1]["answer_statements"] == [{"answer": 2, "text": "b"}]
+    assert [numbers(inputs) for inputs in judge.inputs] == [([1, 2], [1, 2]), ([1], [1, 2])]
+    assert judge.inputs[1]["answer_statements"] == [{"answer": 1, "text": "b"}]
 
 
 def test_a_lost_reference_statement_is_asked_again_alone_with_all_answer_statements():
-    judge = scripted(classification({1: [1]}, fp=[2]), classification(fp=[1, 2], fn=[2]))
+    judge = scripted(classification({1: [1]}, fp=[2]), classification(fp=[1, 2], fn=[1]))
     assert brief(found(judge, "ab", "cd")) == [(1, "TP"), (2, "FP"), (1, "TP"), (2, "FN")]
-    assert [numbers(inputs) for inputs in judge.inputs] == [([1, 2], [1, 2]), ([1, 2], [2])]
+    assert [numbers(inputs) for inputs in judge.inputs] == [([1, 2], [1, 2]), ([1, 2], [1])]
 
 
 def test_a_lost_reference_statement_that_an_answer_statement_says_after_all_is_shared():
-    judge = scripted(classification({1: [1]}, fp=[2]), classification({2: [2]}, fp=[1]))
+    judge = scripted(classification({1: [1]}, fp=[2]), classification({2: [1]}, fp=[1]))
     assert brief(found(judge, "ab", "cd")) == [(1, "TP"), (2, "FP"), (1, "TP"), (2, "TP")]
 
 
@@ -160,28 +160,38 @@ def test_a_reference_statement_both_missed_and_cited_is_missed():
 
 
 def test_what_a_reply_settled_a_later_one_does_not_change():
-    judge = scripted(classification({1: [1]}, fn=[2]), classification({1: [2], 2: [2]}, fn=[1]))
+    judge = scripted(classification({1: [1]}, fn=[2]), classification({1: [2]}, fn=[1]))
     assert brief(found(judge, "ab", "cd")) == [(1, "TP"), (2, "TP"), (1, "TP"), (2, "FN")]
 
 
+def test_a_partial_reask_cannot_hand_one_statement_the_place_of_the_next():
+    judge = scripted(classification({1: [1]}, fn=[2]), classification({1: [2]}, fp=[2], fn=[]))
+    findings = found(judge, "abc", "xy")
+    assert [(f.number, f.text, f.verdict, f.reason) for f in findings if f.kind == "statement"] == [
+        (1, "a", "TP", "tp1"), (2, "b", "TP", "tp1"), (3, "c", "FP", "fp2"),
+    ]  # fmt: skip
+
+
 def test_statements_without_a_place_after_all_attempts_are_a_failure():
-    judge = scripted(*[classification({1: [1]})] * 3)
-    with pytest.raises(JudgeOutputError, match=r"answer statements \[2\], reference statements \[2\]") as caught:
+    judge = scripted(classification({1: [1]}), *[classification(fn=[1])] * 2)
+    with pytest.raises(
+        JudgeOutputError, match=r"no single place for the answer statements \[2\], reference statements \[2\]$"
+    ) as caught:
         found(Judge(judge, attempts=3), "ab", "cd")
     assert caught.value.step == "classify_statements"
-    assert Classification.model_validate_json(caught.value.raw_output) == classification({1: [1]})
+    assert Classification.model_validate_json(caught.value.raw_output) == classification(fn=[1])
     assert len(judge.asked) == 3
 
 
 def test_every_call_counts_whatever_it_is_asked_for():
-    replies = ["no", classification({1: [1]}, fn=[2]), classification(fp=[2])]
+    replies = ["no", classification({1: [1]}, fn=[2]), classification(fp=[1])]
     assert brief(found(Judge(scripted(*replies), attempts=3), "ab", "cd"))[:2] == [(1, "TP"), (2, "FP")]
     with pytest.raises(JudgeOutputError):
         found(Judge(scripted(*replies), attempts=2), "ab", "cd")
 
 
 def test_a_fresh_question_has_the_same_head_and_no_memory_of_the_first():
-    judge = scripted(classification({1: [1]}, fn=[2]), classification(fp=[2]))
+    judge = scripted(classification({1: [1]}, fn=[2]), classification(fp=[1]))
     found(judge, "ab", "cd")
     first, second = judge.asked
     assert [message.type for message in second] == ["system", "human"]
@@ -211,7 +221,7 @@ def test_both_sides_go_out_in_slices_each_with_each():
     judge = answering(by_letter)
     findings = found(Judge(judge, max_statements=2), "AXEYB", "eabzc")
     assert [numbers(inputs) for inputs in judge.inputs] == [
-        (a, r) for a, r in product([[1, 2], [3, 4], [5]], [[1, 2], [3, 4], [5]])
+        (a, r) for a, r in product([[1, 2], [1, 2], [1]], [[1, 2], [1, 2], [1]])
     ]
     assert brief(findings) == [
         (1, "TP"), (2, "FP"), (3, "TP"), (4, "FP"), (5, "TP"),
@@ -233,7 +243,7 @@ def test_the_size_of_the_slices_changes_nothing(answers, references, size):
 
 
 def test_each_slice_has_attempts_of_its_own():
-    replies = ["no", classification({1: [1]}), "no", classification(fp=[2], fn=[1])]
+    replies = ["no", classification({1: [1]}), "no", classification(fp=[1], fn=[1])]
     judge = Judge(scripted(*replies), attempts=2, max_statements=1)
     assert brief(found(judge, "ab", "c")) == [(1, "TP"), (2, "FP"), (1, "TP")]
 

@@ -43,3 +43,11 @@ def test_draws_ask_nothing_more():
 def test_sync_and_async_find_the_same():
     step = extract_entities(answering(lambda _: entities("a")))
     assert asyncio.run(step.ainvoke({"sample": SAMPLE})) == step.invoke({"sample": SAMPLE})
+
+
+def test_a_judge_that_repeats_itself_gives_no_more_entities_than_the_texts_can_hold():
+    sample = SAMPLE.model_copy(update={"references": ["Генрих Лев.", "Лев основал Мюнхен в 1158 году."]})
+    judge = scripted(entities(*map(str, range(1_000))), entities("Лев", *["лев"] * 1_000, "1158 год"))
+    state = extract_entities(judge).invoke({"sample": sample})
+    assert state["reference_entities"] == [*map(str, range(10)), "Лев", "1158 год"]
+    assert state["dropped_entities"] == 990

@@ -47,14 +47,14 @@ def test_unknown_numbers_are_dropped_and_doubles_united():
     assert told(verdicts(judge)) == [("found", ["1.1", "2.1"]), *[("not found", [])] * 3]
 
 
-def test_what_is_found_nowhere_is_asked_about_again_alone_and_under_its_number():
-    judge = scripted(found_in({1: ["1.1"], 2: ["7.7"], 4: []}), found_in({2: ["1.2"]}))
+def test_what_is_found_nowhere_is_asked_about_again_alone_numbered_from_one():
+    judge = scripted(found_in({1: ["1.1"], 2: ["7.7"], 4: []}), found_in({1: ["1.2"]}))
     assert told(verdicts(judge)) == [("found", ["1.1"]), ("found", ["1.2"]), ("not found", []), ("not found", [])]
-    assert judge.inputs[1] == {"entities": [{"entity": 2, "text": "Bert"}, {"entity": 4, "text": "Dora"}]}
+    assert judge.inputs[1] == {"entities": [{"entity": 1, "text": "Bert"}, {"entity": 2, "text": "Dora"}]}
 
 
 def test_asked_again_once_the_judges_word_stands():
-    judge = scripted(found_in({2: []}), found_in({2: ["7.7"], 1: ["1.1"]}))
+    judge = scripted(found_in({2: []}), found_in({1: ["7.7"], 2: ["1.1"]}))
     assert told(verdicts(judge))[:2] == [("not found", []), ("found", [])]
     assert len(judge.asked) == 2
 

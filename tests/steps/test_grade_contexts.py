@@ -71,17 +71,17 @@ def test_a_blank_chunk_without_a_verdict_is_not_asked_again():
     assert useful(found(judge, ["A.", " ", "B."])) == [True, False, False]
 
 
-def test_missing_chunks_are_asked_again_alone_under_their_own_numbers():
-    judge = scripted(grades({2: True}), grades({3: True, 1: False}))
+def test_missing_chunks_are_asked_again_alone_numbered_from_one():
+    judge = scripted(grades({2: True}), grades({2: True, 1: False}))
     assert useful(found(judge)) == [False, True, True]
-    assert block(judge.asked[1]) == ["[1]", "[1.1] First.", "[1.2] Second.", "[3]", "[3.1] Fourth."]
+    assert block(judge.asked[1]) == ["[1]", "[1.1] First.", "[1.2] Second.", "[2]", "[2.1] Fourth."]
     assert [message.type for message in judge.asked[1]] == ["system", "human"]
 
 
 def test_agreeing_doubles_collapse_and_conflicting_ones_are_asked_again():
-    judge = scripted(doubled((1, True), (1, True), (2, True), (2, False), (3, False)), grades({2: False}))
+    judge = scripted(doubled((1, True), (1, True), (2, True), (2, False), (3, False)), grades({1: False}))
     assert useful(found(judge)) == [True, False, False]
-    assert block(judge.asked[1]) == ["[2]", "[2.1] Third."]
+    assert block(judge.asked[1]) == ["[1]", "[1.1] Third."]
 
 
 def test_unknown_numbers_are_dropped():
@@ -89,21 +89,28 @@ def test_unknown_numbers_are_dropped():
 
 
 def test_a_number_that_was_not_asked_again_does_not_change():
-    judge = scripted(grades({1: True, 2: False}), grades({1: False, 2: True, 3: True}))
+    judge = scripted(grades({1: True, 2: False}), grades({1: True, 2: False, 3: True}))
     assert useful(found(judge)) == [True, False, True]
 
 
+def test_a_partial_reask_cannot_hand_one_chunk_the_verdict_of_the_next():
+    findings = found(scripted(grades({1: False}), grades({1: True, 2: False})))
+    assert [(f.number, f.text, f.verdict) for f in findings] == [
+        (1, "First. Second.", "not useful"), (2, "Third.", "useful"), (3, "Fourth.", "not useful"),
+    ]  # fmt: skip
+
+
 def test_chunks_still_missing_after_all_attempts_are_a_failure():
-    judge = scripted(*[grades({1: True, 3: True})] * 3)
-    with pytest.raises(JudgeOutputError, match=r"chunks \[2\]") as caught:
+    judge = scripted(*[grades({1: True, 2: True})] + [grades({2: True})] * 2)
+    with pytest.raises(JudgeOutputError, match=r"^grade_contexts: no single verdict for the chunks \[3\]$") as caught:
         found(Judge(judge, attempts=3))
     assert caught.value.step == "grade_contexts"
-    assert ContextVerdicts.model_validate_json(caught.value.raw_output) == grades({1: True, 3: True})
+    assert ContextVerdicts.model_validate_json(caught.value.raw_output) == grades({2: True})
     assert len(judge.asked) == 3
 
 
 def test_every_call_counts_whatever_it_is_asked_for():
-    replies = ["no", grades({1: True, 2: True}), grades({3: True})]
+    replies = ["no", grades({1: True, 2: True}), grades({1: True})]
     assert useful(found(Judge(scripted(*replies), attempts=3))) == [True] * 3
     with pytest.raises(JudgeOutputError):
         found(Judge(scripted(*replies), attempts=2))
@@ -120,11 +127,11 @@ def test_a_verdict_that_is_no_boolean_is_asked_again(word):
 # Windows
 
 
-def test_long_contexts_go_out_in_windows_under_their_own_numbers():
+def test_long_contexts_go_out_in_windows_each_numbered_from_one():
     judge = answering(lambda messages: grades({int(line[1]): line == "[1.2] Second." for line in block(messages)}))
     findings = found(Judge(judge, max_context_tokens=4))
     assert [block(messages) for messages in judge.asked] == [
-        ["[1]", "[1.1] First."], ["[1]", "[1.2] Second."], ["[2]", "[2.1] Third."], ["[3]", "[3.1] Fourth."],
+        ["[1]", "[1.1] First."], ["[1]", "[1.2] Second."], ["[1]", "[1.1] Third."], ["[1]", "[1.1] Fourth."],
     ]  # fmt: skip
     assert useful(findings) == [True, False, False]
 
@@ -136,7 +143,7 @@ def test_a_chunk_cut_by_a_window_is_useful_if_any_part_of_it_is(parts):
 
 
 def test_each_window_has_attempts_of_its_own():
-    replies = ["no", grades({1: False}), "no", grades({2: True})]
+    replies = ["no", grades({1: False}), "no", grades({1: True})]
     assert useful(found(Judge(scripted(*replies), max_context_tokens=4, attempts=2), ["A.", "Bcdefghi."])) == [
         False, True,
     ]  # fmt: skip

@@ -116,24 +116,24 @@ def test_one_chunk_at_a_time_no_other_is_seen():
     ],
     ids=["missing", "unknown number", "above the scale", "below the scale"],
 )
-def test_a_chunk_without_a_grade_on_the_scale_is_asked_about_again_alone_under_its_number(first):
-    judge = scripted(relevance(first), relevance({4: 2}))
+def test_a_chunk_without_a_grade_on_the_scale_is_asked_about_again_alone_numbered_from_one(first):
+    judge = scripted(relevance(first), relevance({1: 2}))
     grades = graded(found(judge))
     assert sorted(grades) == [0, 1, 2, 3]
-    assert [list(chunks(messages)) for messages in judge.asked] == [[1, 2, 3, 4], [4]]
-    assert chunks(judge.asked[1]) == {4: chunks(judge.asked[0])[4]}
+    assert [list(chunks(messages)) for messages in judge.asked] == [[1, 2, 3, 4], [1]]
+    assert chunks(judge.asked[1]) == {1: chunks(judge.asked[0])[4]}
 
 
 def test_grades_that_contradict_each_other_are_asked_for_again_and_agreeing_ones_are_not():
     doubled = [(1, 3), (1, 3), (2, 0), (2, 4), (3, 1), (4, 1)]
     reply = RelevanceGrades(grades=[RelevanceGrade(context=n, reason="", grade=g) for n, g in doubled])
-    judge = scripted(reply, relevance({2: 2}))
+    judge = scripted(reply, relevance({1: 2}))
     assert sorted(graded(found(judge))) == [1, 1, 2, 3]
-    assert list(chunks(judge.asked[1])) == [2]
+    assert chunks(judge.asked[1]) == {1: chunks(judge.asked[0])[2]}
 
 
 def test_after_the_last_attempt_the_step_fails_and_names_the_chunks():
-    judge = Judge(scripted(*[relevance({1: 3, 2: 9})] * 2), attempts=2)
+    judge = Judge(scripted(relevance({1: 3, 2: 9}), relevance({1: 9})), attempts=2)
     with pytest.raises(
         JudgeOutputError, match=r"grade_relevance: no single grade from 0 to 4 for the chunks \[2, 3, 4"
     ):

@@ -155,7 +155,9 @@ def test_scores_outside_0_to_1_are_refused_with_the_option_for_logits(score):
 @pytest.mark.parametrize("scale", [None, "sigmoid"])
 @pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
 def test_scores_that_are_not_finite_are_an_error(scale, score):
-    with pytest.raises(ModelOutputError, match=r"the cross-encoder returned the score (nan|-?inf)$"):
+    with pytest.raises(
+        ModelOutputError, match=r"the cross-encoder returned the score (nan|-?inf), which is not a finite number$"
+    ):
         similarities(PairScores(lambda one, other: score), "a", "b", scale=scale)
 
 

@@ -94,12 +94,12 @@ def test_unknown_numbers_are_dropped():
     assert brief(found(judge, "a")) == [(1, "absent", [])]
 
 
-def test_missing_numbers_are_asked_again_alone_under_their_own_numbers():
-    judge = scripted(verdicts(supported(2)), verdicts(absent(3), supported(1)))
+def test_missing_numbers_are_asked_again_alone_numbered_from_one():
+    judge = scripted(verdicts(supported(2)), verdicts(absent(2), supported(1)))
     assert [item[:2] for item in brief(found(judge, "a", "b", "c"))] == [
         (1, "supported"), (2, "supported"), (3, "absent"),
     ]  # fmt: skip
-    assert judge.inputs[1]["statements"] == [{"statement": 1, "text": "a"}, {"statement": 3, "text": "c"}]
+    assert judge.inputs[1]["statements"] == [{"statement": 1, "text": "a"}, {"statement": 2, "text": "c"}]
 
 
 def test_verdicts_are_never_matched_by_position():
@@ -108,12 +108,21 @@ def test_verdicts_are_never_matched_by_position():
 
 
 def test_a_number_that_was_not_asked_again_does_not_change():
-    judge = scripted(verdicts(supported(1)), verdicts(contradicted(1), absent(2)))
+    judge = scripted(verdicts(supported(1)), verdicts(absent(1), contradicted(2)))
     assert [item[:2] for item in brief(found(judge, "a", "b"))] == [(1, "supported"), (2, "absent")]
 
 
+def test_a_partial_reask_cannot_hand_one_statement_the_verdict_of_the_next():
+    first = verdicts(supported(1))
+    second = verdicts(verdict(1, "supported", "1.2", reason="of b"), verdict(2, "contradicted", "2.1", reason="of c"))
+    findings = found(scripted(first, second), "a", "b", "c")
+    assert [(f.number, f.text, f.verdict, f.reason) for f in findings] == [
+        (1, "a", "supported", "because"), (2, "b", "supported", "of b"), (3, "c", "contradicted", "of c"),
+    ]  # fmt: skip
+
+
 def test_a_partial_question_is_a_fresh_one_with_the_same_head():
-    judge = scripted(verdicts(supported(1)), verdicts(supported(2)))
+    judge = scripted(verdicts(supported(1)), verdicts(supported(1)))
     found(judge, "a", "b")
     first, second = judge.asked
     assert [message.type for message in second] == ["system", "human"]
@@ -122,11 +131,13 @@ def test_a_partial_question_is_a_fresh_one_with_the_same_head():
 
 
 def test_numbers_still_missing_after_all_attempts_are_a_failure():
-    judge = scripted(*[verdicts(supported(1))] * 3)
-    with pytest.raises(JudgeOutputError, match=r"statements \[2\]") as caught:
-        found(Judge(judge, attempts=3), "a", "b")
+    judge = scripted(verdicts(supported(1), supported(3)), verdicts(supported(1)), verdicts(supported(3)))
+    with pytest.raises(
+        JudgeOutputError, match=r"^verify_statements: no single verdict for the statements \[4\]$"
+    ) as caught:
+        found(Judge(judge, attempts=3), *"abcd")
     assert caught.value.step == "verify_statements"
-    assert Verdicts.model_validate_json(caught.value.raw_output) == verdicts(supported(1))
+    assert Verdicts.model_validate_json(caught.value.raw_output) == verdicts(supported(3))
     assert len(judge.asked) == 3
 
 
@@ -134,7 +145,7 @@ def test_numbers_still_missing_after_all_attempts_are_a_failure():
 
 
 def test_every_call_counts_whatever_it_is_asked_for():
-    replies = ["no JSON", verdicts(supported(1)), verdicts(absent(2))]
+    replies = ["no JSON", verdicts(supported(1)), verdicts(absent(1))]
     assert [item[:2] for item in brief(found(Judge(scripted(*replies), attempts=3), "a", "b"))] == [
         (1, "supported"), (2, "absent"),
     ]  # fmt: skip
@@ -143,7 +154,7 @@ def test_every_call_counts_whatever_it_is_asked_for():
 
 
 def test_each_slice_has_attempts_of_its_own():
-    replies = ["no", verdicts(supported(1)), "no", verdicts(supported(2))]
+    replies = ["no", verdicts(supported(1)), "no", verdicts(supported(1))]
     judge = Judge(scripted(*replies), attempts=2, max_statements=1)
     assert [finding.verdict for finding in found(judge, "a", "b")] == ["supported", "supported"]
 
@@ -195,22 +206,93 @@ def test_unknown_sentences_beside_known_ones_are_dropped():
     assert brief(found(judge, "a")) == [(1, "supported", ["1.2", "2.1"])]
 
 
+@pytest.mark.parametrize(
+    "cited", ["[2.1] Third, by 1.1 percent.", "1.1-2.1", "1.1 – 2.1", "1.1 to 2.1", "from 1.1", "1.1 ff", "except 2.1"]
+)
+def test_evidence_with_prose_between_numbers_and_ranges_are_asked_again_once(cited):
+    judge = scripted(verdicts(verdict(1, "supported", cited)), verdicts(supported(1, "2.1")))
+    assert brief(found(judge, "a")) == [(1, "supported", ["2.1"])]
+    judge = scripted(*[verdicts(verdict(1, "supported", cited))] * 2)
+    assert brief(found(judge, "a")) == [(1, "supported", [])]
+
+
+@pytest.mark.parametrize(
+    ("written", "cites"),
+    [
+        ("[1.1, 1.10]", ["1.1", "1.10"]),
+        ("1.10", ["1.10"]),
+        ('"1.1, 1.10"', ["1.1", "1.10"]),
+        ('"[1.10]"', ["1.10"]),
+    ],
+)
+def test_evidence_as_json_numbers_or_as_one_text_keeps_its_digits(written, cites):
+    contexts = [" ".join(f"The {letter * 4} came here." for letter in "bcdfghjklm")]
+    reply = verdicts(supported(1)).model_dump_json().replace('["1.1"]', written)
+    judge = scripted(reply)
+    assert brief(found(judge, "a", contexts=contexts)) == [(1, "supported", cites)]
+
+
+def test_null_as_evidence_is_no_evidence():
+    reply = verdicts(absent(1)).model_dump_json().replace("[]", "null")
+    assert brief(found(scripted(reply), "a")) == [(1, "absent", [])]
+
+
+def test_numbers_of_decoded_arguments_are_no_evidence_since_their_digits_are_lost():
+    item = {"statement": 1, "reason": "", "evidence": [1.1], "verdict": "supported"}
+    call = AIMessage("", tool_calls=[{"name": "Verdicts", "args": {"verdicts": [item]}, "id": "1"}])
+    judge = scripted(call, verdicts(supported(1, "2.1")))
+    assert brief(found(judge, "a")) == [(1, "supported", ["2.1"])]
+    arguments = '{"verdicts": [{"statement": 1, "reason": "", "evidence": [1.1], "verdict": "supported"}]}'
+    spelled = [{"id": "1", "type": "function", "function": {"name": "Verdicts", "arguments": arguments}}]
+    call = call.model_copy(update={"additional_kwargs": {"tool_calls": spelled}})
+    assert brief(found(scripted(call), "a")) == [(1, "supported", ["1.1"])]
+
+
 def test_a_statement_is_asked_again_for_evidence_once_even_if_others_are_missing():
     judge = scripted(
-        verdicts(verdict(1, "supported")), verdicts(verdict(1, "supported")), verdicts(supported(2), absent(1))
+        verdicts(verdict(1, "supported")), verdicts(verdict(1, "supported")), verdicts(supported(1), absent(2))
     )
     assert brief(found(judge, "a", "b")) == [(1, "supported", []), (2, "supported", ["1.1"])]
-    assert [numbers(inputs) for inputs in judge.inputs] == [[1, 2], [1, 2], [2]]
+    assert [numbers(inputs) for inputs in judge.inputs] == [[1, 2], [1, 2], [1]]
 
 
 # Slices and windows
 
 
-def test_many_statements_go_out_in_slices_under_their_own_numbers():
-    judge = answering(lambda messages: verdicts(*(supported(n) for n in numbers(read_inputs(human_of(messages))))))
+def by_text(messages):
+    """Vowels are supported; the reason repeats the statement."""
+    return verdicts(
+        *(
+            verdict(
+                item["statement"], *(["supported", "1.1"] if item["text"] in "ae" else ["absent"]), reason=item["text"]
+            )
+            for item in read_inputs(human_of(messages))["statements"]
+        )
+    )
+
+
+def test_many_statements_go_out_in_slices_each_numbered_from_one():
+    judge = answering(by_text)
     findings = found(Judge(judge, max_statements=2), *"abcde")
-    assert [numbers(inputs) for inputs in judge.inputs] == [[1, 2], [3, 4], [5]]
-    assert [(finding.number, finding.text) for finding in findings] == list(enumerate("abcde", 1))
+    assert [numbers(inputs) for inputs in judge.inputs] == [[1, 2], [1, 2], [1]]
+    assert [(finding.number, finding.text, finding.reason) for finding in findings] == [
+        (number, text, text) for number, text in enumerate("abcde", 1)
+    ]
+    assert [finding.verdict for finding in findings] == ["supported", "absent", "absent", "absent", "supported"]
+
+
+def test_a_failure_of_a_later_slice_names_the_statements_by_their_numbers_in_the_answer():
+    judge = Judge(scripted(verdicts(supported(1), supported(2)), verdicts(supported(2))), attempts=1, max_statements=2)
+    with pytest.raises(JudgeOutputError, match=r"^verify_statements: no single verdict for the statements \[3\]$"):
+        found(judge, *"abcd")
+
+
+def test_equal_slices_under_different_numbers_keep_their_numbers():
+    judge = answering(by_text)
+    findings = found(Judge(judge, max_statements=2), *"abab")
+    assert [(finding.number, finding.text, finding.reason) for finding in findings] == [
+        (1, "a", "a"), (2, "b", "b"), (3, "a", "a"), (4, "b", "b"),
+    ]  # fmt: skip
 
 
 def test_long_contexts_go_out_in_windows_under_their_own_numbers():
@@ -341,7 +423,13 @@ def test_a_number_written_as_text_is_a_number():
     assert brief(found(scripted(reply), "a")) == [(1, "supported", ["1.1"])]
 
 
-@pytest.mark.parametrize("label", ["Supported", "partially supported", "yes", ""])
+@pytest.mark.parametrize("label", ["Supported", "SUPPORTED.", "**supported**"])
+def test_a_label_in_another_spelling_is_that_label(label):
+    reply = verdicts(supported(1)).model_dump_json().replace('"supported"', f'"{label}"')
+    assert brief(found(scripted(reply), "a")) == [(1, "supported", ["1.1"])]
+
+
+@pytest.mark.parametrize("label", ["unsupported", "not supported", "partially supported", "supported?", "yes", ""])
 def test_a_verdict_of_the_judges_own_invention_is_asked_again(label):
     wrong = verdicts(supported(1)).model_dump_json().replace('"supported"', f'"{label}"')
     judge = scripted(wrong, verdicts(absent(1)))

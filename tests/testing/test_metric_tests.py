@@ -211,10 +211,11 @@ def test_a_sample_that_the_metric_cannot_read_is_an_error_that_says_so():
         MetricTests().test_nothing_is_kept_between_calls(built(Metric), {"question": "?"})
 
 
-def test_without_pytest_only_metric_tests_is_missing_and_the_error_says_what_to_install(monkeypatch):
+@pytest.mark.parametrize("name", ["MetricTests", "HostileJudgeTests"])
+def test_without_pytest_only_the_test_suites_are_missing_and_the_error_says_what_to_install(monkeypatch, name):
     monkeypatch.setitem(__import__("sys").modules, "pytest", None)
-    with pytest.raises(ConfigError, match="MetricTests needs pytest: pip install pytest"):
-        testing.__getattr__("MetricTests")
+    with pytest.raises(ConfigError, match=f"^{name} needs pytest: pip install pytest$"):
+        testing.__getattr__(name)
     with pytest.raises(AttributeError, match="has no attribute 'MetricTest'"):
         testing.__getattr__("MetricTest")
     assert testing.ScriptedJudge

@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections import Counter
+from math import inf
 
 import pytest
 from helpers.corpus import corpus
@@ -341,23 +342,28 @@ async def test_what_a_journal_holds_is_not_paid_for_again(made, tmp_path):
     class Killed(BaseException):
         pass
 
-    writer = whimsical()
-    stop, rule = 40, writer.answer
+    def dies_after(calls):
+        writer = whimsical()
+        rule = writer.answer
 
-    def dies(messages):
-        if writer.total >= stop:
-            raise Killed
-        return rule(messages)
+        def answer(messages):
+            if writer.total >= calls:
+                raise Killed
+            return rule(messages)
 
-    writer.model.answer = dies
+        answer.version = "1"
+        writer.model.answer = answer
+        return writer
+
+    writer = dies_after(40)
     with pytest.raises((Killed, BaseExceptionGroup, asyncio.CancelledError)):
         await made(generator(writer, MIXED, max_rewrites=0, journal=path, max_concurrency=2), documents(40), size=12)
     spent = writer.total
-    rest = whimsical()
+    rest = dies_after(inf)
     assert await made(generator(rest, MIXED, max_rewrites=0, journal=path), documents(40), size=12) == clean
     # Four candidates were under way, each in a step of one call: what a step has asked is kept when the step is done.
     assert spent + rest.total <= undisturbed.total + 4
-    again = whimsical()
+    again = dies_after(inf)
     assert await made(generator(again, MIXED, max_rewrites=0, journal=path), documents(40), size=12) == clean
     assert again.total == 0
 

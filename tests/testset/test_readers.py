@@ -159,7 +159,9 @@ def test_rows_of_a_table_are_documents_and_the_deprecation_of_langchains_loader_
 def test_a_package_that_is_missing_is_named_before_anything_is_read(folder, monkeypatch, suffix, package):
     monkeypatch.setattr(readers, "find_spec", lambda module: None if module in ("pypdf", "bs4", "docx2txt") else True)
     root = folder({"a.txt": "да", f"b/c.{suffix}": "x"})
-    with pytest.raises(ConfigError, match=rf"b/c.{suffix} is read by {package}: pip install {package}"):
+    with pytest.raises(
+        ConfigError, match=rf"b/c.{suffix} needs {package}, which is not installed: pip install {package}"
+    ):
         load_documents(root)
 
 

@@ -29,9 +29,9 @@ def recorded(*replies, **options):
     [
         ([verdicts(supported(1), absent(2))], {}, False, 1),
         (["no", verdicts(supported(1), absent(2))], {}, True, 1),
-        ([verdicts(supported(1)), verdicts(absent(2))], {}, True, 2),
+        ([verdicts(supported(1)), verdicts(absent(1))], {}, True, 2),
         ([verdicts(supported(1, "9.9"), absent(2)), verdicts(supported(1))], {}, True, 2),
-        ([verdicts(supported(1)), verdicts(absent(2))], {"max_statements": 1}, False, 2),
+        ([verdicts(supported(1)), verdicts(absent(1))], {"max_statements": 1}, False, 2),
         ([verdicts(supported(1), absent(2))] * 3, {"draws": 3}, False, 3),
         ([verdicts(supported(1), absent(2)), verdicts(absent(1), absent(2))], {"max_context_tokens": 6}, False, 2),
     ],

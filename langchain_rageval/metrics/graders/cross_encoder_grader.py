@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args
 
 from langchain_core.cross_encoders import BaseCrossEncoder
 
+from langchain_rageval._internal.description import describe
 from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.judge.identity import model_identity
 from langchain_rageval.metrics.graders.embedding_grader import SimilarityGrader, question_and_chunks
 from langchain_rageval.metrics.graders.grader import Grader, grade_findings
 from langchain_rageval.run.requests import Operation
@@ -37,7 +37,7 @@ class RankGrader(Grader):
         """Configuration of this grader that affects its grades: the identity of the cross-encoder."""
         return {
             "step": self.get_name(),
-            "model": model_identity(self.cross_encoder),
+            "model": describe(self.cross_encoder),
             "grades": "rank" if self.first else "rank_from_0",
         }
 

@@ -29,7 +29,7 @@ class SimilarityGrader(Grader):
     @property
     def instrument(self) -> Mapping[str, Any]:
         """Configuration of this grader that affects its grades: the embeddings."""
-        return self.stage.instrument
+        return self.stage.description
 
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:
         """Measure the similarity of the question and each chunk."""

@@ -32,7 +32,7 @@ class LlmGrader(Grader):
     @property
     def instrument(self) -> Mapping[str, Any]:
         """Configuration of this grader that affects its grades: judge, prompts, schema, scale and `pointwise`."""
-        return self.step.instrument
+        return self.step.description
 
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:
         """Ask the judge for the relevance grades of the chunks."""

@@ -1,0 +1,212 @@
+"""Instrument: what found the facts of a score, and what counted them, as digests and as readable data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from langchain_rageval._internal.description import digest_of
+
+UNKNOWN = "unknown"
+"""Digest of a part that cannot be identified."""
+
+Part = Mapping[str, Any]
+
+_PLURAL = {"prompts", "criteria"}
+_LONGEST_VALUE = 60
+_MOST_DIFFERENCES = 5
+_MODEL_NAMES = ("model", "model_name", "model_path", "model_uri", "model_id", "deployment_name", "path", "function")
+_DIGESTS = {"prompts", "own_prompt", "schema", "code", "uses", "criteria"}
+"""Names whose values are hashes or long texts; a difference is named, not shown."""
+
+
+@dataclass(frozen=True)
+class Instrument:
+    """Configuration that gave a score. Two scores with equal, known parts were made alike.
+
+    Attributes:
+        digests: digests of the two parts, as in `Score.instrument`.
+        found_by: what decides which facts are found: judges with their models, prompts, options of the steps; None if
+            it is unknown, or not stored.
+        counted_by: what decides the number: the reducer and the options of the metric; None as above.
+        unknown: why a part cannot be identified, and the remedy; "" if both are known.
+    """
+
+    digests: str
+    found_by: Part | None = None
+    counted_by: Part | None = None
+    unknown: str = ""
+
+    @classmethod
+    def of(cls, found_by: Part | None, counted_by: Part | None, unknown: str = "") -> Instrument:
+        """Return the instrument of two parts; None is an unknown part."""
+        return cls(join_digests(_digest(found_by), _digest(counted_by)), found_by, counted_by, unknown)
+
+    def differences(self, other: Instrument) -> list[str]:
+        """Return in words how this instrument differs from another, as far as both are recorded."""
+        parts = ((self.found_by, other.found_by), (self.counted_by, other.counted_by))
+        return [words for own, its in parts for words in differences(own, its)]
+
+    def __repr__(self) -> str:
+        """Return the hashes and `str` of the instrument."""
+        return f"Instrument({self.digests}: {self})"
+
+    def __str__(self) -> str:
+        """Return the models, the steps, and what is unknown, on one line."""
+        found = dict.fromkeys(_models(self.found_by)) if self.found_by else ()
+        steps = list(_step_names((self.found_by or {}).get("steps", ())))
+        parts = [", ".join(found), " → ".join(dict.fromkeys(steps)), self.unknown]
+        return "; ".join([part for part in parts if part] or [self.digests])
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Readable parts of the instruments of a report.
+
+    Attributes:
+        parts: the parts by digest.
+        unknown: why a part cannot be identified, by metric name.
+    """
+
+    parts: dict[str, Part] = field(default_factory=dict)
+    unknown: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, data: Any) -> Provenance:
+        """Return what `as_json` gave; empty for anything else, such as the file of an earlier version."""
+        stored = data if isinstance(data, Mapping) else {}
+        parts, unknown = (stored.get(name) for name in ("parts", "unknown"))
+        return cls(
+            dict(parts) if isinstance(parts, Mapping) else {}, dict(unknown) if isinstance(unknown, Mapping) else {}
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the parts and reasons as JSON data."""
+        return asdict(self)
+
+    def with_instrument(self, metric: str, instrument: Instrument) -> Provenance:
+        """Return a copy with the instrument of a metric added."""
+        pairs = zip(split_digests(instrument.digests), (instrument.found_by, instrument.counted_by), strict=True)
+        known = {digest: part for digest, part in pairs if part is not None}
+        unknown = {metric: instrument.unknown} if instrument.unknown else {}
+        return Provenance(self.parts | known, self.unknown | unknown)
+
+    def with_counting(self, metric: str, instrument: Instrument) -> Provenance:
+        """Return a copy with the part of an instrument that counts; the reason is kept if that part is known."""
+        reason = "" if instrument.counted_by is not None else instrument.unknown
+        counting = replace(instrument, found_by=None, unknown=reason)
+        return self.with_instrument(metric, counting)
+
+    def instrument(self, metric: str, digests: str) -> Instrument:
+        """Return the instrument of a score of a metric, as far as it is stored."""
+        found, counted = split_digests(digests)
+        reason = self.unknown.get(metric, "it was not recorded") if UNKNOWN in (found, counted) else ""
+        return Instrument(digests, self.parts.get(found), self.parts.get(counted), reason)
+
+
+def join_digests(found_by: str, counted_by: str) -> str:
+    """Return the digests of both parts as one text."""
+    return f"{found_by}.{counted_by}"
+
+
+def split_digests(instrument: str) -> tuple[str, str]:
+    """Return the digests of the parts; "unknown" for the single hash of version 0.1.0."""
+    found, dot, counted = instrument.partition(".")
+    return (found, counted) if dot else (UNKNOWN, UNKNOWN)
+
+
+def differences(one: Part | None, other: Part | None) -> list[str]:
+    """Return the differences of two parts in words; at most five, then their number.
+
+    Args:
+        one: part of the candidate; None if it is not stored.
+        other: part of the baseline.
+    """
+    if one is None or other is None:
+        return []
+    found = list(dict.fromkeys(_differences(one, other, ())))
+    more = len(found) - _MOST_DIFFERENCES
+    return [*found[:_MOST_DIFFERENCES], f"{more} more"] if more > 0 else found
+
+
+def _digest(part: Part | None) -> str:
+    return UNKNOWN if part is None else digest_of(part)
+
+
+def _differences(one: Any, other: Any, path: tuple[str, ...]) -> Iterator[str]:
+    if one == other:
+        return
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        owner = (f"of {one['step']}",) if _has_name(one) and one["step"] == other.get("step") else ()
+        code_differs = one.get("code") != other.get("code")
+        for name in dict.fromkeys([*one, *other]):
+            if name == "uses" and code_differs:
+                continue  # other code uses other names
+            yield from _differences(one.get(name), other.get(name), (*path, *owner, str(name)))
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other) and _nested(one, other):
+        for own, its in zip(one, other, strict=True):
+            yield from _differences(own, its, path)
+    else:
+        yield _in_words(one, other, path)
+
+
+def _nested(one: list[Any], other: list[Any]) -> bool:
+    return any(isinstance(item, Mapping) for item in (*one, *other))
+
+
+def _in_words(one: Any, other: Any, path: tuple[str, ...]) -> str:
+    of = next((name for name in reversed(path) if name.startswith("of ")), "")
+    names = [name for name in path if not name.startswith("of ") and name != "steps"]
+    if "judge" in names:
+        of = ""
+        names = [name for place, name in enumerate(names) if name != "model" or place == len(names) - 1]
+    subject = " ".join([*names, of]).strip()
+    if _DIGESTS & set(names):
+        return f"{subject} {'differ' if names[-1] in _PLURAL else 'differs'}"
+    return f"{subject}: {_value(one)} != {_value(other)}"
+
+
+def _value(value: Any) -> str:
+    text = repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = "none" if value is None else text
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
+
+
+def _has_name(part: Any) -> bool:
+    return isinstance(part, Mapping) and isinstance(part.get("step"), str)
+
+
+def _step_names(part: Any) -> Iterator[str]:
+    """Yield the names of the steps in a part, also of those in stages of stages."""
+    if isinstance(part, list):
+        for item in part:
+            yield from _step_names(item)
+    elif isinstance(part, Mapping):
+        if isinstance(part.get("stages"), list):
+            yield from _step_names(part["stages"])
+        elif _has_name(part):
+            yield part["step"]
+
+
+def _models(part: Any) -> Iterator[str]:
+    """Yield class and name of each model in a part."""
+    if isinstance(part, Mapping):
+        if isinstance(part.get("model"), Mapping):
+            yield _model_name(part["model"])
+        else:
+            for item in part.values():
+                yield from _models(item)
+    elif isinstance(part, list):
+        for item in part:
+            yield from _models(item)
+
+
+def _model_name(model: Mapping[str, Any]) -> str:
+    kind = model.get("class")
+    kind = kind.get("name") if isinstance(kind, Mapping) else kind
+    name = next((model[field] for field in _MODEL_NAMES if isinstance(model.get(field), str)), None)
+    inner = next((part for part in model.values() if isinstance(part, Mapping) and "function" in part), {})
+    name = name or inner.get("function") or model.get("version")
+    return f"{str(kind or 'model').rpartition('.')[2]} {name}" if name else str(kind or "model").rpartition(".")[2]

@@ -1,0 +1,424 @@
+"""HostileJudgeTests: the standard test suite for a metric whose judge misbehaves.
+
+With a metric that passes, no error and no reply of a judge becomes a number, a run ends, and no API key is published.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import Runnable, RunnableLambda
+
+from langchain_rageval.data.schema import Failure, Row, Sample, Score
+from langchain_rageval.errors import message_of
+from langchain_rageval.evaluation.api import aevaluate, evaluate
+from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.metrics.metric import Metric
+from langchain_rageval.metrics.sample_scores import scores_by_name
+from langchain_rageval.metrics.structure import metrics_in
+from langchain_rageval.metrics.suite import Suite
+from langchain_rageval.models.offline_judge import OfflineJudge
+from langchain_rageval.report.report import Report
+from langchain_rageval.run.retry import RetryPolicy
+from langchain_rageval.testing.hostile_judges import (
+    ALL_BEHAVIOURS,
+    BEHAVIOURS,
+    ENDINGS,
+    HANG,
+    HUGE_REPLIES,
+    KEY,
+    MOST_CALLS,
+    Allowed,
+    CallLimitReached,
+    HostileJudge,
+)
+from langchain_rageval.testing.material import SAMPLE, vary_sample
+
+T = TypeVar("T")
+AnyMetric = Metric | Suite | Runnable[Any, Any]
+
+_MOST_SECONDS = 60.0  # after which a run is taken to hang
+_TIMEOUT = 0.05  # of a call to a judge that hangs
+_CALL_TIMEOUT = 60.0  # of a call to any other judge
+_MARKER = "case 0"  # in each text of the first variant of a sample
+_OTHER = "another_metric"
+_LARGEST_SCORE = 100_000  # characters
+_CRASHES = (AssertionError, AttributeError, LookupError, NameError, RecursionError, TypeError, ZeroDivisionError)
+_NAMES_OF_CRASHES = {error.__name__ for error in (*_CRASHES, IndexError, KeyError, UnboundLocalError)}
+_CHECK_THE_REPLY = "read replies with a Step or StrictJsonOutputParser, and let their errors pass"
+_DOORS = ("invoke", "ainvoke", "evaluate", "aevaluate")
+_RUNS = ("evaluate", "aevaluate")
+
+
+class HostileJudgeTests:
+    """Tests for a metric whose judge misbehaves; subclass it in a test module and define `build_metric`.
+
+        class TestPolitenessWithHostileJudges(HostileJudgeTests):
+            def build_metric(self, judge):
+                return aspect_critique(judge, "politeness", definition="The answer is polite.")
+
+    The judges raise errors of all kinds, hang, repeat their API key, repeat themselves, and reply with prose, refusals,
+    megabytes, control characters and JSON of the wrong shape. A run must end within a bounded number of calls; an error
+    or an invalid reply must be a failure with a message, not a number and not an unscored sample; other samples and
+    metrics must not be affected; the API key must not appear in scores, files, logs or errors.
+
+    Most hostile replies are made of a valid one. A metric with answers of its own therefore also defines `judge`, such
+    as `ScriptedJudge(Politeness(...), repeat=True)`. To skip a test, override it.
+
+    Attributes:
+        judge: judge whose replies are valid; by default OfflineJudge, which answers the steps of this package.
+        sample: the sample that the metric scores; by default one with every field.
+    """
+
+    def build_metric(self, judge: BaseChatModel) -> AnyMetric:
+        """Return the metric under test, which calls `judge`; define it in the subclass, or a fixture of this name."""
+        raise NotImplementedError(f"{type(self).__name__} must define `build_metric(self, judge)`")
+
+    @property
+    def judge(self) -> JudgeLike:
+        """The judge whose replies are valid."""
+        return OfflineJudge()
+
+    @property
+    def sample(self) -> dict[str, Any] | Sample:
+        """The sample that the metric scores."""
+        return SAMPLE
+
+    # pytest collects fixtures in alphabetical order: with the underscore, a subclass's own fixtures override these.
+
+    @pytest.fixture(name="build_metric")
+    def _default_build_metric(self) -> Callable[[BaseChatModel], AnyMetric]:
+        return self.build_metric
+
+    @pytest.fixture(name="judge")
+    def _default_judge(self) -> JudgeLike:
+        return self.judge
+
+    @pytest.fixture(name="sample")
+    def _default_sample(self) -> dict[str, Any] | Sample:
+        return self.sample
+
+    @pytest.fixture
+    def battery(
+        self,
+        build_metric: Callable[[BaseChatModel], AnyMetric],
+        judge: JudgeLike,
+        sample: dict[str, Any] | Sample,
+    ) -> _Battery:
+        """Return what the tests share: the metric's builder, the valid judge and the sample."""
+        return _Battery(build_metric, judge, Sample.parse(sample))
+
+    def test_a_valid_judge_gives_a_score(self, battery: _Battery) -> None:
+        """Check that the metric calls the judge and does not fail; otherwise the other tests would show nothing."""
+        outcome, judge = battery.run("evaluate", "")
+        assert outcome.error is None, f"the metric ended the run with {_describe(outcome.error)}"
+        for score in outcome.scores:
+            assert score.failure is None, (
+                f"{score.metric} fails with the judge whose replies are valid ({score.comment}): define `judge`, a "
+                "judge that answers this metric, such as ScriptedJudge(..., repeat=True)"
+            )
+        assert judge.titles, (
+            "the metric did not call the judge that `build_metric` received: pass it to the steps, or define `sample`, "
+            "a sample that needs a judge"
+        )
+
+    @pytest.mark.parametrize("behaviour", BEHAVIOURS)
+    def test_no_error_and_no_invalid_reply_becomes_a_number(self, battery: _Battery, behaviour: str) -> None:
+        """Check that a score is a failure with a reason, or what a valid reply gives, after bounded calls.
+
+        Every reply is hostile, through each way of calling the metric; then only those to one of its later requests.
+        """
+        for door in _DOORS:
+            _assert_none(f"by {door}, {problem}" for problem in battery.problems(door, behaviour))
+        for title in battery.titles[1:]:
+            problems = battery.problems("evaluate", behaviour, title=title)
+            _assert_none(f"after a hostile reply to the request for {title}, {problem}" for problem in problems)
+
+    @pytest.mark.parametrize("behaviour", HUGE_REPLIES)
+    def test_a_huge_reply_leaves_a_small_score(self, battery: _Battery, behaviour: str) -> None:
+        """Check that a megabyte from the judge is a failure, and does not get into the report."""
+        outcome, judge = battery.run("evaluate", behaviour)
+        _assert_none(battery.problems_of(outcome, judge))
+        for score in outcome.scores:
+            size = len(score.model_dump_json())
+            assert size <= _LARGEST_SCORE, f"{score.metric} has {size:,} characters: cut the texts that a score quotes"
+
+    @pytest.mark.parametrize("door", _RUNS)
+    @pytest.mark.parametrize("behaviour", ["500 to every call", "prose", "missing item"])
+    def test_other_samples_and_metrics_are_not_affected(self, battery: _Battery, behaviour: str, door: str) -> None:
+        """Check that one bad sample does not change the scores of others, nor those of another metric."""
+        expected, _ = battery.run_many(door, "")
+        outcome, judge = battery.run_many(door, behaviour)
+        assert outcome.error is None, (
+            f"a hostile reply for one sample ended the run with {_describe(outcome.error)}: raise an Exception, which "
+            "the run records as a failure of that sample"
+        )
+        assert judge.hostile_replies, f"no request contains {_MARKER!r}, which is in every text of the first sample"
+        for row, valid in zip(outcome.rows, expected.rows, strict=True):
+            for name, score in row.scores.items():
+                affected = name != _OTHER and row.index == 0
+                assert affected or _content(score) == _content(valid.scores[name]), (
+                    f"after a hostile reply for sample 0, sample {row.index} has {score}; without it, "
+                    f"{valid.scores[name]}: keep no state between samples"
+                )
+
+    @pytest.mark.parametrize("door", _DOORS)
+    @pytest.mark.parametrize("error", ENDINGS)
+    def test_an_error_that_is_no_exception_gives_no_score(self, battery: _Battery, error: str, door: str) -> None:
+        """Check that a run ends if a judge raises what `except Exception` does not catch, and that Ctrl-C ends it."""
+        outcome, _ = battery.run(door, error)
+        for score in outcome.scores:
+            assert score.failure or battery.is_independent(score), (
+                f"{score.metric} {_outcome_in_words(score)}, although the judge raised {error}: catch Exceptions only, "
+                "and do not use `except:` without a class"
+            )
+        if error == KeyboardInterrupt.__name__:
+            ended = isinstance(outcome.error, KeyboardInterrupt) or not outcome.complete
+            assert ended, (
+                "the metric caught KeyboardInterrupt, so that Ctrl-C does not end a run: catch Exceptions only"
+            )
+
+    @pytest.mark.parametrize("door", _RUNS)
+    def test_a_judge_that_hangs_is_abandoned(self, battery: _Battery, door: str) -> None:
+        """Check that the timeout of a run ends a call that is never answered."""
+        _assert_none(battery.problems(door, HANG, timeout=_TIMEOUT))
+
+    @pytest.mark.parametrize("door", _DOORS)
+    @pytest.mark.parametrize("behaviour", [name for name in BEHAVIOURS if "API key" in name])
+    def test_the_api_key_appears_nowhere(
+        self,
+        battery: _Battery,
+        behaviour: str,
+        door: str,
+        tmp_path: Path,
+        caplog: pytest.LogCaptureFixture,
+        capfd: pytest.CaptureFixture[str],
+    ) -> None:
+        """Check scores, reports, files, logs, output, names and errors for a key that the judge repeats.
+
+        The client's own error may contain it: `invoke` raises that error unchanged.
+        """
+        caplog.set_level(logging.DEBUG)
+        files = {"journal": tmp_path / "run.db", "out": tmp_path / "report.jsonl"} if door in _RUNS else {}
+        outcome, judge = battery.run(door, behaviour, files=files)
+        texts = {
+            "a score": " ".join(score.model_dump_json() + repr(score) for score in outcome.scores),
+            "the report": repr(outcome.report) + outcome.report._repr_html_() if outcome.report else "",
+            "an error of the metric": "" if judge.raised(outcome.error) else _describe(outcome.error),
+            "repr(metric)": repr(battery.build_metric(judge)),
+            "the log": caplog.text,
+            "the output": "".join(capfd.readouterr()),
+            **{path.name: path.read_bytes().decode("utf-8", "replace") for path in tmp_path.iterdir()},
+        }
+        for where, text in texts.items():
+            assert KEY not in text, (
+                f"{where} contains the API key, which the judge repeated: do not copy the text of an error or of an "
+                "invalid reply; raise the error, and the run records it without keys"
+            )
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """Result of a run: its scores and its report, or the error that ended it."""
+
+    scores: list[Score]
+    rows: list[Row]
+    report: Report | None = None
+    error: BaseException | None = None
+
+    @property
+    def complete(self) -> bool:
+        """True unless the run was interrupted."""
+        return self.report is None or self.report.complete
+
+    @classmethod
+    def of(cls, future: Future[Any]) -> _Outcome:
+        """Return the outcome of a finished run."""
+        error = future.exception()
+        if error is not None:
+            return cls([], [], error=error)
+        result = future.result()
+        if not isinstance(result, Report):
+            return cls(list(scores_by_name(result).values()), [])
+        rows = list(result.rows)
+        return cls([score for row in rows for score in row.scores.values()], rows, result)
+
+
+@dataclass(frozen=True)
+class _Battery:
+    """Runs of one metric with hostile judges.
+
+    Attributes:
+        build_metric: function that builds the metric from a judge.
+        judge: judge whose replies are valid.
+        sample: the sample to score.
+    """
+
+    build_metric: Callable[[BaseChatModel], AnyMetric]
+    judge: JudgeLike
+    sample: Sample
+
+    @property
+    def titles(self) -> list[str | None]:
+        """Titles of the answer schemas that the metric requests for the sample, in order."""
+        return list(dict.fromkeys(self.run("evaluate", "")[1].titles))
+
+    def run(
+        self,
+        door: str,
+        behaviour: str,
+        *,
+        title: str | None = None,
+        timeout: float = _CALL_TIMEOUT,
+        files: Mapping[str, Path] | None = None,
+    ) -> tuple[_Outcome, HostileJudge]:
+        """Score the sample by one of the doors; return the outcome and the judge."""
+        judge = self._hostile_judge(behaviour, title=title)
+        return _run(door, self.build_metric(judge), [self.sample], judge, timeout=timeout, **(files or {})), judge
+
+    def run_many(self, door: str, behaviour: str) -> tuple[_Outcome, HostileJudge]:
+        """Score three samples, the first with hostile replies, by the metric and another one."""
+        judge = self._hostile_judge(behaviour, marker=_MARKER)
+        samples = list(islice(vary_sample(self.sample.model_dump(exclude={"id"}, exclude_none=True)), 3))
+        metrics = [self.build_metric(judge), RunnableLambda(_score_one, name=_OTHER)]
+        return _run(door, metrics, samples, judge, timeout=_CALL_TIMEOUT), judge
+
+    def problems(self, door: str, behaviour: str, **options: Any) -> Iterator[str]:
+        """Yield what is wrong with the outcome of a run with a hostile judge."""
+        yield from self.problems_of(*self.run(door, behaviour, **options))
+
+    def problems_of(self, outcome: _Outcome, judge: HostileJudge) -> Iterator[str]:
+        """Yield what is wrong with an outcome, given the judge."""
+        if isinstance(outcome.error, CallLimitReached):
+            yield (
+                f"the metric called the judge more than {MOST_CALLS} times for one sample: limit the attempts, drop "
+                "repeated items, and bound their number by the length of the text"
+            )
+        elif outcome.error is not None:
+            yield from _problems_of_error(outcome.error, judge)
+        elif not outcome.scores:
+            yield "the metric returned no score: return a Score, or raise an Exception that says why there is none"
+        allowed, failed = ALL_BEHAVIOURS[judge.behaviour].allowed, any(score.failure for score in outcome.scores)
+        for score in outcome.scores:
+            if score.failure is not None:
+                yield from _problems_of_failure(score.metric, score.failure, judge)
+            elif judge.hostile_replies and not (failed and self.is_independent(score)):
+                yield from self._problems_of_value(score, allowed)
+
+    def is_independent(self, score: Score) -> bool:
+        """Return True if a score of a suite is as with valid replies: its metric may not need the hostile ones."""
+        valid = [*map(_content, self._valid_scores())]
+        return len(valid) > 1 and _content(score) in valid
+
+    def _hostile_judge(self, behaviour: str, *, title: str | None = None, marker: str = "") -> HostileJudge:
+        return HostileJudge(judge=Judge.of(self.judge).model, behaviour=behaviour, title=title, marker=marker)
+
+    def _problems_of_value(self, score: Score, allowed: Allowed) -> Iterator[str]:
+        """Yield what is wrong with a score that has a value or is unscored."""
+        if allowed == "failure":
+            yield (
+                f"{score.metric} {_outcome_in_words(score)}, although the judge gave no usable reply: that is a "
+                f"failure; {_CHECK_THE_REPLY}"
+            )
+        elif allowed == "valid reply" and _content(score) not in map(_content, self._valid_scores()):
+            yield (
+                f"{score.metric} {_outcome_in_words(score)} after an invalid reply, but another value or none after a "
+                f"valid one: content was guessed; {_CHECK_THE_REPLY}"
+            )
+        low, high = self._range_of(score.metric)
+        if score.value is not None and not low <= score.value <= high:
+            yield f"{score.metric} {_outcome_in_words(score)}, outside of its range from {low:g} to {high:g}"
+
+    def _valid_scores(self) -> list[Score]:
+        return self.run("evaluate", "")[0].scores
+
+    def _range_of(self, name: str) -> tuple[float, float]:
+        """Return the range that the metric declares, without bounds if it declares none."""
+        parts = metrics_in(self.build_metric(self._hostile_judge("")))
+        low, high = next((part.range for part in parts if part.name == name), (-math.inf, math.inf))
+        return low, high
+
+
+def _run(door: str, metric: Any, samples: list[Any], judge: HostileJudge, **options: Any) -> _Outcome:
+    """Score samples in another thread, so that neither a hanging run nor a SystemExit ends the test session."""
+    retry = RetryPolicy(attempts=2, initial=0.0, max_wait=0.0)
+    doors: dict[str, Callable[[], Any]] = {
+        "invoke": lambda: metric.invoke(samples[0]),
+        "ainvoke": lambda: asyncio.run(metric.ainvoke(samples[0])),
+        "evaluate": lambda: evaluate(samples, metric, progress=False, retry=retry, **options),
+        "aevaluate": lambda: asyncio.run(aevaluate(samples, metric, progress=False, retry=retry, **options)),
+    }
+    future: Future[Any] = Future()
+    threading.Thread(target=_settle, args=(future, doors[door]), daemon=True).start()
+    try:
+        ended = wait([future], _MOST_SECONDS).done
+    finally:
+        judge.release()
+    assert ended, (
+        f"{door} did not end within {_MOST_SECONDS:g} s: limit the attempts, and call the judge in a Step, whose calls "
+        "have the timeout of the run"
+    )
+    return _Outcome.of(future)
+
+
+def _settle(future: Future[T], function: Callable[[], T]) -> None:
+    """Put the result of a function into a future, or its error."""
+    try:
+        future.set_result(function())
+    except BaseException as error:
+        future.set_exception(error)
+
+
+def _problems_of_error(error: BaseException, judge: HostileJudge) -> Iterator[str]:
+    """Yield what is wrong with an error that a metric raised."""
+    if judge.raised(error):
+        return
+    if not isinstance(error, Exception) or isinstance(error, _CRASHES):
+        yield f"the metric raised {_describe(error)}, which does not say what the judge did wrong: {_CHECK_THE_REPLY}"
+    elif message_of(error) == type(error).__name__:
+        yield f"the metric raised {type(error).__name__} without a message: say what the judge did wrong"
+
+
+def _problems_of_failure(metric: str, failure: Failure, judge: HostileJudge) -> Iterator[str]:
+    """Yield what is wrong with a failure that a run recorded."""
+    shown = f"{failure.error}: {failure.message[:200]}"
+    if failure.error in _NAMES_OF_CRASHES and failure.error not in judge.names_of_errors:
+        yield f"{metric} failed with {shown}, which does not say what the judge did wrong: {_CHECK_THE_REPLY}"
+    if not failure.message.strip():
+        yield f"{metric} failed with {failure.error} without a message: say what the judge did wrong"
+
+
+def _score_one(_sample: Any) -> Score:
+    return Score(metric=_OTHER, aspect="answer", value=1.0)
+
+
+def _content(score: Score) -> dict[str, Any]:
+    """Return what must not depend on the behaviour of a judge that gives a valid reply."""
+    failure = score.failure and score.failure.error
+    return {"metric": score.metric, "value": score.value, "unscored": score.unscored, "failure": failure}
+
+
+def _outcome_in_words(score: Score) -> str:
+    return f"is unscored ({score.unscored})" if score.value is None else f"has the value {score.value:g}"
+
+
+def _describe(error: BaseException | None) -> str:
+    return "no error" if error is None else f"{type(error).__name__}: {message_of(error)}"
+
+
+def _assert_none(problems: Iterator[str]) -> None:
+    __tracebackhide__ = True
+    found = list(dict.fromkeys(problems))
+    if found:
+        raise AssertionError("\n".join(found))

@@ -1,0 +1,383 @@
+"""Hostile judges of `HostileJudgeTests`: they raise, hang, repeat their API key, or reply with anything but an answer.
+
+The tables at the end list what they do. Most hostile replies are made of a valid one, so that they suit any metric.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, Literal, NoReturn
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from pydantic import Field, PrivateAttr, SecretStr
+
+from langchain_rageval.prompts.layout import read_title
+
+KEY = "sk-hostile-0123456789abcdef"
+"""API key of the hostile judges, which must not appear anywhere."""
+
+MOST_CALLS = 100
+"""Number of hostile replies, for one sample, after which a judge raises `CallLimitReached`."""
+
+_HUGE = 1_000_000  # characters
+_REPEATS = 1_000
+_DEPTH = 2_000
+_LONGEST_HANG = 300.0  # seconds; a test ends its judge before
+
+Allowed = Literal["failure", "valid reply", "any"]
+"""Outcomes allowed after a hostile reply: only a failure; also the outcome that a valid reply gives, because the
+hostile one may be repaired; or any outcome within the range, because the reply may be valid."""
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """What a hostile judge does instead of replying as requested.
+
+    Attributes:
+        act: returns the hostile reply, given the text of a valid one, or raises.
+        allowed: the outcomes that are allowed.
+    """
+
+    act: Callable[[str], str | AIMessage]
+    allowed: Allowed = "failure"
+
+
+class CallLimitReached(BaseException):
+    """A metric has called its hostile judge far too often. Not an Exception, so that it ends a loop of retries."""
+
+
+class Stopped(BaseException):
+    """An error of a client that is not an Exception."""
+
+
+class Rejected(Exception):
+    """An error of a client with an HTTP status, as SDKs raise it.
+
+    Args:
+        status: the HTTP status.
+        message: the message of the server.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"Error code: {status} - {message}")
+        self.status_code = status
+        self.response = SimpleNamespace(status_code=status, headers={"retry-after": "3600"})
+
+
+class Unprintable(Exception):
+    """An error of a client whose message cannot be read."""
+
+    def __str__(self) -> str:
+        """Raise a TypeError, as an exception with unexpected arguments does."""
+        raise TypeError("__str__ returned non-string (type NoneType)")
+
+
+@dataclass
+class _Record:
+    """What a hostile judge has received so far; shared by its copies.
+
+    Attributes:
+        titles: titles of the requested answer schemas, in order; None for a request without a schema.
+        hostile_replies: number of hostile replies.
+        errors: errors that the judge has raised.
+        released: set to end all hanging calls.
+    """
+
+    titles: list[str | None] = field(default_factory=list)
+    hostile_replies: int = 0
+    errors: list[BaseException] = field(default_factory=list)
+    released: threading.Event = field(default_factory=threading.Event)
+
+
+class HostileJudge(BaseChatModel):
+    """Chat model that shows one hostile behaviour, and otherwise replies like a well-behaved judge.
+
+    Args:
+        judge: the well-behaved judge, a Runnable from messages to a message or a text.
+        behaviour: name in `ALL_BEHAVIOURS`, or "" for a judge without hostile replies.
+        title: title of the only answer schema whose requests get hostile replies; None for all requests.
+        marker: text that a request must contain to get a hostile reply.
+    """
+
+    judge: Any = Field(exclude=True, repr=False)
+    behaviour: str = ""
+    title: str | None = None
+    marker: str = ""
+    api_key: SecretStr = SecretStr(KEY)
+    default_headers: Mapping[str, str] = Field({"Authorization": f"Bearer {KEY}"}, repr=False)
+    _record: _Record = PrivateAttr(default_factory=_Record)
+
+    @property
+    def _llm_type(self) -> str:
+        return "rageval-hostile"
+
+    @property
+    def titles(self) -> list[str | None]:
+        """Titles of the requested answer schemas so far, in order; None for a request without a schema."""
+        return list(self._record.titles)
+
+    @property
+    def hostile_replies(self) -> int:
+        """Number of hostile replies so far."""
+        return self._record.hostile_replies
+
+    @property
+    def names_of_errors(self) -> set[str]:
+        """Class names of the errors that the judge has raised."""
+        return {type(error).__name__ for error in self._record.errors}
+
+    def raised(self, error: BaseException | None) -> bool:
+        """Return True if an error is one that the judge has raised."""
+        return any(error is own for own in self._record.errors)
+
+    def release(self) -> None:
+        """End all hanging calls."""
+        self._record.released.set()
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        hostile = self._receive(messages)
+        if hostile and self.behaviour == HANG:
+            self._record.released.wait(_LONGEST_HANG)
+        return self._result(hostile, self.judge.invoke(messages))
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        hostile = self._receive(messages)
+        if hostile and self.behaviour == HANG:
+            await asyncio.sleep(_LONGEST_HANG)
+        return self._result(hostile, await self.judge.ainvoke(messages))
+
+    def _receive(self, messages: list[BaseMessage]) -> bool:
+        """Record a request; return True if it gets a hostile reply.
+
+        Raises:
+            CallLimitReached: after `MOST_CALLS` hostile replies.
+        """
+        texts = [message.text for message in messages]
+        title = next((title for text in texts if (title := read_title(text))), None)
+        self._record.titles.append(title)
+        if not self.behaviour or self.title not in (None, title) or not any(self.marker in text for text in texts):
+            return False
+        if self.hostile_replies >= MOST_CALLS:
+            raise CallLimitReached(f"more than {MOST_CALLS} calls")
+        self._record.hostile_replies += 1
+        return True
+
+    def _result(self, hostile: bool, valid_reply: Any) -> ChatResult:
+        reply = valid_reply if isinstance(valid_reply, BaseMessage) else AIMessage(str(valid_reply))
+        if hostile:
+            try:
+                reply = self._hostile_reply(reply)
+            except BaseException as error:
+                self._record.errors.append(error)
+                raise
+        return ChatResult(generations=[ChatGeneration(message=reply)])
+
+    def _hostile_reply(self, reply: BaseMessage) -> BaseMessage:
+        """Return the hostile reply in place of a valid one, or raise."""
+        changed = ALL_BEHAVIOURS[self.behaviour].act(reply.text)
+        return AIMessage(changed) if isinstance(changed, str) else changed
+
+
+def _raise(build: Callable[[], BaseException]) -> Callable[[str], NoReturn]:
+    """Return a behaviour that raises."""
+
+    def act(_valid: str) -> NoReturn:
+        raise build()
+
+    return act
+
+
+def _reply(text: str | Callable[[], str | AIMessage]) -> Callable[[str], str | AIMessage]:
+    """Return a behaviour that gives one reply to everything; a function builds it when it is needed."""
+    return lambda _valid: text if isinstance(text, str) else text()
+
+
+def _change_json(change: Callable[[Any], Any]) -> Callable[[str], str]:
+    """Return a behaviour that changes the JSON of the valid reply; a reply that is not JSON is not changed."""
+
+    def act(valid: str) -> str:
+        try:
+            value = json.loads(valid)
+        except ValueError:
+            return valid
+        return json.dumps(change(value))
+
+    return act
+
+
+def _change_leaves(change: Callable[[Any], Any], value: Any) -> Any:
+    """Return a JSON value with each of its strings, numbers, booleans and nulls changed."""
+    if isinstance(value, dict):
+        return {name: _change_leaves(change, part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_change_leaves(change, part) for part in value]
+    return change(value)
+
+
+def _change_lists(change: Callable[[list[Any]], list[Any]], value: Any) -> Any:
+    """Return a JSON value with each of its lists that is not empty changed."""
+    if isinstance(value, dict):
+        return {name: _change_lists(change, part) for name, part in value.items()}
+    return change(value) if isinstance(value, list) and value else value
+
+
+def _leaves(change: Callable[[Any], Any]) -> Callable[[str], str]:
+    return _change_json(partial(_change_leaves, change))
+
+
+def _lists(change: Callable[[list[Any]], list[Any]]) -> Callable[[str], str]:
+    return _change_json(partial(_change_lists, change))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _number_copies(item: Any) -> list[Any]:
+    """Return many different copies of an item: with a number in each text, and other numbers."""
+    return [_change_leaves(partial(_number_leaf, n), item) for n in range(_REPEATS)]
+
+
+def _number_leaf(number: int, leaf: Any) -> Any:
+    if _is_number(leaf):
+        return number
+    return f"{leaf} ({number})" if isinstance(leaf, str) else leaf
+
+
+def _with_first_number(items: list[Any]) -> list[Any]:
+    """Return items that all have the numbers of the first one."""
+    first = items[0]
+    if not isinstance(first, dict):
+        return items
+    numbers = {name: number for name, number in first.items() if _is_number(number)}
+    return [{**item, **numbers} if isinstance(item, dict) else item for item in items]
+
+
+def _with_extra(items: list[Any]) -> list[Any]:
+    """Return items and a copy of the last one with other numbers."""
+    extra = _change_leaves(lambda leaf: leaf + _REPEATS if _is_number(leaf) else leaf, deepcopy(items[-1]))
+    return [*items, extra]
+
+
+def _as_other_kind(value: Any) -> Any:
+    """Return the parts of an object as a list, and those of a list as an object."""
+    if isinstance(value, dict):
+        return list(value.values())
+    return {str(n): part for n, part in enumerate(value)} if isinstance(value, list) else [value]
+
+
+def _repeat_without_end(valid: str) -> str:
+    """Return a valid reply that repeats its last words until it is cut off."""
+    return valid[:-3] + valid[-40:-3] * _REPEATS
+
+
+def _tool_call() -> AIMessage:
+    return AIMessage("", tool_calls=[{"name": "search", "args": {"query": "7 of 10"}, "id": "1"}])
+
+
+def _image() -> AIMessage:
+    return AIMessage([{"type": "image_url", "image_url": {"url": "https://example.com/7.png"}}])
+
+
+_TEXTS: Mapping[str, str | Callable[[], str | AIMessage]] = {
+    "prose": "As far as I can see it is good, I would say 7 out of 10. Yes: 1 of 2 statements is true, so 0.5.",
+    "refusal": "I'm sorry, but I can't help with that request.",
+    "refusal in another language": "Как языковая модель, я не могу обсуждать эту тему. 抱歉,我无法评分。5/5",
+    "empty text": "",
+    "blanks": " \n\t\u3000",
+    "null": "null",
+    "HTML page of a proxy": "<html><head><title>502 Bad Gateway</title></head><body>100% {down}</body></html>",
+    "the instruction repeated": 'Answer with one JSON object: {"verdict": "supported" | "absent", "grade": 1-5}',
+    "control characters": "\x00\x1b[2J\x1b]0;owned\x07\u202e\u2066 1 \x85\u2028",
+    "half a surrogate pair": "\ud83d 1 \ude00",
+    "unrequested tool call": _tool_call,
+    "image": _image,
+    "the API key": f"You sent Authorization: Bearer {KEY}, api_key={KEY}.",
+}
+
+BEHAVIOURS: Mapping[str, Behaviour] = {
+    "401 that repeats the API key": Behaviour(
+        _raise(lambda: Rejected(401, f"Incorrect API key {KEY}, you sent {{'Authorization': 'Bearer {KEY}'}}"))
+    ),
+    "429 to every call": Behaviour(_raise(lambda: Rejected(429, "Too many requests"))),
+    "500 to every call": Behaviour(_raise(lambda: Rejected(500, "Internal server error"))),
+    "error without a message": Behaviour(_raise(ValueError)),
+    "error whose message cannot be read": Behaviour(_raise(Unprintable)),
+    "StopIteration": Behaviour(_raise(StopIteration)),
+    **{name: Behaviour(_reply(text)) for name, text in _TEXTS.items()},
+    "first half of the reply": Behaviour(lambda valid: valid[: len(valid) // 2]),
+    "repetition that is cut off": Behaviour(_repeat_without_end),
+    "two different replies": Behaviour(
+        lambda valid: f"{valid}\n{_lists(lambda _items: [])(valid)}\n", allowed="valid reply"
+    ),
+    "reply marked as cut off": Behaviour(
+        lambda valid: AIMessage(valid, response_metadata={"finish_reason": "length"}), allowed="valid reply"
+    ),
+    "UTF-16 read as Latin-1": Behaviour(lambda valid: valid.encode("utf-16").decode("latin-1"), allowed="valid reply"),
+    "control characters in texts": Behaviour(
+        _leaves(lambda leaf: f"{leaf}\x00\x1b[31m\u202e\ud800" if isinstance(leaf, str) else leaf), allowed="any"
+    ),
+    "list in place of an object": Behaviour(_change_json(_as_other_kind), allowed="valid reply"),
+    "null in place of values": Behaviour(_leaves(lambda _leaf: None), allowed="valid reply"),
+    "numbers in place of texts": Behaviour(
+        _leaves(lambda leaf: 7 if isinstance(leaf, str) else leaf), allowed="valid reply"
+    ),
+    "texts in place of numbers": Behaviour(
+        _leaves(lambda leaf: leaf if isinstance(leaf, str) else "several"), allowed="valid reply"
+    ),
+    "objects in place of values": Behaviour(_leaves(lambda leaf: {"value": leaf}), allowed="valid reply"),
+    "NaN in place of numbers": Behaviour(
+        _leaves(lambda leaf: float("nan") if _is_number(leaf) else leaf), allowed="valid reply"
+    ),
+    "huge numbers": Behaviour(_leaves(lambda leaf: 10**400 if _is_number(leaf) else leaf), allowed="any"),
+    "negative numbers": Behaviour(_leaves(lambda leaf: -5 if _is_number(leaf) else leaf), allowed="any"),
+    "no items": Behaviour(_lists(lambda _items: []), allowed="any"),
+    "missing item": Behaviour(_lists(lambda items: items[:-1]), allowed="any"),
+    "extra item": Behaviour(_lists(_with_extra), allowed="any"),
+    "items of the same number": Behaviour(_lists(_with_first_number), allowed="any"),
+    "deep nesting": Behaviour(_reply(lambda: '{"a": [' * _DEPTH + "]}" * _DEPTH)),
+    "one item 1,000 times": Behaviour(_lists(lambda items: items[:1] * _REPEATS), allowed="any"),
+    "1,000 different items": Behaviour(_lists(lambda items: _number_copies(items[0])), allowed="any"),
+}
+"""What hostile judges do, by name."""
+
+HUGE_REPLIES: Mapping[str, Behaviour] = {
+    "huge error message": Behaviour(_raise(lambda: Rejected(502, "<html>" * (_HUGE // 6)))),
+    "huge text": Behaviour(_reply(lambda: "It is 1 of 2. " * (_HUGE // 14))),
+    "huge list": Behaviour(_reply(lambda: json.dumps([{"number": n, "value": 1} for n in range(_HUGE // 30)]))),
+}
+"""Replies and errors of a megabyte, by name."""
+
+ENDINGS: Mapping[str, Behaviour] = {
+    error.__name__: Behaviour(_raise(error))
+    for error in (KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError, Stopped)
+}
+"""Errors that are not Exceptions, by name."""
+
+HANG = "hang"
+"""Behaviour of a judge that does not reply until it is released."""
+
+ALL_BEHAVIOURS = {**BEHAVIOURS, **HUGE_REPLIES, **ENDINGS, HANG: Behaviour(lambda valid: valid)}
+"""All behaviours, by name."""

@@ -1,0 +1,136 @@
+"""Generator steps: the steps that make a row of a test set, each of which the user may replace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.runnables import Runnable
+
+from langchain_rageval.judge.judge import Judge
+from langchain_rageval.run.options import RUN_DEFAULTS, RunOptions
+from langchain_rageval.testset.answer import answer
+from langchain_rageval.testset.candidate import Candidate
+from langchain_rageval.testset.candidate_step import CandidateStep
+from langchain_rageval.testset.closed_book_filter import closed_book_filter
+from langchain_rageval.testset.compress import compress
+from langchain_rageval.testset.docstore import Docstore
+from langchain_rageval.testset.evolution_filter import evolution_filter
+from langchain_rageval.testset.evolutions import Branch, parts_of
+from langchain_rageval.testset.find_passages import find_passages
+from langchain_rageval.testset.keyphrases import keyphrases
+from langchain_rageval.testset.passage_filter import passage_filter
+from langchain_rageval.testset.question_filter import question_filter
+from langchain_rageval.testset.seed_question import seed_question
+from langchain_rageval.testset.user_step import UserStep, user_step
+
+UserRunnable = Runnable[Candidate, Candidate] | Callable[[Candidate], Any]
+
+
+class GeneratorOptions(RunOptions, total=False):
+    """Options of a generator: those of the run, and own steps in place of the packaged ones.
+
+    A step is a Runnable or a function that takes a `Candidate` and returns it, changed by `candidate.replace(...)` or
+    rejected by `candidate.reject(reason)`. Rejected candidates do not reach it. What it raises rejects its candidate
+    only. None, the default, is the packaged step; `RunnablePassthrough()` leaves a step out.
+
+    Attributes:
+        passage_filter: Rejects passages that are too poor for a question.
+        keyphrases: Sets `keyphrases`, and the `keyphrase` that the question is about.
+        seed_question: Writes the first question.
+        question_filter: Reviews a question, at first and after each evolution.
+        compress: Shortens an evolved question.
+        evolution_filter: Compares an evolved question with its `parent`. A rejection with the reason "not evolved" is
+            followed by a second try.
+        find_passages: Keeps the passages that the question needs.
+        answer: Writes the `reference` answer.
+        closed_book_filter: Rejects questions that need no documents.
+    """
+
+    passage_filter: UserRunnable | None
+    keyphrases: UserRunnable | None
+    seed_question: UserRunnable | None
+    question_filter: UserRunnable | None
+    compress: UserRunnable | None
+    evolution_filter: UserRunnable | None
+    find_passages: UserRunnable | None
+    answer: UserRunnable | None
+    closed_book_filter: UserRunnable | None
+
+
+STEP_NAMES = tuple(name for name in GeneratorOptions.__annotations__ if name not in RUN_DEFAULTS)
+GENERATOR_DEFAULTS: GeneratorOptions = {**RUN_DEFAULTS, **dict.fromkeys(STEP_NAMES)}  # type: ignore[typeddict-item]
+
+
+@dataclass(frozen=True)
+class GeneratorSteps:
+    """Models, options and own steps of a generator, from which its steps are built.
+
+    Attributes:
+        writer: model that writes key phrases, questions and answers.
+        critic: model that grades passages and reviews questions.
+        closed_book: model that answers from memory; None for no closed-book filter.
+        passage_threshold: minimum grade of a passage.
+        max_rewrites: maximum number of rewrites of a rejected question.
+        own: steps of the user by the name of the option.
+    """
+
+    writer: Judge
+    critic: Judge
+    closed_book: Judge | None
+    passage_threshold: float
+    max_rewrites: int
+    own: Mapping[str, UserStep]
+
+    def before(self, docstore: Docstore | None) -> list[CandidateStep]:
+        """Return the steps up to the reviewed first question, in order."""
+        services = self._services(docstore)
+        return [
+            self._own("passage_filter", services) or passage_filter(self.critic, threshold=self.passage_threshold),
+            self._own("keyphrases", services) or keyphrases(self.writer),
+            self._own("seed_question", services) or seed_question(self.writer),
+            services["question_filter"],
+        ]
+
+    def of_branch(self, branch: Branch, docstore: Docstore | None) -> list[CandidateStep]:
+        """Return the steps of a branch: one for each evolution with its filters, and the user steps."""
+        services = self._services(docstore)
+        return [part.with_services(services) for part in parts_of(branch)]
+
+    def after(self, docstore: Docstore | None) -> list[CandidateStep]:
+        """Return the steps after the last evolution, in order."""
+        services = self._services(docstore)
+        closed_book = self._own("closed_book_filter", services) or (
+            None if self.closed_book is None else closed_book_filter(self.closed_book)
+        )
+        return [
+            self._own("find_passages", services) or find_passages(self.critic),
+            self._own("answer", services) or answer(self.writer),
+            *([] if closed_book is None else [closed_book]),
+        ]
+
+    def _own(self, name: str, services: Mapping[str, Any]) -> CandidateStep | None:
+        step = self.own.get(name)
+        return step and step.with_services(services)
+
+    def _services(self, docstore: Docstore | None) -> dict[str, Any]:
+        """Return what evolutions and user steps receive: models, docstore, and the filters of an evolution."""
+        models = {"writer": self.writer, "critic": self.critic, "docstore": docstore}
+        own = {name: self._own(name, models) for name in ("compress", "question_filter", "evolution_filter")}
+        review = question_filter(self.critic, self.writer, docstore, max_rewrites=self.max_rewrites)
+        built = {
+            "compress": compress(self.writer),
+            "question_filter": review,
+            "evolution_filter": evolution_filter(self.critic),
+        }
+        return {**models, **{name: own[name] or step for name, step in built.items()}}
+
+
+def steps_of_user(options: Mapping[str, Any]) -> dict[str, UserStep]:
+    """Return the own steps among the options of a generator.
+
+    Raises:
+        ConfigError: if a step is neither a Runnable nor a function; the message names the option.
+    """
+    return {name: user_step(options[name], option=name) for name in STEP_NAMES if options[name] is not None}

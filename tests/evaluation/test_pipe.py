@@ -1,0 +1,256 @@
+"""One pipe from documents to a report: generator | answered_by(chain) | scored_by(metrics), and each part alone."""
+
+import asyncio
+import threading
+
+import pytest
+from helpers.writers import Ring, Writer, documents
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.runnables.config import ensure_config
+
+from langchain_rageval import (
+    ConfigError,
+    OfflineJudge,
+    Report,
+    Sample,
+    SampleError,
+    Testset,
+    TestsetGenerator,
+    aevaluate,
+    answered_by,
+    astream_evaluate,
+    evaluate,
+    exact_match,
+    faithfulness,
+    plan,
+    scored_by,
+)
+
+SAMPLES = [Sample(id="one", question="Что такое поле?"), Sample(id="two", question="Что такое щавель?")]
+
+
+def rag(inputs):
+    return {"answer": f"{inputs['question']} Да.", "contexts": ["Да."]}
+
+
+def generator(**options):
+    writer = Writer()
+    return TestsetGenerator(writer.model, embeddings=Ring(), splitter=False, progress=False, size=3, **options)
+
+
+def pipe(chain=rag, **options):
+    return generator() | answered_by(chain) | scored_by(faithfulness(OfflineJudge()), progress=False, **options)
+
+
+class Names(BaseCallbackHandler):
+    def __init__(self):
+        self.paths = {}
+
+    def on_chain_start(self, serialized, inputs, *, run_id, parent_run_id=None, name=None, **_):
+        self.paths[run_id] = [*self.paths.get(parent_run_id, []), name]
+
+
+async def test_documents_become_a_report():
+    report = pipe().invoke(documents(9))
+    assert isinstance(report, Report)
+    assert [row.sample.question for row in report.rows] == [row.question for row in generator().generate(documents(9))]
+    assert [row.sample.answer for row in report.rows] == [f"{row.sample.question} Да." for row in report.rows]
+    assert all(row.scores["faithfulness"].value is not None for row in report.rows)
+    again = await pipe().ainvoke(documents(9))
+    values = [row.scores["faithfulness"].value for row in report.rows]
+    assert [row.scores["faithfulness"].value for row in again.rows] == values
+    (streamed,) = pipe().stream(documents(9))
+    assert len(streamed.rows) == 3
+    assert [len(part.rows) async for part in pipe().astream(documents(9))] == [3]
+
+
+async def test_the_parts_are_runnables_with_their_names_in_graph_and_trace():
+    assert isinstance(answered_by(rag), Runnable)
+    assert isinstance(scored_by([exact_match()]), Runnable)
+    mermaid = pipe().get_graph().draw_mermaid()
+    assert "write_answer --> answered_by;" in mermaid
+    assert "answered_by --> scored_by;" in mermaid
+    for call in ("invoke", "ainvoke"):
+        names = Names()
+        if call == "invoke":
+            pipe().invoke(documents(9), {"callbacks": [names]})
+        else:
+            await pipe().ainvoke(documents(9), {"callbacks": [names]})
+        tops = [path[1] for path in names.paths.values() if len(path) == 2]
+        assert tops == ["TestsetGenerator", "answered_by", "scored_by"]
+        under = [path[1:] for path in names.paths.values() if len(path) == 3 and path[1] != "TestsetGenerator"]
+        assert sorted(under) == [["answered_by", "rag"]] * 3 + [["scored_by", "faithfulness"]] * 3
+
+
+def test_the_schemas_name_samples_and_report():
+    for part in (answered_by(rag), scored_by(exact_match())):
+        assert part.get_input_jsonschema()["items"] == {"$ref": "#/$defs/Sample"}
+        assert part.get_input_schema().model_validate(Testset([])).root == Testset([])
+    assert answered_by(rag).get_output_jsonschema()["items"] == {"$ref": "#/$defs/Sample"}
+    assert scored_by(exact_match()).get_output_jsonschema()["$ref"] == "#/$defs/Report"
+
+
+# answered_by
+
+
+async def test_samples_in_every_form_are_answered(tmp_path):
+    (tmp_path / "samples.jsonl").write_text('{"id": "one", "question": "Что такое поле?"}\n', encoding="utf-8")
+    testset = generator().generate(documents(9))
+    for source in (
+        SAMPLES[:1],
+        iter(SAMPLES[:1]),
+        [{"id": "one", "question": "Что такое поле?"}],
+        tmp_path / "samples.jsonl",
+    ):
+        (sample,) = answered_by(rag).invoke(source)
+        assert (sample.id, sample.answer, sample.contexts) == ("one", "Что такое поле? Да.", ["Да."])
+    assert answered_by(rag).invoke(testset) == testset.run(rag) == await answered_by(rag).ainvoke(testset)
+    assert answered_by(rag).invoke([]) == []
+    (tmp_path / "bad.jsonl").write_text('{"id": "one"}\n', encoding="utf-8")
+    with pytest.raises(SampleError, match="question"):
+        answered_by(rag).invoke(tmp_path / "bad.jsonl")
+
+
+async def test_a_failure_of_the_chain_is_recorded_in_its_sample():
+    def breaks(inputs):
+        if "поле" in inputs["question"]:
+            raise ValueError("no index")
+        return {"answer": "Трава.", "contexts": ["Щавель – трава."]}
+
+    samples = [SAMPLES[0].model_copy(update={"answer": "of an earlier chain"}), SAMPLES[1]]
+    lost, answered = answered_by(breaks).invoke(samples)
+    assert (lost.answer, lost.metadata) == (None, {"error": "ValueError: no index"})
+    assert (answered.answer, answered.metadata) == ("Трава.", {})
+    assert await answered_by(breaks).ainvoke(samples) == [lost, answered]
+    assert answered_by(rag).invoke([lost])[0].metadata == {}
+    report = (answered_by(breaks) | scored_by(faithfulness(OfflineJudge()), progress=False)).invoke(samples)
+    assert "ValueError: no index" in report.rows[0].scores["faithfulness"].failure.message
+
+
+@pytest.mark.parametrize("most", [1, 3])
+async def test_so_many_questions_are_in_flight_at_most(most):
+    lock, running, peak = threading.Lock(), 0, 0
+
+    def enter(change):
+        nonlocal running, peak
+        with lock:
+            running += change
+            peak = max(peak, running)
+
+    def ask(_):
+        enter(1)
+        enter(-1)
+        return "Да."
+
+    async def aask(_):
+        enter(1)
+        await asyncio.sleep(0)
+        enter(-1)
+        return "Да."
+
+    samples = [Sample(question=f"{number}?") for number in range(12)]
+    assert len(answered_by(ask, max_concurrency=most).invoke(samples)) == 12
+    assert len(await answered_by(aask, max_concurrency=most).ainvoke(samples)) == 12
+    assert peak <= most
+
+
+async def test_the_chain_gets_the_config_of_the_call():
+    def ask(_, config):
+        return str(config["configurable"]["tone"])
+
+    config = {"configurable": {"tone": "dry"}}
+    assert [sample.answer for sample in answered_by(ask).invoke(SAMPLES, config)] == ["dry", "dry"]
+    assert [sample.answer for sample in await answered_by(ask).ainvoke(SAMPLES, config)] == ["dry", "dry"]
+
+
+def test_a_chain_that_is_none_is_an_error_at_once():
+    with pytest.raises(ConfigError, match=r"^a chain must be a Runnable or a function of the question, got str$"):
+        answered_by("gpt")
+    with pytest.raises(ConfigError, match=r"^max_concurrency must be a whole number of at least 1, got 0$"):
+        answered_by(rag, max_concurrency=0)
+
+
+# scored_by
+
+
+ANSWERED = [sample.model_copy(update={"answer": "Да.", "references": ["Да."]}) for sample in SAMPLES]
+
+
+async def test_samples_are_scored_with_the_options_of_evaluate(tmp_path):
+    scoring = scored_by([exact_match()], journal=tmp_path / "run.db", progress=False)
+    report = scoring.invoke(ANSWERED)
+    assert report.rows == evaluate(ANSWERED, exact_match(), progress=False).rows
+    assert (await scoring.ainvoke(iter(ANSWERED))).rows == report.rows
+    assert (tmp_path / "run.db").exists()
+
+
+async def test_the_callbacks_of_the_config_and_of_the_options_see_the_metrics():
+    one, other = Names(), Names()
+    scoring = scored_by(exact_match(), callbacks=[other], progress=False)
+    for call in (scoring.invoke, scoring.ainvoke):
+        result = call(ANSWERED, {"callbacks": [one]})
+        _ = await result if asyncio.iscoroutine(result) else result
+    assert (
+        sorted(path for path in one.paths.values() if len(path) < 3)
+        == [["scored_by"]] * 2 + [["scored_by", "exact_match"]] * 4
+    )
+    assert [path for path in other.paths.values() if len(path) == 1] == [["exact_match"]] * 4
+
+
+async def test_a_metric_gets_the_config_of_the_call():
+    seen = []
+
+    def look(sample):
+        seen.append(ensure_config()["configurable"].get("tone"))
+        return sample
+
+    metric, config = RunnableLambda(look) | exact_match(), {"configurable": {"tone": "dry"}}
+    scored_by(metric, progress=False).invoke(ANSWERED, config)
+    await scored_by(metric, progress=False).ainvoke(ANSWERED, config)
+    assert seen == ["dry"] * 4
+
+
+def test_wrong_options_and_metrics_are_errors_at_once():
+    with pytest.raises(
+        TypeError, match=r"^scored_by\(\) got an unexpected option 'progres'; did you mean 'progress'\?"
+    ):
+        scored_by(exact_match(), progres=False)
+    with pytest.raises(ConfigError, match=r"^max_concurrency must be a whole number of at least 1, got 0$"):
+        scored_by(exact_match(), max_concurrency=0)
+    with pytest.raises(ConfigError, match=r"^evaluate takes at least one metric"):
+        scored_by([])
+    with pytest.raises(ConfigError, match=r"^on_failure must be 'record' or 'raise', got 'ignore'$"):
+        scored_by(exact_match(), on_failure="ignore")
+
+
+# What is no sample
+
+
+async def test_a_generator_or_chain_in_place_of_samples_is_an_error_that_says_what_to_do():
+    given = generator()
+    message = (
+        r"^samples must be a collection, got the Runnable TestsetGenerator: pass its output, such as "
+        r"generator\.generate\(documents\)\.run\(rag_chain\), or compose "
+        r"generator \| answered_by\(rag_chain\) \| scored_by\(metrics\)$"
+    )
+    for call in (evaluate, plan):
+        with pytest.raises(ConfigError, match=message):
+            call(given, exact_match())
+    with pytest.raises(ConfigError, match=message):
+        await aevaluate(given, exact_match())
+    with pytest.raises(ConfigError, match=message):
+        await anext(astream_evaluate(given, exact_match()))
+    for part in (answered_by(rag), scored_by(exact_match())):
+        with pytest.raises(ConfigError, match=message):
+            part.invoke(given)
+    with pytest.raises(ConfigError, match=r"^samples must be a collection, got the Runnable RunnableSequence: "):
+        evaluate(given | answered_by(rag), exact_match())
+
+
+def test_a_single_row_is_no_collection_of_samples():
+    testset = generator().generate(documents(9))
+    message = r"^samples must be a collection; put a single sample in a list, or call the metric's invoke$"
+    for single in (testset[0], SAMPLES[0]):
+        with pytest.raises(ConfigError, match=message):
+            evaluate(single, exact_match())

@@ -1,0 +1,399 @@
+"""HostileJudgeTests: each of its tests fails for a metric that is bad in the matching way, and says how to fix it."""
+
+import json
+import logging
+import re
+import threading
+from functools import partial
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langchain_core.runnables import RunnableLambda
+from pydantic import BaseModel
+
+from langchain_rageval import Metric, OfflineJudge, Prompt, Sample, Score, Step, Value, exact_match, faithfulness
+from langchain_rageval.data.schema import Failure
+from langchain_rageval.testing import HostileJudgeTests, ScriptedJudge, hostile_judge_tests
+from langchain_rageval.testing.hostile_judge_tests import _Battery
+from langchain_rageval.testing.material import SAMPLE
+
+NUMBERS = "test_no_error_and_no_invalid_reply_becomes_a_number"
+SIZE = "test_a_huge_reply_leaves_a_small_score"
+OTHERS = "test_other_samples_and_metrics_are_not_affected"
+ENDS = "test_an_error_that_is_no_exception_gives_no_score"
+KEYS = "test_the_api_key_appears_nowhere"
+
+READ = "read replies with a Step or StrictJsonOutputParser, and let their errors pass"
+NO_REPLY = f"although the judge gave no usable reply: that is a failure; {READ}"
+TOO_MANY = (
+    "the metric called the judge more than 100 times for one sample: limit the attempts, drop repeated items, and "
+    "bound their number by the length of the text"
+)
+NO_KEY = (
+    "contains the API key, which the judge repeated: do not copy the text of an error or of an invalid reply; raise "
+    "the error, and the run records it without keys"
+)
+LEAK = "401 that repeats the API key"
+
+CAUGHT = {}
+"""Builder of a bad metric, the test that it fails, the behaviour of the judge, the message, and a valid reply."""
+
+
+def caught(test, behaviour, message, valid='{"reason": "Thanks.", "grade": 4}'):
+    """Register a function of judge and sample, or a builder of a metric, as bad."""
+
+    def register(function):
+        takes_sample = "sample" in function.__code__.co_varnames[: function.__code__.co_argcount]
+        build = partial(by_function, function) if takes_sample else function
+        CAUGHT[function.__name__] = (build, test, behaviour, message, valid)
+        return function
+
+    return register
+
+
+def by_function(function, judge):
+    return RunnableLambda(partial(function, judge), name="mine")
+
+
+def mine(value=None, **fields):
+    return Score(metric="mine", aspect="answer", value=value, **fields)
+
+
+def ask(judge, sample):
+    return judge.invoke([HumanMessage(sample.answer)]).text
+
+
+def graded(judge, sample):
+    return mine(json.loads(ask(judge, sample))["grade"] / 5)
+
+
+# Numbers
+
+
+@caught(NUMBERS, "500 to every call", f"by invoke, mine has the value 0, {NO_REPLY}")
+def zero_for_an_error(judge, sample):
+    try:
+        return graded(judge, sample)
+    except Exception:
+        return mine(0.0)
+
+
+@caught(NUMBERS, "prose", f"by invoke, mine is unscored (there is no grade), {NO_REPLY}")
+def unscored_for_an_error(judge, sample):
+    try:
+        return graded(judge, sample)
+    except Exception:
+        return mine(unscored="there is no grade")
+
+
+@caught(NUMBERS, "prose", f"by invoke, mine has the value 0.7, {NO_REPLY}")
+def first_number_of_the_reply(judge, sample):
+    return mine(float(re.search(r"\d+", ask(judge, sample))[0]) / 10)
+
+
+@caught(
+    NUMBERS,
+    "null in place of values",
+    "by invoke, mine has the value 1 after an invalid reply, but another value or none after a valid one: content was "
+    f"guessed; {READ}",
+)
+def default_for_a_missing_grade(judge, sample):
+    return mine((json.loads(ask(judge, sample))["grade"] or 5) / 5)
+
+
+@caught(NUMBERS, "prose", f"by ainvoke, mine has the value 0, {NO_REPLY}")
+def zero_only_in_the_async_method(judge):
+    async def ascore(sample):
+        return zero_for_an_error(judge, sample)
+
+    return RunnableLambda(partial(graded, judge), ascore, name="mine")
+
+
+class Grade(BaseModel):
+    """A grade on no scale."""
+
+    grade: int
+
+
+class Unchecked(Metric):
+    """Does not check its values."""
+
+    def _in_range(self, number):
+        return number
+
+
+def inputs_of(state):
+    return {"question": state["sample"].question, "answer": state["sample"].answer}
+
+
+def fifth(state):
+    return Value(state["grade"].grade / 5, "graded")
+
+
+def graded_by_a_step(judge, kind=Metric):
+    steps = RunnableLambda(inputs_of) | Step(Prompt(instruction="Grade it."), judge, Grade, name="grade")
+    return kind("mine", aspect="answer", reads={"answer"}, steps=steps, reduce=fifth)
+
+
+@caught(NUMBERS, "negative numbers", "by invoke, mine has the value -1, outside of its range from 0 to 1")
+def no_check_of_the_range(judge):
+    return graded_by_a_step(judge, Unchecked)
+
+
+# Failures
+
+
+@caught(
+    NUMBERS,
+    "list in place of an object",
+    "by invoke, the metric raised TypeError: list indices must be integers or slices, not str, which does not say what "
+    f"the judge did wrong: {READ}",
+)
+def no_check_of_the_reply(judge, sample):
+    return graded(judge, sample)
+
+
+@caught(NUMBERS, "prose", "by invoke, the metric raised ValueError without a message: say what the judge did wrong")
+def error_without_a_message(judge, sample):
+    try:
+        return graded(judge, sample)
+    except Exception:
+        raise ValueError from None
+
+
+@caught(
+    NUMBERS,
+    "prose",
+    "by invoke, the metric returned no score: return a Score, or raise an Exception that says why there is none",
+)
+def no_score_for_an_error(judge, sample):
+    try:
+        return graded(judge, sample)
+    except Exception:
+        return {}
+
+
+@caught(SIZE, "huge text", "mine has many characters: cut the texts that a score quotes")
+def failure_that_quotes_everything(judge, sample):
+    text = ask(judge, sample)
+    try:
+        return mine(json.loads(text)["grade"] / 5)
+    except Exception:
+        return mine(failure=Failure(error="NoGrade", message=text))
+
+
+# Calls
+
+
+@caught(NUMBERS, "prose", f"by invoke, {TOO_MANY}")
+def attempts_without_a_limit(judge, sample):
+    while True:
+        try:
+            return graded(judge, sample)
+        except ValueError:
+            continue
+
+
+@caught(NUMBERS, "1,000 different items", f"by invoke, {TOO_MANY}", valid='{"facts": ["One.", "Two."]}')
+def call_for_each_of_a_thousand_items(judge, sample):
+    facts = json.loads(ask(judge, sample))["facts"]
+    return mine(sum(ask(judge, sample) == fact for fact in facts) / len(facts))
+
+
+# Others
+
+
+@caught(
+    OTHERS,
+    "prose",
+    "a hostile reply for one sample ended the run with SystemExit: 2: raise an Exception, which the run records as a "
+    "failure of that sample",
+)
+def exit_for_an_error(judge, sample):
+    try:
+        return graded(judge, sample)
+    except Exception as error:
+        raise SystemExit(2) from error
+
+
+@caught(
+    OTHERS,
+    "500 to every call",
+    "after a hostile reply for sample 0, sample 1 has mine -: Rejected: Error code: 500 - Internal server error; "
+    "without it, mine 0.800: keep no state between samples",
+)
+def error_kept_for_the_next_sample(judge):
+    errors, first = [], threading.Event()
+
+    def score(sample):
+        if sample.question.startswith("Case 0"):
+            try:
+                return graded(judge, sample)
+            except Exception as error:
+                errors.append(error)
+            finally:
+                first.set()
+        assert first.wait(30)
+        if errors:
+            raise errors[0]
+        return graded(judge, sample)
+
+    return RunnableLambda(score, name="mine")
+
+
+# Errors that are not Exceptions
+
+
+@caught(
+    ENDS,
+    "SystemExit",
+    "mine has the value 0.5, although the judge raised SystemExit: catch Exceptions only, and do not use `except:` "
+    "without a class",
+)
+def number_for_every_error(judge, sample):
+    try:
+        return graded(judge, sample)
+    except BaseException:
+        return mine(0.5)
+
+
+@caught(
+    ENDS,
+    "KeyboardInterrupt",
+    "the metric caught KeyboardInterrupt, so that Ctrl-C does not end a run: catch Exceptions only",
+)
+def another_error_for_ctrl_c(judge, sample):
+    try:
+        return graded(judge, sample)
+    except BaseException:
+        raise ValueError("something went wrong") from None
+
+
+# Keys
+
+
+@caught(KEYS, LEAK, f"a score {NO_KEY}")
+def key_in_the_failure(judge, sample):
+    try:
+        return graded(judge, sample)
+    except Exception as error:
+        return mine(failure=Failure(error="NoGrade", message=str(error)))
+
+
+@caught(KEYS, LEAK, f"an error of the metric {NO_KEY}")
+def key_in_an_error(judge, sample):
+    try:
+        return graded(judge, sample)
+    except Exception as error:
+        raise ValueError(f"the judge failed: {error}") from error
+
+
+@caught(KEYS, LEAK, f"the log {NO_KEY}")
+def key_in_the_log(judge, sample):
+    try:
+        return graded(judge, sample)
+    except Exception as error:
+        logging.getLogger("mine").warning("the judge failed: %s", error)
+        raise
+
+
+@caught(KEYS, "the API key", f"the output {NO_KEY}")
+def key_in_the_output(judge, sample):
+    text = ask(judge, sample)
+    print(text)  # noqa: T201
+    return mine(json.loads(text)["grade"] / 5)
+
+
+class Exposing(Metric):
+    """Shows its judge's key."""
+
+    def __repr__(self):
+        return f"graded by {self.steps.last.judge.model.api_key.get_secret_value()}"
+
+
+@caught(KEYS, "the API key", f"repr(metric) {NO_KEY}")
+def key_in_the_repr(judge):
+    return graded_by_a_step(judge, Exposing)
+
+
+def battery_of(build, valid='{"reason": "Thanks.", "grade": 4}'):
+    return _Battery(build, ScriptedJudge(valid, repeat=True), Sample.parse(SAMPLE))
+
+
+def message_of(test, *arguments):
+    """Return the message with which a test fails, without what pytest adds to it."""
+    with pytest.raises(AssertionError) as raised:
+        getattr(HostileJudgeTests(), test)(*arguments)
+    return re.sub(r"has [\d,]{5,} characters", "has many characters", str(raised.value).partition("\nassert ")[0])
+
+
+@pytest.mark.parametrize("bad", CAUGHT)
+def test_a_bad_metric_fails_where_it_is_bad(bad, tmp_path, caplog, capfd):
+    build, test, behaviour, message, valid = CAUGHT[bad]
+    further = {OTHERS: ["evaluate"], ENDS: ["invoke"], KEYS: ["invoke", tmp_path, caplog, capfd]}.get(test, [])
+    assert message_of(test, battery_of(build, valid), behaviour, *further) == message
+
+
+def test_a_metric_whose_calls_have_no_timeout_is_found(monkeypatch):
+    monkeypatch.setattr(hostile_judge_tests, "_MOST_SECONDS", 0.5)
+    assert message_of("test_a_judge_that_hangs_is_abandoned", battery_of(partial(by_function, graded)), "evaluate") == (
+        "evaluate did not end within 0.5 s: limit the attempts, and call the judge in a Step, whose calls have the "
+        "timeout of the run"
+    )
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (
+            lambda judge: faithfulness(judge),
+            "faithfulness fails with the judge whose replies are valid (JudgeOutputError: extract_statements: the "
+            "object has none of the keys ['statements']): define `judge`, a judge that answers this metric, such as "
+            "ScriptedJudge(..., repeat=True)",
+        ),
+        (
+            lambda judge: exact_match(),
+            "the metric did not call the judge that `build_metric` received: pass it to the steps, or define "
+            "`sample`, a sample that needs a judge",
+        ),
+        (partial(by_function, lambda judge, sample: exit()), "the metric ended the run with SystemExit: None"),
+    ],
+    ids=["another judge's replies", "no judge", "the end"],
+)
+def test_a_metric_that_the_other_tests_would_not_reach_is_found(build, message):
+    assert message_of("test_a_valid_judge_gives_a_score", battery_of(build)) == message
+
+
+def test_without_a_builder_the_error_says_what_to_define():
+    with pytest.raises(NotImplementedError, match=r"^HostileJudgeTests must define `build_metric\(self, judge\)`$"):
+        HostileJudgeTests().build_metric(OfflineJudge())
+
+
+OUTSIDE = """
+from langchain_core.messages import HumanMessage
+from langchain_core.runnables import RunnableLambda
+from langchain_rageval import Score
+from langchain_rageval.testing import HostileJudgeTests
+
+class TestBad(HostileJudgeTests):
+    judge = staticmethod(lambda messages: "yes")
+
+    def build_metric(self, judge):
+        def score(sample):
+            try:
+                said = judge.invoke([HumanMessage(sample.answer)]).text
+            except Exception:
+                said = ""
+            return Score(metric="bad", aspect="answer", value=float(said == "yes"))
+        return RunnableLambda(score, name="bad")
+
+    test_a_judge_that_hangs_is_abandoned = None
+"""
+
+
+def test_failures_in_a_separate_session_are_readable(pytester_session):
+    session = pytester_session(OUTSIDE)
+    tests = {name.rpartition("::")[2].partition("[")[0] for name in session.failed}
+    assert tests == {NUMBERS, SIZE}
+    assert f"AssertionError: by invoke, bad has the value 0, {NO_REPLY}\n" in session.output
+    assert "rageval" not in session.header  # the package registers no plugin

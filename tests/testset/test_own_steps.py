@@ -1,0 +1,500 @@
+"""LCEL in the generator: evolutions as Runnables, own evolutions and own steps, graph, trace, stream and journal."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from helpers.corpus import corpus
+from helpers.scripted import scripted
+from helpers.writers import Ring, Writer, documents, passage
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.documents import Document
+from langchain_core.runnables import (
+    Runnable,
+    RunnableBranch,
+    RunnableLambda,
+    RunnablePassthrough,
+    RunnableSequence,
+)
+
+from langchain_rageval import Candidate, ConfigError, HashingEmbeddings, OfflineJudge, TestsetGenerator
+from langchain_rageval.steps import Question
+from langchain_rageval.testset import Docstore, conditional, multi_context, question_filter, reasoning, simple
+from langchain_rageval.testset.generator_steps import STEP_NAMES
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+ASKED = Candidate(passages=[passage(0)]).with_question("Что такое поле?", "seed")
+
+
+def generator(writer, distribution=None, **options):
+    options = {"splitter": False, "progress": False, **options}
+    return TestsetGenerator(writer.model, writer.model, Ring(), distribution or {"simple": 1}, **options)
+
+
+def louder(candidate):
+    return candidate.replace(question=candidate.question.upper())
+
+
+class Trace(BaseCallbackHandler):
+    """Names of the runs, each with the names of its parents before it."""
+
+    raise_error = True
+
+    def __init__(self):
+        self.paths, self.ended = {}, {}
+
+    def on_chain_start(self, serialized, inputs, *, run_id, parent_run_id=None, name=None, **_):
+        self.paths[run_id] = [*self.paths.get(parent_run_id, []), name]
+
+    def on_chain_end(self, outputs, *, run_id, **_):
+        self.ended[run_id] = outputs
+
+    @property
+    def names(self):
+        return [path[-1] for path in self.paths.values()]
+
+
+# From the documentation: two scripts
+
+
+def test_an_own_evolution_is_inserted_in_a_branch():
+    def politely(candidate: Candidate) -> Candidate:
+        return candidate.replace(question=f"Подскажите, пожалуйста: {candidate.question}")
+
+    distribution = [(0.5, reasoning | RunnableLambda(politely)), (0.5, "simple")]
+    generator = TestsetGenerator(
+        OfflineJudge(), embeddings=HashingEmbeddings(), distribution=distribution, progress=False
+    )
+    testset = generator.generate(corpus("ru_wiki"), size=4, seed=7)
+    assert testset.counts == {"reasoning+politely": 2, "simple": 2}
+    assert [row.question.startswith("Подскажите") for row in testset] == ["+" in row.evolution for row in testset]
+
+
+def test_the_question_filter_is_replaced():
+    def short_enough(candidate: Candidate) -> Candidate:
+        return candidate if len(candidate.question) < 200 else candidate.reject("too long")
+
+    generator = TestsetGenerator(
+        OfflineJudge(), embeddings=HashingEmbeddings(), question_filter=short_enough, progress=False
+    )
+    testset = generator.generate(corpus("ru_wiki"), size=6, seed=7)
+    assert len(testset) == 6
+    assert all(len(row.question) < 200 for row in testset)
+
+
+# Evolutions are Runnables
+
+
+def test_evolutions_are_runnables_and_compose_to_sequences():
+    assert isinstance(reasoning, Runnable)
+    own = RunnableLambda(louder)
+    for chain in (reasoning | conditional, reasoning | own, own | reasoning, reasoning | louder, louder | reasoning):
+        assert isinstance(chain, RunnableSequence)
+    assert (reasoning | louder).name == "reasoning+louder"
+    assert (reasoning | (louder | conditional)).name == "reasoning+louder+conditional"
+    assert (reasoning | own) == (reasoning | louder)
+    assert {reasoning | own: 1}[reasoning | louder] == 1
+    with pytest.raises(
+        ConfigError, match=r"^a step must be a Runnable or a function from Candidate to Candidate, got int$"
+    ):
+        reasoning | 5
+
+
+@pytest.mark.parametrize(
+    ("branch", "path", "calls"),
+    [
+        (reasoning, "reasoning", 10),
+        (reasoning | conditional, "reasoning+conditional", 14),
+        (reasoning | RunnableLambda(louder), "reasoning+louder", 10),
+        (RunnableLambda(louder) | reasoning, "louder+reasoning", 10),
+        (reasoning | louder | conditional, "reasoning+louder+conditional", 14),
+        (louder, "louder", 6),
+        (RunnableLambda(louder).with_config(run_name="shout"), "shout", 6),
+        (RunnableLambda(lambda candidate: candidate), "RunnableLambda", 6),
+        (reasoning.with_retry(), "reasoning", 10),
+        (RunnableBranch((lambda candidate: len(candidate.question) > 1, reasoning), conditional), "reasoning", 10),
+        ("conversational+reasoning", "conversational+reasoning", 12),
+        (simple, "simple", 6),
+    ],
+)
+async def test_a_distribution_is_a_list_of_shares_and_runnables(branch, path, calls):
+    writer = Writer()
+    testset = generator(writer, [(1, branch)]).generate(documents(9), size=2)
+    assert testset.counts == {path: 2}
+    assert writer.total == 2 * calls
+    assert (await generator(writer, [(1, branch)]).agenerate(documents(9), size=2)).rows == testset.rows
+
+
+def test_a_changed_question_is_in_the_history_and_its_row():
+    (row,) = generator(Writer(), {reasoning | louder: 1}).generate(documents(1), size=1)
+    assert row.question.isupper()
+    assert [trial.kind for trial in row.history] == ["passage", "seed", "reasoning", "compress", "louder"]
+    assert row.history[-1].question == row.question
+
+
+async def test_the_models_of_an_evolution_come_from_the_config():
+    writer = scripted(Question(question="Почему поле?"), Question(question="Почему поле?"))
+    config = {"configurable": {"writer": writer}}
+    made = reasoning.invoke(ASKED, config)
+    bound = reasoning(scripted(Question(question="Почему поле?")))
+    assert (made.question, made.evolution) == ("Почему поле?", "reasoning")
+    assert await reasoning.ainvoke(ASKED, config) == made == bound.invoke(ASKED)
+    assert simple.invoke(ASKED) == ASKED
+    assert reasoning.invoke(ASKED.reject("no")) == ASKED.reject("no")
+    message = (
+        r"^reasoning needs a writer: bind one with reasoning\(writer\), or pass the config "
+        r'\{"configurable": \{"writer": model\}\}; a TestsetGenerator does so$'
+    )
+    with pytest.raises(ConfigError, match=message):
+        reasoning.invoke(ASKED)
+
+
+def test_with_a_critic_in_the_config_or_bound_the_filters_follow():
+    writer, bound = Writer(), Writer()
+    config = {"configurable": {"writer": writer.model, "critic": writer.model}}
+    made = (reasoning | louder | conditional).invoke(ASKED, config)
+    assert made.evolution == "reasoning+louder+conditional"
+    assert writer.calls == {"Question": 4, "QuestionReview": 2, "QuestionComparison": 2}
+    assert (reasoning | louder | conditional)(bound.model, critic=bound.model).invoke(ASKED) == made
+    store = Docstore(["Поле.", "Щавель."], splitter=False, embeddings=Ring())
+    start = Candidate(passages=[store.passages[0]]).with_question("Что?", "seed")
+    config["configurable"]["docstore"] = store
+    assert len(multi_context.invoke(start, config).passages) == 2
+
+
+def test_a_runnable_finds_the_models_of_the_generator_in_its_config():
+    def paraphrase(candidate, config):
+        given = config["configurable"]
+        assert {"writer", "critic", "docstore", "question_filter"} <= given.keys()
+        return reasoning(given["writer"]).invoke(candidate, config)
+
+    writer = Writer()
+    assert generator(writer, {paraphrase: 1}).generate(documents(9), size=2).counts == {"reasoning": 2}
+    assert writer.total == 2 * 7
+
+
+# Own steps
+
+
+@pytest.mark.parametrize("name", STEP_NAMES)
+def test_every_step_can_be_replaced(name):
+    seen = Counter()
+    results = {
+        "keyphrases": lambda candidate: candidate.replace(keyphrase="поле"),
+        "seed_question": lambda candidate: candidate.with_question(f"Что в {candidate.passages[0].text[:25]}?", "seed"),
+        "answer": lambda candidate: candidate.replace(reference="Да."),
+    }
+
+    def mine(candidate):
+        seen[name] += 1
+        return results.get(name, lambda given: given)(candidate)
+
+    writer, trace = Writer(), Trace()
+    given = generator(writer, {"reasoning": 1}, size=2, **{name: mine})
+    testset = given.invoke(documents(9), {"callbacks": [trace]})
+    assert len(testset) == 2
+    uses = 2 * (2 if name == "question_filter" else 1)
+    assert seen[name] == trace.names.count("mine") == uses
+    assert testset.counts == {"reasoning": 2}
+    assert writer.total == 20 if name == "closed_book_filter" else writer.total == 20 - uses
+
+
+def test_a_step_is_left_out_with_a_passthrough():
+    writer = Writer()
+    assert len(generator(writer, passage_filter=RunnablePassthrough()).generate(documents(9), size=2)) == 2
+    assert "PassageGrades" not in writer.calls
+
+
+def test_a_row_without_a_reference_answer_is_a_sample_without_references():
+    testset = generator(Writer(), answer=RunnablePassthrough()).generate(documents(9), size=2)
+    assert [row.reference for row in testset] == ["", ""]
+    assert [sample.references for sample in testset.to_samples()] == [[], []]
+
+
+def test_a_candidate_without_a_question_is_rejected():
+    testset = generator(Writer(), seed_question=RunnablePassthrough()).generate(documents(2), size=1)
+    assert testset.yields["rejected"].keys() <= {"blank question", "no key phrase left"}
+    assert len(testset) == 0
+
+
+def test_evolutions_and_sequences_show_their_names():
+    assert repr(reasoning | louder) == "reasoning\n| louder"
+    assert repr(generator(Writer(), {reasoning | louder: 1})).endswith("reasoning+louder=1)")
+
+
+def test_a_packaged_step_with_other_options_replaces_one():
+    critic = Writer()
+    given = generator(Writer(), question_filter=question_filter(critic.model))
+    given.generate(documents(9), size=2)
+    assert critic.calls == {"QuestionReview": 2}
+
+
+async def test_rejected_candidates_do_not_reach_own_steps():
+    seen = []
+
+    def first(candidate):
+        return candidate if "номер 1" in candidate.passages[0].text else candidate.reject("not number 1")
+
+    def later(candidate):
+        seen.append(candidate.rejected)
+        return candidate.replace(question=candidate.question + "!")
+
+    given = generator(Writer(), {reasoning | later: 1}, passage_filter=first, answer=later)
+    testset = given.generate(documents(9), size=1)
+    assert len(testset) == 1
+    assert testset.yields["rejected"] == {"not number 1": testset.yields["attempts"] - 1}
+    assert seen == [None, None]
+    lost = ASKED.reject("no")
+    assert (reasoning | later).invoke(lost) == await (reasoning | later).ainvoke(lost) == lost
+
+
+def _raise(_candidate):
+    raise ValueError("my mistake")
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (
+            lambda _: None,
+            "mine must return the Candidate or a changed copy, such as candidate.replace(question=...) or "
+            "candidate.reject(reason); it returned NoneType",
+        ),
+        (
+            lambda candidate: candidate.question,
+            "mine must return the Candidate or a changed copy, such as candidate.replace(question=...) or "
+            "candidate.reject(reason); it returned str",
+        ),
+        (
+            lambda candidate: candidate.replace(questoin="?"),
+            "mine returned an invalid Candidate: questoin: Extra inputs are not permitted",
+        ),
+        (
+            lambda candidate: candidate.replace(passages=[]),
+            "mine returned an invalid Candidate: passages: List should have at least 1 item after validation, not 0",
+        ),
+        (
+            lambda candidate: candidate.replace(question=" "),
+            "mine returned a Candidate with a blank question; reject(reason) drops a question",
+        ),
+    ],
+)
+@pytest.mark.parametrize("place", ["branch", "step"])
+async def test_a_step_that_returns_no_candidate_rejects_its_candidate_and_stops_nothing(result, message, place):
+    def mine(candidate):
+        return result(candidate) if "номер 1" in candidate.passages[0].text else candidate
+
+    options = {"distribution": {reasoning | mine: 1}} if place == "branch" else {"question_filter": mine}
+    given = generator(Writer(), **options)
+    testset = given.generate([*documents(9)], size=5)
+    assert len(testset) == 5
+    assert testset.notes in ([], [f"The first failure: ConfigError: {message}"])
+    alone = given.generate(documents(2)[1:], size=1)
+    assert alone.yields == {"attempts": 1, "rejected": {"failed: ConfigError": 1}}
+    assert alone.notes == [
+        f"The first failure: ConfigError: {message}",
+        "0 of 1 rows were generated: every attempt of a round failed.",
+    ]
+    assert (await given.agenerate(documents(2)[1:], size=1)).notes == alone.notes
+
+
+def test_a_step_that_raises_rejects_its_candidate_and_stops_nothing():
+    testset = generator(Writer(), {louder: 1}, find_passages=_raise).generate(documents(9), size=1)
+    assert testset.yields == {"attempts": 1, "rejected": {"failed: ValueError": 1}}
+    assert testset.notes[0] == "The first failure: ValueError: my mistake"
+
+
+async def test_an_async_function_is_a_step_of_agenerate():
+    async def slowly(candidate):
+        return candidate.replace(question=candidate.question.upper())
+
+    given = generator(Writer(), {reasoning | slowly: 1})
+    assert (await given.agenerate(documents(9), size=2)).counts == {"reasoning+slowly": 2}
+    assert given.generate(documents(9), size=2).yields["rejected"] == {"failed: TypeError": 2}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"question_filter": "strict"},
+            "question_filter must be a Runnable or a function from Candidate to Candidate, got str",
+        ),
+        (
+            {"distribution": [reasoning]},
+            "distribution must be a mapping of evolutions to shares, or a list of pairs (share, evolution), got ",
+        ),
+        ({"distribution": [(reasoning, 0.5)]}, "there is no evolution 0.5; choose from "),
+        ({"distribution": [(0, reasoning | louder)]}, "the share of reasoning+louder must be a number above 0, got 0"),
+    ],
+)
+def test_wrong_steps_and_distributions_are_errors_before_a_call(options, message):
+    with pytest.raises(ConfigError) as caught:
+        TestsetGenerator(Writer().model, embeddings=Ring(), **options)
+    assert str(caught.value).startswith(message)
+
+
+def test_a_misspelled_step_is_an_error():
+    with pytest.raises(TypeError, match="did you mean 'question_filter'"):
+        generator(Writer(), question_filer=louder)
+
+
+# Graph, trace, stream, schemas
+
+
+def test_the_graph_shows_the_chain_with_a_branch_for_each_evolution():
+    given = generator(Writer(), [(1, "simple"), (1, multi_context | louder)], answer=louder)
+    mermaid = given.get_graph().draw_mermaid()
+    edges = [line.strip().rstrip(";").split(" --> ") for line in mermaid.splitlines() if "-->" in line]
+    assert edges == [
+        ["TestsetGeneratorInput", "grade_passage"],
+        ["grade_passage", "extract_keyphrases"],
+        ["extract_keyphrases", "write_question"],
+        ["write_question", "review_question_1"],
+        ["evolve_multi_context", "compress_question"],
+        ["compress_question", "review_question_2"],
+        ["review_question_2", "compare_questions"],
+        ["review_question_1", "evolve_multi_context"],
+        ["compare_questions", "louder_1"],
+        ["review_question_1", "find_passages"],
+        ["louder_1", "find_passages"],
+        ["find_passages", "louder_2"],
+        ["louder_2", "TestsetGeneratorOutput"],
+    ]
+
+
+@pytest.mark.parametrize("call", ["invoke", "ainvoke", "stream", "astream"])
+async def test_a_trace_shows_each_step_once_under_its_own_name(call):
+    trace = Trace()
+    given = generator(Writer(), {reasoning | louder: 1}, size=1)
+    config = {"callbacks": [trace]}
+    match call:
+        case "invoke":
+            given.invoke(documents(5), config)
+        case "ainvoke":
+            await given.ainvoke(documents(5), config)
+        case "stream":
+            list(given.stream(documents(5), config))
+        case _:
+            _ = [row async for row in given.astream(documents(5), config)]
+    row = ["TestsetGenerator", "generate_row"]
+    parts = ["evolve_reasoning", "compress_question", "review_question", "compare_questions"]
+    before = ["grade_passage", "extract_keyphrases", "write_question", "review_question"]
+    expected = [row[:1], row, *([*row, name] for name in before), [*row, "reasoning"]]
+    expected += [[*row, "reasoning", name] for name in parts]
+    expected += [[*row, name] for name in ("louder", "find_passages", "write_answer")]
+    assert list(trace.paths.values()) == expected
+    assert trace.ended.keys() == trace.paths.keys()
+    assert len(next(iter(trace.ended[run] for run, path in trace.paths.items() if len(path) == 1))) == 1
+
+
+async def test_stream_yields_rows_as_they_are_finished():
+    writer = Writer()
+    given = generator(writer, {"reasoning": 1}, size=8, max_concurrency=1)
+    whole = given.generate(documents(20))
+    spent = writer.total
+    rows = given.stream(documents(20))
+    first = next(rows)
+    assert writer.total < 2 * spent
+    assert [first, *rows] == whole.rows
+    assert [row async for row in given.astream(documents(20))] == whole.rows
+    early = given.stream(documents(20), {"callbacks": [Trace()]})
+    assert next(early) == first
+    early.close()
+
+
+async def test_the_next_step_of_a_streamed_chain_gets_the_whole_test_set():
+    given = generator(Writer(), size=3)
+    counted = RunnableLambda(lambda docs: docs) | given | RunnableLambda(len)
+    assert list(counted.stream(documents(9))) == [3]
+    assert [n async for n in counted.astream(documents(9))] == [3]
+
+
+def test_input_and_output_schemas_are_those_of_documents_candidates_and_test_sets():
+    given = generator(Writer())
+    texts, text = given.get_input_jsonschema()["anyOf"][::-1]
+    assert text == {"type": "string"}
+    assert texts == {"type": "array", "items": {"anyOf": [{"$ref": "#/$defs/Document"}, {"type": "string"}]}}
+    docs = [Document("Поле."), "Щавель."]
+    assert given.get_input_schema().model_validate(docs).root == docs
+    store = Docstore(["Поле."], splitter=False)
+    assert given.get_input_schema().model_validate(store).root is store
+    assert given.get_output_jsonschema()["$ref"] == "#/$defs/Testset"
+    for step in (reasoning, reasoning | conditional, reasoning(Writer().model), question_filter(Writer().model)):
+        assert step.get_input_schema() == step.get_output_schema() == Candidate
+
+
+# Journal
+
+
+def offline(distribution, path, **options):
+    writer, embeddings = OfflineJudge(), HashingEmbeddings()
+    return TestsetGenerator(
+        writer, embeddings=embeddings, distribution=distribution, journal=path, size=2, progress=False, **options
+    )
+
+
+def counted(calls, version="1"):
+    """Return an own evolution that counts its calls; the journal identifies it by its version."""
+
+    def mine(candidate):
+        calls.append(candidate.question)
+        return candidate.replace(question=f"Подскажите: {candidate.question}")
+
+    mine.version = version
+    return mine
+
+
+def test_the_result_of_an_own_step_is_taken_from_the_journal_until_the_step_changes(tmp_path):
+    docs, calls = corpus("ru_wiki")[:3], []
+    given = offline({reasoning | counted(calls): 1}, tmp_path / "run.db")
+    first = given.generate(docs)
+    assert (len(first), len(calls)) == (2, 2)
+    assert given.generate(docs) == offline({reasoning | counted(calls): 1}, tmp_path / "run.db").generate(docs) == first
+    assert len(calls) == 2
+    offline({reasoning | counted(calls, version="2"): 1}, tmp_path / "run.db").generate(docs)
+    assert len(calls) == 4
+
+
+def test_two_functions_are_two_steps_in_the_journal(tmp_path):
+    docs = corpus("ru_wiki")[:3]
+    one = offline([(1, lambda c: c.replace(question=f"А: {c.question}"))], tmp_path / "run.db")
+    other = offline([(1, lambda c: c.replace(question=f"Б: {c.question}"))], tmp_path / "run.db")
+    assert {row.question[:2] for row in one.generate(docs)} == {"А:"}
+    assert {row.question[:2] for row in other.generate(docs)} == {"Б:"}
+
+
+def test_a_step_that_cannot_be_identified_is_not_journalled_and_named_in_a_note(tmp_path):
+    docs, calls, source = corpus("ru_wiki")[:3], [], (number for number in range(99))
+
+    def mine(candidate):
+        calls.append(next(source))
+        return candidate
+
+    given = offline({reasoning: 1}, tmp_path / "run.db", question_filter=mine)
+    first, again = given.generate(docs), given.generate(docs)
+    assert (len(calls), first.rows) == (8, again.rows)
+    notes = [
+        f"A step is not in the journal, and a resumed run repeats it: the step {name} cannot be identified "
+        "(func (closure).source is a builtins.generator, whose state cannot be read): "
+        'give its function or object a text attribute `version`, such as "1".'
+        for name in ("mine", "reasoning")
+    ]
+    assert first.notes[1:] == notes
+    without = TestsetGenerator(OfflineJudge(), embeddings=HashingEmbeddings(), question_filter=mine, progress=False)
+    assert len(without.generate(docs, size=1).notes) == 1
+
+
+# The same set
+
+
+@pytest.mark.parametrize("seed", [0, 7, 42])
+async def test_the_packaged_evolutions_give_the_same_set_as_before_they_were_runnables(seed):
+    stored = json.loads((FIXTURES / "testsets" / "ru_wiki.json").read_text(encoding="utf-8"))[str(seed)]
+    distribution = {"simple": 1, reasoning | conditional: 1, "multi_context": 1, "conversational": 1, "unanswerable": 1}
+    given = TestsetGenerator(
+        OfflineJudge(), embeddings=HashingEmbeddings(), distribution=distribution, size=10, seed=seed, progress=False
+    )
+    for testset in (given.generate(corpus("ru_wiki")), await given.agenerate(corpus("ru_wiki"))):
+        assert [[row.id, row.evolution, row.question, row.reference] for row in testset] == stored
