@@ -11,6 +11,7 @@ from contextlib import aclosing, closing
 from typing import Any, Unpack
 
 from langchain_rageval.data.schema import Row
+from langchain_rageval.evaluation.context_windows import warn_of_long_requests
 from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric, Samples, prepare_samples, size_of
 from langchain_rageval.evaluation.options import EVALUATE_DEFAULTS, STREAM_DEFAULTS, EvaluateOptions, StreamOptions
@@ -50,10 +51,15 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
         SampleError: if an item of a list or DataFrame is not a sample, all samples lack a field that a metric reads,
             or, from any source, two samples with different questions have one id.
         JournalError: if the journal cannot be read or written.
+
+    Warns:
+        UserWarning: before the first call, if a request about the longest sample of a list exceeds the context window
+            of its model, where LangChain's profile of the model or its option `num_ctx` states it.
     """
     chosen = fill_defaults(evaluate, options, EVALUATE_DEFAULTS)
     job = Evaluation.of(metrics, chosen)
     source = prepare_samples(samples, job.metrics, strict=job.strict)
+    warn_of_long_requests(source, job.metrics)
     with job.open_output(chosen["out"], samples) as output:
         try:
             with closing(_with_progress(job, source, chosen["progress"])) as rows:
@@ -73,6 +79,7 @@ async def aevaluate(
     chosen = fill_defaults(aevaluate, options, EVALUATE_DEFAULTS)
     job = Evaluation.of(metrics, chosen)
     source = prepare_samples(samples, job.metrics, strict=job.strict)
+    warn_of_long_requests(source, job.metrics)
     with job.open_output(chosen["out"], samples) as output:
         async with aclosing(_awith_progress(job, source, chosen["progress"])) as rows:
             async for row in rows:
@@ -106,6 +113,7 @@ async def _stream(
 ) -> AsyncGenerator[Row]:
     job = Evaluation.of(metrics, options)
     source = prepare_samples(samples, job.metrics, strict=job.strict)
+    warn_of_long_requests(source, job.metrics)
     async with aclosing(_awith_progress(job, source, options["progress"])) as rows:
         async for row in rows:
             yield row

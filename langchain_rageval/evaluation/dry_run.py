@@ -6,7 +6,7 @@ Requests are built exactly as for a real run, so special cases, windows and shar
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from langchain_core.messages import AIMessage
@@ -32,9 +32,19 @@ Parts = Mapping[str, Metric]
 """The metrics to run in place of one metric, by name."""
 
 
-def dry_run_context() -> Run:
-    """Return a run in which no model is called."""
-    return Run(fake_reply=_fake_reply)
+def dry_run_context(observe: Callable[[ModelRequest], None] | None = None) -> Run:
+    """Return a run in which no model is called.
+
+    Args:
+        observe: function that receives each request before it is answered locally.
+    """
+
+    def reply(request: ModelRequest) -> Any:
+        if observe:
+            observe(request)
+        return _fake_reply(request)
+
+    return Run(fake_reply=reply)
 
 
 def plannable_parts(metric: AnyMetric) -> Parts:

@@ -26,6 +26,7 @@ from langchain_rageval.run.retry import is_transient
 T = TypeVar("T", bound=BaseModel)
 
 _MAX_QUOTE = 6_000  # characters
+_SHORTEST_COPY = 40  # characters
 
 
 @dataclass
@@ -49,11 +50,15 @@ class JudgeQuestion(Generic[T]):
         request: content of the request.
         parser: parses the reply.
         objection: returns what is wrong with an answer that fits the schema, or None.
+        divisible: True if the caller can ask in parts. `ask_judge` then raises `CutOffReply` for a reply that was cut
+            off at a length limit, because a judge that repeats it in fewer words leaves items out; likewise if the last
+            attempt ends within its JSON.
     """
 
     request: RequestContent
     parser: StrictJsonOutputParser[T]
     objection: Callable[[T], str | None] = lambda _answer: None
+    divisible: bool = False
 
 
 def ask_judge(judge: Judge, question: JudgeQuestion[T], attempts: Attempts, draw: int = 0) -> Operation[T]:
@@ -61,6 +66,7 @@ def ask_judge(judge: Judge, question: JudgeQuestion[T], attempts: Attempts, draw
 
     Raises:
         JudgeOutputError: if the reply is invalid and no attempt is left.
+        CutOffReply: if the reply was cut off and the question is divisible.
     """
     tail: Sequence[BaseMessage] = ()
     while True:
@@ -69,6 +75,11 @@ def ask_judge(judge: Judge, question: JudgeQuestion[T], attempts: Attempts, draw
             return (yield from _ask_once(judge, question, attempts, tail, draw))
         except OutputParserException as problem:
             raw = str(problem.llm_output or "")
+            if question.divisible:
+                if isinstance(problem, CutOffReply) and not problem.only_thoughts:
+                    raise
+                if not attempts.left and _is_unfinished(raw):
+                    raise CutOffReply(raw, only_thoughts=False, output_tokens=None) from problem
             if not attempts.left:
                 if isinstance(problem, CutOffReply):
                     advice = _length_limit_advice(problem, judge)
@@ -172,7 +183,7 @@ def _ask_in_modes(
         else:
             answer = question.parser.read_message(reply)
             endpoint.record_success(mode)
-            problem = question.objection(answer)
+            problem = question.objection(answer) or _copied_example(question.request, answer)
             if problem:
                 raise OutputParserException(ValueError(problem), llm_output=answer.model_dump_json())
             return answer
@@ -192,6 +203,32 @@ def _length_limit_advice(problem: CutOffReply, judge: Judge) -> str:
             f"raise {setting} of the judge's model, or lower its reasoning effort"
         )
     return f"the reply was cut off at its length limit{is_limit}; raise {setting} of the judge's model"
+
+
+def _copied_example(request: RequestContent, answer: BaseModel) -> str | None:
+    """Return an error message if an answer is that of an example of the prompt, which has other inputs; else None.
+
+    Answers with little text, such as an empty list, may be right although they are equal.
+    """
+    output = answer.model_dump(mode="json")
+    for example in request.prompt.examples:
+        inputs = {name: value for name, value in example.input.items() if name != "contexts"}
+        if output == example.output and inputs != request.inputs and _text_length(output) >= _SHORTEST_COPY:
+            return "this is the reply of an example: reply to the input"
+    return None
+
+
+def _text_length(value: Any) -> int:
+    """Return the number of characters of all texts in a nested value, without keys."""
+    if isinstance(value, str):
+        return len(value)
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return sum(map(_text_length, inner))
+
+
+def _is_unfinished(raw: str) -> bool:
+    """Return True if an invalid reply ends within JSON: it opens more brackets than it closes."""
+    return raw.count("{") > raw.count("}") or raw.count("[") > raw.count("]")
 
 
 def _quote(raw: str) -> str:

@@ -22,7 +22,6 @@ from langchain_rageval.judge.ladder import (
     Rung,
     bound_options,
     client_family,
-    has_prefix_cache,
     is_format_refused,
     is_sync_only,
     is_system_message_refused,
@@ -106,12 +105,10 @@ class Endpoint:
         """The request modes to try, best first."""
         return [RequestMode(rung) for rung in ladder(self._family, self._mode)]
 
-    @cached_property
+    @property
     def layout(self) -> Layout:
-        """Order of the parts of a request: the layout that the user chose, or the layout that "auto" selects."""
-        if self._layout != "auto":
-            return self._layout
-        return "handbook" if has_prefix_cache(self.model) else "contexts_first"
+        """Order of the parts of a request: the layout that the user chose; "auto" is "contexts_first"."""
+        return "contexts_first" if self._layout == "auto" else self._layout
 
     def call(self, request: RequestContent, mode: RequestMode, tail: Sequence[BaseMessage], draw: int) -> Call:
         """Build the model call of a request.

@@ -35,14 +35,14 @@ class Judge:
             one if the endpoint refuses it.
         attempts: maximum number of model calls for one question; it is repeated if the reply is invalid.
         draws: number of times that each verdict is requested, an odd number; the majority decides.
-        layout: order of the parts of a request, "contexts_first", "instruction_first" or "handbook" (the
-            instructions of several steps together in the system message). "auto" is "handbook" for an OpenAI-compatible
-            server at a plain http address, since vLLM and similar servers cache prompt prefixes: they process the
-            instructions once per run and the contexts once per sample. Otherwise it is "contexts_first", which makes
-            shorter requests.
+        layout: order of the parts of a request: "contexts_first", which "auto" means, "instruction_first" or "handbook"
+            (the instructions of several steps together in the system message). The handbook is for a capable model with
+            a large context window on a server that caches prompt prefixes: the server processes the instructions once
+            per run and the contexts once per sample, but each request is longer by the rules of three other steps.
         max_statements: maximum number of statements in one request; more are split into several requests.
         max_context_tokens: maximum number of context tokens (characters / 4) in one request; longer contexts are split
-            between sentences into windows. A statement whose support spans two windows is then not recognised.
+            between sentences into windows. A statement whose support spans two windows is then not recognised. Texts
+            whose statements are extracted are split likewise.
         version: identifies a model whose configuration cannot be read, such as a function that uses an open client;
             change it when the model changes. Without it the scores of such a model are not journalled.
 

@@ -135,15 +135,6 @@ def inner_models(model: Any) -> Iterator[Any]:
         yield model
 
 
-def has_prefix_cache(model: Any) -> bool:
-    """Return True if a model's server probably caches prompt prefixes: it is OpenAI-compatible and uses plain http.
-
-    Such servers are self-hosted, mostly vLLM. Services behind https differ in what they cache and charge.
-    """
-    addresses = [getattr(inner, "openai_api_base", None) for inner in inner_models(model)]
-    return all(str(address or "").startswith("http://") for address in addresses)
-
-
 def bound_options(model: Any) -> Options:
     """Return the call options already bound to a model; options that request structured output are merged with them."""
     return next(_all_bound_options(model))

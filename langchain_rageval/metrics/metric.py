@@ -26,7 +26,12 @@ from langchain_rageval.run.traced import Traced, ainvoke_child, invoke_child
 from langchain_rageval.steps.stage import Stage, State, describe_step
 from langchain_rageval.text.language import detect_language
 
+MOST_UNMENTIONED = 1 / 3
+"""Share of the content words and numbers of a text that its statements may leave out before the score says so."""
+
 _TOLERANCE = 1e-9  # by which rounding may move a value out of the range
+_FEWEST_UNITS = 6  # content words and numbers; of fewer, a share says little
+_IN_RUSSIAN = {"answer": "ответа", "reference": "эталона"}
 
 
 class Metric(Traced[Any, Score], Adapters):
@@ -225,7 +230,7 @@ class Metric(Traced[Any, Score], Adapters):
         inner = run.into_complete(config)
         for step in sequential_steps(self):
             state = invoke_child(step, state, inner)
-        return _with_dropped(self._score(self.reduce(state), run.meter.usage), state)
+        return _with_extraction_notes(self._score(self.reduce(state), run.meter.usage), state)
 
     async def _ado(self, input: Any, config: RunnableConfig) -> Score:
         state: State = {"sample": self.read(input)}
@@ -233,7 +238,7 @@ class Metric(Traced[Any, Score], Adapters):
         inner = run.into_complete(config)
         for step in sequential_steps(self):
             state = await ainvoke_child(step, state, inner)
-        return _with_dropped(self._score(self.reduce(state), run.meter.usage), state)
+        return _with_extraction_notes(self._score(self.reduce(state), run.meter.usage), state)
 
     def _score(self, value: Value, usage: Usage) -> Score:
         if not isinstance(value, Value):
@@ -316,15 +321,34 @@ def _counting_part(part: Any) -> Any:
     return {"class": type(part), **settings}
 
 
-def _with_dropped(score: Score, state: State) -> Score:
-    """Return a score whose reason says how many repeated or surplus statements the judge listed, if there were any."""
+def _with_extraction_notes(score: Score, state: State) -> Score:
+    """Return a score whose reason says what was wrong with the extraction of statements, if anything was.
+
+    That is how many repeated or surplus statements the judge listed, and how much of a text no statement mentions if
+    that is more than `MOST_UNMENTIONED` of its content words and numbers.
+    """
     dropped = state.get("dropped_statements")
-    if not dropped or score.value is None:
+    incomplete = {
+        side: counts
+        for side, counts in state.get("unmentioned", {}).items()
+        if counts[1] >= _FEWEST_UNITS and counts[0] > MOST_UNMENTIONED * counts[1]
+    }
+    if score.value is None or not (dropped or incomplete):
         return score
-    note = f"repeated or surplus statements of the judge dropped: {dropped}"
     if detect_language(state["sample"].question) == "ru":
-        note = f"отброшено повторных или лишних утверждений судьи: {dropped}"
-    return score.model_copy(update={"reason": f"{score.reason}; {note}" if score.reason else note})
+        notes = [f"отброшено повторных или лишних утверждений судьи: {dropped}"] if dropped else []
+        notes += [
+            f"извлечение неполно: {lost} из {total} значимых слов и чисел {_IN_RUSSIAN[side]} нет в утверждениях"
+            for side, (lost, total) in incomplete.items()
+        ]
+    else:
+        notes = [f"repeated or surplus statements of the judge dropped: {dropped}"] if dropped else []
+        notes += [
+            f"incomplete extraction: no statement mentions {lost} of {total} content words and numbers of the {side}"
+            for side, (lost, total) in incomplete.items()
+        ]
+    reason = "; ".join(filter(None, [score.reason.removesuffix("."), *notes]))
+    return score.model_copy(update={"reason": f"{reason}." if score.reason.endswith(".") else reason})
 
 
 def _qualified_name(function: Callable[..., Any]) -> str:

@@ -56,7 +56,8 @@ def rubric(
             contexts exceed its `max_context_tokens`, it reads the first window of them. For grades that are comparable
             between samples, use a low temperature or several draws.
         criteria: criteria in the order of grading; by default correctness 0.6, completeness 0.2 and readability 0.2, in
-            Russian for a Russian question, else in English.
+            Russian for a Russian question, else in English, or as the judge's own prompt set words them
+            (`translate_prompts` translates them).
         scale: lowest and highest grade, whole numbers. The default criteria describe each grade from 0 to 3; on another
             scale they describe the grades at the same relative positions, at least both ends.
         examples: "per_grade" shows the judge the graded example answers of the criteria, which make a weaker judge more
@@ -94,12 +95,16 @@ def rubric(
             stacklevel=2,
         )
     own = by_language[DEFAULT_LANGUAGE]
+    if criteria is None:
+        _check_names_of_prompts(judge, [criterion.name for criterion in own])
     weights = {criterion.name: criterion.weight for criterion in own}
     return Metric(
         name,
         aspect="answer",
         reads={"question", "answer"},
-        steps=grade_rubric(judge, by_language, scale, with_examples=examples == "per_grade"),
+        steps=grade_rubric(
+            judge, by_language, scale, with_examples=examples == "per_grade", replaceable=criteria is None
+        ),
         reduce=partial(weighted_grade, weights=weights, scale=scale),
         options={"weights": weights, "scale": list(scale)},
         state_from_findings=partial(_state_from_findings, names=list(weights), scale=scale),
@@ -171,6 +176,17 @@ def _validate_criteria(criteria: Any, scale: Scale) -> tuple[Criterion, ...]:
     if not fsum(criterion.weight for criterion in own):
         raise ConfigError("all criteria have weight 0; give at least one of them a positive weight")
     return own
+
+
+def _check_names_of_prompts(judge: Judge, names: Sequence[str]) -> None:
+    """Raise ConfigError if a prompt set of the judge words other criteria than the packaged ones."""
+    for member in judge.members:
+        worded = [criterion.name for criterion in member.prompts.criteria] if member.prompts else []
+        if worded and worded != list(names):
+            raise ConfigError(
+                f"the criteria of the judge's prompts must be named {', '.join(names)}, got {', '.join(worded)}; pass "
+                "other criteria as rubric(judge, criteria=[...])"
+            )
 
 
 def _criterion(item: Any) -> Criterion:

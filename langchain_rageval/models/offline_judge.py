@@ -194,11 +194,11 @@ def _classification(inputs: _Inputs, _contexts: _Sentences) -> dict[str, Any]:
         text = str(item["text"])
         same = [number for number, reference in references.items() if _same(text, reference)]
         if same:
-            hits.append({"answer": item["answer"], "reason": "overlap", "references": same})
+            hits.append({"reason": "overlap", "answer": item["answer"], "references": same})
         else:
-            misses.append({"answer": item["answer"], "reason": "no overlap"})
+            misses.append({"reason": "no overlap", "answer": item["answer"]})
     covered = {number for hit in hits for number in hit["references"]}
-    uncovered = [{"reference": number, "reason": "no overlap"} for number in references if number not in covered]
+    uncovered = [{"reason": "no overlap", "reference": number} for number in references if number not in covered]
     return {"TP": hits, "FP": misses, "FN": uncovered}
 
 

@@ -38,29 +38,29 @@ class Verdicts(BaseModel):
 
 
 class TruePositive(BaseModel):
-    """An answer statement that reference statements say as well."""
+    """An answer statement that reference statements say in full."""
 
+    reason: str
     answer: int
     references: list[int]
-    reason: str
 
 
 class FalsePositive(BaseModel):
-    """An answer statement that no reference statement says."""
+    """An answer statement that the reference does not say, or not in full."""
 
-    answer: int
     reason: str
+    answer: int
 
 
 class FalseNegative(BaseModel):
-    """A reference statement that the answer does not say."""
+    """A reference statement that the answer statements together do not say in full."""
 
-    reference: int
     reason: str
+    reference: int
 
 
 class Classification(BaseModel):
-    """Each answer statement in TP or FP, each reference statement cited by a TP or in FN."""
+    """Each answer statement in TP or FP; each reference statement in FN, or said in full by the TPs that name it."""
 
     TP: list[TruePositive]
     FP: list[FalsePositive]

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.errors import ConfigError, config_error_of
-from langchain_rageval.prompts.promptset import HashableModel
+from langchain_rageval.prompts.hashable_model import HashableModel
 
 Scale = tuple[int, int]
 """The lowest and the highest grade."""
@@ -119,10 +119,12 @@ def default_criteria(scale: Scale = DEFAULT_SCALE) -> dict[str, tuple[Criterion,
     Args:
         scale: the lowest and the highest grade.
     """
-    return {
-        language: tuple(_rescale(criterion, DEFAULT_SCALE, scale) for criterion in criteria)
-        for language, criteria in _packaged().items()
-    }
+    return {language: on_scale(criteria, scale) for language, criteria in _packaged().items()}
+
+
+def on_scale(criteria: Iterable[Criterion], scale: Scale) -> tuple[Criterion, ...]:
+    """Return criteria that are written for the scale from 0 to 3 on another scale, as `default_criteria` does."""
+    return tuple(_rescale(criterion, DEFAULT_SCALE, scale) for criterion in criteria)
 
 
 @lru_cache

@@ -137,17 +137,34 @@ def _handbook(prompts: PromptSet) -> str:
 
 def _examples(prompt: Prompt, labels: Mapping[str, str]) -> Iterator[str]:
     if prompt.examples:
-        yield "\n\n".join([labels["examples"], *(_example(e.input, e.output, labels) for e in prompt.examples)])
+        numbered = any(_names_chunks_by_number(example.output) for example in prompt.examples)
+        examples = [_example(example.input, example.output, labels, numbered) for example in prompt.examples]
+        yield "\n\n".join([labels["examples"], *examples])
 
 
-def _example(inputs: Mapping[str, Any], output: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+def _example(inputs: Mapping[str, Any], output: Mapping[str, Any], labels: Mapping[str, str], numbered: bool) -> str:
+    """Return an example as text.
+
+    Its chunks are lettered, so that a citation copied from it is recognised. If the answers name chunks by number, the
+    chunks are numbered as in a request, and indented: only lines of the request's own contexts start with a number.
+    """
     lines = []
     if "contexts" in inputs:
-        block = NumberedContexts.of(inputs["contexts"])
-        lines += [labels["example_contexts"], *render_lines(block.lines, ascii_uppercase)]
+        block = NumberedContexts.of(inputs["contexts"]).lines
+        example_lines = (
+            [f"  {line}" for line in render_lines(block)] if numbered else render_lines(block, ascii_uppercase)
+        )
+        lines += [labels["example_contexts"], *example_lines]
     rest = {name: value for name, value in inputs.items() if name != "contexts"}
     lines += [f"{labels['example_input']} {_json(rest)}", f"{labels['example_output']} {_json(output)}"]
     return "\n".join(lines)
+
+
+def _names_chunks_by_number(output: Any) -> bool:
+    """Return True if an answer has items whose `context` is the number of a chunk."""
+    if isinstance(output, Mapping):
+        return isinstance(output.get("context"), int) or any(map(_names_chunks_by_number, output.values()))
+    return isinstance(output, list) and any(map(_names_chunks_by_number, output))
 
 
 def _plain(value: Any) -> dict[str, Any]:

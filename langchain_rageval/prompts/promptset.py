@@ -12,15 +12,18 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import Field, ValidationError
 
-from langchain_rageval._internal.cached import cached_property, locked_cache
+from langchain_rageval._internal.cached import locked_cache
 from langchain_rageval._internal.html import bold, paragraph, pluralize, table, text
 from langchain_rageval._internal.leaves_folder import leaves_folder
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
+from langchain_rageval.prompts.criteria import Criterion
+from langchain_rageval.prompts.hashable_model import HashableModel
 
 _COMMON = "common.yaml"
+_CRITERIA = "criteria.yaml"
 _UNICODE_LINE_BREAK = re.compile("[\x85\u2028\u2029]")
 _Part = TypeVar("_Part", bound="HashableModel")
 _Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -38,29 +41,12 @@ class _Dumper(yaml.SafeDumper):
 _Dumper.add_representer(str, _Dumper.text)
 
 
-class HashableModel(BaseModel):
-    """Frozen pydantic model that refuses unknown fields and is hashed by its content."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Hash of the whole content of the model."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
-
-    def __hash__(self) -> int:
-        """Return the hash of the fingerprint, because pydantic's own hash fails on lists and dicts."""
-        return hash(self.fingerprint)
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy without the cached fingerprint, which an update may change."""
-        copied = super().model_copy(update=update, deep=deep)
-        copied.__dict__.pop("fingerprint", None)
-        return copied
-
-
 class Example(HashableModel):
-    """A solved example of a step. Its `contexts` are shown as lettered sentences ([A.1]), the other inputs as JSON."""
+    """A solved example of a step.
+
+    Its `contexts` are shown as lettered sentences ([A.1]), the other inputs as JSON. If the outputs of the step's
+    examples name chunks by an integer `context`, the sentences are numbered ([1.1]) and indented instead.
+    """
 
     input: dict[str, Any]
     output: dict[str, Any]
@@ -75,7 +61,7 @@ class Prompt(HashableModel):
     """
 
     instruction: str
-    examples: list[Example] = []
+    examples: list[Example] = Field(default_factory=list)
 
     @property
     def reads_contexts(self) -> bool:
@@ -98,7 +84,13 @@ class Common(HashableModel):
     system: str
     labels: dict[str, str]
     ask_again: str
-    aspects: dict[str, str] = {}
+    aspects: dict[str, str] = Field(default_factory=dict)
+
+
+class _Criteria(HashableModel):
+    """Content of a `criteria.yaml` file."""
+
+    criteria: tuple[Criterion, ...]
 
 
 class PromptSet(HashableModel):
@@ -107,19 +99,21 @@ class PromptSet(HashableModel):
     Attributes:
         common: texts that the steps share.
         prompts: prompts by the names of their steps.
+        criteria: default criteria of `rubric` in this language; empty to use the packaged Russian or English ones.
     """
 
     common: Common
     prompts: dict[str, Prompt]
+    criteria: tuple[Criterion, ...] = ()
 
     @classmethod
     def default(cls, language: str) -> PromptSet:
         """Return the packaged prompts of a language; the English ones if the package has none in it.
 
-        English and Russian have prompts for all steps. Chinese, Korean and Italian have prompts for the steps of
-        faithfulness, answer_relevance, context_precision, context_recall, context_relevance, answer_correctness and
-        aspect_critique. The other steps, such as those that write test sets, use the English prompts there, with the
-        labels and the system message of the language; texts are still written in the language of the passages.
+        English and Russian have prompts for all steps. Chinese, Korean and Italian have prompts for the steps of all
+        metrics; no native speaker has read them yet. The steps that write and filter test sets use the English prompts
+        there, with the labels and the system message of the language; texts are still written in the language of the
+        passages.
 
         Args:
             language: ISO 639-1 code, such as "ru".
@@ -128,7 +122,7 @@ class PromptSet(HashableModel):
 
     @classmethod
     def load(cls, directory: str | Path) -> Self:
-        """Load a prompt set from `<step>.yaml` files and an optional `common.yaml`.
+        """Load a prompt set from `<step>.yaml` files and optional files `common.yaml` and `criteria.yaml`.
 
         Steps without a file keep the packaged prompt, in the language of `common.yaml` or else of the directory's name.
 
@@ -147,18 +141,27 @@ class PromptSet(HashableModel):
         if common:
             common = common.model_copy(update={"aspects": base.common.aspects | common.aspects})
             _check_common(common, base.common)
-        own = {path.stem: _parse(Prompt, path) for path in sorted(folder.glob("*.yaml")) if path.name != _COMMON}
+        criteria = _parse(_Criteria, folder / _CRITERIA).criteria if (folder / _CRITERIA).exists() else ()
+        shared = (_COMMON, _CRITERIA)
+        own = {path.stem: _parse(Prompt, path) for path in sorted(folder.glob("*.yaml")) if path.name not in shared}
         for step, prompt in own.items():
             _check_step(step, prompt)
-        return cls(common=common or base.common, prompts={**base.prompts, **own})
+        return cls(common=common or base.common, prompts={**base.prompts, **own}, criteria=criteria)
 
     def save(self, directory: str | Path) -> None:
-        """Save `common.yaml` and one `<step>.yaml` per step to a directory, for editing. Creates the directory."""
+        """Save `common.yaml` and one `<step>.yaml` per step to a directory, for editing. Creates the directory.
+
+        Criteria, if the set has any, are saved as `criteria.yaml`.
+        """
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
         parts: dict[str, HashableModel] = {"common": self.common, **self.prompts}
+        if self.criteria:
+            parts["criteria"] = _Criteria(criteria=self.criteria)
         for name, part in parts.items():
-            text = yaml.dump(part.model_dump(), Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=120)
+            text = yaml.dump(
+                part.model_dump(mode="json"), Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=120
+            )
             (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
 
     def replace(
@@ -183,7 +186,7 @@ class PromptSet(HashableModel):
         except (ValidationError, TypeError) as error:
             raise ConfigError(f"examples of {step}: expected mappings of input and output: {error}") from None
         _check_step(step, new)
-        return type(self)(common=self.common, prompts={**self.prompts, step: new})
+        return self.model_copy(update={"prompts": {**self.prompts, step: new}})
 
     def _repr_html_(self) -> str:
         """Return an HTML table of the steps with the first line of each instruction, for notebooks."""

@@ -41,9 +41,11 @@ class _Marks:
 class ClassifyStatements(Step):
     """Step that adds `classifications`, a list with one list of Finding for each reference in order.
 
-    Answer statements are "TP" or "FP", reference statements "TP" or "FN"; a reference statement that is in FN and also
-    cited by a TP is "FN". If one side has no statements, all statements of the other are "FP" or "FN" without a call.
-    Both sides are sent in slices of the judge's `max_statements`; a statement that any slice shares is "TP".
+    Answer statements are "TP" or "FP", reference statements "TP" or "FN". A reference statement that says more than the
+    answer's statements say together is "FN", although an answer statement that is a part of it is "TP". If one side has
+    no statements, all statements of the other are "FP" or "FN" without a call. Both sides are sent in slices of the
+    judge's `max_statements`; a statement that any slice shares is "TP". A reference statement whose parts are in answer
+    statements of different slices is "FN".
     """
 
     def work(self, state: State) -> Operation[State]:
@@ -163,11 +165,16 @@ def _with_own_numbers(reply: Classification, answers: Iterable[int], references:
 
 
 def _record_marks(marks: _Marks, reply: Classification, answers: NumberedTexts, references: NumberedTexts) -> None:
-    """Add the marks (TP, FP, FN) of a reply; unknown numbers are dropped, statements in both TP and FP get none."""
+    """Add the marks (TP, FP, FN) of a reply; unknown numbers are dropped.
+
+    An answer statement in both TP and FP gets no mark, nor does one in TP that names no existing reference statement. A
+    reference statement is found if a TP names it and FN does not, because a TP may say only a part of it.
+    """
     hits = {item.answer: item.reason for item in reply.TP}
+    proven = {item.answer for item in reply.TP if not references.keys().isdisjoint(item.references)}
     false_alarms = {item.answer: item.reason for item in reply.FP}
     for number in answers.keys() - marks.answer.keys():
-        if (number in hits) != (number in false_alarms):
+        if (number in hits) != (number in false_alarms) and (number in proven or number in false_alarms):
             reason = hits.get(number, "") or false_alarms.get(number, "")
             marks.answer[number] = _Mark(number in hits, reason)
     for miss in reply.FN:

@@ -3,22 +3,54 @@
 The judge reads the question and one text. Adds `answer_statements`, a list of str, and for the references
 `reference_statements`, a list of the distinct statements of all references, and `statements_by_reference`, one list for
 each reference; all in order of appearance. Makes no call for blank texts, nor for any text if `for_contexts` is set and
-all contexts are blank; the lists are then empty. Repeated statements are dropped, and so are those beyond the number
-that the text can hold; `dropped_statements` is their number, if there are any.
+all contexts are blank; the lists are then empty.
+
+A reply is checked without a model. Verbatim and near-verbatim repeats are dropped, and so are statements beyond the
+number that the text can hold; `dropped_statements` is their number, if there are any. Placeholders such as "No
+statements" are removed, and a reply with a statement of one of the prompt's examples is asked for again. A text is sent
+in parts if it is longer than the judge's `max_context_tokens` (by default 4,000 tokens), or if the reply to it was cut
+off. `unmentioned` maps each side to the number of content words and numbers that no statement mentions and the number
+of all, summed over its texts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Literal
 
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.stop_reason import CutOffReply
 from langchain_rageval.prompts.answer_schemas import Statements
+from langchain_rageval.prompts.promptset import Example
 from langchain_rageval.run.requests import Gather, Operation
+from langchain_rageval.run.usage_meter import CHARACTERS_PER_TOKEN
+from langchain_rageval.steps.statement_checks import (
+    copied_statement,
+    is_placeholder,
+    statement_key,
+    unmentioned_units,
+)
 from langchain_rageval.steps.step import State, Step, most_items
+from langchain_rageval.steps.text_parts import halves, text_parts
+
+_LONGEST_PART = 4_000  # tokens; the statements of such a part fit the output limits of most models
+_MOST_HALVINGS = 4  # of a text whose reply is cut off again and again, as that of a judge in a repetition loop
 
 Side = Literal["answer", "reference"]
+
+
+@dataclass(frozen=True)
+class _Extraction:
+    """Statements of one text, the number of dropped ones, and its content units: those unmentioned, and all."""
+
+    statements: list[str]
+    dropped: int = 0
+    unmentioned: int = 0
+    units: int = 0
 
 
 class ExtractStatements(Step):
@@ -28,7 +60,7 @@ class ExtractStatements(Step):
     for_contexts: bool = False
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge for the statements of each text: one request per text that is not blank.
+        """Ask the judge for the statements of each text: one request per part of each text that is not blank.
 
         Makes no call if `for_contexts` is set and all contexts are blank.
         """
@@ -37,29 +69,75 @@ class ExtractStatements(Step):
         references = sample.references if self.of != "answer" else []
         if self.for_contexts and not any(context.strip() for context in sample.contexts or []):
             answers = references = []
-        results = yield Gather([self._extract(sample.question, text) for text in [*answers, *references]])
-        parts = [kept for kept, _ in results]
-        dropped = sum(n_dropped for _, n_dropped in results)
+        results: list[_Extraction] = yield Gather(
+            [self._extract(sample.question, text) for text in [*answers, *references]]
+        )
+        of_answers, of_references = results[: len(answers)], results[len(answers) :]
+        dropped = sum(result.dropped for result in results)
         if dropped:
             state = state | {"dropped_statements": state.get("dropped_statements", 0) + dropped}
-        of_answers, of_references = parts[: len(answers)], parts[len(answers) :]
         if self.of != "reference":
-            state = state | {"answer_statements": list(chain.from_iterable(of_answers))}
+            state = _with_unmentioned(state, "answer", of_answers)
+            state = state | {"answer_statements": list(chain.from_iterable(part.statements for part in of_answers))}
         if self.of != "answer":
-            distinct = list(dict.fromkeys(chain.from_iterable(of_references)))
-            state = state | {"reference_statements": distinct, "statements_by_reference": of_references}
+            state = _with_unmentioned(state, "reference", of_references)
+            by_reference = _same_wording([result.statements for result in of_references])
+            distinct = list(dict.fromkeys(chain.from_iterable(by_reference)))
+            state = state | {"reference_statements": distinct, "statements_by_reference": by_reference}
         return state
 
-    def _extract(self, question: str, text: str) -> Operation[tuple[list[str], int]]:
-        """Return the statements of a text, and how many were dropped."""
+    def _extract(self, question: str, text: str) -> Operation[_Extraction]:
+        """Return the statements of a text, each once."""
         if not text.strip():
-            return [], 0
-        answer: Statements = yield self.ask(
-            self.build_question({"question": question, "text": text}, None, language_from=question)
+            return _Extraction([])
+        judge = self.judge.members[0]
+        most_characters = (judge.max_context_tokens or _LONGEST_PART) * CHARACTERS_PER_TOKEN
+        parts: list[list[str]] = yield Gather(
+            [self._extract_part(question, part, _MOST_HALVINGS) for part in text_parts(text, most_characters)]
         )
-        statements = [statement.strip() for statement in answer.statements if statement.strip()]
-        kept = list(dict.fromkeys(statements))[: most_items(text)]
-        return kept, len(statements) - len(kept)
+        listed = [statement.strip() for statement in chain.from_iterable(parts)]
+        listed = [statement for statement in listed if statement and not is_placeholder(statement, text)]
+        distinct: dict[str, str] = {}
+        for statement in listed:
+            distinct.setdefault(statement_key(statement), statement)
+        kept = list(distinct.values())[: most_items(text)]
+        return _Extraction(kept, len(listed) - len(kept), *unmentioned_units(text, kept))
+
+    def _extract_part(self, question: str, text: str, halvings: int) -> Operation[list[str]]:
+        """Return the statements of a part of a text; of its halves if the reply to the whole part is cut off.
+
+        The question about a single sentence is repeated instead, as after any invalid reply; a judge with one attempt
+        is asked about the whole part only.
+        """
+        question_of_part = self.build_question({"question": question, "text": text}, None, language_from=question)
+        examples = question_of_part.request.prompt.examples
+        objection = partial(_copied_example, examples=examples, question=question, text=text)
+        parts = halves(text) if halvings and self.judge.members[0].attempts > 1 else []
+        try:
+            reply: Statements = yield self.ask(replace(question_of_part, objection=objection, divisible=bool(parts)))
+        except CutOffReply:
+            statements: list[str] = []
+            for part in parts:  # one after the other: a judge that is cut off on every part fails after few calls
+                statements += yield from self._extract_part(question, part, halvings - 1)
+            return statements
+        return reply.statements
+
+
+def _copied_example(answer: Statements, *, examples: Sequence[Example], question: str, text: str) -> str | None:
+    """Return an error message for the judge if a statement is copied from an example of the prompt, else None."""
+    copied = copied_statement(answer.statements, examples, question, text)
+    return copied and f"{copied!r} is a statement of an example; list what `text` in the input says"
+
+
+def _with_unmentioned(state: State, side: Side, results: Sequence[_Extraction]) -> State:
+    counts = (sum(result.unmentioned for result in results), sum(result.units for result in results))
+    return state | {"unmentioned": {**state.get("unmentioned", {}), side: counts}}
+
+
+def _same_wording(by_reference: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return the statements with near-verbatim repeats in several references worded as the first of them."""
+    first: dict[str, str] = {}
+    return [[first.setdefault(statement_key(text), text) for text in statements] for statements in by_reference]
 
 
 def extract_statements(judge: JudgeLike, *, of: Side | Literal["both"], for_contexts: bool = False) -> Step:

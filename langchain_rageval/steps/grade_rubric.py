@@ -19,8 +19,16 @@ from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, r
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import RubricGrade, RubricGrades
-from langchain_rageval.prompts.criteria import DEFAULT_LANGUAGE, Criterion, Scale, criterion_inputs, criterion_key
+from langchain_rageval.prompts.criteria import (
+    DEFAULT_LANGUAGE,
+    Criterion,
+    Scale,
+    criterion_inputs,
+    criterion_key,
+    on_scale,
+)
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.prompts.promptset import PromptSet
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.step import State, Step
 from langchain_rageval.steps.votes import agreement_rates
@@ -39,6 +47,7 @@ class GradeRubric(Step):
     criteria: Mapping[str, _Criteria]
     scale: Scale
     with_examples: bool
+    replaceable: bool = False
 
     def work(self, state: State) -> Operation[State]:
         """Ask the judge for the grades of the answer: one request per vote (one repetition by one judge).
@@ -73,10 +82,16 @@ class GradeRubric(Step):
     def _criteria(self, language: str) -> _Criteria:
         return self.criteria.get(language) or self.criteria[DEFAULT_LANGUAGE]
 
+    def _criteria_of(self, prompts: PromptSet) -> _Criteria:
+        """Return the criteria for a request: those of the prompt set if it has its own and they may be replaced."""
+        if self.replaceable and prompts.criteria:
+            return on_scale(prompts.criteria, self.scale)
+        return self._criteria(prompts.common.language)
+
     def _vote(self, voter: Voter, sample: Sample) -> Operation[_GradeByCriterion]:
         windows = NumberedContexts.of(sample.contexts or []).windows(voter.judge.max_context_tokens)
         background = windows[0] if windows and windows[0].sentences else None
-        criteria = self._criteria(voter.judge.prompt_set(sample.question).common.language)
+        criteria = self._criteria_of(voter.judge.prompt_set(sample.question))
         judge_question = self._judge_question(voter, sample, background, criteria)
         grading = self._grade(voter, judge_question, sample, background, criteria)
         grades: _GradeByCriterion = yield shared_question(voter.judge, judge_question, voter.draw, grading)
@@ -120,7 +135,12 @@ class GradeRubric(Step):
 
 
 def grade_rubric(
-    judge: JudgeLike, criteria: Mapping[str, Sequence[Criterion]], scale: Scale, *, with_examples: bool
+    judge: JudgeLike,
+    criteria: Mapping[str, Sequence[Criterion]],
+    scale: Scale,
+    *,
+    with_examples: bool,
+    replaceable: bool = False,
 ) -> Step:
     """Return the step that grades an answer by a rubric.
 
@@ -130,6 +150,7 @@ def grade_rubric(
             under "en" are used for languages without criteria.
         scale: the lowest and the highest grade.
         with_examples: show the graded examples of the criteria to the judge.
+        replaceable: use the criteria of the judge's own prompt set instead, if it has any.
     """
     return GradeRubric(
         prompt="grade_rubric",
@@ -138,6 +159,7 @@ def grade_rubric(
         criteria={language: tuple(own) for language, own in criteria.items()},
         scale=scale,
         with_examples=with_examples,
+        replaceable=replaceable,
     )
 
 

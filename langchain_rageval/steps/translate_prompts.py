@@ -19,6 +19,7 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.parser import strict_schema
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
+from langchain_rageval.prompts.criteria import DEFAULT_LANGUAGE, Criterion, default_criteria
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.prompts.promptset import Common, Prompt, PromptSet, packaged_prompt
 from langchain_rageval.run.requests import Operation
@@ -63,12 +64,14 @@ def translate_prompts(
 ) -> PromptSet:
     """Return the prompts in another language, drafted by a model.
 
-    Everything that the steps rely on is checked, and asked for again if it is lost: field names, placeholders, labels,
-    citations, and the number of sentences in the contexts of each example. The wording is not checked: save the
-    prompts, edit them, and use them as `Judge(model, prompts=PromptSet.load(directory))`.
+    The default criteria of `rubric` are translated too; their names stay as they are. Everything that the steps rely on
+    is checked, and asked for again if it is lost: field names, placeholders, labels, citations, and the number of
+    sentences in the contexts of each example. The wording is not checked: save the prompts, edit them, and use them as
+    `Judge(model, prompts=PromptSet.load(directory))`.
 
     Args:
-        judge: judge that translates; called once for each step and once for the texts that the steps share.
+        judge: judge that translates; called once for each step, once for the texts that the steps share and once for
+            the criteria.
         language: language to translate into, preferably an ISO 639-1 code, such as "de".
         source: language of the packaged prompts to translate from.
         directory: directory to save the prompts in, as one YAML file for each step; None does not save them.
@@ -84,14 +87,22 @@ def translate_prompts(
         raise ConfigError(f"there are no prompts in {source!r} to translate from")
     prompt = packaged_prompt("translate_prompts")
     translate = _TranslatePrompts(prompt=prompt, judge=Judge.of(judge), answer=Translations, name="translate_prompts")
+    criteria = base.criteria or default_criteria().get(source) or default_criteria()[DEFAULT_LANGUAGE]
     jobs = [
+        _Job(
+            "criteria",
+            [criterion.model_dump(mode="json") for criterion in criteria],
+            [criterion.name for criterion in criteria],
+        ),
         _Job("common", base.common.model_dump(exclude={"language"}), base.common.aspects.keys()),
         *(_Job(step, prompt.model_dump(), base.common.aspects.keys()) for step, prompt in base.prompts.items()),
     ]
     states = translate.batch([job.state(language) for job in jobs])
     parts = {job.step: job.replace_texts(state["translations"]) for job, state in zip(jobs, states, strict=True)}
     common = Common(language=language, **parts.pop("common"))
-    prompts = PromptSet(common=common, prompts={step: Prompt.model_validate(part) for step, part in parts.items()})
+    drafted = tuple(Criterion(**fields) for fields in parts.pop("criteria"))
+    own = {step: Prompt.model_validate(part) for step, part in parts.items()}
+    prompts = PromptSet(common=common, prompts=own, criteria=drafted)
     if directory is not None:
         prompts.save(directory)
     return prompts
@@ -118,7 +129,7 @@ class _Job:
 
     def state(self, language: str) -> State:
         """Return the input of the step."""
-        examples = self.part.get("examples", [])
+        examples = self.part.get("examples", []) if self.step in ANSWER_SCHEMAS else []
         chunks = {chunk for example in examples for chunk in example["input"].get("contexts", [])}
         return {"language": language, "texts": self.texts, "labels": self.labels, "chunks": chunks}
 

@@ -280,23 +280,24 @@ def test_texts_without_secrets_are_unchanged():
 
 
 @pytest.mark.parametrize(
-    ("model", "resolved_layout"),
+    "model",
     [
-        (ChatOpenAI(api_key="x", base_url="http://localhost:8000/v1"), "handbook"),
-        (ChatOpenAI(api_key="x", base_url="http://10.0.0.7/v1").bind(top_p=0.5).with_retry(), "handbook"),
-        (ChatOpenAI(api_key="x", base_url="https://api.example.com/v1"), "contexts_first"),
-        (ChatOpenAI(api_key="x"), "contexts_first"),
-        (scripted(), "contexts_first"),
-        (ChatOpenAI(api_key="x", base_url="http://h/v1").with_fallbacks([scripted()]), "contexts_first"),
+        ChatOpenAI(api_key="x", base_url="http://localhost:8000/v1"),
+        ChatOpenAI(api_key="x", base_url="http://10.0.0.7/v1").bind(top_p=0.5).with_retry(),
+        ChatOpenAI(api_key="x", base_url="https://api.example.com/v1"),
+        ChatOpenAI(api_key="x"),
+        scripted(),
+        ChatOpenAI(api_key="x", base_url="http://h/v1").with_fallbacks([scripted()]),
     ],
     ids=["own server", "own server wrapped", "a service", "OpenAI", "another class", "with a fallback elsewhere"],
 )
-def test_the_layout_follows_the_server_unless_it_is_chosen(model, resolved_layout):
+def test_the_contexts_come_first_for_every_endpoint_unless_another_layout_is_chosen(model):
     judge = Judge(model)
     assert (judge.layout, judge._endpoint.layout, judge.instrument["layout"]) == (
         "auto",
-        resolved_layout,
-        resolved_layout,
+        "contexts_first",
+        "contexts_first",
     )
+    assert Judge(model, layout="handbook")._endpoint.layout == "handbook"
     assert Judge(model, layout="instruction_first")._endpoint.layout == "instruction_first"
-    assert judge.instrument == Judge(model, layout=resolved_layout).instrument
+    assert judge.instrument == Judge(model, layout="contexts_first").instrument

@@ -102,7 +102,7 @@ def test_two_replies_that_cannot_be_read_are_a_failure_not_an_empty_list():
 
 def test_a_recall_over_reference_statements_counts_reference_statements():
     """Ragas: TP counts answer statements and FN reference statements, 9 of 9 and 0 of 1 is a recall of 0.9."""
-    judge = scripted(statements(*"abcdefghi"), statements("r"), classification({n: [] for n in range(1, 10)}, fn=[1]))
+    judge = scripted(statements(*"abcdefghi"), statements("r"), classification({n: [1] for n in range(1, 10)}, fn=[1]))
     score = answer_correctness(judge, **FACTS_ONLY, formula="precision_recall").invoke(SAMPLE)
     assert score.value == 0.0
 
@@ -322,7 +322,7 @@ def test_no_part_of_an_answer_is_dropped_before_the_judge_reads_it(answer):
 def test_braces_in_a_string_are_kept(text):
     """Ragas: "curly } brace" is cut to "curly }" without a word."""
     judge = scripted(statements(text), verdicts(verdict(1, "supported", "1.1", reason=text)))
-    (finding,) = faithfulness(judge).invoke(SAMPLE).findings
+    (finding,) = faithfulness(judge).invoke(SAMPLE.model_copy(update={"answer": text})).findings
     assert (finding.text, finding.reason) == (text, text)
     assert judge.inputs[1]["statements"] == [{"statement": 1, "text": text}]
 

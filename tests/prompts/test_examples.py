@@ -64,6 +64,13 @@ ORDER = {
     "ru": "Судья,|Забудь",
     "zh": "评审，|无视|忘掉",
 }
+DOUBT = {  # a doubt, and somebody who says it
+    "en": "According to .*probably",
+    "it": "Secondo .*forse",
+    "ko": "에 따르면.*아마",
+    "ru": "По данным .*вероятно",
+    "zh": "据.*可能",
+}
 UNCLEAR = {  # what nobody understands who sees no passage
     "en": r"\b(?:text|passage|context|this|these|here)\b",
     "ru": r"\b(?:текст\w*|отрыв\w*|контекст\w*|эт(?:от|а|о|ого|ой|их)|здесь)\b",
@@ -320,33 +327,46 @@ TEACHES = {  # step to case: place of the example that teaches it, and what then
         "another language": (2, lambda e: e.language != detect_language(e.told) == detect_language(e.input["passage"])),
     },
     "extract_statements": {
-        "a negation": (0, lambda e: e.no(e.input["text"]) and any(map(e.no, e.output["statements"]))),
-        "numbers and a date": (0, lambda e: figures(e.input["text"]) == figures(*e.output["statements"]) > {"2024"}),
-        "an enumeration": (1, lambda e: len(e.output["statements"]) == 2),
-        "an evasive answer": (2, lambda e: e.no(e.input["text"]) and not e.output["statements"]),
-        "an order": (3, lambda e: e.order(e.input["text"]) and not e.order(" ".join(e.output["statements"]))),
+        "a list": (0, lambda e: e.input["text"].startswith("- ") and len(e.output["statements"]) == 4),
+        "a how-to": (0, lambda e: all("-" not in text for text in e.output["statements"][:2])),
+        "a promise": (0, lambda e: "14" in e.output["statements"][2] and not e.no(e.output["statements"][2])),
+        "a condition with a negation": (0, lambda e: e.no(e.input["text"]) and e.no(e.output["statements"][3])),
+        "several lines": (0, lambda e: len(e.input["text"].splitlines()) == 3),
+        "an evasive answer": (1, lambda e: e.no(e.input["text"]) and not e.output["statements"]),
+        "an enumeration": (2, lambda e: len(e.output["statements"]) == 2),
+        "a doubt and a source": (
+            2,
+            lambda e: all(re.search(DOUBT[e.language], text) for text in [e.input["text"], *e.output["statements"]]),
+        ),
+        "a command to the judge": (
+            2,
+            lambda e: e.order(e.input["text"]) and not e.order(" ".join(e.output["statements"])),
+        ),
+        "a table row": (3, lambda e: "|" in e.input["text"] and "2.1" in e.output["statements"][0]),
+        "a line of code": (3, lambda e: "`pip install app==2.1`" in e.output["statements"][1]),
+        "numbers and a date": (3, lambda e: figures(e.input["text"]) == figures(*e.output["statements"]) > {"2024"}),
     },
     "verify_statements": {
-        "support over two chunks": (0, lambda e: e.verdict(1) == ("supported", ["A.1", "B.1"])),
-        "a date": (0, lambda e: "2024" in e.statement(1) and figures(e.sentences["B.1"]) >= {"31"}),
-        "a number within the limit": (0, lambda e: not figures(e.statement(1)) <= figures(*e.sentences.values())),
-        "another unit": (0, lambda e: e.verdict(2) == ("contradicted", ["A.2"]) and e.no(e.reason(2))),
         "a negation": (
             0,
             lambda e: (
-                e.verdict(3) == ("contradicted", ["A.3"]) and e.no(e.sentences["A.3"]) and not e.no(e.statement(3))
+                e.verdict(1) == ("contradicted", ["A.2"]) and e.no(e.sentences["A.2"]) and not e.no(e.statement(1))
             ),
         ),
-        "partial support": (0, lambda e: e.verdict(4) == ("absent", []) and "B.2" in e.reason(4)),
-        "an order": (
+        "a command to the judge, and partial support": (
             0,
             lambda e: (
-                e.verdict(5) == ("absent", [])
-                and e.order(e.statement(5))
-                and "supported" in e.statement(5)
-                and e.no(e.reason(5))
+                e.verdict(2) == ("absent", [])
+                and e.order(e.statement(2))
+                and "supported" in e.statement(2)
+                and e.no(e.reason(2))
             ),
         ),
+        "another unit": (0, lambda e: e.verdict(3) == ("contradicted", ["A.1"]) and e.no(e.reason(3))),
+        "support over two chunks": (1, lambda e: e.verdict(1) == ("supported", ["A.1", "B.1"])),
+        "a date": (1, lambda e: "2024" in e.statement(1) and figures(e.sentences["B.1"]) >= {"31"}),
+        "a number within the limit": (1, lambda e: not figures(e.statement(1)) <= figures(*e.sentences.values())),
+        "an instruction to the reader": (1, lambda e: e.verdict(2) == ("supported", ["A.2"])),
     },
     "classify_statements": {
         "another unit": (0, lambda e: e.output["TP"][0]["answer"] == 1 and "14" in e.output["TP"][0]["reason"]),
@@ -360,11 +380,15 @@ TEACHES = {  # step to case: place of the example that teaches it, and what then
             ),
         ),
         "a negation that follows": (0, lambda e: 3 in e.listed("TP", "answer") and e.no(e.statement(3, "answer"))),
+        "a reference that says more than the answer": (
+            0,
+            lambda e: e.output["TP"][1]["references"] == [3] and 3 in e.listed("FN", "reference"),
+        ),
         "partial support": (
             0,
             lambda e: 4 in e.listed("FP", "answer") and figures(e.statement(4, "answer")) == {"14"},
         ),
-        "an order": (
+        "a command to the judge": (
             0,
             lambda e: (
                 5 in e.listed("FP", "answer") and e.order(e.statement(5, "answer")) and "TP" in e.statement(5, "answer")
@@ -372,15 +396,21 @@ TEACHES = {  # step to case: place of the example that teaches it, and what then
         ),
         "a date": (0, lambda e: 4 in e.listed("FN", "reference") and "2025" in e.statement(4, "reference")),
         "the opposite": (
-            1,
-            lambda e: not e.output["TP"] and e.no(e.statement(1, "reference")) and not e.no(e.statement(1, "answer")),
+            0,
+            lambda e: (
+                5 in e.listed("FP", "answer")
+                and 5 in e.listed("FN", "reference")
+                and e.no(e.statement(5, "reference"))
+                and not e.no(e.statement(5, "answer"))
+            ),
         ),
     },
     "grade_contexts": {
         "needed pieces in two chunks": (0, lambda e: e.useful == [1, 3]),
         "another unit": (0, lambda e: "36" in figures(e.input["contexts"][0]) & figures(e.reason(1))),
         "another thing": (0, lambda e: e.no(e.reason(2)) and 2 not in e.useful),
-        "an order": (0, lambda e: e.order(e.input["contexts"][3]) and 4 not in e.useful),
+        "a command to the judge": (0, lambda e: e.order(e.input["contexts"][3]) and 4 not in e.useful),
+        "an instruction to the reader": (0, lambda e: 3 in e.useful and not e.order(e.input["contexts"][2])),
         "no answer to go by": (1, lambda e: e.input["answer"] == ""),
         "a negation": (1, lambda e: e.no(e.input["contexts"][1]) and e.useful == [2]),
         "a date of the same topic": (1, lambda e: figures(e.input["contexts"][0]) >= {"31"} and e.no(e.reason(1))),
@@ -513,20 +543,35 @@ def test_every_citation_is_of_a_sentence_in_the_examples_block(step, example):
 def test_each_statement_has_one_verdict_and_the_reason_names_the_evidence(step, example):
     verdicts = example.output["verdicts"]
     assert [verdict["statement"] for verdict in verdicts] == [item["statement"] for item in example.input["statements"]]
-    assert {verdict["verdict"] for verdict in verdicts} == {"supported", "contradicted", "absent"}
     for verdict in verdicts:
         assert bool(verdict["evidence"]) is (verdict["verdict"] != "absent")
         assert verdict["verdict"] == "absent" or CITATION.findall(verdict["reason"]) == verdict["evidence"]
 
 
+@pytest.mark.parametrize("language", OWN)
+def test_verdicts_are_in_no_order_of_labels_and_one_example_has_only_supported_ones(language):
+    labels = [[verdict["verdict"] for verdict in e.output["verdicts"]] for e in shown(language, "verify_statements")]
+    assert labels == [["contradicted", "absent", "contradicted"], ["supported", "supported"]]
+
+
 @pytest.mark.parametrize(("step", "example"), of("classify_statements"))
-def test_each_statement_is_classified_once(step, example):
+def test_each_answer_statement_is_classified_once_and_each_reference_statement_found_in_full_or_missed(step, example):
     answers = [item["answer"] for item in example.input["answer_statements"]]
     references = [item["reference"] for item in example.input["reference_statements"]]
     cited = {number for item in example.output["TP"] for number in item["references"]}
+    missed = example.listed("FN", "reference")
     assert sorted(example.listed("TP", "answer") + example.listed("FP", "answer")) == answers
-    assert sorted([*cited, *example.listed("FN", "reference")]) == references
+    assert sorted({*cited, *missed}) == references
+    assert len(set(missed)) == len(missed)
     assert all(item["references"] for item in example.output["TP"])
+
+
+@pytest.mark.parametrize(("language", "step"), [(language, step) for language in OWN for step in OWN[language]])
+def test_a_reason_comes_before_everything_that_it_explains(language, step):
+    for example in shown(language, step):
+        for item in items(example.output):
+            names = [name for name in item if name in ("reason", "verdict", "useful", "grade", "answer", "references")]
+            assert "reason" not in names or names[0] == "reason"
 
 
 @pytest.mark.parametrize(("step", "example"), of("grade_contexts"))

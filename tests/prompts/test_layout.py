@@ -196,11 +196,32 @@ def test_a_prompt_without_examples_keeps_its_instruction(layout):
 
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("step", READ_CONTEXTS)
-def test_examples_are_lettered_and_never_numbered(step, language):
+def test_examples_have_letters_where_sentences_are_cited_and_indented_numbers_where_chunks_are_numbered(step, language):
     given = request(step, language)
     before = human(given, "instruction_first").partition(f"{given.prompts.common.labels['contexts']}\n")[0]
-    assert "\n[A]\n[A.1] " in before
+    numbered = step in ("grade_contexts", "grade_relevance")
+    assert ("\n[A]\n[A.1] " in before) is not numbered
+    assert ("\n  [1]\n  [1.1] " in before) is numbered
     assert not re.search(r"^\[\d", before, re.MULTILINE)
+    assert not re.search(r"\[[A-Z]\]", before) or not numbered
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_numbered_contexts_of_a_request_are_the_only_lines_that_start_with_a_number(layout):
+    given = request("grade_contexts", inputs={"question": "Как?", "answer": ""})
+    messages = lay_out(given, layout, with_schema=True)
+    lines = [line for message in messages for line in message.text.splitlines() if line.startswith("[")]
+    assert [line for line in lines if line[1].isdigit()] == NumberedContexts.of(CONTEXTS).block.splitlines()
+
+
+def test_a_prompt_of_a_user_whose_answers_name_no_chunk_by_number_shows_letters():
+    prompt = Prompt(
+        instruction="Say whether it is polite.",
+        examples=[{"input": {"contexts": ["Good day."]}, "output": {"polite": True, "context": "greeting"}}],
+    )
+    prompts = PromptSet.default("en")
+    content = RequestContent("Tone", prompts, prompt, {"answer": "Yes"}, NumberedContexts.of(["A."]), {})
+    assert "\n[A]\n[A.1] Good day.\n" in human(content)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_rageval import Judge, JudgeOutputError, Sample
+from langchain_rageval.judge.parser import strict_schema
 from langchain_rageval.prompts.layout import read_inputs
 from langchain_rageval.steps import Classification
 from langchain_rageval.steps.classify_statements import classify_statements
@@ -157,6 +158,35 @@ def test_a_reference_statement_both_missed_and_cited_is_missed():
     assert brief(found(scripted(classification({1: [1, 2]}, fn=[2])), "a", "cd")) == [
         (1, "TP"), (1, "TP"), (2, "FN"),
     ]  # fmt: skip
+
+
+def test_a_reference_statement_that_says_more_than_the_answer_is_missed_although_a_true_statement_names_it():
+    findings = found(scripted(classification({1: [1]}, fn=[1])), "a", "c")
+    assert [(f.kind, f.verdict, f.reason) for f in findings] == [
+        ("statement", "TP", "tp1"),
+        ("reference_statement", "FN", "fn1"),
+    ]
+
+
+@pytest.mark.parametrize("named", [[], [9], [0, -1]])
+def test_a_true_statement_that_names_no_reference_statement_is_asked_again(named):
+    judge = scripted(classification({1: named, 2: [2]}, fn=[1]), classification({1: [1]}, fn=[2]))
+    assert brief(found(judge, "ab", "cd")) == [(1, "TP"), (2, "TP"), (1, "FN"), (2, "TP")]
+    assert [numbers(inputs) for inputs in judge.inputs] == [([1, 2], [1, 2]), ([1], [1, 2])]
+
+
+def test_a_true_statement_that_never_names_a_reference_statement_is_a_failure():
+    with pytest.raises(JudgeOutputError, match=r"no single place for the answer statements \[1\]"):
+        found(Judge(scripted(*[classification({1: []}, fn=[1])] * 2), attempts=2), "a", "c")
+
+
+def test_the_judge_writes_each_reason_before_what_it_explains():
+    schema = strict_schema(Classification)["properties"]
+    assert {name: [*part["items"]["properties"]] for name, part in schema.items()} == {
+        "TP": ["reason", "answer", "references"],
+        "FP": ["reason", "answer"],
+        "FN": ["reason", "reference"],
+    }
 
 
 def test_what_a_reply_settled_a_later_one_does_not_change():

@@ -2,8 +2,9 @@ import asyncio
 
 import pytest
 from helpers.scripted import answering, scripted, statements
+from langchain_core.messages import AIMessage
 
-from langchain_rageval import Judge, JudgeOutputError, Sample
+from langchain_rageval import Judge, JudgeOutputError, PromptSet, Sample
 from langchain_rageval.steps.extract_statements import extract_statements
 
 SAMPLE = Sample(question="Кто?", answer="Анна и Пётр.", references=["Анна.", " ", "Пётр."], contexts=["А."])
@@ -78,6 +79,131 @@ def test_statements_for_contexts_that_hold_no_words_are_not_asked_for(contexts):
 def test_statements_are_trimmed_and_blank_and_repeated_ones_dropped():
     judge = scripted(statements(" a ", "", "  ", "b", "a"))
     assert extracted(judge, "answer")["answer_statements"] == ["a", "b"]
+
+
+def test_near_verbatim_repeats_count_once_and_the_first_wording_stays():
+    judge = scripted(statements("Это Анна.", "это  Анна", "- Это Анна!", "Это Пётр."))
+    state = extracted(judge, "answer")
+    assert state["answer_statements"] == ["Это Анна.", "Это Пётр."]
+    assert state["dropped_statements"] == 2
+
+
+def test_near_verbatim_repeats_of_several_references_count_once():
+    judge = scripted(statements("Это Анна."), statements("это Анна", "Это Пётр."))
+    state = extracted(judge, "reference")
+    assert state["reference_statements"] == ["Это Анна.", "Это Пётр."]
+    assert state["statements_by_reference"] == [["Это Анна."], [], ["Это Анна.", "Это Пётр."]]
+
+
+@pytest.mark.parametrize("placeholder", ["Нет утверждений.", "-", "N/A", "No statements.", "没有陈述", "진술 없음"])
+def test_a_placeholder_states_nothing(placeholder):
+    state = extracted(scripted(statements(placeholder)), "answer")
+    assert state["answer_statements"] == []
+    assert "dropped_statements" not in state
+
+
+def test_a_copied_example_is_refused_and_asked_again():
+    for example in PromptSet.default("ru").get("extract_statements").examples:
+        told = example.output["statements"]
+        if told:
+            judge = scripted(statements("Это Анна.", told[-1]), statements("Это Анна."))
+            assert extracted(judge, "answer")["answer_statements"] == ["Это Анна."]
+            problem = f"{told[-1]!r} is a statement of an example; list what `text` in the input says"
+            assert problem in judge.asked[1][-1].text
+
+
+def test_a_judge_that_only_copies_examples_fails():
+    told = PromptSet.default("ru").get("extract_statements").examples[0].output["statements"]
+    with pytest.raises(JudgeOutputError, match="is a statement of an example"):
+        extracted(Judge(scripted(*[statements(*told)] * 2), attempts=2), "answer")
+
+
+LONG = Sample(question="What?", answer="\n".join(f"- Item {number} costs {number} euros." for number in range(8)))
+
+
+def sentences_of(text):
+    return [line.removeprefix("- ") for line in text.splitlines()]
+
+
+def cut_above(most, metadata):
+    """A judge that lists the sentences of a text, and is cut off after `most` of them."""
+
+    def reply(messages):
+        listed = sentences_of(judge.inputs[-1]["text"])
+        whole = statements(*listed).model_dump_json()
+        if len(listed) <= most:
+            return AIMessage(whole)
+        return AIMessage(statements(*listed[:most]).model_dump_json()[:-2], response_metadata=metadata)
+
+    judge = answering(reply)
+    return judge
+
+
+@pytest.mark.parametrize(
+    ("metadata", "lengths"),
+    [
+        ({"finish_reason": "length"}, [8, 4, 2, 2, 4, 2, 2]),
+        ({"stop_reason": "max_tokens"}, [8, 4, 2, 2, 4, 2, 2]),
+        ({}, [8, 8, 8, 4, 4, 4, 2, 2, 4, 4, 4, 2, 2]),  # broken JSON is first asked again
+    ],
+)
+def test_a_cut_off_list_is_asked_for_in_parts_and_never_in_fewer_words(metadata, lengths):
+    judge = cut_above(3, metadata)
+    assert extracted(judge, "answer", LONG)["answer_statements"] == sentences_of(LONG.answer)
+    assert [len(sentences_of(inputs["text"])) for inputs in judge.inputs] == lengths
+    assert not [message for messages in judge.asked for message in messages if "fewer words" in message.text]
+
+
+def test_parts_of_a_cut_off_text_are_asked_for_in_async_too():
+    step = extract_statements(cut_above(3, {"finish_reason": "length"}), of="answer")
+    state = asyncio.run(step.ainvoke({"sample": LONG}))
+    assert state["answer_statements"] == sentences_of(LONG.answer)
+
+
+def test_a_complete_list_at_a_length_stop_is_asked_for_in_parts():
+    whole = AIMessage(statements("a").model_dump_json(), response_metadata={"finish_reason": "length"})
+    judge = scripted(whole, statements("b"), statements("c"))
+    sample = Sample(question="What?", answer="First one. Second one.")
+    assert extracted(judge, "answer", sample)["answer_statements"] == ["b", "c"]
+    assert [inputs["text"] for inputs in judge.inputs] == ["First one. Second one.", "First one.", "Second one."]
+
+
+def test_a_judge_that_is_cut_off_on_every_part_fails_after_few_calls():
+    judge = answering(lambda _: AIMessage('{"statements": ["a"', response_metadata={"finish_reason": "length"}))
+    with pytest.raises(JudgeOutputError, match="the reply was cut off at its length limit") as caught:
+        extracted(judge, "answer", LONG)
+    assert caught.value.raw_output == '{"statements": ["a"'
+    assert [len(sentences_of(inputs["text"])) for inputs in judge.inputs] == [8, 4, 2, 1, 1, 1]
+
+
+def test_a_cut_off_reply_to_a_single_sentence_is_asked_again_for_all_its_items():
+    cut = AIMessage('{"statements": ["a"', response_metadata={"finish_reason": "length"})
+    judge = scripted(cut, statements("a", "b"))
+    assert extracted(judge, "answer")["answer_statements"] == ["a", "b"]
+    assert "write every item" in judge.asked[1][-1].text
+
+
+def test_a_long_text_is_sent_in_parts_of_at_most_max_context_tokens():
+    judge = answering(lambda _: statements(*sentences_of(judge.inputs[-1]["text"])))
+    state = extracted(Judge(judge, max_context_tokens=20), "answer", LONG)
+    assert state["answer_statements"] == sentences_of(LONG.answer)
+    assert all(len(inputs["text"]) <= 80 for inputs in judge.inputs)
+    assert "\n".join(inputs["text"] for inputs in judge.inputs) == LONG.answer
+
+
+def test_without_max_context_tokens_a_very_long_text_is_sent_in_parts_too():
+    text = "\n".join(f"- Item {number} costs {number} euros." for number in range(1_000))
+    judge = answering(lambda _: statements(*sentences_of(judge.inputs[-1]["text"])))
+    state = extracted(judge, "answer", Sample(question="What?", answer=text))
+    assert state["answer_statements"] == sentences_of(text)
+    assert len(judge.inputs) == 2
+
+
+def test_what_no_statement_mentions_is_counted_for_each_side():
+    judge = answering(lambda _: statements(sentences_of(judge.inputs[-1]["text"])[0]))
+    sample = Sample(question="What?", answer=LONG.answer, references=["Reference costs 7 euros.", "Another one."])
+    state = extracted(judge, "both", sample)
+    assert state["unmentioned"] == {"answer": (7, 11), "reference": (0, 5)}
 
 
 def test_equal_references_are_extracted_once():

@@ -4,10 +4,20 @@ import json
 import re
 
 import pytest
-from helpers.scripted import answering, human_of, scripted
+from helpers.scripted import answering, graded, human_of, scripted
 
-from langchain_rageval import ConfigError, Judge, JudgeOutputError, PromptSet, faithfulness, translate_prompts
+from langchain_rageval import (
+    ConfigError,
+    Criterion,
+    Judge,
+    JudgeOutputError,
+    PromptSet,
+    faithfulness,
+    rubric,
+    translate_prompts,
+)
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
+from langchain_rageval.prompts.criteria import default_criteria
 from langchain_rageval.prompts.layout import read_inputs
 
 MARK = "ß"
@@ -63,10 +73,10 @@ def test_grades_numbers_of_passages_and_an_empty_answer_are_no_texts_to_translat
             assert changed == {name for name in ("reason", "feedback", "answer") if original.get(name)}
 
 
-def test_the_model_is_asked_once_for_each_step_and_once_for_what_they_share():
+def test_the_model_is_asked_once_for_each_step_and_once_each_for_shared_texts_and_criteria():
     judge = translating()
     translate_prompts(judge, "de")
-    assert len(judge.asked) == len(ANSWER_SCHEMAS) + 1
+    assert len(judge.asked) == len(ANSWER_SCHEMAS) + 2
     assert {inputs["language"] for inputs in judge.inputs} == {"de"}
 
 
@@ -117,7 +127,7 @@ def test_a_missing_translation_is_asked_again():
         return json.dumps({"translations": whole if len(messages) == 4 else whole[1:]}, ensure_ascii=False)
 
     assert translate_prompts(answering(answer), "de").common.language == "de"
-    assert sorted(replies) == [2] * (len(ANSWER_SCHEMAS) + 1) + [4] * (len(ANSWER_SCHEMAS) + 1)
+    assert sorted(replies) == [2] * (len(ANSWER_SCHEMAS) + 2) + [4] * (len(ANSWER_SCHEMAS) + 2)
 
 
 @pytest.mark.parametrize("given", [{"language": " "}, {"language": "de", "source": "xx"}])
@@ -126,3 +136,46 @@ def test_a_language_that_cannot_be_meant_is_refused_before_any_call(given):
     with pytest.raises(ConfigError):
         translate_prompts(judge, **given)
     assert judge.asked == []
+
+
+@pytest.mark.parametrize("source", ["en", "ru"])
+def test_the_criteria_of_the_rubric_are_translated_and_keep_names_weights_and_grades(source, tmp_path):
+    drafted = translate_prompts(translating(), "de", source=source, directory=tmp_path / "de")
+    original = default_criteria()[source]
+    assert PromptSet.load(tmp_path / "de").criteria == drafted.criteria
+    for one, other in zip(drafted.criteria, original, strict=True):
+        assert (one.name, one.weight, list(one.grades)) == (other.name, other.weight, list(other.grades))
+        assert MARK in one.description
+        assert all(MARK in text for text in one.grades.values())
+        assert [example.grade for example in one.examples] == [example.grade for example in other.examples]
+        assert all(MARK in example.answer for example in one.examples)
+
+
+def test_the_rubric_grades_by_the_translated_criteria_on_any_scale():
+    drafted = translate_prompts(translating(), "de")
+    for scale, described in ((0, 3), ["0", "1", "2", "3"]), ((1, 5), ["1", "5"]):
+        highest = scale[1]
+        judge = scripted(graded(correctness=highest, completeness=highest, readability=highest))
+        score = rubric(Judge(judge, prompts=drafted), scale=scale).invoke({"question": "Wann?", "answer": "Morgen."})
+        assert score.value == 1.0
+        sent = judge.inputs[0]["criteria"]
+        assert [item["description"] for item in sent] == [item.description for item in drafted.criteria]
+        assert [list(item["grades"]) for item in sent] == [described] * 3
+
+
+def test_criteria_of_the_user_are_not_replaced_by_those_of_the_prompts():
+    judge = scripted(graded(tone=3))
+    own = [{"name": "tone", "description": "Whether it is kind.", "grades": {0: "Rude.", 3: "Kind."}}]
+    metric = rubric(Judge(judge, prompts=translate_prompts(translating(), "de")), own)
+    metric.invoke({"question": "Wann?", "answer": "Morgen."})
+    assert [item["description"] for item in judge.inputs[0]["criteria"]] == ["Whether it is kind."]
+
+
+def test_criteria_of_other_names_in_the_prompts_are_refused():
+    prompts = PromptSet.default("en").model_copy(update={"criteria": (Criterion("tone", "Whether it is kind."),)})
+    with pytest.raises(ConfigError) as caught:
+        rubric(Judge(scripted(), prompts=prompts))
+    assert str(caught.value) == (
+        "the criteria of the judge's prompts must be named correctness, completeness, readability, got tone; pass "
+        "other criteria as rubric(judge, criteria=[...])"
+    )

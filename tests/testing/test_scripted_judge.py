@@ -91,7 +91,8 @@ def test_a_str_is_a_reply_as_the_model_wrote_it():
 
 def test_a_message_may_say_that_it_was_cut_off():
     cut = AIMessage(HALF[0].model_dump_json(), response_metadata={"finish_reason": "length"})
-    assert faithfulness(ScriptedJudge(cut, *HALF)).invoke(SAMPLE).value == 0.5
+    judge = ScriptedJudge(cut, HALF[0], *HALF)  # the two sentences are then asked for one by one
+    assert faithfulness(judge).invoke(SAMPLE).value == 0.5
 
 
 async def test_an_exception_is_raised_when_its_turn_comes():

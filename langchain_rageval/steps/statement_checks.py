@@ -1,0 +1,125 @@
+"""Checks of extracted statements, without a model: repeats, placeholders, copied examples, unmentioned content.
+
+Content units are the stems of the content words of a text, and its numbers. In scripts without spaces between words
+they are single characters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from langchain_rageval.prompts.promptset import Example
+from langchain_rageval.text.language import FUNCTION_WORDS
+from langchain_rageval.text.normalization import UNSPACED, normalize_text, tokens_of
+from langchain_rageval.text.sentences import split_sentences
+from langchain_rageval.text.stemming import stem_of
+
+_SHORTEST_CONTENT_WORD = 4  # letters
+_SAID = 0.6  # share of a statement's content units that a text must contain to say it
+
+_LIST_MARK = re.compile(r"^\s*(?:[-*+•◦▪‣·–—]|\(?\d{1,3}[.)](?=\s))\s*")
+_SEPARATOR = re.compile(r"[\"'«»“”„‘’`\[\](){}…!?;:。！？；：、，]|[.,](?!\d)|(?<!\S)[-–—](?=\s|$)")
+_ARTICLE = re.compile(r"\b(?:an|the)\b ")  # "a" may be a name, as in "plan A"
+_FUNCTION_WORDS = frozenset().union(*FUNCTION_WORDS.values())
+_ONE_CHARACTER = re.compile(f"[{UNSPACED}]")
+
+_NO_ANSWER = frozenset(
+    [
+        *("n/a", "n.a", "n/d", "n.d", "nil", "null", "tbd", "not applicable", "н/д", "не применимо", "неприменимо"),
+        *("不适用", "해당없음", "해당 없음", "non applicabile"),
+    ]
+)
+"""Words that fill an empty field, normalized as by `statement_key`."""
+
+_NOTHING = (
+    # English
+    r"(?:there (?:is|are) )?(?:no|zero)(?: \w+)? (?:statements?|claims?|facts?|assertions?|information)"
+    r"(?: (?:is|are|was|were|can|be|stated|made|given|found|provided|present|available|identified|extracted|listed|in"
+    r"|the|this|text|answer|to|list|extract))*",
+    r"(?:the )?(?:given )?(?:text|answer) (?:states?|contains?|makes?|says?) (?:nothing|no(?: \w+)? "
+    r"(?:statements?|claims?|facts?|assertions?|information))",
+    r"none(?: found| stated)?|no|nothing(?: is (?:stated|said)| to (?:list|extract))?|empty(?: list)?",
+    # Russian
+    r"(?:в (?:тексте|ответе) )?нет(?: \w+)? (?:утверждений|фактов|сведений|заявлений|информации)"
+    r"(?: (?:в|тексте|ответе|для|извлечения))*",
+    r"(?:\w+ )?(?:утверждени[йя]|факт(?:ов|ы)|сведени[йя]|заявлени[йя])(?: в (?:тексте|ответе))? "
+    r"(?:нет|отсутствуют|не (?:найден|указан|обнаружен|выявлен|содержится|приведен)\w*)",
+    r"нет|отсутству[ею]т|пусто|пустой список|ничего(?: не (?:утверждается|сказано))?",
+    r"(?:текст|ответ) ничего не (?:утверждает|сообщает|говорит)",
+    # Chinese
+    r"(?:文本|回答)?(?:中)?(?:没有|无)(?:任何)?(?:可提取的?)?(?:陈述|事实|内容|信息)?|空(?:列表)?",
+    # Korean
+    r"(?:진술|사실|내용|주장|정보)(?:이|가|은|는)? ?(?:없음|없다|없습니다)|없음|없습니다|빈 목록",
+    # Italian
+    r"(?:non (?:ci sono|c è)|nessun[oa]?) (?:affermazion[ei]|fatt[oi]|informazion[ei])"
+    r"(?: (?:nel|nella|in|testo|questo|risposta|da|estrarre|elencare|presenti|presente))*",
+    r"(?:il |la )?(?:testo|risposta) non (?:afferma|dice|contiene) (?:nulla|niente|affermazioni)",
+    r"nessun[oa]|nulla|niente|vuoto|elenco vuoto|no",
+)
+_STATES_NOTHING = re.compile("|".join(_NOTHING))
+
+
+def statement_key(statement: str) -> str:
+    """Return what near-verbatim repeats of a statement have in common.
+
+    Case, punctuation, quotation marks, list marks, white space, English articles and the difference of ё and е are
+    removed; words, their order, numbers, signs and units are kept.
+    """
+    text = normalize_text(_LIST_MARK.sub("", statement))
+    return " ".join(_ARTICLE.sub("", _SEPARATOR.sub(" ", text)).split())
+
+
+def is_placeholder(statement: str, text: str) -> bool:
+    """Return True if a statement only says that there are no statements, such as "No statements.", "-" or "N/A".
+
+    A sentence that the text itself contains, such as "No claims were made.", is not a placeholder.
+    """
+    key = statement_key(statement)
+    if key in _NO_ANSWER:
+        return True
+    if any(map(str.isalnum, key)):
+        return bool(_STATES_NOTHING.fullmatch(key)) and key not in map(statement_key, [text, *split_sentences(text)])
+    return statement.strip() not in [text.strip(), *split_sentences(text)]
+
+
+def content_units(text: str) -> set[str]:
+    """Return the stems of the content words of a text, and its numbers; the numbers of list items are left out."""
+    lines = [_LIST_MARK.sub("", line) for line in text.splitlines()]
+    return {
+        stem_of(token)
+        for token in tokens_of(normalize_text("\n".join(lines)))
+        if any(map(str.isdigit, token))
+        or _ONE_CHARACTER.fullmatch(token)
+        or (len(token) >= _SHORTEST_CONTENT_WORD and token not in _FUNCTION_WORDS)
+    }
+
+
+def unmentioned_units(text: str, statements: Iterable[str]) -> tuple[int, int]:
+    """Return how many content units of a text no statement mentions, and how many the text has.
+
+    Questions in the text state nothing and are left out.
+    """
+    told = " ".join(sentence for sentence in split_sentences(text) if not sentence.endswith(("?", "？")))
+    units = content_units(told)
+    return len(units - content_units("\n".join(statements))), len(units)
+
+
+def copied_statement(statements: Sequence[str], examples: Iterable[Example], question: str, text: str) -> str | None:
+    """Return a statement that was copied from an example of the prompt, or None if there is none.
+
+    A statement that question and text contain themselves is not copied.
+    """
+    said = content_units(f"{question}\n{text}")
+    own_text = statement_key(text)
+    shown = {
+        statement_key(statement)
+        for example in examples
+        if statement_key(str(example.input.get("text", ""))) != own_text
+        for statement in example.output.get("statements", [])
+    }
+    for statement in statements:
+        units = content_units(statement)
+        if statement_key(statement) in shown and len(units & said) < _SAID * len(units):
+            return statement
+    return None

@@ -1,0 +1,71 @@
+"""The warning about requests that exceed the known context window of their model, before the first call."""
+
+import asyncio
+
+import pytest
+from helpers.scripted import scripted
+from langchain_core.runnables import RunnableLambda
+from langchain_openai import ChatOpenAI
+
+from langchain_rageval import Judge, OfflineJudge, aevaluate, evaluate, exact_match, faithfulness
+from langchain_rageval.evaluation.context_windows import context_window, estimated_tokens
+
+SHORT = {"id": "short", "question": "What?", "answer": "It is 5.", "contexts": ["It is 5."], "references": ["5"]}
+LONG = {
+    "id": "long",
+    "question": "What?",
+    "answer": "It is 5.",
+    "contexts": ["It is 5 and fine. " * 1_000],
+    "references": ["5"],
+}
+
+
+class Windowed(OfflineJudge):
+    """An offline judge with a known context window."""
+
+    window: int
+
+    def __init__(self, window):
+        super().__init__(window=window, profile={"max_input_tokens": window})
+
+
+def test_a_request_that_does_not_fit_is_reported_before_the_first_call():
+    model = scripted()  # without replies: a call would fail
+    model.profile = {"max_input_tokens": 4096}
+    with pytest.warns(UserWarning, match="context window") as caught:
+        report = evaluate([SHORT, LONG], [exact_match(), faithfulness(model)], progress=False)
+    (warning,) = caught
+    assert str(warning.message) == (
+        "faithfulness: a request about sample 'long' has about 7,249 tokens, more than the context window of "
+        f"4,096 tokens of {Judge(model).identity}: use Judge(model, max_context_tokens=...), "
+        'layout="contexts_first" or a model with a larger window'
+    )
+    assert len(report.failures()) > 0
+
+
+@pytest.mark.parametrize("judge", [Windowed(100_000), OfflineJudge(), Judge(Windowed(4_096), max_context_tokens=500)])
+def test_requests_that_fit_or_whose_window_is_unknown_are_not_reported(judge):
+    assert evaluate([SHORT, LONG], faithfulness(judge), progress=False).failures() == []
+
+
+def test_the_async_run_warns_as_well():
+    with pytest.warns(UserWarning, match="more than the context window of 4,096 tokens"):
+        asyncio.run(aevaluate([LONG], faithfulness(Windowed(4_096)), progress=False))
+
+
+def test_a_source_that_is_not_a_list_is_not_read_in_advance():
+    assert len(evaluate(iter([LONG]), faithfulness(Windowed(4_096)), progress=False).rows) == 1
+
+
+def test_the_window_is_that_of_the_profile_or_of_num_ctx_and_the_smallest_of_several():
+    openai = ChatOpenAI(api_key="x", model="m", profile={"max_input_tokens": 8_192})
+    assert context_window(openai) == context_window(openai.bind(top_p=0.5).with_retry()) == 8_192
+    assert context_window(openai.bind(num_ctx=4_096)) == 4_096
+    assert context_window(Windowed(2_048).with_fallbacks([openai])) == 2_048
+    assert context_window(RunnableLambda(str)) is None
+    assert context_window(scripted()) is None
+
+
+def test_russian_text_is_estimated_at_more_tokens_than_english():
+    assert estimated_tokens("abcd" * 100) == 100
+    assert estimated_tokens("абвг" * 100, "abcd") == 161
