@@ -486,17 +486,13 @@ def test_no_event_raises_whatever_happens_within(kind, monkeypatch):
     getattr(callback, f"on_{kind}_error")(ValueError("no"), run_id=uuid4())
 
 
-def slow(messages):
-    time.sleep(0.05)
-    return offline_reply(messages)
-
-
 JUDGES = {
-    "down": lambda: broken_judge(ConnectionRefusedError("[Errno 111] Connection refused")),
-    "slow": lambda: answering(slow),
-    "raising": lambda: broken_judge(ValueError("no")),
-    "talking nonsense": lambda: broken_judge(AIMessage("I would rather not.")),
+    "down": lambda _: broken_judge(ConnectionRefusedError("[Errno 111] Connection refused")),
+    "slow": lambda over: answering(lambda messages: over.wait(PATIENCE) and offline_reply(messages)),
+    "raising": lambda _: broken_judge(ValueError("no")),
+    "talking nonsense": lambda _: broken_judge(AIMessage("I would rather not.")),
 }
+"""Builders of judges; the slow one replies when the event that it takes is set."""
 
 
 @pytest.mark.parametrize("judge", JUDGES)
@@ -506,7 +502,8 @@ def test_thousands_of_calls_with_a_bad_judge_are_what_they_are_without_one(judge
 
     rag = RunnableLambda(chain)
     sink = JsonlSink(tmp_path / "rows.jsonl")
-    metric = faithfulness(JUDGES[judge]())
+    over = threading.Event()
+    metric = faithfulness(JUDGES[judge](over))
     callback = RagEvalCallback(metric, 0.2, [sink], max_pending=20, retry=RetryPolicy(attempts=2, initial=0.01))
     config, held = with_callback(callback), []
     with callback:
@@ -514,6 +511,7 @@ def test_thousands_of_calls_with_a_bad_judge_are_what_they_are_without_one(judge
             assert rag.invoke(f"question {number}", config) == chain(f"question {number}")
             if number in (800, 2499):
                 held.append(sys.getallocatedblocks())
+        over.set()
         assert callback.flush(PATIENCE)
         stats = callback.stats()
         assert accounted(callback)

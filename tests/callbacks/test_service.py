@@ -57,10 +57,10 @@ def serving(model_url: str, scores: Path, workers: int = 1):
 
 
 def answering(url, process, log):
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            return httpx.get(url + "/stats", timeout=60)
+            return httpx.get(url + "/stats", timeout=PATIENCE)
         except httpx.TransportError:
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
@@ -76,7 +76,7 @@ async def load(url, count, width=16):
             assert response.status_code == 200
             return "".join([text async for text in response.aiter_text()]).strip()
 
-    async with httpx.AsyncClient(base_url=url, timeout=120) as client:
+    async with httpx.AsyncClient(base_url=url, timeout=PATIENCE) as client:
         return await asyncio.gather(*(one(client, number) for number in range(count)))
 
 
@@ -89,13 +89,13 @@ async def test_a_streaming_service_whose_judge_is_its_own_model_under_load(model
     path = tmp_path / "scores.db"
     with serving(model_url, path) as (process, url):
         assert await load(url, 60) == [ANSWER] * 60
-        assert httpx.post(url + "/flush", timeout=90).json() is True
+        assert httpx.post(url + "/flush", timeout=PATIENCE).json() is True
         stats = httpx.get(url + "/stats").json()
         assert [stats[name] for name in ("seen", "scored", "failed", "pending", "running")] == [60, 60, 0, 0, 0]
         assert scores(path) == sorted((f"question {number}", 0.5, None) for number in range(60))
 
         assert await load(url, 10) == [ANSWER] * 10
-        assert httpx.post(url + "/flush", timeout=90).json() is True
+        assert httpx.post(url + "/flush", timeout=PATIENCE).json() is True
         await load(url, 10)
         process.send_signal(signal.SIGKILL)
         process.wait(PATIENCE)

@@ -588,7 +588,7 @@ def test_control_c_ends_with_130_and_one_line(written, openai_server, tmp_path):
     judge = ["--judge", "vllm:m", "--base-url", f"{server.url}/v1"]
     words = ["evaluate", written(SAMPLE, TRUE_SAMPLE), *judge, "--out", tmp_path / "out.jsonl"]
     with subprocess.Popen([*PROGRAM, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        until(lambda: server.calls, seconds=20)
+        until(lambda: server.calls)
         process.send_signal(signal.SIGINT)
         told, complaints = process.communicate(timeout=PATIENCE)
     assert (process.returncode, told, complaints) == (130, b"", b"rageval: interrupted\n")

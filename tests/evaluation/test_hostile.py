@@ -8,7 +8,6 @@ import logging
 import sqlite3
 import subprocess
 import sys
-import time
 import traceback
 from contextlib import closing
 from html.parser import HTMLParser
@@ -251,12 +250,12 @@ def test_what_is_nested_without_end_is_a_failure_of_its_own_row(value):
 
 
 def test_a_megabyte_in_every_field_goes_through_everything(tmp_path):
+    """What takes quadratic time would take hours, beyond the time limit of a test."""
     long = "Мюнхен лежит на реке Изар и был основан " * 25_000
     sample = {**FULL, "id": long, "answer": long, "contexts": [long, *CONTEXTS], "references": [long]}
     sample["metadata"] = {"split": long, long: long}
     judge = OfflineJudge()
     metrics = [faithfulness(judge), context_precision(judge)]
-    started = time.monotonic()
     report = evaluate([sample], metrics, progress=False, journal=tmp_path / "run.db", out=tmp_path / "report.jsonl")
     assert report.failures() == []
     rescored = report.rescore(context_precision(judge, weighting="plain"))
@@ -264,7 +263,6 @@ def test_a_megabyte_in_every_field_goes_through_everything(tmp_path):
     assert len(rescored.diagnose()) == len(report.summary(by="split")) == 1
     assert plan([sample], metrics).calls == sum(metric.calls for metric in report.summary().values())
     assert len(repr(report)) < 10_000
-    assert time.monotonic() - started < 600  # what is quadratic takes hours on any machine
 
 
 # Who is judged does not judge

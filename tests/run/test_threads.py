@@ -170,7 +170,7 @@ def test_all_runs_of_a_process_share_one_pool():
 
 def test_a_stream_yields_a_result_before_later_jobs_have_ended():
     last = threading.Event()
-    results = DaemonThreads().stream([lambda: "first", lambda: last.wait(5)], 2)
+    results = DaemonThreads().stream([lambda: "first", lambda: last.wait(PATIENCE)], 2)
     assert next(results) == "first"
     last.set()
     assert list(results) == [True]
@@ -178,7 +178,7 @@ def test_a_stream_yields_a_result_before_later_jobs_have_ended():
 
 def test_after_a_stream_is_closed_no_waiting_job_is_started():
     started, closed = [], threading.Event()
-    waiting = [lambda: closed.wait(5), lambda: started.append("third")]
+    waiting = [lambda: closed.wait(PATIENCE), lambda: started.append("third")]
     pool = DaemonThreads()
     results = pool.stream([lambda: "first", *waiting], 1)
     assert next(results) == "first"
