@@ -20,7 +20,7 @@ _TEXTS = {
 def invent_answer(schema: Mapping[str, Any]) -> Any:
     """Return a value that fits a JSON schema without `$ref`: always the same, the first or the least that is allowed.
 
-    Lists have one item unless the schema asks for more; booleans are true. A `pattern` of a text, and conditions of
+    Lists have one item unless the schema requires more; booleans are true. A `pattern` of a text, and conditions of
     validators that the schema does not show, are not met.
     """
     for name in ("const", "default"):

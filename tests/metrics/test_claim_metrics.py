@@ -25,6 +25,7 @@ from langchain_rageval import (
     SampleError,
     aevaluate,
     answer_correctness,
+    citations,
     claim_metrics,
     context_recall,
     evaluate,
@@ -494,7 +495,7 @@ async def test_its_graph_and_its_events_name_the_steps():
 
 def test_the_table_of_names_is_that_of_the_metrics():
     judge = OfflineJudge()
-    built = {"claim_metrics": claim_metrics(judge), "noise_sensitivity": noise_sensitivity(judge)}
+    built = {build.__name__: build(judge) for build in (claim_metrics, citations, noise_sensitivity)}
     assert {name: tuple(metric.feedback_keys) for name, metric in built.items()} == dict(SCORES)
 
 
