@@ -283,6 +283,7 @@ class FinishReason(Enum):
         ({"finish_reason": "SAFETY"}, "refused"),
         ({"finish_reason": FinishReason.SAFETY}, "refused"),
         ({"stopReason": "guardrail_intervened"}, "refused"),
+        ({"incomplete_details": {"reason": "content_filter"}}, "refused"),
         ({"finish_reason": "error"}, "unknown reason"),
         ({"stop_reason": "pause_turn"}, "unknown reason"),
         ({"status": "failed"}, "unknown reason"),
