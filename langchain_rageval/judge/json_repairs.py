@@ -58,6 +58,7 @@ _HARMONY_START: Final = re.compile(
 _HARMONY_WITHOUT_TOKENS: Final = re.compile(
     r"\s*analysis.*assistant(?:final|commentary to=functions\.\w+(?: *json\b)?)(?P<content>.*)", re.DOTALL
 )
+_ANALYSIS_ALONE: Final = re.compile(r"\s*analysis[\w{\[]")
 _HINT: Final = 'close every bracket and quote once, and write each " inside a string as \\"'
 
 
@@ -135,7 +136,7 @@ def final_channel(text: str) -> str:
         return "\n".join(messages)
     if bare := _HARMONY_WITHOUT_TOKENS.fullmatch(text):
         return bare["content"]
-    return text
+    return "" if _ANALYSIS_ALONE.match(text) else text
 
 
 def comments_in(text: str) -> list[str]:
