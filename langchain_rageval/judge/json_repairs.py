@@ -58,6 +58,7 @@ _HARMONY_START: Final = re.compile(
 _HARMONY_WITHOUT_TOKENS: Final = re.compile(
     r"\s*analysis.*assistant(?:final|commentary to=functions\.\w+(?: *json\b)?)(?P<content>.*)", re.DOTALL
 )
+_ANALYSIS_ALONE: Final = re.compile(r"\s*analysis[\w{\[]")
 _HINT: Final = 'close every bracket and quote once, and write each " inside a string as \\"'
 
 
@@ -68,8 +69,8 @@ class CutOff(ValueError):
 def json_spans(text: str) -> list[str]:
     """Find the outermost objects and lists in a reply, outside of thoughts, code fences and prose.
 
-    `Вот ответ: {"verdict": 1}. Надеюсь, помог!` contains one, and so does a fenced block. `<think>…</think>`,
-    `<thinking>…</thinking>` and the like are skipped, and so is everything before a `</think>` without a start. A
+    `Вот ответ: {"verdict": 1}. Надеюсь, помог!` contains one, and so does a fenced block. `<think>…</think>`
+    and thoughts in other tags are skipped, and so is everything before a `</think>` without a start. A
     bracket that does not start like JSON, such as `{a, b}` or `[draft: …`, is prose; `names[0]` is an index.
 
     Returns:
@@ -135,7 +136,7 @@ def final_channel(text: str) -> str:
         return "\n".join(messages)
     if bare := _HARMONY_WITHOUT_TOKENS.fullmatch(text):
         return bare["content"]
-    return text
+    return "" if _ANALYSIS_ALONE.match(text) else text
 
 
 def comments_in(text: str) -> list[str]:
@@ -155,7 +156,7 @@ def no_comments(text: str) -> str:
 
 
 def plain_spaces(text: str) -> str:
-    """Replace no-break spaces and the like between the tokens of JSON by spaces; those in strings are kept."""
+    """Replace no-break and zero-width spaces between the tokens of JSON by spaces; those in strings are kept."""
     return _STRING_OR_SPACE.sub(lambda match: " " if match["space"] else match[0], text)
 
 

@@ -92,6 +92,8 @@ def stop_reasons(metadata: Mapping[str, Any]) -> set[str]:
         items = value if isinstance(value, list | tuple) else [value]
         if name in _KEYS:
             reasons |= set(map(_reason, items))
+        elif name == "incompletedetails" and value:
+            reasons.add(reason if _IS_REFUSAL.fullmatch(reason := _reason(value)) else "incomplete")
         elif name == "status" and _IS_UNFINISHED.fullmatch(_reason(value)):
             reasons.add(_reason(value))
         elif name in _NESTED:
@@ -102,12 +104,7 @@ def stop_reasons(metadata: Mapping[str, Any]) -> set[str]:
 def is_cut_off(metadata: Mapping[str, Any]) -> bool:
     """Return True if other entries of the metadata than the stop reason say that the reply is incomplete."""
     entries = {_simplified(key): value for key, value in metadata.items()}
-    return bool(
-        entries.get("incompletedetails")
-        or entries.get("truncated") is True
-        or entries.get("stoppedlimit") is True
-        or entries.get("done") is False
-    )
+    return bool(entries.get("truncated") is True or entries.get("stoppedlimit") is True or entries.get("done") is False)
 
 
 def _reason(value: Any) -> str:

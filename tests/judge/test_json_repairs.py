@@ -209,7 +209,9 @@ def test_of_the_harmony_format_only_the_final_channel_and_calls_are_kept(text):
     assert json_spans(final_channel(text)) == ['{"a": 1}']
 
 
-@pytest.mark.parametrize("text", ['<|channel|>analysis<|message|>{"a": 2}', "analysisassistantfinal"])
+@pytest.mark.parametrize(
+    "text", ['<|channel|>analysis<|message|>{"a": 2}', "analysisassistantfinal", 'analysisMaybe {"a": 2}?']
+)
 def test_without_a_final_channel_nothing_is_left(text):
     assert json_spans(final_channel(text)) == [""]
 

@@ -284,6 +284,7 @@ class FinishReason(Enum):
         ({"finish_reason": "SAFETY"}, "refused"),
         ({"finish_reason": FinishReason.SAFETY}, "refused"),
         ({"stopReason": "guardrail_intervened"}, "refused"),
+        ({"incomplete_details": {"reason": "content_filter"}}, "refused"),
         ({"finish_reason": "error"}, "unknown reason"),
         ({"stop_reason": "pause_turn"}, "unknown reason"),
         ({"status": "failed"}, "unknown reason"),
@@ -504,6 +505,34 @@ def test_no_strict_prefix_is_accepted(value, data):
     for prefix in (text[:cut], text.replace('"', "'")[:cut], f"```json\n{text[:cut]}"):
         with pytest.raises(OutputParserException):
             PARSER.parse(prefix)
+
+
+DRAFT = '{"verdicts": []}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(ONE),
+        json.dumps(ONE)[1:-1],
+        ITEMS,
+        f'{{"Verdicts": {ITEMS}}}',
+        f'<tool_call>{{"name": "Verdicts", "arguments": {ONE}}}</tool_call>',
+        f'[TOOL_CALLS] [{{"name": "Verdicts", "arguments": {json.dumps(ONE)}}}]',
+        f"<thinking>{DRAFT}</thinking>{ONE}",
+        f"<|channel|>analysis<|message|>{DRAFT}<|end|><|start|>assistant<|channel|>final<|message|>{ONE}<|return|>",
+        f"analysisMaybe {DRAFT}?assistantfinal{ONE}",
+        ONE.replace(", ", ", /* да */"),
+        ONE.replace('"verdicts"', "verdicts"),
+    ],
+)
+def test_no_prefix_of_a_reply_is_read_as_another_answer(text):
+    answers = []
+    for end in range(len(text) + 1):
+        with suppress(OutputParserException):
+            answers.append(PARSER.parse(text[:end]))
+    assert WANTED in answers
+    assert all(answer == WANTED for answer in answers)
 
 
 PIECES_TEXT = [*"{}[]\"'“”„«»,:\\\n -1aT", "</think>", "<think>", '"a"', "True", "NaN", '{"a": 1}', "1e999"]
