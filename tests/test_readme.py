@@ -72,7 +72,7 @@ def test_every_python_block_has_a_test():
     titles += ["Rubric grading", "Judge qualification"]
     titles += ["Ranking metrics", "Claim metrics"]
     titles += ["Production monitoring", "LangSmith", "MLflow", "pytest", "LangGraph guard"]
-    titles.append("Plots and notebooks")
+    titles += ["Plots and notebooks", "Your own metric", "From documents to a report"]
     assert sorted(PYTHON) == sorted([*titles, *elsewhere, "Cost estimate and budget"])
     assert len(PYTHON) == len(blocks("python"))
 
@@ -165,6 +165,18 @@ def test_test_set_generation(ran, capsys):
     left = ran("Test set generation")
     assert left["testset"].counts == {"simple": 1, "reasoning+conditional": 1}
     assert "Test set of 2 questions" in capsys.readouterr().out
+
+
+def test_own_metrics(ran):
+    scores = ran("Your own metric")["report"].rows[0].scores
+    assert scores["short_enough"].value == 1.0
+    assert scores["politeness"].value is not None
+
+
+def test_a_pipe_from_documents_to_a_report(ran):
+    left = ran("From documents to a report", **ran("Test set generation"))
+    assert [row.sample.answer for row in left["report"].rows] == ["Баню страхуют вместе с домом."] * 2
+    assert any("Подскажите, пожалуйста" in row.sample.question for row in left["report"].rows)
 
 
 def test_metrics_without_a_model(ran, capsys):
