@@ -25,7 +25,7 @@ from langchain_rageval.data.schema import Sample
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.parser import CutOffReply
 from langchain_rageval.prompts.answer_schemas import Statements
-from langchain_rageval.prompts.promptset import Example
+from langchain_rageval.prompts.promptset import Prompt
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.run.usage_meter import CHARACTERS_PER_TOKEN
 from langchain_rageval.steps.statement_checks import (
@@ -112,8 +112,8 @@ class ExtractStatements(Step):
         is asked about the whole part only.
         """
         question_of_part = self.build_question({"question": question, "text": text}, None, language_from=question)
-        examples = question_of_part.request.prompt.examples
-        objection = partial(_copied_example, examples=examples, question=question, text=text)
+        prompt = question_of_part.request.prompt
+        objection = partial(_copied_example, prompt=prompt, question=question, text=text)
         parts = halves(text) if halvings and self.judge.members[0].attempts > 1 else []
         try:
             reply: Statements = yield self.ask(replace(question_of_part, objection=objection, divisible=bool(parts)))
@@ -125,9 +125,9 @@ class ExtractStatements(Step):
         return reply.statements
 
 
-def _copied_example(answer: Statements, *, examples: Sequence[Example], question: str, text: str) -> str | None:
+def _copied_example(answer: Statements, *, prompt: Prompt, question: str, text: str) -> str | None:
     """Return an error message for the judge if a statement is copied from an example of the prompt, else None."""
-    copied = copied_statement(answer.statements, examples, question, text)
+    copied = copied_statement(answer.statements, prompt, question, text)
     return copied and f"{copied!r} is a statement of an example; list what `text` in the input says"
 
 
