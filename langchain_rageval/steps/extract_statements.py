@@ -8,9 +8,9 @@ all contexts are blank; the lists are then empty.
 A reply is checked without a model. Verbatim and near-verbatim repeats are dropped, and so are statements beyond the
 number that the text can hold; `dropped_statements` is their number, if there are any. Placeholders such as "No
 statements" are removed, and a reply with a statement of one of the prompt's examples is asked for again. A text is sent
-in parts if it is longer than the judge's `max_context_tokens` (by default 4,000 tokens), or if the reply to it was cut
-off. `answer_unmentioned` and `reference_unmentioned` are the number of content words and numbers that no statement
-mentions and the number of all, summed over the texts of the side.
+in parts if it is longer than the judge's `max_context_tokens`, or if the reply to it was cut off. `answer_unmentioned`
+and `reference_unmentioned` are the number of content words and numbers that no statement mentions and the number of
+all, summed over the texts of the side.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ from langchain_rageval.steps.text_parts import halves, text_parts
 
 _FEWEST_STATEMENTS = 10
 _CHARACTERS_PER_STATEMENT = 3  # a list of short Chinese words; other texts need more
-_LONGEST_PART = 4_000  # tokens; the statements of such a part fit the output limits of most models
 _MOST_HALVINGS = 4  # of a text whose reply is cut off again and again, as that of a judge in a repetition loop
 
 Side = Literal["answer", "reference"]
@@ -92,8 +91,8 @@ class ExtractStatements(Step):
         """Return the statements of a text, each once."""
         if not text.strip():
             return _Extraction([])
-        judge = self.judge.members[0]
-        most_characters = (judge.max_context_tokens or _LONGEST_PART) * CHARACTERS_PER_TOKEN
+        most_tokens = self.judge.members[0].max_context_tokens
+        most_characters = len(text) if most_tokens is None else most_tokens * CHARACTERS_PER_TOKEN
         parts: list[list[str]] = yield Gather(
             [self._extract_part(question, part, _MOST_HALVINGS) for part in text_parts(text, most_characters)]
         )
