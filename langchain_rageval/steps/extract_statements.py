@@ -8,9 +8,9 @@ all contexts are blank; the lists are then empty.
 A reply is checked without a model. Verbatim and near-verbatim repeats are dropped, and so are statements beyond the
 number that the text can hold; `dropped_statements` is their number, if there are any. Placeholders such as "No
 statements" are removed, and a reply with a statement of one of the prompt's examples is asked for again. A text is sent
-in parts if it is longer than the judge's `max_context_tokens` (by default 4,000 tokens), or if the reply to it was cut
-off. `answer_unmentioned` and `reference_unmentioned` are the number of content words and numbers that no statement
-mentions and the number of all, summed over the texts of the side.
+in parts if it is longer than the judge's `max_context_tokens`, or if the reply to it was cut off. `answer_unmentioned`
+and `reference_unmentioned` are the number of content words and numbers that no statement mentions and the number of
+all, summed over the texts of the side.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from langchain_rageval.data.schema import Sample
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.stop_reason import CutOffReply
 from langchain_rageval.prompts.answer_schemas import Statements
-from langchain_rageval.prompts.promptset import Example
+from langchain_rageval.prompts.promptset import Prompt
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.run.usage_meter import CHARACTERS_PER_TOKEN
 from langchain_rageval.steps.judge_step import JudgeStep, State, most_items
@@ -37,7 +37,6 @@ from langchain_rageval.steps.statement_checks import (
 )
 from langchain_rageval.steps.text_parts import halves, text_parts
 
-_LONGEST_PART = 4_000  # tokens; the statements of such a part fit the output limits of most models
 _MOST_HALVINGS = 4  # of a text whose reply is cut off again and again, as that of a judge in a repetition loop
 
 Side = Literal["answer", "reference"]
@@ -90,8 +89,8 @@ class ExtractStatements(JudgeStep):
         """Return the statements of a text, each once."""
         if not text.strip():
             return _Extraction([])
-        judge = self.judge.members[0]
-        most_characters = (judge.max_context_tokens or _LONGEST_PART) * CHARACTERS_PER_TOKEN
+        most_tokens = self.judge.members[0].max_context_tokens
+        most_characters = len(text) if most_tokens is None else most_tokens * CHARACTERS_PER_TOKEN
         parts: list[list[str]] = yield Gather(
             [self._extract_part(question, part, _MOST_HALVINGS) for part in text_parts(text, most_characters)]
         )
@@ -110,8 +109,8 @@ class ExtractStatements(JudgeStep):
         is asked about the whole part only.
         """
         question_of_part = self.build_question({"question": question, "text": text}, None, language_from=question)
-        examples = question_of_part.request.prompt.examples
-        objection = partial(_copied_example, examples=examples, question=question, text=text)
+        prompt = question_of_part.request.prompt
+        objection = partial(_copied_example, prompt=prompt, question=question, text=text)
         parts = halves(text) if halvings and self.judge.members[0].attempts > 1 else []
         try:
             reply: Statements = yield self.ask(replace(question_of_part, objection=objection, divisible=bool(parts)))
@@ -123,9 +122,9 @@ class ExtractStatements(JudgeStep):
         return reply.statements
 
 
-def _copied_example(answer: Statements, *, examples: Sequence[Example], question: str, text: str) -> str | None:
+def _copied_example(answer: Statements, *, prompt: Prompt, question: str, text: str) -> str | None:
     """Return an error message for the judge if a statement is copied from an example of the prompt, else None."""
-    copied = copied_statement(answer.statements, examples, question, text)
+    copied = copied_statement(answer.statements, prompt, question, text)
     return copied and f"{copied!r} is a statement of an example; list what `text` in the input says"
 
 

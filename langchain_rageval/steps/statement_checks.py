@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
-from langchain_rageval.prompts.promptset import Example
+from langchain_rageval.prompts.promptset import Prompt
 from langchain_rageval.text.language import FUNCTION_WORDS
 from langchain_rageval.text.normalization import UNSPACED, normalize_text, tokens_of
 from langchain_rageval.text.sentences import split_sentences
@@ -100,26 +101,34 @@ def unmentioned_units(text: str, statements: Iterable[str]) -> tuple[int, int]:
 
     Questions in the text state nothing and are left out.
     """
-    told = " ".join(sentence for sentence in split_sentences(text) if not sentence.endswith(("?", "？")))
-    units = content_units(told)
+    if "?" in text or "？" in text:
+        text = "\n".join(sentence for sentence in split_sentences(text) if not sentence.endswith(("?", "？")))
+    units = content_units(text)
     return len(units - content_units("\n".join(statements))), len(units)
 
 
-def copied_statement(statements: Sequence[str], examples: Iterable[Example], question: str, text: str) -> str | None:
+def copied_statement(statements: Sequence[str], prompt: Prompt, question: str, text: str) -> str | None:
     """Return a statement that was copied from an example of the prompt, or None if there is none.
 
     A statement that question and text contain themselves is not copied.
     """
-    said = content_units(f"{question}\n{text}")
-    own_text = statement_key(text)
-    shown = {
-        statement_key(statement)
-        for example in examples
-        if statement_key(str(example.input.get("text", ""))) != own_text
-        for statement in example.output.get("statements", [])
-    }
+    examples = _example_keys(prompt)
     for statement in statements:
-        units = content_units(statement)
-        if statement_key(statement) in shown and len(units & said) < _SAID * len(units):
-            return statement
+        key = statement_key(statement)
+        if any(key in shown and statement_key(text) != example_text for example_text, shown in examples):
+            units = content_units(statement)
+            if len(units & content_units(f"{question}\n{text}")) < _SAID * len(units):
+                return statement
     return None
+
+
+@lru_cache(maxsize=64)
+def _example_keys(prompt: Prompt) -> list[tuple[str, frozenset[str]]]:
+    """Return the keys of the text and of the statements of each example."""
+    return [
+        (
+            statement_key(str(example.input.get("text", ""))),
+            frozenset(map(statement_key, example.output.get("statements", []))),
+        )
+        for example in prompt.examples
+    ]

@@ -191,12 +191,12 @@ def test_a_long_text_is_sent_in_parts_of_at_most_max_context_tokens():
     assert "\n".join(inputs["text"] for inputs in judge.inputs) == LONG.answer
 
 
-def test_without_max_context_tokens_a_very_long_text_is_sent_in_parts_too():
+def test_without_max_context_tokens_a_long_text_is_sent_whole():
     text = "\n".join(f"- Item {number} costs {number} euros." for number in range(1_000))
     judge = answering(lambda _: statements(*sentences_of(judge.inputs[-1]["text"])))
     state = extracted(judge, "answer", Sample(question="What?", answer=text))
     assert state["answer_statements"] == sentences_of(text)
-    assert len(judge.inputs) == 2
+    assert [inputs["text"] for inputs in judge.inputs] == [text]
 
 
 def test_what_no_statement_mentions_is_counted_for_each_side():

@@ -108,19 +108,20 @@ def test_what_no_statement_mentions_is_counted_without_questions(statements, cou
     assert unmentioned_units(text, statements) == counted
 
 
-def examples(language):
-    return PromptSet.default(language).get("extract_statements").examples
+def extraction_prompt(language):
+    return PromptSet.default(language).get("extract_statements")
 
 
 @pytest.mark.parametrize("language", ["en", "it", "ko", "ru", "zh"])
 def test_a_statement_of_an_example_is_copied_unless_the_text_says_it(language):
-    for example in examples(language):
+    prompt = extraction_prompt(language)
+    for example in prompt.examples:
         for statement in example.output["statements"]:
-            assert copied_statement(["1.", statement], examples(language), "?", "Мюнхен — город.") == statement
+            assert copied_statement(["1.", statement], prompt, "?", "Мюнхен — город.") == statement
             said = f"{statement} 42"
-            assert copied_statement([statement], examples(language), "?", said) is None
+            assert copied_statement([statement], prompt, "?", said) is None
             given = example.input
-            assert copied_statement([statement], examples(language), given["question"], given["text"]) is None
+            assert copied_statement([statement], prompt, given["question"], given["text"]) is None
 
 
 def test_parts_end_where_sentences_end_and_keep_lines_as_they_are():
