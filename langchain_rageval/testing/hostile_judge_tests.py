@@ -73,11 +73,12 @@ class HostileJudgeTests:
     or an invalid reply must be a failure with a message, not a number and not an unscored sample; other samples and
     metrics must not be affected; the API key must not appear in scores, files, logs or errors.
 
-    Most hostile replies are made of a valid one. A metric with answers of its own therefore also defines `judge`, such
-    as `ScriptedJudge(Politeness(...), repeat=True)`. To skip a test, override it.
+    Most hostile replies are made of a valid one. OfflineJudge gives one to every `Step`; a metric that calls the judge
+    otherwise, such as in `Step.from_chain`, also defines `judge`, such as `ScriptedJudge(reply, repeat=True)`. To skip
+    a test, override it.
 
     Attributes:
-        judge: judge whose replies are valid; by default OfflineJudge, which answers the steps of this package.
+        judge: judge whose replies are valid; by default OfflineJudge.
         sample: the sample that the metric scores; by default one with every field.
     """
 
@@ -366,8 +367,8 @@ def _run(door: str, metric: Any, samples: list[Any], judge: HostileJudge, **opti
     finally:
         judge.release()
     assert ended, (
-        f"{door} did not end within {_MOST_SECONDS:g} s: limit the attempts, and call the judge in a Step, whose calls "
-        "have the timeout of the run"
+        f"{door} did not end within {_MOST_SECONDS:g} s: limit the attempts, and call the judge in a Step, or in "
+        "Step.from_chain, to which the timeout of the run applies"
     )
     return _Outcome.of(future)
 

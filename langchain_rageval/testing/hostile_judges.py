@@ -19,8 +19,12 @@ from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackMana
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from pydantic import Field, PrivateAttr, SecretStr
+from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.utils.function_calling import convert_to_json_schema
+from langchain_core.utils.json_schema import dereference_refs
+from pydantic import BaseModel, Field, PrivateAttr, SecretStr
 
+from langchain_rageval.judge.parser import StrictJsonOutputParser
 from langchain_rageval.prompts.layout import read_title
 
 KEY = "sk-hostile-0123456789abcdef"
@@ -144,6 +148,21 @@ class HostileJudge(BaseChatModel):
         """End all hanging calls."""
         self._record.released.set()
 
+    def with_structured_output(
+        self, schema: dict[str, Any] | type, *, include_raw: bool = False, **kwargs: Any
+    ) -> Runnable[Any, Any]:
+        """Return a Runnable that gives an instance of a pydantic class, or JSON data that is not validated.
+
+        Raises:
+            NotImplementedError: if `include_raw` is set.
+        """
+        if include_raw:
+            raise NotImplementedError("HostileJudge has no raw reply: leave out include_raw")
+        model = self.bind(answer_schema=dereference_refs(convert_to_json_schema(schema)))
+        if isinstance(schema, type) and issubclass(schema, BaseModel):
+            return model | StrictJsonOutputParser(schema)
+        return model | RunnableLambda(_read_json)
+
     def _generate(
         self,
         messages: list[BaseMessage],
@@ -154,7 +173,7 @@ class HostileJudge(BaseChatModel):
         hostile = self._receive(messages)
         if hostile and self.behaviour == HANG:
             self._record.released.wait(_LONGEST_HANG)
-        return self._result(hostile, self.judge.invoke(messages))
+        return self._result(hostile, self.judge.invoke(messages, **self._options(kwargs)))
 
     async def _agenerate(
         self,
@@ -166,7 +185,11 @@ class HostileJudge(BaseChatModel):
         hostile = self._receive(messages)
         if hostile and self.behaviour == HANG:
             await asyncio.sleep(_LONGEST_HANG)
-        return self._result(hostile, await self.judge.ainvoke(messages))
+        return self._result(hostile, await self.judge.ainvoke(messages, **self._options(kwargs)))
+
+    def _options(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Return the options of a call that the judge of valid replies understands."""
+        return options if isinstance(self.judge, BaseChatModel) else {}
 
     def _receive(self, messages: list[BaseMessage]) -> bool:
         """Record a request; return True if it gets a hostile reply.
@@ -198,6 +221,10 @@ class HostileJudge(BaseChatModel):
         """Return the hostile reply in place of a valid one, or raise."""
         changed = ALL_BEHAVIOURS[self.behaviour].act(reply.text)
         return AIMessage(changed) if isinstance(changed, str) else changed
+
+
+def _read_json(message: BaseMessage) -> Any:
+    return json.loads(message.text)
 
 
 def _raise(build: Callable[[], BaseException]) -> Callable[[str], NoReturn]:

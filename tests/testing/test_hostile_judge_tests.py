@@ -122,17 +122,13 @@ class Unchecked(Metric):
         return number
 
 
-def inputs_of(state):
-    return {"question": state["sample"].question, "answer": state["sample"].answer}
-
-
 def fifth(state):
     return Value(state["grade"].grade / 5, "graded")
 
 
 def graded_by_a_step(judge, kind=Metric):
-    steps = RunnableLambda(inputs_of) | Step(Prompt(instruction="Grade it."), judge, Grade, name="grade")
-    return kind("mine", aspect="answer", reads={"answer"}, steps=steps, reduce=fifth)
+    step = Step(Grade, prompts=Prompt(instruction="Grade it."), reads=("answer",))
+    return kind("mine", aspect="answer", reads={"answer"}, steps=step(judge), reduce=fifth)
 
 
 @caught(NUMBERS, "negative numbers", "by invoke, mine has the value -1, outside of its range from 0 to 1")
@@ -308,7 +304,7 @@ class Exposing(Metric):
     """Shows its judge's key."""
 
     def __repr__(self):
-        return f"graded by {self.steps.last.judge.model.api_key.get_secret_value()}"
+        return f"graded by {self.judges[0].model.api_key.get_secret_value()}"
 
 
 @caught(KEYS, "the API key", f"repr(metric) {NO_KEY}")
@@ -336,9 +332,10 @@ def test_a_bad_metric_fails_where_it_is_bad(bad, tmp_path, caplog, capfd):
 
 def test_a_metric_whose_calls_have_no_timeout_is_found(monkeypatch):
     monkeypatch.setattr(hostile_judge_tests, "_MOST_SECONDS", 0.5)
-    assert message_of("test_a_judge_that_hangs_is_abandoned", battery_of(partial(by_function, graded)), "evaluate") == (
-        "evaluate did not end within 0.5 s: limit the attempts, and call the judge in a Step, whose calls have the "
-        "timeout of the run"
+    battery = battery_of(partial(by_function, graded))
+    assert message_of("test_a_judge_that_hangs_is_abandoned", battery, "evaluate") == (
+        "evaluate did not end within 0.5 s: limit the attempts, and call the judge in a Step, or in Step.from_chain, "
+        "to which the timeout of the run applies"
     )
 
 

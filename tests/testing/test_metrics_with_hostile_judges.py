@@ -1,6 +1,8 @@
 """Metrics that pass HostileJudgeTests: those of the package, and a user's, as a step and as a chain."""
 
 import pytest
+from helpers.own.politeness import politeness
+from helpers.own.tone import tone
 from helpers.servers.brain import METRICS, UNJUDGED
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableLambda
@@ -10,9 +12,7 @@ from langchain_rageval import (
     HashingEmbeddings,
     Judge,
     Metric,
-    Prompt,
     Sample,
-    Score,
     Step,
     StrictJsonOutputParser,
     Value,
@@ -21,7 +21,7 @@ from langchain_rageval import (
     faithfulness,
     suite,
 )
-from langchain_rageval.testing import HostileJudgeTests, ScriptedJudge
+from langchain_rageval.testing import HostileJudgeTests
 
 
 class TestAMetric(HostileJudgeTests):
@@ -46,6 +46,18 @@ class TestASuite(HostileJudgeTests):
     test_a_huge_reply_leaves_a_small_score = None
 
 
+class TestTheStepOfTheGuide(HostileJudgeTests):
+    def build_metric(self, judge):
+        return politeness(judge)
+
+
+class TestTheChainOfTheGuide(HostileJudgeTests):
+    def build_metric(self, judge):
+        return tone(judge)
+
+    test_a_huge_reply_leaves_a_small_score = None
+
+
 class Politeness(BaseModel):
     """How polite an answer is."""
 
@@ -53,36 +65,21 @@ class Politeness(BaseModel):
     grade: int = Field(ge=1, le=5)
 
 
-def inputs_of(state):
-    return {"question": state["sample"].question, "answer": state["sample"].answer}
-
-
-def politeness(state):
+def share(state):
     return Value((state["politeness"].grade - 1) / 4, state["politeness"].reason)
 
 
-class TestAUsersStep(HostileJudgeTests):
-    judge = ScriptedJudge(Politeness(reason="Thanks.", grade=4), repeat=True)
+class TestAUsersChain(HostileJudgeTests):
     sample = Sample(question="Сколько стоит полис?", answer="Спасибо за вопрос! Тысячу рублей.")
 
-    def build_metric(self, judge):
-        step = Step(Prompt(instruction="Grade how polite `answer` is."), judge, Politeness, name="politeness")
-        steps = RunnableLambda(inputs_of) | step
-        return Metric("politeness", aspect="answer", reads={"answer"}, steps=steps, reduce=politeness)
-
-
-class TestAUsersChain(HostileJudgeTests):
     @pytest.fixture
     def judge(self):
         return lambda messages: '{"reason": "Thanks.", "grade": 4}'
 
-    @pytest.fixture
-    def sample(self):
-        return {"question": "How much is it?", "answer": "Thanks, nothing."}
-
     def build_metric(self, judge):
-        request = RunnableLambda(lambda sample: [HumanMessage(f"How polite is this, as JSON? {sample.answer}")])
-        score = RunnableLambda(lambda found: Score(metric="polite", aspect="answer", value=(found.grade - 1) / 4))
-        return (request | judge | StrictJsonOutputParser(Politeness) | score).with_config(run_name="polite")
+        request = RunnableLambda(lambda sample: [HumanMessage(f"How polite is this, as JSON? {sample['answer']}")])
+        chain = request | judge | StrictJsonOutputParser(Politeness)
+        steps = Step.from_chain(chain, reads=("answer",), key="politeness")
+        return Metric("politeness", aspect="style", reads={"answer"}, steps=steps, reduce=share)
 
-    test_a_judge_that_hangs_is_abandoned = None  # without a Step, the model needs a timeout of its own
+    test_a_huge_reply_leaves_a_small_score = None
