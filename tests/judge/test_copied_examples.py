@@ -55,5 +55,5 @@ class Topic(BaseModel):
 def test_the_labels_of_a_users_own_step_may_be_those_of_its_examples():
     label = "Insurance and other financial services for private clients"
     prompt = Prompt(instruction="Name the topic.", examples=[{"input": {"answer": "A."}, "output": {"topic": label}}])
-    step = Step(prompt, scripted(AIMessage(json.dumps({"topic": label}))), Topic)
-    assert step.invoke({"answer": "B."})["Topic"].topic == label
+    step = Step(Topic, prompts=prompt, reads={"answer"})(scripted(AIMessage(json.dumps({"topic": label}))))
+    assert step.invoke({"sample": Sample(question="Q?", answer="B.")})["topic"].topic == label

@@ -22,7 +22,7 @@ def test_scores_are_keyed_by_name():
 
 @pytest.mark.parametrize("result", [0.5, None, "good", {"faithfulness": 0.5}, [score]], ids=type)
 def test_any_other_result_of_a_metric_is_refused(result):
-    with pytest.raises(ConfigError, match=f"a mapping of names to Scores, got {type(result).__name__}$"):
+    with pytest.raises(ConfigError, match=f"a mapping of names to Scores, got {type(result).__name__}: make a metric"):
         scores_by_name(result)
 
 

@@ -180,7 +180,7 @@ def test_a_cut_off_reply_to_a_single_sentence_is_asked_again_for_all_its_items()
     cut = AIMessage('{"statements": ["a"', response_metadata={"finish_reason": "length"})
     judge = scripted(cut, statements("a", "b"))
     assert extracted(judge, "answer")["answer_statements"] == ["a", "b"]
-    assert "write every item" in judge.asked[1][-1].text
+    assert "without leaving out any item" in judge.asked[1][-1].text
 
 
 def test_a_long_text_is_sent_in_parts_of_at_most_max_context_tokens():
