@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_rageval.run.billing import MeteredChain, MeteredTry
 from langchain_rageval.run.embedding import MAX_WAIT, Batch, Vector
@@ -249,8 +249,7 @@ async def _asend_once(request: ModelRequest, run: Run, config: RunnableConfig) -
                     return metered.message_of(await _ainvoke(request, run, config))
             case Invoke(chain, chain_input):
                 with run.charge_call(), MeteredChain(run, halvings) as chain_meter:
-                    async with asyncio.timeout(run.timeout):
-                        return await chain.ainvoke(chain_input, chain_meter.config_of(config))
+                    return await _ainvoke_with_timeout(run, chain, chain_input, chain_meter.config_of(config))
             case Batch(embeddings, texts) if type(embeddings).aembed_documents is Embeddings.aembed_documents:
                 return await run.acall_with_timeout(partial(embeddings.embed_documents, list(texts)))
             case Batch(embeddings, texts):
@@ -264,9 +263,15 @@ async def _ainvoke(call: Call, run: Run, config: RunnableConfig) -> Any:
     options = _options(call, run)
     if call.sync_only:  # the event loop's default executor has only a handful of threads
         return await run.acall_with_timeout(partial(call.model.invoke, call.messages, config, **options))
+    return await _ainvoke_with_timeout(run, call.model, call.messages, config, **options)
+
+
+async def _ainvoke_with_timeout(
+    run: Run, runnable: Runnable[Any, Any], value: Any, config: RunnableConfig, **options: Any
+) -> Any:
     try:
         async with asyncio.timeout(run.timeout):
-            return await call.model.ainvoke(call.messages, config, **options)
+            return await runnable.ainvoke(value, config, **options)
     except AttributeError as error:
         # langchain-core 1.7 takes an error that is not an Exception for a result, and raises an AttributeError about it
         if error.name == "generations" and isinstance(error.obj, BaseException):

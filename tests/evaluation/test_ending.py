@@ -11,8 +11,11 @@ from langchain_core.runnables import RunnableLambda
 from pydantic import PrivateAttr
 
 from langchain_rageval import (
+    Metric,
     OfflineJudge,
     Score,
+    Step,
+    Value,
     aevaluate,
     answer_similarity,
     astream_evaluate,
@@ -82,11 +85,17 @@ def own_metric(error):
     return RunnableLambda(score, name="own")
 
 
+def metric_of_chain(model):
+    step = Step.from_chain(RunnableLambda(lambda fields: fields["answer"]) | model, reads=("answer",), key="reply")
+    return Metric("own", aspect="answer", reads={"answer"}, steps=step, reduce=lambda _: Value(1.0, "always"))
+
+
 def metrics_of(error):
     return {
         "sync judge": lambda: faithfulness(raising(error, "sync")),
         "async judge": lambda: faithfulness(raising(error, "async")),
         "chat model": lambda: faithfulness(EndingModel(error)),
+        "chain": lambda: metric_of_chain(EndingModel(error)),
         "judge of a suite": lambda: suite(
             context_recall(raising(error, "sync")), context_relevance(raising(error, "async"))
         ),
