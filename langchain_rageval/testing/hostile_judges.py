@@ -36,7 +36,7 @@ MOST_CALLS = 100
 _HUGE = 1_000_000  # characters
 _REPEATS = 1_000
 _DEPTH = 2_000
-_LONGEST_HANG = 300.0  # seconds; a test ends its judge before
+_LONGEST_HANG = 600.0  # seconds; a test ends its judge before
 
 Allowed = Literal["failure", "valid reply", "any"]
 """Outcomes allowed after a hostile reply: only a failure; also the outcome that a valid reply gives, because the

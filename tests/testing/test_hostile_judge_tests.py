@@ -331,7 +331,7 @@ def test_a_bad_metric_fails_where_it_is_bad(bad, tmp_path, caplog, capfd):
 
 
 def test_a_metric_whose_calls_have_no_timeout_is_found(monkeypatch):
-    monkeypatch.setattr(hostile_judge_tests, "_MOST_SECONDS", 0.5)
+    monkeypatch.setattr(hostile_judge_tests, "_HANG_SECONDS", 0.5)
     battery = battery_of(partial(by_function, graded))
     assert message_of("test_a_judge_that_hangs_is_abandoned", battery, "evaluate") == (
         "evaluate did not end within 0.5 s: limit the attempts, and call the judge in a Step, or in Step.from_chain, "
