@@ -283,14 +283,12 @@ def _is_number(value: Any) -> bool:
 
 
 def _number_copies(item: Any) -> list[Any]:
-    """Return many different copies of an item: with a number in each text, and other numbers."""
-    return [_change_leaves(partial(_number_leaf, n), item) for n in range(_REPEATS)]
+    """Return many different copies of an item: texts with a number after them, objects with other numbers."""
+    return [f"{item} ({n})" if isinstance(item, str) else _with_numbers(item, n) for n in range(_REPEATS)]
 
 
-def _number_leaf(number: int, leaf: Any) -> Any:
-    if _is_number(leaf):
-        return number
-    return f"{leaf} ({number})" if isinstance(leaf, str) else leaf
+def _with_numbers(item: Any, number: int) -> Any:
+    return _change_leaves(lambda leaf: number if _is_number(leaf) else leaf, item)
 
 
 def _with_first_number(items: list[Any]) -> list[Any]:
