@@ -59,6 +59,17 @@ KEYS: Mapping[str, tuple[str, ...]] = {
         "notes: remarks on the results",
     ),
     "metrics": ("metrics: by name a description",),
+    "qualify": (
+        "judge: identity of the judge, and of the embeddings",
+        "language: language of the labelled questions",
+        "layout: order of the parts of each request",
+        "repeats: how often each question was asked unchanged",
+        "steps: by name verdict, reasons, right, right_by_kind (by kind of question), valid, answered, flips, citations, "
+        "order_bias, length_bias, unread, words, said, rung, calls, tokens, seconds, lost, error",
+        "verdict: by metric fit, fit with care, cannot tell or unfit",
+        "reasons: by metric the statistics that decided",
+        "notes: remarks on the results",
+    ),
 }
 """Top-level keys of each command's JSON object with their meaning, as listed in its help."""
 
