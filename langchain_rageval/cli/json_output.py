@@ -64,10 +64,10 @@ KEYS: Mapping[str, tuple[str, ...]] = {
         "language: language of the labelled questions",
         "layout: order of the parts of each request",
         "repeats: how often each question was asked unchanged",
-        "steps: by name verdict, reasons, right, right_by_kind (by kind of question), valid, answered, flips, citations, "
-        "order_bias, length_bias, unread, words, said, rung, calls, tokens, seconds, lost, error",
-        "verdict: by metric fit, fit with care, cannot tell or unfit",
-        "reasons: by metric the statistics that decided",
+        "steps: by name step, verdict, reasons, rung, valid, answered, right, right_by_kind, unread, words, said, flips, "
+        "citations, order_bias, length_bias, calls, tokens, seconds, lost, error",
+        "verdict: of each metric, fit, fit with care, cannot tell or unfit",
+        "reasons: of each metric, the statistics that decided",
         "notes: remarks on the results",
     ),
 }

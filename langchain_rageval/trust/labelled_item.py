@@ -43,8 +43,8 @@ class LabelledItem(InputModel):
         step: name of the judge step that is run.
         kind: what makes the item hard, such as "table" or "injection in context"; "plain prose" for an excerpt.
         source: where the texts come from.
-        labels: one for each statement, chunk, sentence, term or criterion that the step judges, in order, or one for the
-            answer.
+        labels: one for each statement, chunk, sentence, term or criterion that the step judges, in order, or one for
+            the answer.
         question: as in a sample.
         answer: as in a sample.
         contexts: as in a sample.
