@@ -64,8 +64,8 @@ KEYS: Mapping[str, tuple[str, ...]] = {
         "language: language of the labelled questions",
         "layout: order of the parts of each request",
         "repeats: how often each question was asked unchanged",
-        "steps: by name step, verdict, reasons, rung, valid, answered, right, right_by_kind, unread, words, said, flips, "
-        "citations, order_bias, length_bias, calls, tokens, seconds, lost, error",
+        "steps: by name step, verdict, reasons, rung, valid, answered, right, right_by_kind, unread, words, said, "
+        "flips, citations, order_bias, length_bias, calls, tokens, seconds, lost, error",
         "verdict: of each metric, fit, fit with care, cannot tell or unfit",
         "reasons: of each metric, the statistics that decided",
         "notes: remarks on the results",

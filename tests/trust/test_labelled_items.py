@@ -40,8 +40,8 @@ PLACE = Path(langchain_rageval.__file__).parent / "trust" / "labelled_items"
 
 
 def beginnings(text):
-    """Return the first three letters of each word: Russian endings differ between a term and its text."""
-    return {word[:3] for word in words_of(text)}
+    """Return the first two letters of each word: Russian endings differ between a term and its text."""
+    return {word[:2] for word in words_of(text)}
 
 
 def items(step):
