@@ -219,7 +219,7 @@ def test_the_evidence_of_entities_names_them():
         for term, label in zip(item.terms, item.labels, strict=True):
             found = [number for number, text in enumerate(item.contexts, 1) if beginnings(term) <= beginnings(text)]
             if label.accepted == ("found",):
-                assert label.evidence == (str(found[0]),), (item.id, term)
+                assert {int(number) for number in label.evidence} <= {*found}, (item.id, term)
             else:
                 assert not any(term in text for text in item.contexts), (item.id, term)
 
