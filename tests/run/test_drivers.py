@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_rageval.data.schema import Usage
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 from langchain_rageval.run.drivers import adrive, astream_results, drive
-from langchain_rageval.run.requests import Call, Gather, Invoke, Locked, Pause, Shared
+from langchain_rageval.run.requests import Call, Gather, InvokeChild, Locked, Pause, Shared
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
 
@@ -267,14 +267,16 @@ def test_a_runnable_is_invoked_with_more_configurable_values(do):
         return value, config["configurable"]["writer"]
 
     def work():
-        return (yield Invoke(RunnableLambda(look), "a", {"writer": "of the operation"}))
+        return (yield InvokeChild(RunnableLambda(look), "a", {"writer": "of the operation"}))
 
     assert do(work(), Run()) == ("a", "of the operation")
 
 
 def test_a_configurable_value_of_the_caller_takes_precedence():
     def work():
-        return (yield Invoke(RunnableLambda(lambda _, config: config["configurable"]), "a", {"writer": 1, "critic": 2}))
+        return (
+            yield InvokeChild(RunnableLambda(lambda _, config: config["configurable"]), "a", {"writer": 1, "critic": 2})
+        )
 
     assert drive(work(), Run(), {"configurable": {"writer": 0}}) == {"writer": 0, "critic": 2}
 
