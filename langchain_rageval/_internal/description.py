@@ -12,6 +12,7 @@ import dis
 import enum
 import functools
 import hashlib
+import importlib.util
 import inspect
 import json
 import logging
@@ -574,10 +575,36 @@ def _defaults(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def _globals_of(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yield the globals that the code reads, in alphabetical order; builtins are left out."""
+    """Yield the globals that the code reads, and the modules that it imports; builtins are left out."""
     for name in sorted(_global_names(function.__code__)):
         if name in function.__globals__ and function.__globals__[name] is not function:
             yield name, function.__globals__[name]
+    package = str(function.__globals__.get("__package__") or "")
+    for name in sorted(_imported_names(function.__code__, package)):
+        yield f"import {name}", _file_of_module(name)
+
+
+def _imported_names(code: CodeType, package: str) -> set[str]:
+    """Return the names of the modules that a function imports when it runs."""
+    instructions = list(dis.get_instructions(code))
+    names = set()
+    for place, part in enumerate(instructions):
+        if part.opname == "IMPORT_NAME":
+            level = instructions[place - 2].argval
+            names.add(f"{'.' * level}{part.argval}" if isinstance(level, int) else part.argval)
+    absolute = {importlib.util.resolve_name(name, package) if package else name for name in names}
+    inner = (_imported_names(constant, package) for constant in code.co_consts if isinstance(constant, CodeType))
+    return absolute.union(*inner)
+
+
+def _file_of_module(name: str) -> Any:
+    """Return the digest of the source of a module of the user; None for another one."""
+    try:
+        module = sys.modules.get(name)
+        file = getattr(module, "__file__", None) if module else getattr(importlib.util.find_spec(name), "origin", None)
+    except (ImportError, ValueError):
+        return None  # the import fails when the function runs, or not at all
+    return _file_digest(file) if file and Path(file).is_file() and _is_users_file(file) else None
 
 
 def _global_names(code: CodeType) -> set[str]:

@@ -59,6 +59,17 @@ KEYS: Mapping[str, tuple[str, ...]] = {
         "notes: remarks on the results",
     ),
     "metrics": ("metrics: by name a description",),
+    "qualify": (
+        "judge: identity of the judge, and of the embeddings",
+        "language: language of the labelled questions",
+        "layout: order of the parts of each request",
+        "repeats: how often each question was asked unchanged",
+        "steps: by name step, verdict, reasons, rung, valid, answered, right, right_by_kind, unread, words, said, "
+        "flips, citations, order_bias, length_bias, calls, tokens, seconds, lost, error",
+        "verdict: of each metric, fit, fit with care, cannot tell or unfit",
+        "reasons: of each metric, the statistics that decided",
+        "notes: remarks on the results",
+    ),
 }
 """Top-level keys of each command's JSON object with their meaning, as listed in its help."""
 

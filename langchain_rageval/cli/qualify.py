@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_rageval.cli.arguments import add_judge_options, add_quiet_option, parse_pairs
 from langchain_rageval.cli.inputs import build_embeddings, build_judge
+from langchain_rageval.cli.json_output import add_json_option, write_json
 from langchain_rageval.errors import BelowThreshold, ConfigError
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def add_to(commands: Any) -> None:
         "repeated",
     )
     add_quiet_option(parser)
+    add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -61,7 +63,10 @@ def run(options: argparse.Namespace) -> int:
     )
     if options.out:
         qualification.to_json(options.out)
-    show_qualification(qualification, written=options.out)
+    if options.json:
+        write_json(qualification.to_dict())
+    else:
+        show_qualification(qualification, written=options.out)
     _check(qualification, required)
     return 0
 

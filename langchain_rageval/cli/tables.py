@@ -19,7 +19,14 @@ from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import MetricSummary, summarise
 from langchain_rageval.testset.testset import Testset
-from langchain_rageval.trust.qualification import COST_HEADINGS, LEGEND, STEP_HEADINGS, Qualification
+from langchain_rageval.trust.qualification import (
+    COST_HEADINGS,
+    KIND_HEADINGS,
+    KIND_TITLE,
+    LEGEND,
+    STEP_HEADINGS,
+    Qualification,
+)
 
 _COLOURS = {
     "supported": "green",
@@ -216,16 +223,19 @@ def comparison_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
 
 
 def show_qualification(qualification: Qualification, *, written: str | None) -> None:
-    """Print the results of each step, the metrics that the judge is fit for, and the notes."""
+    """Print the results of each step and kind of item, the metrics that the judge is fit for, and the notes."""
     out = console()
     tables = (
         (qualification.title, STEP_HEADINGS, qualification.step_cells()),
+        (KIND_TITLE, KIND_HEADINGS, qualification.kind_cells()),
         ("Replies and cost", COST_HEADINGS, qualification.cost_cells()),
     )
     for title, headings, lines in tables:
         table = Table(title=escape(title), title_justify="left", title_style="bold")
         for heading in headings:
-            table.add_column(heading, justify="left" if heading in ("step", "verdict", "rung") else "right")
+            table.add_column(
+                heading, justify="left" if heading in ("step", "verdict", "rung", "kind of item") else "right"
+            )
         for line in lines:
             table.add_row(*map(escape, line))
         out.print(table)

@@ -28,6 +28,7 @@ from langchain_rageval.steps.stage import State
 from langchain_rageval.steps.step_inputs import Inputs, NumberedInputs, inputs_function
 from langchain_rageval.steps.votes import majority
 
+_LANGUAGE_CODE = re.compile("(?:[a-z]{2})?")  # empty for one prompt in all languages
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|\W+")
 
 
@@ -81,6 +82,7 @@ class Step:
         self.result_name = self.name if key is None else key  # the value of an attribute `key` would count as a secret
         if not self.name or not self.result_name:
             raise ConfigError(f"name and key of the step for {answer.__name__} must not be empty")
+        _check_key(self.name, self.result_name)
         try:
             strict_schema(answer)
         except ValueError as error:
@@ -143,6 +145,7 @@ class Step:
         name = key if name is None else name
         if not isinstance(key, str) or not key or not name:
             raise ConfigError(f"key and name of a chain's step must not be empty, got {key!r} and {name!r}")
+        _check_key(name, key)
         try:
             runnable: Runnable[Any, Any] = coerce_to_runnable(chain)
         except TypeError:
@@ -201,6 +204,11 @@ class SampleStep(JudgeStep):
         return {**super().instrument, **own}
 
 
+def _check_key(name: str, key: str) -> None:
+    if key == "sample":
+        raise ConfigError(f"key of step {name} must not be 'sample': the state holds the sample under it")
+
+
 def _step_prompts(
     name: str, prompts: Mapping[str, Prompt] | Prompt | str, answer: type[BaseModel]
 ) -> StepPrompts | None:
@@ -215,6 +223,8 @@ def _step_prompts(
     except ValidationError:
         kinds = ", ".join(dict.fromkeys(type(prompt).__name__ for prompt in by_language.values()))
         raise ConfigError(f"{expected}, got a mapping to {kinds}") from None
+    if wrong := [code for code in own.prompts if not _LANGUAGE_CODE.fullmatch(code)]:
+        raise ConfigError(f"prompts of step {name}: {wrong[0]!r} is no ISO 639-1 code of a language, such as 'ru'")
     for prompt in own.prompts.values():
         check_examples(name, prompt, answer)
     return own

@@ -144,7 +144,10 @@ class TestsetGenerator(Traced[Any, Testset]):
         chosen = fill_defaults(TestsetGenerator, options, GENERATOR_DEFAULTS)
         check_options(chosen)
         if not isinstance(embeddings, Embeddings):
-            raise ConfigError(f"embeddings must be LangChain Embeddings, got {type(embeddings).__name__}")
+            raise ConfigError(
+                f"embeddings must be LangChain Embeddings, got {type(embeddings).__name__}: they find near-duplicate "
+                "questions; HashingEmbeddings() needs no model"
+            )
         if dedupe is not None and not (isinstance(dedupe, int | float) and 0 < dedupe <= 1):
             raise ConfigError(f"dedupe must be a cosine above 0 and at most 1, or None, got {dedupe!r}")
         _whole("size", size, 1)

@@ -11,16 +11,27 @@ from dataclasses import dataclass
 from typing import Any
 
 from langchain_rageval.data.schema import Finding, Sample
+from langchain_rageval.judge.judge import Judge
+from langchain_rageval.prompts.criteria import DEFAULT_SCALE, default_criteria
+from langchain_rageval.prompts.promptset import PromptSet
 from langchain_rageval.steps.classify_statements import classify_statements
+from langchain_rageval.steps.critique_aspect import critique_aspect
+from langchain_rageval.steps.detect_abstention import detect_abstention
+from langchain_rageval.steps.detect_answerable import detect_answerable
+from langchain_rageval.steps.extract_entities import extract_entities
 from langchain_rageval.steps.extract_statements import extract_statements
+from langchain_rageval.steps.find_entities import find_entities
 from langchain_rageval.steps.grade_contexts import grade_contexts
+from langchain_rageval.steps.grade_relevance import grade_relevance
+from langchain_rageval.steps.grade_rubric import grade_rubric
 from langchain_rageval.steps.measure_similarity import measure_similarity
 from langchain_rageval.steps.regenerate_questions import regenerate_questions
 from langchain_rageval.steps.select_sentences import select_sentences
 from langchain_rageval.steps.stage import Stage, State
 from langchain_rageval.steps.verify_statements import verify_statements
+from langchain_rageval.text.language import detect_language
 from langchain_rageval.text.sentences import split_sentences
-from langchain_rageval.text.stemming import numbers_of
+from langchain_rageval.text.stemming import numbers_of, stems_of
 from langchain_rageval.trust.labelled_item import LabelledItem
 
 FACTS, NO_FACTS = "facts", "no facts"
@@ -28,6 +39,8 @@ EMBEDDING_STEP = "measure_similarity"
 """Name of the step that uses embeddings instead of the judge."""
 
 _QUESTIONS = 3
+_RELEVANCE_SCALE = (0, 4)
+"""Scale of `llm_grader`."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +56,7 @@ class Examination:
     """Procedure that tests one judge step: builds the step, runs it on a labelled item, and reads its verdicts.
 
     Attributes:
-        build: returns the step for a judge, or for embeddings.
+        build: returns the step for a judge, or for embeddings, and a labelled item.
         read_verdicts: returns one verdict for each label of the item from the state after the step.
         extra_state: returns what the step reads from the state besides the sample.
         reverse: maps a sequence in the order of the item's labels to the order of the reversed item's labels, and back;
@@ -52,7 +65,7 @@ class Examination:
         chance: share of right verdicts by guessing; None stands for that of the best constant answer.
     """
 
-    build: Callable[[Any], Stage[State]]
+    build: Callable[[Any, LabelledItem], Stage[State]]
     read_verdicts: Callable[[State, LabelledItem], list[CitedVerdict]]
     extra_state: Callable[[LabelledItem], State] = lambda _item: {}
     reverse: Callable[[LabelledItem, Sequence[Any]], Sequence[Any]] | None = None
@@ -136,31 +149,78 @@ def _similarity_verdict(state: State, _item: LabelledItem) -> list[CitedVerdict]
     return [CitedVerdict("nearer" if near > far else "as near" if near == far else "farther")]
 
 
+def _named_verdicts(state: State, item: LabelledItem) -> list[CitedVerdict]:
+    """Return for each term of an item whether an extracted entity consists of it, with as many other words at most."""
+    entities = [stems_of(entity) for entity in state["reference_entities"]]
+    terms = [stems_of(term) for term in item.terms]
+    named = [any(term <= entity and len(entity) <= 2 * len(term) for entity in entities) for term in terms]
+    return [CitedVerdict("named" if is_named else "not named") for is_named in named]
+
+
+def _critique_aspect(judge: Judge, item: LabelledItem) -> Stage[State]:
+    """Return the step for the aspect of an item, by the package's definition if the judge's prompts have none."""
+    own = [member.prompts.common.aspects for member in judge.members if member.prompts]
+    known = all(item.aspect in aspects for aspects in own)
+    definitions = PromptSet.default(detect_language(item.question)).common.aspects
+    return critique_aspect(judge, item.aspect, definition=None if known else definitions[item.aspect], tie=False)
+
+
 EXAMINATIONS: Mapping[str, Examination] = {
-    "extract_statements": Examination(lambda judge: extract_statements(judge, of="answer"), _extraction_verdict),
+    "extract_statements": Examination(lambda judge, _: extract_statements(judge, of="answer"), _extraction_verdict),
     "verify_statements": Examination(
-        lambda judge: verify_statements(judge, of="answer"),
+        lambda judge, _: verify_statements(judge, of="answer"),
         lambda state, _: _finding_verdicts(state["answer_verdicts"], "statement"),
         lambda item: {"answer_statements": list(item.statements)},
         reverse=_keep_order,
         padded=True,
     ),
     "classify_statements": Examination(
-        classify_statements,
+        lambda judge, _: classify_statements(judge),
         _classification_verdicts,
         lambda item: {"answer_statements": list(item.statements), "statements_by_reference": [list(item.references)]},
         reverse=_reverse_sides,
     ),
     "grade_contexts": Examination(
-        lambda judge: grade_contexts(judge, against=lambda sample: "\n".join(sample.references)),
+        lambda judge, _: grade_contexts(judge, against=lambda sample: "\n".join(sample.references)),
         lambda state, _: _finding_verdicts(state["context_verdicts"], "context"),
         reverse=_reverse_chunks,
         padded=True,
     ),
-    "select_sentences": Examination(select_sentences, _sentence_verdicts, reverse=_keep_order, padded=True),
-    "regenerate_questions": Examination(lambda judge: regenerate_questions(judge, count=_QUESTIONS), _evasion_verdict),
+    "select_sentences": Examination(
+        lambda judge, _: select_sentences(judge), _sentence_verdicts, reverse=_keep_order, padded=True
+    ),
+    "regenerate_questions": Examination(
+        lambda judge, _: regenerate_questions(judge, count=_QUESTIONS), _evasion_verdict
+    ),
+    "critique_aspect": Examination(
+        _critique_aspect, lambda state, _: _finding_verdicts(state["aspect_verdict"], "aspect")
+    ),
+    "detect_abstention": Examination(
+        lambda judge, _: detect_abstention(judge, of="answer"),
+        lambda state, _: _finding_verdicts(state["answer_abstention"], "criterion"),
+    ),
+    "detect_answerable": Examination(
+        lambda judge, _: detect_answerable(judge),
+        lambda state, _: _finding_verdicts(state["answerable"], "criterion"),
+    ),
+    "extract_entities": Examination(lambda judge, _: extract_entities(judge), _named_verdicts),
+    "find_entities": Examination(
+        lambda judge, _: find_entities(judge),
+        lambda state, _: _finding_verdicts(state["entity_verdicts"], "entity"),
+        lambda item: {"reference_entities": list(item.terms)},
+    ),
+    "grade_relevance": Examination(
+        lambda judge, _: grade_relevance(judge, scale=_RELEVANCE_SCALE, pointwise=False),
+        lambda state, _: _finding_verdicts(state["grades"], "context"),
+    ),
+    "grade_rubric": Examination(
+        lambda judge, _: grade_rubric(judge, default_criteria(), DEFAULT_SCALE, with_examples=True, replaceable=True),
+        lambda state, _: _finding_verdicts(state["rubric_grades"], "criterion"),
+    ),
     EMBEDDING_STEP: Examination(
-        lambda embeddings: measure_similarity(embeddings, lambda state: (state["text"], [state["near"], state["far"]])),
+        lambda embeddings, _: measure_similarity(
+            embeddings, lambda state: (state["text"], [state["near"], state["far"]])
+        ),
         _similarity_verdict,
         lambda item: {"text": item.text, "near": item.near, "far": item.far},
         chance=0.5,

@@ -29,8 +29,9 @@ STEPS_OF: Mapping[str, Sequence[str]] = {
     "abstention": ("detect_abstention", "detect_answerable"),
     "rubric": ("grade_rubric",),
     "aspect_critique": ("critique_aspect",),
+    "llm_grader": ("grade_relevance",),
 }
-"""Name of a metric to the names of the steps that it depends on."""
+"""Name of a metric, or of the grader that rank metrics use, to the names of the steps that it depends on."""
 
 _MOST_LOST = 0.1  # of the questions; the lost ones may be the hard ones
 _ORDER: tuple[Fitness, ...] = get_args(Fitness)

@@ -41,13 +41,17 @@ class LabelledItem(InputModel):
     Attributes:
         id: its name.
         step: name of the judge step that is run.
+        kind: what makes the item hard, such as "table" or "injection in context"; "plain prose" for an excerpt.
         source: where the texts come from.
-        labels: one for each statement, chunk or sentence that the step judges, in order, or one for the answer.
+        labels: one for each statement, chunk, sentence, term or criterion that the step judges, in order, or one for
+            the answer.
         question: as in a sample.
         answer: as in a sample.
         contexts: as in a sample.
         references: as in a sample; for `classify_statements`, the statements of the reference.
         statements: the statements of the answer that the step receives.
+        terms: the entities that are looked for, or the terms of a reference that are entities or are not.
+        aspect: name of the aspect that is judged.
         padding: a sentence about another topic.
         text: the text that is compared.
         near: a text that means nearly the same as `text`.
@@ -56,6 +60,7 @@ class LabelledItem(InputModel):
 
     id: str
     step: str
+    kind: str
     source: str
     labels: tuple[Label, ...]
     question: str = ""
@@ -63,6 +68,8 @@ class LabelledItem(InputModel):
     contexts: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
     statements: tuple[str, ...] = ()
+    terms: tuple[str, ...] = ()
+    aspect: str = ""
     padding: str = ""
     text: str = ""
     near: str = ""

@@ -89,7 +89,7 @@ def run_probe(probe: Probe, subject: Any, run: Run) -> ProbeResult:
         subject = map_members(subject, lambda judge: RecordingJudge.of_judge(judge, log, cached=cached))
     unshared_run = replace(run, single_flight=SingleFlight())  # repeats must not share a call in flight
     try:
-        state = examination.build(subject).invoke(examination.initial_state(item), unshared_run.into(None))
+        state = examination.build(subject, item).invoke(examination.initial_state(item), unshared_run.into(None))
     except ConfigError:
         raise
     except Exception as error:

@@ -27,6 +27,7 @@ STEP_HEADINGS = (
     "length",
 )
 COST_HEADINGS = ("step", "rung", "valid at once", "answered", "calls", "tokens", "seconds")
+KIND_HEADINGS = ("step", "kind of item", "right", "share", "interval")
 METRIC_HEADINGS = ("metric", "verdict", "why")
 LEGEND = (
     "Right: share of the labelled verdicts, with its 95% interval. Unread: share that the best constant answer, or a "
@@ -34,6 +35,7 @@ LEGEND = (
     "with a relevant citation. Flips, order, length: verdicts that change when asked again, in reverse order, with an "
     "irrelevant sentence in each chunk."
 )
+KIND_TITLE = "Right verdicts by kind of item, the weakest kind of each step first"
 _NONE = "–"
 
 
@@ -117,6 +119,8 @@ class StepQualification:
             counted; without a value for embeddings.
         answered: share of the questions that were finally answered; transport errors are not counted.
         right: right rate: share of the labelled verdicts of the first repeat that are right.
+        right_by_kind: kind of item, such as "table", to the share of its labelled verdicts that are right; without a
+            value if no item of the kind was answered.
         unread: share of these verdicts, from 0 to 1, that the best constant answer gets right, or for embeddings a
             guess.
         words: share of all labelled verdicts, from 0 to 1, that word overlap gets right: the offline judge, or the
@@ -141,6 +145,7 @@ class StepQualification:
     valid: Proportion
     answered: Proportion
     right: Proportion
+    right_by_kind: Mapping[str, Proportion]
     unread: float
     words: float
     said: Mapping[str, int]
@@ -154,6 +159,11 @@ class StepQualification:
     lost: int = 0
     error: str = ""
 
+    @property
+    def weakest_kinds(self) -> list[tuple[str, Proportion]]:
+        """The kinds of item with their shares of right verdicts: unanswered kinds, then the lowest share first."""
+        return sorted(self.right_by_kind.items(), key=lambda item: -1.0 if item[1].value is None else item[1].value)
+
 
 @dataclass(frozen=True)
 class Qualification:
@@ -162,6 +172,7 @@ class Qualification:
     Attributes:
         judge: identity of the judge, and of the embeddings if they were examined.
         language: of the labelled items.
+        layout: order of the parts of each request, such as "contexts_first"; for a jury whose judges differ, several.
         repeats: how often each unchanged item was run.
         steps: name of a step to its statistics.
         verdict: metric to "fit", "fit with care", "unfit" or "cannot tell": the worst of its steps.
@@ -171,6 +182,7 @@ class Qualification:
 
     judge: str
     language: str
+    layout: str
     repeats: int
     steps: Mapping[str, StepQualification]
     verdict: Mapping[str, Fitness]
@@ -179,9 +191,9 @@ class Qualification:
 
     @property
     def title(self) -> str:
-        """Heading of the qualification: the judge, the language and the number of repeats."""
+        """Heading of the qualification: the judge, the language, the number of repeats and the layout."""
         times = "once" if self.repeats == 1 else f"{self.repeats} times"
-        return f"{self.judge} in {self.language!r}, each question asked {times}"
+        return f"{self.judge} in {self.language!r}, each question asked {times}, layout {self.layout}"
 
     def step_cells(self) -> Iterator[list[str]]:
         """Yield a table row of statistics for each step, with a cell for each column of `STEP_HEADINGS`."""
@@ -199,6 +211,12 @@ class Qualification:
                 *(share.percent for share in (step.flips, step.order_bias, step.length_bias)),
             ]
 
+    def kind_cells(self) -> Iterator[list[str]]:
+        """Yield a table row for each step and kind of item, with a cell for each column of `KIND_HEADINGS`."""
+        for step in self.steps.values():
+            for kind, right in step.weakest_kinds:
+                yield [step.step, kind, f"{right.hits:.0f}/{right.of}", right.percent, right.interval]
+
     def cost_cells(self) -> Iterator[list[str]]:
         """Yield a table row of costs for each step, with a cell for each column of `COST_HEADINGS`."""
         for step in self.steps.values():
@@ -211,15 +229,24 @@ class Qualification:
         yield from ([metric, verdict, self.reasons[metric]] for metric, verdict in self.verdict.items())
 
     def __str__(self) -> str:
-        """Return the qualification as text: title, a line for each metric with verdict and reasons, and the notes."""
+        """Return the qualification as text.
+
+        The title, a line for each metric with verdict and reasons, a line for each step with its shares of right
+        verdicts by kind of item, and the notes.
+        """
         lines = [f"{metric}: {verdict}. {reason}" for metric, verdict, reason in self.metric_cells()]
-        return "\n".join([self.title, *lines, *self.notes])
+        kinds = [
+            f"{step.step}: " + "; ".join(f"{kind} {right}" for kind, right in step.weakest_kinds)
+            for step in self.steps.values()
+        ]
+        return "\n".join([self.title, *lines, f"{KIND_TITLE}:", *kinds, *self.notes])
 
     def _repr_html_(self) -> str:
-        """Return the tables of steps, costs and metrics as HTML, for notebooks."""
+        """Return the tables of steps, kinds of item, costs and metrics as HTML, for notebooks."""
         steps = html_table(self.title, STEP_HEADINGS, self.step_cells(), [LEGEND])
         cost = html_table("Replies and cost", COST_HEADINGS, self.cost_cells())
-        return steps + cost + html_table("Fit for", METRIC_HEADINGS, self.metric_cells(), self.notes)
+        kinds = html_table(KIND_TITLE, KIND_HEADINGS, self.kind_cells())
+        return steps + kinds + cost + html_table("Fit for", METRIC_HEADINGS, self.metric_cells(), self.notes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields of the qualification as a dictionary that can be written as JSON."""

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, partial
-from typing import Any, Unpack
+from typing import Any, Unpack, get_args, overload
 
 from langchain_core.embeddings import Embeddings
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.identity import model_identity
 from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.jury import map_members
 from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
 from langchain_rageval.models.offline_judge import OfflineJudge
+from langchain_rageval.prompts.layout import Layout
 from langchain_rageval.run.options import CALL_DEFAULTS, CallOptions, build_run, fill_defaults
 from langchain_rageval.run.progress import show_progress
 from langchain_rageval.run.run import Run
 from langchain_rageval.trust.examination import EMBEDDING_STEP
 from langchain_rageval.trust.fitness import STEPS_OF, assess_metric
-from langchain_rageval.trust.labelled_item import labelled_items
+from langchain_rageval.trust.labelled_item import LabelledItem, labelled_items
+from langchain_rageval.trust.layout_comparison import LayoutComparison
 from langchain_rageval.trust.probe import Probe, ProbeResult, find_models, list_probes, run_probe
 from langchain_rageval.trust.qualification import Qualification
 from langchain_rageval.trust.step_statistics import labelled_verdicts, step_statistics
@@ -28,31 +32,62 @@ _WORKERS_PER_SLOT = 2  # workers that wait for a retry hold no slot
 _PUBLIC_TEXTS = "The texts are public and old: a model may have read them, with their labels."
 
 
+@overload
 def qualify_judge(
     judge: JudgeLike,
     embeddings: Embeddings | None = None,
     language: str = "ru",
     *,
     repeats: int = 2,
+    layouts: None = None,
     progress: bool = True,
     **options: Unpack[CallOptions],
-) -> Qualification:
+) -> Qualification: ...
+
+
+@overload
+def qualify_judge(
+    judge: JudgeLike,
+    embeddings: Embeddings | None = None,
+    language: str = "ru",
+    *,
+    repeats: int = 2,
+    layouts: Sequence[Layout],
+    progress: bool = True,
+    **options: Unpack[CallOptions],
+) -> LayoutComparison: ...
+
+
+def qualify_judge(
+    judge: JudgeLike,
+    embeddings: Embeddings | None = None,
+    language: str = "ru",
+    *,
+    repeats: int = 2,
+    layouts: Sequence[Layout] | None = None,
+    progress: bool = True,
+    **options: Unpack[CallOptions],
+) -> Qualification | LayoutComparison:
     """Run the metrics' steps on labelled items and measure the judge's verdicts.
 
-    About 360 calls of a thousand tokens with two repeats. Every item is run `repeats` times; items with chunks or lists
-    of statements once more in reverse order, and items with chunks once more with an irrelevant sentence in each chunk.
-    Repeats bypass the model's cache. In the intervals, each labelled verdict counts as one.
+    About 830 calls of a thousand tokens with two repeats. Every item is run `repeats` times; items with chunks or lists
+    of statements of some steps once more in reverse order, and items with chunks of some steps once more with an
+    irrelevant sentence in each chunk. Repeats bypass the model's cache. In the intervals, each labelled verdict counts
+    as one.
 
     Args:
         judge: a chat model, another Runnable, or a Judge with the options that you will use.
         embeddings: examined too, for the metrics that compare texts by embeddings.
         language: of the labelled items, "ru" or "en".
         repeats: how often each unchanged item is run.
+        layouts: layouts to compare, such as `["contexts_first", "handbook"]`; the items are run with each of them. None
+            runs them with the judge's own layout.
         progress: show progress on stderr.
         **options: of the model calls, described in `CallOptions`: `max_concurrency=16`, `timeout=60.0`, `retry=None`.
 
     Returns:
-        The statistics of each step, and for each metric a verdict whether the judge is fit for it.
+        The statistics of each step, and for each metric a verdict whether the judge is fit for it. With `layouts`, a
+        mapping of each layout to such a result.
 
     Raises:
         ConfigError: if an option is invalid, or the first call to the judge or to the embeddings fails.
@@ -60,8 +95,37 @@ def qualify_judge(
     """
     settings = fill_defaults(qualify_judge, options, CALL_DEFAULTS)
     items = [item for item in labelled_items(language) if item.step != EMBEDDING_STEP or embeddings is not None]
-    _check_options(embeddings, repeats)
+    _check_options(embeddings, repeats, layouts)
     examined = Judge.of(judge)
+    if layouts is None:
+        return _qualify(examined, embeddings, items, language, repeats, settings, progress=progress)
+    return LayoutComparison(
+        {
+            layout: _qualify(
+                map_members(examined, partial(replace, layout=layout)),
+                embeddings,
+                items,
+                language,
+                repeats,
+                settings,
+                progress=progress,
+            )
+            for layout in layouts
+        }
+    )
+
+
+def _qualify(
+    examined: Judge,
+    embeddings: Embeddings | None,
+    items: Sequence[LabelledItem],
+    language: str,
+    repeats: int,
+    settings: Any,
+    *,
+    progress: bool,
+) -> Qualification:
+    """Run the labelled items with one judge and return the statistics and verdicts."""
     run = build_run(settings)
     runs = {item.step: run.metered() for item in items}
     probes = [probe for item in items for probe in list_probes(item, repeats)]
@@ -88,6 +152,7 @@ def qualify_judge(
     return Qualification(
         judge=examined.identity + (f", {model_identity(embeddings)}" if embeddings is not None else ""),
         language=language,
+        layout=", ".join(dict.fromkeys(member._endpoint.layout for member in examined.members)),
         repeats=repeats,
         steps=steps,
         verdict={metric: verdict for metric, (verdict, _) in verdicts.items()},
@@ -96,11 +161,17 @@ def qualify_judge(
     )
 
 
-def _check_options(embeddings: Any, repeats: Any) -> None:
+def _check_options(embeddings: Any, repeats: Any, layouts: Any) -> None:
     if not isinstance(repeats, int) or isinstance(repeats, bool) or repeats < 1:
         raise ConfigError(f"repeats must be a whole number of at least 1, got {repeats!r}")
     if not isinstance(embeddings, Embeddings | None):
         raise ConfigError(f"embeddings must be LangChain Embeddings, got {type(embeddings).__name__}")
+    if layouts is None:
+        return
+    known = get_args(Layout)
+    is_list = isinstance(layouts, Sequence) and not isinstance(layouts, str)
+    if not is_list or not layouts or any(layout not in known for layout in layouts):
+        raise ConfigError(f"layouts must be a list of {', '.join(known)}, got {layouts!r}")
 
 
 def _run_all(

@@ -49,6 +49,7 @@ def step_statistics(step: str, results: Sequence[ProbeResult], words: float, usa
         "error": lost[0] if lost else "",
     }
     verdict, reasons = assess_step(**statistics)
+    kinds = dict.fromkeys(result.probe.item.kind for result in results)
     rungs = sum((result.log.rungs for result in answered), Counter[str]())
     token_counts = [count for count in (usage.input_tokens, usage.output_tokens) if count is not None]
     return StepQualification(
@@ -56,12 +57,19 @@ def step_statistics(step: str, results: Sequence[ProbeResult], words: float, usa
         words=words,
         verdict=verdict,
         reasons=reasons,
+        right_by_kind={kind: _right_share(first.values(), kind) for kind in kinds},
         rung=rungs.most_common(1)[0][0] if rungs else None,
         calls=usage.calls,
         tokens=sum(token_counts) if token_counts else None,
         seconds=usage.seconds,
         **statistics,
     )
+
+
+def _right_share(results: Iterable[ProbeResult], kind: str) -> Proportion:
+    """Return the share of the labelled verdicts on items of a kind that are right."""
+    labelled = labelled_verdicts(result for result in results if result.probe.item.kind == kind)
+    return Proportion.mean(float(answer.verdict in label.accepted) for label, answer in labelled)
 
 
 def _unread_share(step: str, accepted: Sequence[Sequence[str]]) -> float:

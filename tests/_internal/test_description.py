@@ -28,6 +28,7 @@ from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 from pydantic import BaseModel, Field, PrivateAttr
 
 from langchain_rageval import OfflineJudge
+from langchain_rageval._internal import description
 from langchain_rageval._internal.description import (
     NotDescribable,
     describe,
@@ -417,3 +418,18 @@ def test_a_client_of_http_is_described_by_where_it_sends_requests():
     assert describe(httpx.Client(transport=faked[0])) != describe(httpx.AsyncClient(transport=faked[1]))
     assert describe(requests.Session()) == describe(requests.Session())
     assert "class" in describe(openai.OpenAI(api_key="x"))
+
+
+def test_a_module_that_a_function_imports_when_it_runs_is_part_of_its_description(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "imported_late.py").write_text("NUMBER = 1\n")
+
+    def late():
+        from imported_late import NUMBER
+
+        return NUMBER
+
+    one = describe(late)
+    description._file_digest.cache_clear()
+    (tmp_path / "imported_late.py").write_text("NUMBER = 2\n")
+    assert describe(late) != one

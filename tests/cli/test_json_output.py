@@ -23,6 +23,7 @@ COMMANDS = {
     "plan": ["samples.jsonl"],
     "generate": ["documents", "--size", "2"],
     "metrics": [],
+    "qualify": ["--repeats", "1"],
 }
 
 

@@ -10,7 +10,14 @@ def test_it_shows_the_steps_the_cost_and_the_verdicts(rageval, tmp_path):
     code, told, complaints = rageval("qualify", "--repeats", 1, "--quiet", "--out", out)
     assert (code, complaints) == (0, "")
     assert "OfflineJudge(), HashingEmbeddings(size=512) in 'ru', each question asked once" in told
-    for name in ("regenerate_questions", "measure_similarity", "valid at once", "aspect_critique cannot tell"):
+    for name in (
+        "regenerate_questions",
+        "measure_similarity",
+        "valid at once",
+        "aspect_critique cannot tell",
+        "kind of item",
+        "injection in context",
+    ):
         assert name in told
     assert "…" not in told
     assert max(map(len, told.splitlines()[1:10])) <= 120
@@ -19,15 +26,23 @@ def test_it_shows_the_steps_the_cost_and_the_verdicts(rageval, tmp_path):
     assert json.loads(out.read_text(encoding="utf-8"))["language"] == "ru"
 
 
+def test_json_on_stdout_has_the_right_verdicts_by_kind_of_item(rageval):
+    code, told, complaints = rageval("qualify", "--language", "en", "--repeats", 1, "--quiet", "--json")
+    assert (code, complaints) == (0, "")
+    qualification = json.loads(told)
+    assert qualification["layout"] == "contexts_first"
+    tables = qualification["steps"]["verify_statements"]["right_by_kind"]["table"]
+    assert tables.keys() == {"hits", "of", "value", "low", "high"}
+    assert tables["of"] == 4
+
+
 def test_a_requirement_decides_the_exit_code(rageval):
     words = ["qualify", "--language", "en", "--repeats", 1, "--quiet"]
     assert rageval(*words, "--require", "answer_similarity=fit")[0] == 0
-    code, told, complaints = rageval(
-        *words, "--require", "context_precision=care", "--require", "answer_similarity=fit"
-    )
+    code, told, complaints = rageval(*words, "--require", "context_precision=fit", "--require", "answer_similarity=fit")
     assert code == 1
     assert "grade_contexts" in told
-    assert complaints == "rageval: context_precision: required fit or fit with care, got cannot tell\n"
+    assert complaints == "rageval: context_precision: required fit, got fit with care\n"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 
 from helpers.scripted import Scripted, answering, human_of
 
-from langchain_rageval.prompts.layout import read_inputs
+from langchain_rageval.prompts.layout import read_inputs, read_schema
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.text.sentences import split_sentences
 from langchain_rageval.trust.labelled_item import LabelledItem, labelled_items
@@ -51,6 +51,9 @@ def answer(human: str, choose: Choose = truth, cites: str | None = None) -> dict
     """Return the reply to a request as a mapping."""
     inputs = read_inputs(human)
     numbers = {text: number for number, text in _SENTENCE.findall(human)}
+    title = (read_schema(human) or {}).get("title")
+    if title in _BY_TITLE:
+        return _BY_TITLE[title](inputs, numbers, choose)
     if "statements" in inputs:
         return _verdicts(inputs, numbers, choose, cites)
     if "answer_statements" in inputs:
@@ -125,8 +128,84 @@ def _grades(inputs: Mapping[str, Any], numbers: Mapping[str, str], choose: Choos
     return {"verdicts": verdicts}
 
 
-def _item(step: str, field: str, value: str) -> LabelledItem:
-    return next(item for item in _items(step) if getattr(item, field) == value)
+def _aspect(inputs: Mapping[str, Any], _numbers: Mapping[str, str], choose: Choose) -> dict:
+    item = _item("critique_aspect", "answer", inputs["answer"])
+    return {"reason": "", "verdict": choose(["yes", "no"], item.labels[0].accepted[0]) == "yes"}
+
+
+def _abstention(inputs: Mapping[str, Any], _numbers: Mapping[str, str], choose: Choose) -> dict:
+    item = _item("detect_abstention", "question", inputs["question"])
+    return {"reason": "", "abstains": choose(["abstains", "answers"], item.labels[0].accepted[0]) == "abstains"}
+
+
+def _answerable(inputs: Mapping[str, Any], _numbers: Mapping[str, str], choose: Choose) -> dict:
+    item = _item("detect_answerable", "question", inputs["question"])
+    return {"reason": "", "answerable": choose(["answer", "do not answer"], item.labels[0].accepted[0]) == "answer"}
+
+
+def _entities(inputs: Mapping[str, Any], _numbers: Mapping[str, str], choose: Choose) -> dict:
+    item = next(item for item in _items("extract_entities") if item.references[0] == inputs["text"])
+    verdicts = [choose(["named", "not named"], label.accepted[0]) for label in item.labels]
+    return {"entities": [term for term, verdict in zip(item.terms, verdicts, strict=True) if verdict == "named"]}
+
+
+def _found(inputs: Mapping[str, Any], numbers: Mapping[str, str], choose: Choose) -> dict:
+    texts = [asked["text"] for asked in inputs["entities"]]
+    shown = set(numbers)
+    item = next(
+        item
+        for item in _items("find_entities")
+        if {*texts} <= {*item.terms} and {*NumberedContexts.of(item.contexts).sentences.values()} == shown
+    )
+    found = []
+    for asked in inputs["entities"]:
+        label = item.labels[item.terms.index(asked["text"])]
+        if choose(["found", "not found"], label.accepted[0]) == "found":
+            chunk = label.evidence[0] if label.evidence else "1"
+            evidence = [number for number in numbers.values() if number.startswith(f"{chunk}.")]
+            found.append({"entity": asked["entity"], "evidence": evidence})
+    return {"found": found}
+
+
+def _relevance(inputs: Mapping[str, Any], numbers: Mapping[str, str], choose: Choose) -> dict:
+    item = _item("grade_relevance", "question", inputs["question"])
+    grades = []
+    for context, label in zip(item.contexts, item.labels, strict=True):
+        first = NumberedContexts.of([context]).sentences["1.1"]
+        grade = int(choose(list("43210"), label.accepted[-1] if "4" in label.accepted else label.accepted[0]))
+        grades.append({"context": int(numbers[first].partition(".")[0]), "reason": "", "grade": grade})
+    return {"grades": grades}
+
+
+def _rubric(inputs: Mapping[str, Any], _numbers: Mapping[str, str], choose: Choose) -> dict:
+    item = _item("grade_rubric", "answer", inputs["answer"], question=inputs["question"])
+    asked = zip(inputs["criteria"], item.labels, strict=True)
+    return {
+        "grades": [
+            {
+                "criterion": criterion["criterion"],
+                "reason": "",
+                "grade": int(choose(list("3210"), (label.accepted or ("3",))[0])),
+            }
+            for criterion, label in asked
+        ]
+    }
+
+
+_BY_TITLE: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, str], Choose], dict]] = {
+    "AspectVerdict": _aspect,
+    "Abstention": _abstention,
+    "Answerable": _answerable,
+    "Entities": _entities,
+    "FoundEntities": _found,
+    "RelevanceGrades": _relevance,
+    "RubricGrades": _rubric,
+}
+
+
+def _item(step: str, field: str, value: str, **others: str) -> LabelledItem:
+    wanted = {field: value, **others}
+    return next(item for item in _items(step) if all(getattr(item, name) == text for name, text in wanted.items()))
 
 
 @cache

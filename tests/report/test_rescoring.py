@@ -447,7 +447,8 @@ def test_a_factless_pair_stays_unscored_though_its_similarity_was_not_measured()
 def test_draws_that_disagree_are_kept():
     replies = [statements("a", "b"), verdicts(supported(1), supported(2))]
     replies += [verdicts(supported(1), not_there(2)), verdicts(contradicted(1), not_there(2))]
-    report = scores_of(RICH[:1], faithfulness(Judge(scripted(*replies), draws=3)), max_concurrency=1)
+    sample = RICH[0].model_copy(update={"answer": "a b"})
+    report = scores_of([sample], faithfulness(Judge(scripted(*replies), draws=3)), max_concurrency=1)
     rescored = report.rescore(faithfulness(Judge(NOBODY, draws=3)))
     assert told(rescored) == told(report)
     assert [f.verdict for f in rescored.rows[0].scores["faithfulness"].findings] == [

@@ -360,3 +360,26 @@ def test_every_answer_class_is_importable_from_steps():
         name for name, kind in vars(answer_schemas).items() if isinstance(kind, type) and issubclass(kind, BaseModel)
     }
     assert {name for name in public_steps.__all__ if hasattr(public_steps, name)} >= classes - {"BaseModel"}
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (
+            lambda: Step(Politeness, prompts={"RU": Prompt(instruction="x")}, reads={"answer"}),
+            "prompts of step politeness: 'RU' is no ISO 639-1 code of a language, such as 'ru'",
+        ),
+        (
+            lambda: Step(Politeness, prompts=Prompt(instruction="x"), reads={"answer"}, key="sample"),
+            "key of step politeness must not be 'sample': the state holds the sample under it",
+        ),
+        (
+            lambda: Step.from_chain(lambda inputs: inputs, reads={"answer"}, key="sample"),
+            "key of step sample must not be 'sample': the state holds the sample under it",
+        ),
+    ],
+)
+def test_a_wrong_language_or_key_is_refused(build, message):
+    with pytest.raises(ConfigError) as error:
+        build()
+    assert str(error.value) == message

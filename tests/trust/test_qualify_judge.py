@@ -5,18 +5,22 @@ from random import Random
 from threading import Lock
 
 import pytest
-from helpers.oracle import answer, coins, oracle, yes
+from helpers.oracle import answer, coins, oracle, truth, yes
 from helpers.scripted import Vectors, answering, human_of
 from helpers.servers.brain import offline
 from langchain_core.caches import InMemoryCache
 from langchain_core.embeddings import Embeddings
 
 from langchain_rageval import ConfigError, HashingEmbeddings, Judge, OfflineJudge, RetryPolicy, jury, qualify_judge
+from langchain_rageval.prompts.layout import read_inputs
 from langchain_rageval.trust.fitness import STEPS_OF
 from langchain_rageval.trust.labelled_item import labelled_items
 
 JUDGED = ("faithfulness", "context_precision", "context_recall", "context_relevance")
 """Metrics that depend on the judge alone."""
+
+OF_TEXTS = ("context_entity_recall", "abstention", "rubric", "aspect_critique", "llm_grader")
+"""Metrics and a grader whose labelled items were written for this project."""
 
 
 class Knowing(Embeddings):
@@ -44,11 +48,10 @@ def qualified(judge, embeddings=None, language="ru", **options):
 @pytest.mark.parametrize("language", ["ru", "en"])
 def test_a_judge_that_is_always_right_is_fit_for_all_that_is_labelled(language):
     found = qualified(oracle(), Knowing(), language)
-    unlabelled = {"abstention", "aspect_critique", "context_entity_recall", "rubric"}
-    assert found.verdict == {name: "cannot tell" if name in unlabelled else "fit" for name in STEPS_OF}
-    assert all("the package has no labelled items for it" in found.reasons[name] for name in unlabelled)
+    assert found.verdict == dict.fromkeys(STEPS_OF, "fit")
     for step in found.steps.values():
-        assert step.right.hits == step.right.of >= 30, step.step
+        assert step.right.hits == step.right.of >= 24, step.step
+        assert {share.value for share in step.right_by_kind.values()} == {1.0}, step.step
         assert step.answered.value == 1.0
         assert step.error == ""
     verified = found.steps["verify_statements"]
@@ -60,11 +63,11 @@ def test_a_judge_that_is_always_right_is_fit_for_all_that_is_labelled(language):
 @pytest.mark.parametrize("language", ["ru", "en"])
 def test_a_judge_that_always_says_yes_is_unfit_because_it_always_says_the_same(language):
     found = qualified(oracle(yes), language=language)
-    for metric in JUDGED:
+    for metric in (*JUDGED, *OF_TEXTS):
         assert found.verdict[metric] == "unfit"
         assert "every verdict was" in found.reasons[metric]
-    assert found.steps["grade_contexts"].said == {"useful": 48}
-    assert found.steps["grade_contexts"].right.hits == 16
+    assert found.steps["grade_contexts"].said == {"useful": 72}
+    assert found.steps["grade_contexts"].right.hits == 24
     assert found.steps["verify_statements"].flips.value == 0.0
 
 
@@ -86,7 +89,7 @@ def test_a_judge_that_always_cites_the_first_chunk_is_unfit_because_of_what_it_c
 
 def test_a_judge_that_flips_coins_is_unfit_because_it_flips():
     found = qualified(oracle(coins(7)))
-    for metric in JUDGED:
+    for metric in (*JUDGED, *OF_TEXTS):
         assert found.verdict[metric] == "unfit", metric
         assert "verdicts unchanged when asked again" in found.reasons[metric]
     graded = found.steps["grade_contexts"]
@@ -136,7 +139,7 @@ def test_a_judge_that_never_answers_has_no_verdicts_and_is_unfit():
     graded = found.steps["grade_contexts"]
     assert (graded.verdict, graded.right.of, graded.answered.hits, graded.valid.hits) == ("unfit", 0, 0, 0)
     assert graded.rung is None
-    assert "questions answered 0 of 48" in found.reasons["context_precision"]
+    assert "questions answered 0 of 72" in found.reasons["context_precision"]
 
 
 def test_repeats_bypass_the_cache():
@@ -205,13 +208,13 @@ def test_extractions_that_invent_lose_or_merge_facts_are_not_right():
     }
     for name, change in changes.items():
         said = qualified(judge(change), repeats=1).steps["extract_statements"].said
-        assert said == {name: 16, "no facts": 16}
+        assert said[name] + said.get("facts", 0) == 32
 
 
 def test_a_jury_is_examined_as_one_judge():
     found = qualified(jury([oracle(), oracle(), oracle(coins(5))]), repeats=1)
     assert found.verdict["context_precision"] == "fit"
-    assert found.steps["grade_contexts"].calls == 3 * 3 * 16
+    assert found.steps["grade_contexts"].calls == 3 * 3 * 24
     assert found.steps["grade_contexts"].valid.value == 1.0
 
 
@@ -219,8 +222,8 @@ def test_the_judge_itself_is_not_changed():
     model = oracle()
     judge = Judge(model, draws=3)
     found = qualified(judge, repeats=1)
-    assert found.steps["grade_contexts"].calls == 3 * 48
-    assert found.steps["extract_statements"].calls == 32
+    assert found.steps["grade_contexts"].calls == 3 * 72
+    assert found.steps["extract_statements"].calls == 48
     assert (judge.model, judge.draws, model.cache) == (model, 3, None)
 
 
@@ -313,15 +316,17 @@ def test_every_judge_is_shown_beside_the_word_overlap_baseline():
 
 def test_output_as_text_html_and_json(tmp_path):
     found = qualified(OfflineJudge(), HashingEmbeddings(), "en", repeats=1)
-    assert str(found).startswith("OfflineJudge(), HashingEmbeddings(size=512) in 'en', each question asked once\n")
-    assert "context_precision: cannot tell. grade_contexts: right verdicts" in str(found)
+    assert str(found).startswith(
+        "OfflineJudge(), HashingEmbeddings(size=512) in 'en', each question asked once, layout contexts_first\n"
+    )
+    assert "context_precision: fit with care. grade_contexts: right verdicts" in str(found)
     shown = found._repr_html_()
-    assert shown.count("<table>") == 3
-    assert "<td>grade_contexts</td><td>cannot tell</td>" in shown
+    assert shown.count("<table>") == 4
+    assert "<td>grade_contexts</td><td>fit with care</td>" in shown
     found.to_json(tmp_path / "q.json")
     read = json.loads((tmp_path / "q.json").read_text(encoding="utf-8"))
     assert read == found.to_dict()
-    assert read["verdict"]["context_precision"] == "cannot tell"
+    assert read["verdict"]["context_precision"] == "fit with care"
     assert read["steps"]["verify_statements"]["citations"]["precision"]["value"] > 0.8
 
 
@@ -336,3 +341,63 @@ async def test_a_model_over_http_uses_its_best_rung(endpoint):
         assert step.valid.value == 1.0
         assert step.tokens > 0
     assert found.verdict == expected.verdict
+
+
+# Kinds of item
+
+
+@pytest.mark.parametrize("language", ["ru", "en"])
+def test_a_judge_that_fails_on_tables_is_weak_on_tables_alone(language):
+    tables = [context for item in labelled_items(language) if item.kind == "table" for context in item.contexts]
+
+    def judge(messages):
+        human = human_of(messages)
+        shows_table = any(json.dumps(line)[1:-1] in json.dumps(human) for text in tables for line in text.splitlines())
+        return json.dumps(answer(human, yes if shows_table and "statements" in read_inputs(human) else truth))
+
+    found = qualified(answering(judge), language=language, repeats=1)
+    verified = found.steps["verify_statements"]
+    weak = [kind for kind, share in verified.right_by_kind.items() if share.value < 1.0]
+    assert weak == ["table", "injection in answer"]  # one item of the second kind is about the same table
+    assert (verified.right_by_kind["table"].hits, verified.right_by_kind["table"].of) == (2, 4)
+    assert verified.weakest_kinds[0][0] == "table"
+    others = [step for name, step in found.steps.items() if name != "verify_statements"]
+    assert {share.value for step in others for share in step.right_by_kind.values()} == {1.0}
+    assert "verify_statements: table 2 of 4, 50% [" in str(found)
+    assert ["verify_statements", "table", "2/4", "50%"] in [cells[:4] for cells in found.kind_cells()]
+    assert "<td>table</td><td>2/4</td><td>50%</td>" in found._repr_html_()
+    assert found.to_dict()["steps"]["verify_statements"]["right_by_kind"]["table"]["hits"] == 2
+
+
+# Layouts
+
+
+def test_layouts_are_compared_and_each_qualification_names_its_own():
+    compared = qualified(OfflineJudge(), language="en", repeats=1, layouts=["handbook", "contexts_first"])
+    assert list(compared) == ["handbook", "contexts_first"]
+    for layout, qualification in compared.items():
+        assert qualification.layout == layout
+        assert qualification.title == f"OfflineJudge() in 'en', each question asked once, layout {layout}"
+    assert str(compared).startswith("OfflineJudge() in 'en', layouts handbook, contexts_first\n")
+    assert len([*compared.cells()]) == 2 * len(compared["handbook"].steps)
+    assert (
+        compared["handbook"].steps["verify_statements"].tokens
+        > compared["contexts_first"].steps["verify_statements"].tokens
+    )
+    assert "<td>handbook</td>" in compared._repr_html_()
+    assert compared.to_dict()["handbook"]["layout"] == "handbook"
+
+
+def test_without_layouts_the_judges_own_is_used_and_named():
+    assert qualified(Judge(OfflineJudge(), layout="instruction_first"), repeats=1).layout == "instruction_first"
+
+
+@pytest.mark.parametrize("layouts", [[], "handbook", ["auto"], [1]])
+def test_unknown_layouts_raise_before_any_call(layouts):
+    judge = oracle()
+    with pytest.raises(ConfigError) as raised:
+        qualified(judge, layouts=layouts)
+    assert str(raised.value) == (
+        f"layouts must be a list of contexts_first, instruction_first, handbook, got {layouts!r}"
+    )
+    assert judge.asked == []

@@ -14,7 +14,7 @@ LABELS = (
     Label(accepted=("contradicted", "absent")),
     Label(accepted=()),
 )
-ITEM = LabelledItem(id="i", step="verify_statements", source="", labels=LABELS, contexts=("a", "b"))
+ITEM = LabelledItem(id="i", step="verify_statements", kind="table", source="", labels=LABELS, contexts=("a", "b"))
 
 
 def result(*verdicts, variant="plain", repeat=0, cites=("2.1",), **more):
@@ -73,3 +73,16 @@ def test_transport_errors_count_only_as_lost():
     assert (found.answered.hits, found.answered.of, found.lost, found.error) == (1, 2, 1, "gone")
     assert (found.valid.hits, found.valid.of) == (0, 2)
     assert found.length_bias.value is None
+
+
+def test_right_verdicts_are_counted_by_kind_of_item():
+    other = ITEM.model_copy(update={"id": "j", "kind": "how-to"})
+    lost = ITEM.model_copy(update={"id": "k", "kind": "list"})
+    found = statistics(
+        result("supported", "absent", "absent"),
+        ProbeResult(Probe(other), [CitedVerdict("absent"), CitedVerdict("absent"), CitedVerdict("absent")]),
+        ProbeResult(Probe(lost), error="gone", lost=True),
+    )
+    shares = {kind: (share.hits, share.of, share.value) for kind, share in found.right_by_kind.items()}
+    assert shares == {"table": (2, 2, 1.0), "how-to": (1, 2, 0.5), "list": (0, 0, None)}
+    assert [kind for kind, _ in found.weakest_kinds] == ["list", "how-to", "table"]
