@@ -209,7 +209,7 @@ def test_rubric_grading(ran, capsys):
 
 def test_judge_qualification(ran, capsys):
     qualification = ran("Judge qualification")["qualification"]
-    assert qualification.verdict["faithfulness"] == "cannot tell"
+    assert qualification.verdict["faithfulness"] == "unfit"
     assert "faithfulness" in capsys.readouterr().out
     rows = {row[0]: row[1] for row in table("Judge qualification")}
     for name, step in qualification.steps.items():

@@ -1,6 +1,7 @@
 """qualify_judge: good judges are fit; bad judges are unfit, each for its own reason."""
 
 import json
+from itertools import count
 from random import Random
 from threading import Lock
 
@@ -161,7 +162,7 @@ def test_a_single_repeat_has_no_flip_rate():
     found = qualified(oracle(), repeats=1)
     assert found.steps["grade_contexts"].flips.value is None
     assert found.verdict["context_precision"] == "fit"
-    assert found.steps["grade_contexts"].calls == 3 * 16
+    assert found.steps["grade_contexts"].calls == 3 * 24
 
 
 def test_position_bias_and_length_bias_are_measured():
@@ -268,12 +269,10 @@ def test_a_judge_that_is_down_is_an_error_and_not_unfit():
 
 
 def test_a_judge_that_goes_down_midway_cannot_be_judged():
-    calls, lock = [], Lock()
+    calls = count(1)
 
     def fading(messages):
-        with lock:
-            calls.append(messages)
-        if len(calls) > 80:
+        if next(calls) > 80:
             raise ConnectionError("gone")
         return answer(human_of(messages))
 
