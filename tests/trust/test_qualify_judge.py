@@ -90,9 +90,11 @@ def test_a_judge_that_always_cites_the_first_chunk_is_unfit_because_of_what_it_c
 
 def test_a_judge_that_flips_coins_is_unfit_because_it_flips():
     found = qualified(oracle(coins(7)))
-    for metric in (*JUDGED, *OF_TEXTS):
+    for metric in JUDGED:
         assert found.verdict[metric] == "unfit", metric
         assert "verdicts unchanged when asked again" in found.reasons[metric]
+    for metric in OF_TEXTS:  # 24 items a step: coins that fall well may leave it open
+        assert found.verdict[metric] in ("unfit", "cannot tell"), metric
     graded = found.steps["grade_contexts"]
     assert 0.3 < graded.flips.value < 0.7
     assert 0.3 < graded.order_bias.value < 0.7
