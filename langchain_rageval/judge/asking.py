@@ -50,15 +50,15 @@ class JudgeQuestion(Generic[T]):
         request: content of the request.
         parser: parses the reply.
         objection: returns what is wrong with an answer that fits the schema, or None.
-        divisible: True if the caller can ask in parts. `ask_judge` then raises `CutOffReply` for a reply that was cut
-            off at a length limit, because a judge that repeats it in fewer words leaves items out; likewise if the last
-            attempt ends within its JSON.
+        is_divisible: returns True if the caller can ask in parts; called after an invalid reply. `ask_judge` then
+            raises `CutOffReply` for a reply that was cut off at a length limit, because a judge that repeats it in
+            fewer words leaves items out; likewise if the last attempt ends within its JSON.
     """
 
     request: RequestContent
     parser: StrictJsonOutputParser[T]
     objection: Callable[[T], str | None] = lambda _answer: None
-    divisible: bool = False
+    is_divisible: Callable[[], bool] = lambda: False
 
 
 def ask_judge(judge: Judge, question: JudgeQuestion[T], attempts: Attempts, draw: int = 0) -> Operation[T]:
@@ -66,7 +66,7 @@ def ask_judge(judge: Judge, question: JudgeQuestion[T], attempts: Attempts, draw
 
     Raises:
         JudgeOutputError: if the reply is invalid and no attempt is left.
-        CutOffReply: if the reply was cut off and the question is divisible.
+        CutOffReply: if the reply was cut off and the question can be divided.
     """
     tail: Sequence[BaseMessage] = ()
     while True:
@@ -75,7 +75,7 @@ def ask_judge(judge: Judge, question: JudgeQuestion[T], attempts: Attempts, draw
             return (yield from _ask_once(judge, question, attempts, tail, draw))
         except OutputParserException as problem:
             raw = str(problem.llm_output or "")
-            if question.divisible:
+            if question.is_divisible():
                 if isinstance(problem, CutOffReply) and not problem.only_thoughts:
                     raise
                 if not attempts.left and _is_unfinished(raw):

@@ -164,7 +164,7 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
 
     def _check_stop(self, message: BaseMessage, metadata: Mapping[str, Any]) -> None:
         try:
-            check_stop(message, metadata, has_lists=_has_lists(_schema_of(self.pydantic_object)))
+            check_stop(message, metadata, has_lists=_has_lists(self.pydantic_object))
         except CutOffReply:
             raise
         except ValueError as error:
@@ -265,10 +265,16 @@ def _schema_of(kind: type[BaseModel]) -> dict[str, Any] | None:
         return None
 
 
-def _has_lists(schema: Any) -> bool:
-    if isinstance(schema, list):
-        return any(map(_has_lists, schema))
-    return isinstance(schema, dict) and (schema.get("type") == "array" or any(map(_has_lists, schema.values())))
+@lru_cache(maxsize=256)
+def _has_lists(kind: type[BaseModel]) -> bool:
+    """Return True if a class contains lists."""
+
+    def has_lists(schema: Any) -> bool:
+        if isinstance(schema, list):
+            return any(map(has_lists, schema))
+        return isinstance(schema, dict) and (schema.get("type") == "array" or any(map(has_lists, schema.values())))
+
+    return has_lists(_schema_of(kind))
 
 
 def _labels(schema: Any) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Final
 
 from langchain_core.exceptions import OutputParserException
@@ -88,7 +89,7 @@ def stop_reasons(metadata: Mapping[str, Any]) -> set[str]:
     """Return the reasons why a model stopped, without case and separators, such as "maxtokens" and "stop"."""
     reasons: set[str] = set()
     for key, value in metadata.items():
-        name = _simplified(key)
+        name = _key_of(key)
         items = value if isinstance(value, list | tuple) else [value]
         if name in _KEYS:
             reasons |= set(map(_reason, items))
@@ -103,7 +104,7 @@ def stop_reasons(metadata: Mapping[str, Any]) -> set[str]:
 
 def is_cut_off(metadata: Mapping[str, Any]) -> bool:
     """Return True if other entries of the metadata than the stop reason say that the reply is incomplete."""
-    entries = {_simplified(key): value for key, value in metadata.items()}
+    entries = {_key_of(key): value for key, value in metadata.items()}
     return bool(entries.get("truncated") is True or entries.get("stoppedlimit") is True or entries.get("done") is False)
 
 
@@ -117,6 +118,11 @@ def _reason(value: Any) -> str:
 
 def _name(value: Any) -> str:
     return value.name if isinstance(value, Enum) else str(value)
+
+
+@lru_cache(maxsize=256)  # a provider sends the same keys with each reply
+def _key_of(name: str) -> str:
+    return _simplified(name)
 
 
 def _simplified(text: str) -> str:

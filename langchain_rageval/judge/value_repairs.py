@@ -138,9 +138,11 @@ def respell(value: Any, schema: Schema, decode: Callable[[str], Any], key: str =
 
 def label_of(text: str, labels: list[Any]) -> str:
     """Return the label that a text is, but for case, quotes and a full stop; the text unchanged if there is none."""
+    if text in labels:
+        return text
     word = _words(bare_word(text))
     matches = [label for label in labels if isinstance(label, str) and _words(label) == word]
-    return matches[0] if len(matches) == 1 and text not in labels else text
+    return matches[0] if len(matches) == 1 else text
 
 
 def boolean_of(text: str) -> bool | str:
@@ -186,6 +188,8 @@ def _simplified(name: str) -> str:
 
 def _with_keys_of(value: Mapping[str, Any], properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return an object whose keys are spelled as those of the schema; unknown keys are kept."""
+    if value.keys() <= properties.keys():
+        return dict(value)
     spelled: dict[str, Any] = {}
     names = {_simplified(name): name for name in properties}
     is_ambiguous = len(names) < len(properties)

@@ -111,12 +111,19 @@ class ExtractStatements(JudgeStep):
         question_of_part = self.build_question({"question": question, "text": text}, None, language_from=question)
         prompt = question_of_part.request.prompt
         objection = partial(_copied_example, prompt=prompt, question=question, text=text)
-        parts = halves(text) if halvings and self.judge.members[0].attempts > 1 else []
+
+        def is_divisible() -> bool:
+            return halvings > 0 and self.judge.members[0].attempts > 1 and bool(halves(text))
+
         try:
-            reply: Statements = yield self.ask(replace(question_of_part, objection=objection, divisible=bool(parts)))
+            reply: Statements = yield self.ask(
+                replace(question_of_part, objection=objection, is_divisible=is_divisible)
+            )
         except CutOffReply:
             statements: list[str] = []
-            for part in parts:  # one after the other: a judge that is cut off on every part fails after few calls
+            for part in halves(
+                text
+            ):  # one after the other: a judge that is cut off on every part fails after few calls
                 statements += yield from self._extract_part(question, part, halvings - 1)
             return statements
         return reply.statements

@@ -61,6 +61,7 @@ _NOTHING = (
 _STATES_NOTHING = re.compile("|".join(_NOTHING))
 
 
+@lru_cache(maxsize=4096)
 def statement_key(statement: str) -> str:
     """Return what near-verbatim repeats of a statement have in common.
 
@@ -87,13 +88,14 @@ def is_placeholder(statement: str, text: str) -> bool:
 def content_units(text: str) -> set[str]:
     """Return the stems of the content words of a text, and its numbers; the numbers of list items are left out."""
     lines = [_LIST_MARK.sub("", line) for line in text.splitlines()]
-    return {
-        stem_of(token)
-        for token in tokens_of(normalize_text("\n".join(lines)))
-        if any(map(str.isdigit, token))
-        or _ONE_CHARACTER.fullmatch(token)
-        or (len(token) >= _SHORTEST_CONTENT_WORD and token not in _FUNCTION_WORDS)
-    }
+    return {stem_of(token) for token in tokens_of(normalize_text("\n".join(lines))) if _is_content(token)}
+
+
+@lru_cache(maxsize=65_536)
+def _is_content(token: str) -> bool:
+    if any(map(str.isdigit, token)) or _ONE_CHARACTER.fullmatch(token):
+        return True
+    return len(token) >= _SHORTEST_CONTENT_WORD and token not in _FUNCTION_WORDS
 
 
 def unmentioned_units(text: str, statements: Iterable[str]) -> tuple[int, int]:
