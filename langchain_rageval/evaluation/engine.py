@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Itera
 from concurrent.futures import wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -23,6 +24,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
 from langchain_rageval._internal.cached import cached_property
+from langchain_rageval._version import __version__
 from langchain_rageval.data.instrument import Instrument, Provenance
 from langchain_rageval.data.schema import Row, Score, Usage
 from langchain_rageval.errors import BudgetExceeded, ConfigError, JudgeUnavailable, SampleError
@@ -222,15 +224,16 @@ class Evaluation:
         notes = [*interrupted, *stopped, *self._notes()]
         complete = complete and not stopped
         left_out = sorted([*self.left_out, *self.not_asked])
+        run = {"finished": datetime.now(UTC).isoformat(timespec="seconds"), "version": __version__}
         if isinstance(output, ReportFile) and interrupted and not indexes:
             output.discard()
             output = []
         if isinstance(output, ReportFile):
             instruments = self._provenance.as_json()
-            head = {"notes": notes, "complete": complete, "left_out": left_out, "instruments": instruments}
-            return Report(output.finish(head), notes, complete, left_out, self._provenance)
+            head = {"notes": notes, "complete": complete, "left_out": left_out, "instruments": instruments, **run}
+            return Report(output.finish(head), notes, complete, left_out, self._provenance, **run)
         in_order = sorted({row.index: row for row in output}.items())
-        return Report([row for _, row in in_order], notes, complete, left_out, self._provenance)
+        return Report([row for _, row in in_order], notes, complete, left_out, self._provenance, **run)
 
     def raise_if_left_out(self) -> None:
         """Raise BudgetExceeded if a score did not fit the budget, JudgeUnavailable if a judge never answered."""

@@ -21,6 +21,9 @@ class ReportData:
         complete: False if the run was interrupted.
         left_out: index of the sample and name of the metric of each score that did not fit the budget.
         provenance: readable parts of the instruments; `Report.instruments` lists them by metric.
+        name: name of the run: that of the file from which it was first loaded; "" before that.
+        finished: when the run ended, UTC, in ISO 8601; "" if it is unknown.
+        version: version of the package that scored; "" if it is unknown.
     """
 
     rows: Sequence[Row]
@@ -28,6 +31,9 @@ class ReportData:
     complete: bool = True
     left_out: list[tuple[int, str]] = field(default_factory=list)
     provenance: Provenance = field(default_factory=Provenance, compare=False)
+    name: str = field(default="", compare=False)
+    finished: str = field(default="", compare=False)
+    version: str = field(default="", compare=False)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -36,8 +42,9 @@ class ReportData:
 
 def head_of(data: ReportData) -> Mapping[str, Any]:
     """Return what the first line of a report's file says about the run."""
+    known = {key: value for key in ("version", "name", "finished") if (value := getattr(data, key))}
     run = {"notes": data.notes, "complete": data.complete, "left_out": data.left_out}
-    return {**run, "instruments": data.provenance.as_json()}
+    return {**known, **run, "instruments": data.provenance.as_json()}
 
 
 def instruments_of(data: ReportData) -> dict[str, list[Instrument]]:

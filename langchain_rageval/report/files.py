@@ -303,6 +303,7 @@ def _head(path: str | Path, line: bytes) -> Head:
         head["complete"] = bool(head.get("complete", True))
         head["left_out"] = [(int(index), str(metric)) for index, metric in head.get("left_out", [])]
         head["instruments"] = Provenance.load(head.get("instruments"))
+        head |= {key: str(head.get(key, "")) for key in ("name", "finished", "version")}
         return head
     except UnicodeDecodeError:
         raise

@@ -20,6 +20,7 @@ from langchain_rageval.report.files import read_report, write_report
 from langchain_rageval.report.html_table import html_table
 from langchain_rageval.report.labelling import LabelSheet, rows_to_label
 from langchain_rageval.report.minimum_difference import minimum_difference
+from langchain_rageval.report.missing_scores import missing_scores
 from langchain_rageval.report.mlflow import write_run
 from langchain_rageval.report.page import PageLanguage, write_page
 from langchain_rageval.report.plot import plot_report
@@ -52,16 +53,20 @@ class Report(ReportData):
         complete: False if the run was interrupted; the rows and scores are then those that were finished.
         left_out: index of the sample and name of the metric of each score that did not fit the budget.
         provenance: readable parts of the instruments; `instruments` lists them by metric.
+        name: name of the run: that of the file from which it was first loaded; "" before that.
+        finished: when the run ended, UTC, in ISO 8601; "" if it is unknown.
+        version: version of the package that scored; "" if it is unknown.
     """
 
     def __repr__(self) -> str:
-        """Return the report as text: its summary, with a line for each metric, and its notes."""
-        lines = [self._title(), *map(summary_line, self.summary().values())]
+        """Return the report as text: its summary, with a line for each metric, why scores are missing, and notes."""
+        lines = [self._title(), *map(summary_line, self.summary().values()), *missing_scores(self.rows)]
         return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
-        """Return the summary as an HTML table for notebooks."""
-        return html_table(self._title(), SUMMARY_HEADINGS, map(summary_cells, self.summary().values()), self.notes)
+        """Return the summary as an HTML table for notebooks, with why scores are missing, and notes."""
+        cells = map(summary_cells, self.summary().values())
+        return html_table(self._title(), SUMMARY_HEADINGS, cells, [*missing_scores(self.rows), *self.notes])
 
     @overload
     def summary(self, by: None = None, *, cluster: By | None = None) -> Summary: ...
@@ -418,7 +423,17 @@ class Report(ReportData):
                 accessed.
         """
         rows, head = read_report(path)
-        return cls(rows if lazy else list(rows), head["notes"], head["complete"], head["left_out"], head["instruments"])
+        name = head["name"] or Path(path).name.removesuffix(".part").rpartition(".")[0]
+        return cls(
+            rows if lazy else list(rows),
+            head["notes"],
+            head["complete"],
+            head["left_out"],
+            head["instruments"],
+            name=name,
+            finished=head["finished"],
+            version=head["version"],
+        )
 
     def _title(self) -> str:
         return f"Report of {len(self.rows)} sample{'' if len(self.rows) == 1 else 's'}"

@@ -2,6 +2,7 @@ import errno
 import json
 import os
 import stat
+from datetime import datetime, timedelta
 
 import pytest
 from helpers.reports import LOST, failed, report_of, row, scored, unscored
@@ -9,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from langchain_rageval import ConfigError, Finding, OfflineJudge, Report, Sample, Score, evaluate, faithfulness
+from langchain_rageval._version import __version__
 from langchain_rageval.data.schema import Failure, Usage
 from langchain_rageval.report import files
 
@@ -160,6 +162,27 @@ def test_a_place_that_cannot_be_written_to_is_named(tmp_path):
 
 
 # Reading
+
+
+def test_a_report_knows_when_and_by_which_version_it_was_made_and_is_named_after_its_file(tmp_path):
+    sample = Sample(question="Q?", answer="It is so.", contexts=["It is so."])
+    made = evaluate([sample], faithfulness(OfflineJudge()))
+    assert datetime.fromisoformat(made.finished).utcoffset() == timedelta(0)
+    assert (made.version, made.name) == (__version__, "")
+    made.to_jsonl(tmp_path / "monday.run.jsonl")
+    again = Report.load(tmp_path / "monday.run.jsonl")
+    assert (again.name, again.finished, again.version) == ("monday.run", made.finished, __version__)
+    on_disk = evaluate([sample], faithfulness(OfflineJudge()), out=tmp_path / "disk.jsonl")
+    read = Report.load(tmp_path / "disk.jsonl")
+    assert (read.name, read.finished, read.version) == ("disk", on_disk.finished, __version__)
+
+
+def test_a_report_of_an_earlier_version_keeps_it_when_it_is_written_again(tmp_path):
+    (tmp_path / "old.jsonl").write_text(f"{HEAD}\n")
+    Report.load(tmp_path / "old.jsonl").to_jsonl(tmp_path / "new.jsonl")
+    again = Report.load(tmp_path / "new.jsonl")
+    assert (again.version, again.name, again.finished) == ("0", "old", "")
+
 
 HEAD = '{"rageval_report": {"version": "0", "notes": []}}'
 LINE = row(0, scored(0.5)).model_dump_json()
