@@ -26,13 +26,20 @@ from langchain_rageval import (
     faithfulness,
     load_samples,
 )
-from langchain_rageval.cli.demo import METRICS
-from langchain_rageval.cli.metric_selection import parse_metric_names
 from langchain_rageval.metrics import ASPECTS
 
 HERE = Path(__file__).parent
 LANGUAGES = ("en", "ru", "zh")
-EIGHT = {*parse_metric_names(METRICS)} - {*ASPECTS} | {"correctness"}
+EIGHT = {
+    "faithfulness",
+    "answer_relevance",
+    "context_precision",
+    "context_recall",
+    "context_relevance",
+    "answer_similarity",
+    "answer_correctness",
+    "correctness",
+}
 REFUSAL = "The retrieved passages do not say."
 UNSCORED = {
     "the answer states no facts",

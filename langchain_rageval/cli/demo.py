@@ -18,11 +18,24 @@ if TYPE_CHECKING:
 PAGE = "rageval-demo.html"
 """File that --open writes, in the current folder."""
 
-METRICS = (
-    "faithfulness,answer_relevance,context_precision,context_recall,context_relevance,answer_similarity,"
-    "answer_correctness,aspect_critique"
-)
+METRICS = "faithfulness,context_precision,context_recall,answer_similarity,answer_correctness"
 """Metrics of the demo, as for --metrics."""
+
+KINDS = {
+    "its own": "the right answer",
+    "another question's": "answer to another question",
+    "a refusal": "refusal to answer",
+}
+"""Headings of the kinds of answers in the bundled samples."""
+
+SHOWN = ("rurag-392", "clapnq-34740418")
+"""Ids of the samples that are shown with their evidence: a right answer and a wrong one."""
+
+NEXT_COMMANDS = {
+    "See every sample:": "rageval demo --open",
+    "Score your own:": "rageval evaluate answers.jsonl --judge openai:gpt-4o-mini",
+}
+"""Commands to try after the demo, by what they are for."""
 
 
 def add_to(commands: Any) -> None:
@@ -37,8 +50,9 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Score the bundled samples; show the summary and one sample of each kind with its evidence."""
-    from langchain_rageval.cli.tables import comparison_table, console, show_notes, show_sample
+    """Score the bundled samples; show the diagnosis, the means, two samples with their evidence, and what to try."""
+    from langchain_rageval.cli.report_view import comparison_table, show_diagnosis, show_sample
+    from langchain_rageval.cli.tables import console, show_notes
     from langchain_rageval.data.loading import load_samples
     from langchain_rageval.evaluation.api import evaluate
 
@@ -60,12 +74,18 @@ def run(options: argparse.Namespace) -> int:
     check_not_all_failed(report)
     slices: dict[str, list[Row]] = {}
     for row in report.rows:
-        slices.setdefault(f"{row.sample.metadata['language']}: {row.sample.metadata['answer_is']}", []).append(row)
+        slices.setdefault(KINDS[row.sample.metadata["answer_is"]], []).append(row)
     out = console()
-    out.print(comparison_table(f"{len(report)} answers to questions over Wikipedia, in Russian and English", slices))
-    for rows in slices.values():
-        show_sample(rows[0], rows[0].scores["faithfulness"], out)
-    show_notes(report.notes, out)
+    out.print(f"[bold]{len(report)} answers to questions over Wikipedia, in Russian and English.[/bold]")
+    show_diagnosis(report, out)
+    out.print()
+    out.print(comparison_table("Mean score for", slices))
+    for row in report.rows:
+        if row.sample.id in SHOWN:
+            show_sample(row, row.scores["faithfulness"], out)
+    show_notes([" ".join(report.notes)] if report.notes else [], out)
+    for title, command in NEXT_COMMANDS.items():
+        out.print(f"[bold]{title}[/bold] {command}", soft_wrap=True)
     warn_about_failures(report)
     if options.open:
         report.to_html(PAGE)

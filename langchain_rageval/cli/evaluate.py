@@ -6,6 +6,7 @@ import argparse
 import json
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from math import isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,6 +117,7 @@ def run(options: argparse.Namespace) -> int:
         progress=not options.quiet,
         strict=options.strict,
     )
+    report = replace(report, name="" if options.file == PIPE else Path(options.file).stem)
     stopped = [note for note in report.notes if note.startswith(STOPPED)]
     if not report.complete and not report.rows:
         raise KeyboardInterrupt
@@ -170,7 +172,8 @@ def _write(report: Report, options: argparse.Namespace) -> None:
 
 def _show(report: Report, options: argparse.Namespace) -> None:
     """Print the summary as a table or as JSON."""
-    from langchain_rageval.cli.tables import console, show_report
+    from langchain_rageval.cli.report_view import show_report
+    from langchain_rageval.cli.tables import console
 
     to_stdout = options.out == PIPE
     if options.json:

@@ -43,7 +43,8 @@ def add_to(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show the report; write and open the page if requested."""
-    from langchain_rageval.cli.tables import console, show_diagnosis, show_report
+    from langchain_rageval.cli.report_view import show_report
+    from langchain_rageval.cli.tables import console
     from langchain_rageval.report.report import Report
 
     page = options.html or (str(Path(options.report).with_suffix(".html")) if options.open else None)
@@ -63,7 +64,6 @@ def run(options: argparse.Namespace) -> int:
         write_json(report_object(report))
     else:
         show_report(report, console(), written=page)
-        show_diagnosis(report)
     if page and options.open:
         open_page(page)
     return 0

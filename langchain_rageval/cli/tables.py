@@ -13,10 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from langchain_rageval.cli.printable import printable, printable_lines
-from langchain_rageval.data.schema import Finding, Row, Score
+from langchain_rageval.data.schema import Row
 from langchain_rageval.evaluation.planning import PLAN_HEADINGS, Plan, plan_cells
-from langchain_rageval.prompts.numbered_contexts import NumberedContexts
-from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import MetricSummary, summarise
 from langchain_rageval.testset.testset import Testset
 from langchain_rageval.trust.qualification import (
@@ -28,18 +26,7 @@ from langchain_rageval.trust.qualification import (
     Qualification,
 )
 
-_COLOURS = {
-    "supported": "green",
-    "contradicted": "red",
-    "absent": "yellow",
-    "TP": "green",
-    "FP": "red",
-    "FN": "yellow",
-    "useful": "green",
-    "needed": "green",
-}
 _FITNESS_COLOURS = {"fit": "green", "fit with care": "yellow", "cannot tell": "magenta", "unfit": "red"}
-_WORST = 3  # samples shown per metric
 _LONGEST = 300  # characters of a text
 _ENDLESS = 1_000_000
 _OPTIONAL_COLUMNS = ("tokens", "calls", "unscored", "pairs", "baseline", "candidate")
@@ -117,37 +104,6 @@ def console(*, stderr: bool = False) -> Console:
     return out
 
 
-def show_report(report: Report, out: Console, *, written: str | None = None) -> None:
-    """Print the summary, the worst samples and the notes of a report, and where it was written."""
-    summary = report.summary()
-    out.print(summary_table(f"{len(report)} samples", {"all": report.rows}))
-    for metric, whole in summary.items():
-        best = 1.0 if whole.direction == "higher" else 0.0
-        worst = [row for row in report.worst(metric, _WORST) if row.scores[metric].value != best]
-        if worst:
-            out.print(f"\n[bold]Worst by {escape(_short(metric))}[/bold]")
-        for row in worst:
-            out.print(f"  {escape(_short(row.sample.id))}: {escape(_short(str(row.scores[metric])))}")
-    show_notes(report.notes, out)
-    if written:
-        out.print(f"\nReport written to {escape(written)}", soft_wrap=True)
-
-
-def show_diagnosis(report: Report) -> None:
-    """Print the number of samples with each cause of error and its remedy; nothing if no cause can be determined."""
-    diagnosis = report.diagnose()
-    if diagnosis.counts.keys() <= {"cannot tell"}:
-        return
-    table = Table(title="Diagnosis", title_justify="left", title_style="bold")
-    for heading in ("samples", "cause", "what to check"):
-        table.add_column(heading, justify="right" if heading == "samples" else "left")
-    for cause, count in diagnosis.counts.items():
-        table.add_row(str(count), cause, diagnosis.remedies.get(cause, ""))
-    out = console()
-    out.print()
-    out.print(table)
-
-
 def show_plan(plan: Plan) -> None:
     """Print the expected cost of each metric and the total."""
     table = Table(title=plan.title, title_justify="left", title_style="bold")
@@ -170,7 +126,7 @@ def show_testset(testset: Testset, out: Console, *, written: str) -> None:
     table.add_column("example")
     for name, count in testset.counts.items():
         first = next(row for row in testset.rows if row.evolution == name)
-        table.add_row(escape(name), str(count), escape(_short(first.question)))
+        table.add_row(escape(name), str(count), escape(shorten(first.question)))
     out.print(table)
     out.print(f"{testset.yields['attempts']} attempts")
     for reason, count in testset.yields["rejected"].items():
@@ -182,8 +138,10 @@ def show_testset(testset: Testset, out: Console, *, written: str) -> None:
 
 def show_notes(notes: Iterable[str], out: Console) -> None:
     """Print the notes of a result."""
-    for note in notes:
-        out.print(f"\n[italic]{escape(printable(note))}[/italic]", soft_wrap=True)
+    for number, note in enumerate(notes):
+        if not number:
+            out.print()
+        print_indented(out, "", f"[italic]{escape(printable(note))}[/italic]", indent=2)
 
 
 def summary_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
@@ -198,27 +156,6 @@ def summary_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
         for metric in summarise(rows).values():
             names = [name, metric.metric] if has_slices else [metric.metric]
             table.add_row(*(escape(cell) for cell in names), *_cells(metric))
-    return table
-
-
-def comparison_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
-    """Build a table with the mean of each metric in each slice of rows, and the cost over all rows."""
-    table = Table(title=title, title_justify="left", title_style="bold", caption_justify="left")
-    table.add_column("mean", no_wrap=True)
-    for heading in (*slices, "unscored", "calls"):
-        table.add_column(escape(heading), justify="right", max_width=10)
-    summaries = [summarise(rows) for rows in slices.values()]
-    everything = summarise([row for rows in slices.values() for row in rows])
-    for name, whole in everything.items():
-        arrow = " ↓" if whole.direction == "lower" else ""
-        means = [_mean(summary[name]) for summary in summaries]
-        table.add_row(f"{escape(name)}{arrow}", *means, str(whole.unscored), str(whole.calls))
-    tokens = sum((metric.input_tokens or 0) + (metric.output_tokens or 0) for metric in everything.values())
-    calls = sum(metric.calls for metric in everything.values())
-    failed = sum(metric.failed for metric in everything.values())
-    table.caption = (
-        f"↓ lower is better. {calls} calls, {tokens:,} tokens, {failed} failed. Steps that metrics share run once."
-    )
     return table
 
 
@@ -252,27 +189,10 @@ def show_qualification(qualification: Qualification, *, written: str | None) -> 
         out.print(f"\nWritten to {escape(written)}", soft_wrap=True)
 
 
-def show_sample(row: Row, score: Score, out: Console) -> None:
-    """Print a sample with the reason of its score, and each finding with its verdict and the cited sentences."""
-    sentences = NumberedContexts.of(row.sample.contexts or []).sentences
-    out.print(f"\n[bold]{escape(_short(row.sample.question))}[/bold]")
-    out.print(f"  {escape(_short(row.sample.answer or ''))}")
-    out.print(f"  [bold]{'–' if score.value is None else f'{score.value:.2f}'}[/bold] {escape(_short(score.comment))}")
-    for finding in score.findings:
-        colour = _COLOURS.get(finding.verdict, "default")
-        out.print(f"    [{colour}]{escape(_short(finding.verdict))}[/{colour}] {escape(_short(finding.text))}")
-        for line in _cited(finding, sentences):
-            out.print(f"      [dim]{line}[/dim]")
-
-
-def _cited(finding: Finding, sentences: dict[str, str]) -> Iterable[str]:
-    return (escape(_short(f"[{number}] {sentences[number]}")) for number in finding.cites if number in sentences)
-
-
 def _cells(metric: MetricSummary) -> tuple[str, ...]:
     tokens = (metric.input_tokens or 0) + (metric.output_tokens or 0)
     return (
-        _mean(metric),
+        format_mean(metric),
         escape(metric.interval) or "–",
         str(metric.scored),
         str(metric.unscored),
@@ -282,10 +202,32 @@ def _cells(metric: MetricSummary) -> tuple[str, ...]:
     )
 
 
-def _mean(metric: MetricSummary) -> str:
+def format_mean(metric: MetricSummary) -> str:
+    """Return the mean of a metric with three decimals, or a dash."""
     return "–" if metric.mean is None else f"{metric.mean:.3f}"
 
 
-def _short(text: str) -> str:
+def shorten(text: str) -> str:
+    """Return the text on one line, cut after 300 characters."""
     line = printable(text)
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+
+
+def print_indented(out: Console, prefix: str, text: str, indent: int | None = None) -> None:
+    """Print a text behind a prefix; its further lines begin below its first one, or after `indent` spaces.
+
+    Args:
+        out: console.
+        prefix: beginning of the first line, as markup.
+        text: the text, as markup on one line.
+        indent: spaces before the further lines; by default the width of the prefix.
+    """
+    begin = Text.from_markup(prefix, emoji=False)
+    indent = begin.cell_len if indent is None else indent
+    whole = Text.assemble(begin, Text.from_markup(text, emoji=False))
+    first, *_ = whole.wrap(out, out.width) or [Text()]
+    out.print(first)
+    rest = whole[len(first.plain) :]
+    rest = rest[len(rest.plain) - len(rest.plain.lstrip()) :]
+    for line in rest.wrap(out, max(20, out.width - indent)) if rest else ():
+        out.print(Text(" " * indent).append(line))

@@ -1,0 +1,137 @@
+"""Terminal view of a report: summary, diagnosis, the worst samples with their questions, and samples with evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from langchain_rageval.cli.printable import printable
+from langchain_rageval.cli.tables import format_mean, print_indented, shorten, show_notes, summary_table
+from langchain_rageval.data.schema import Finding, Row, Score
+from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.report.missing_scores import missing_scores
+from langchain_rageval.report.report import Report
+from langchain_rageval.report.summary import summarise
+
+_COLOURS = {
+    "supported": "green",
+    "contradicted": "red",
+    "absent": "yellow",
+    "TP": "green",
+    "FP": "red",
+    "FN": "yellow",
+    "useful": "green",
+    "needed": "green",
+}
+_MOST_WORST = 3  # samples listed per metric
+_WORST_IN_ALL = 6  # about so many samples are listed, at least one per metric
+
+
+def show_report(report: Report, out: Console, *, written: str | None = None) -> None:
+    """Print the summary, the diagnosis, the worst samples, what is missing, the notes, and where it was written."""
+    out.print(summary_table(_title(report), {"all": report.rows}))
+    show_diagnosis(report, out)
+    _show_worst(report, out)
+    missing = missing_scores(report.rows)
+    if missing:
+        out.print()
+    for line in missing:
+        print_indented(out, "", escape(printable(line)), indent=2)
+    show_notes(report.notes, out)
+    if written:
+        out.print(f"\nReport written to {escape(written)}", soft_wrap=True)
+
+
+def show_diagnosis(report: Report, out: Console) -> None:
+    """Print the number of samples with each cause of error and its remedy; nothing if no cause can be determined."""
+    diagnosis = report.diagnose()
+    if diagnosis.counts.keys() <= {"cannot tell"}:
+        return
+    out.print("\n[bold]Diagnosis: number of samples, what is wrong, what to check[/bold]")
+    digits = max(len(str(count)) for count in diagnosis.counts.values())
+    for cause, count in diagnosis.counts.items():
+        remedy = diagnosis.remedies.get(cause, "")
+        line = f"[bold]{cause}[/bold]" + (f" · {escape(remedy)}" if remedy else "")
+        print_indented(out, f"  {count:>{digits}}  ", line)
+
+
+def comparison_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
+    """Build a table with the mean of each metric in each slice of rows, and the cost over all rows.
+
+    Args:
+        title: heading of the names of the metrics.
+        slices: rows by heading of their column.
+    """
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, title_justify="left", caption_justify="left")
+    table.add_column(escape(title), no_wrap=True)
+    for heading in slices:
+        table.add_column(escape(heading), justify="right", max_width=17)
+    summaries = [summarise(rows) for rows in slices.values()]
+    everything = summarise([row for rows in slices.values() for row in rows])
+    for name, whole in everything.items():
+        arrow = " ↓" if whole.direction == "lower" else ""
+        table.add_row(f"{escape(name)}{arrow}", *(format_mean(summary[name]) for summary in summaries))
+    tokens = sum((metric.input_tokens or 0) + (metric.output_tokens or 0) for metric in everything.values())
+    calls = sum(metric.calls for metric in everything.values())
+    failed = sum(metric.failed for metric in everything.values())
+    arrows = "↓ lower is better. " if any(metric.direction == "lower" for metric in everything.values()) else ""
+    table.caption = f"{arrows}– no score applies. {calls} calls, {tokens:,} tokens, {failed} failed."
+    return table
+
+
+def show_sample(row: Row, score: Score, out: Console) -> None:
+    """Print a sample with its score, and each finding with its verdict and the cited sentences, or else the reason."""
+    sentences = NumberedContexts.of(row.sample.contexts or []).sentences
+    out.print()
+    print_indented(out, "[bold]Question[/bold] ", f"[bold]{escape(shorten(row.sample.question))}[/bold]")
+    print_indented(out, "  Answer ", escape(shorten(row.sample.answer or "")))
+    value = "–" if score.value is None else f"{score.value:.2f}"
+    comment = "" if score.findings else escape(shorten(score.comment))
+    print_indented(out, f"  {escape(score.metric)} [bold]{value}[/bold] ", comment, indent=4)
+    for finding in score.findings:
+        colour = _COLOURS.get(finding.verdict, "default")
+        verdict = f"    [{colour}]{escape(shorten(finding.verdict))}[/{colour}] "
+        print_indented(out, verdict, escape(shorten(finding.text)), indent=6)
+        for line in _cited(finding, sentences):
+            print_indented(out, "      ", f"[dim]{line}[/dim]")
+
+
+def _title(report: Report) -> str:
+    """Return the number of samples, the name of the run and when it ended, as far as they are known."""
+    count = f"{len(report)} samples"
+    try:
+        finished = f"{datetime.fromisoformat(report.finished):%Y-%m-%d %H:%M} UTC"
+    except ValueError:
+        finished = ""
+    return " · ".join(filter(None, (count, escape(printable(report.name)), finished)))
+
+
+def _show_worst(report: Report, out: Console) -> None:
+    """Print the worst samples of each metric that has imperfect scores: value, question, id and reason."""
+    worst = {}
+    for metric, whole in report.summary().items():
+        best = 1.0 if whole.direction == "higher" else 0.0
+        rows = [row for row in report.worst(metric, _MOST_WORST) if row.scores[metric].value != best]
+        if rows:
+            worst[metric] = rows
+    for metric, rows in worst.items():
+        out.print(f"\n[bold]Worst by {escape(shorten(metric))}[/bold]")
+        for row in rows[: max(1, _WORST_IN_ALL // len(worst))]:
+            score = row.scores[metric]
+            prefix = "  –      " if score.value is None else f"  {score.value:<6.3f} "
+            question = f"{escape(shorten(row.sample.question))} [dim]({escape(shorten(row.sample.id))})[/dim]"
+            print_indented(out, prefix, question)
+            if score.comment:
+                print_indented(
+                    out, " " * Text.from_markup(prefix, emoji=False).cell_len, escape(shorten(score.comment))
+                )
+
+
+def _cited(finding: Finding, sentences: Mapping[str, str]) -> Iterable[str]:
+    return (escape(shorten(f"[{number}] {sentences[number]}")) for number in finding.cites if number in sentences)

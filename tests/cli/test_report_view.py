@@ -1,0 +1,80 @@
+"""The demo and reports in a terminal of 80 columns."""
+
+import json
+from importlib.resources import files
+
+import pytest
+from helpers.pages import report, sample, score
+from helpers.terminals import shown
+from rich.cells import cell_len
+
+from langchain_rageval import Report, Row
+from langchain_rageval.cli import main
+from langchain_rageval.cli.demo import NEXT_COMMANDS, SHOWN
+
+
+@pytest.fixture(scope="module")
+def demo():
+    """Return the lines that the demo writes to a terminal of 80 columns."""
+    return shown(80, "demo", "--quiet")
+
+
+def test_the_demo_fits_one_screen_of_80_columns(demo):
+    assert 24 <= len(demo) <= 40
+    assert max(map(cell_len, demo)) <= 80
+
+
+def test_the_demo_gives_the_diagnosis_before_the_details_and_explains_its_columns(demo):
+    text = "\n".join(demo)
+    places = [text.index(part) for part in ("Diagnosis", "Mean score for", "Question", "Judged offline", "Score your")]
+    assert places == sorted(places)
+    for heading in ("the right answer", "answer to another", "refusal to answer"):
+        assert heading in text
+
+
+def test_the_demo_ends_with_the_two_commands_to_try_next(demo):
+    ends = [line for line in demo if line][-2:]
+    assert ends == [f"{title} {command}" for title, command in NEXT_COMMANDS.items()]
+    for command in NEXT_COMMANDS.values():
+        assert callable(main._parser().parse_args(command.split()[1:]).run)
+
+
+def test_the_samples_that_the_demo_shows_are_bundled():
+    lines = (files("langchain_rageval.cli") / "demo_data" / "samples.jsonl").read_text(encoding="utf-8").splitlines()
+    assert {*SHOWN} <= {json.loads(line)["id"] for line in lines}
+
+
+def test_wrapped_lines_keep_their_indentation(tmp_path):
+    question = "Which rivers flow through the capital of Bavaria and in which order do they reach it from the south?"
+    reason = "The contexts support one of three statements; not found: «It lies in Saxony»; not found: «It is old»."
+    row = Row(index=0, sample=sample(0, question=question), scores={"faithfulness": score(0.25, reason=reason)})
+    Report([row]).to_jsonl(tmp_path / "report.jsonl")
+    lines = shown(80, "report", tmp_path / "report.jsonl")
+    start = lines.index("Worst by faithfulness")
+    end = lines.index("", start)
+    assert [line.rstrip() for line in lines[start + 1 : end]] == [
+        "  0.250  Which rivers flow through the capital of Bavaria and in which order do",
+        "         they reach it from the south? (sample-0)",
+        "         The contexts support one of three statements; not found: «It lies in",
+        "         Saxony»; not found: «It is old».",
+    ]
+
+
+def test_a_report_shows_the_worst_samples_first_with_their_questions_after_the_diagnosis(rageval, tmp_path):
+    report([0.5, 0.0, 0.25]).to_jsonl(tmp_path / "run.jsonl")
+    _, out, _ = rageval("report", tmp_path / "run.jsonl")
+    assert out.splitlines()[0].strip() == "3 samples · run"
+    assert out.index("Diagnosis") < out.index("Worst by faithfulness")
+    worst = out[out.index("Worst by faithfulness") : out.index("Worst by claim_noise")].splitlines()
+    assert [line.strip() for line in worst if "Question" in line] == [
+        "0.000  Question 1? (sample-1)",
+        "0.250  Question 2? (sample-2)",
+        "0.500  Question 0? (sample-0)",
+    ]
+
+
+def test_a_report_says_why_scores_are_missing(rageval, tmp_path):
+    report([0.5, 0.0]).to_jsonl(tmp_path / "run.jsonl")
+    _, out, _ = rageval("report", tmp_path / "run.jsonl")
+    assert "Failed: 1 of claim_noise: JudgeOutputError in verify_statements" in out
+    assert "Unscored: 1 of claim_noise: the answer states no facts" in out
