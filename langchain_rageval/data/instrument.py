@@ -44,6 +44,11 @@ class Instrument:
         """Return the instrument of two parts; None is an unknown part."""
         return cls(join_digests(_digest(found_by), _digest(counted_by)), found_by, counted_by, unknown)
 
+    @property
+    def judges(self) -> list[str]:
+        """Names of the models that judge, without their classes and settings; the class of a model without a name."""
+        return list(dict.fromkeys(_judges(self.found_by)))
+
     def differences(self, other: Instrument) -> list[str]:
         """Return in words how this instrument differs from another, as far as both are recorded."""
         parts = ((self.found_by, other.found_by), (self.counted_by, other.counted_by))
@@ -201,6 +206,21 @@ def _models(part: Any) -> Iterator[str]:
     elif isinstance(part, list):
         for item in part:
             yield from _models(item)
+
+
+def _judges(part: Any) -> Iterator[str]:
+    """Yield the name of each model under the key "judge" in a part; of a path or an address, the last component."""
+    if isinstance(part, Mapping):
+        judge = part.get("judge")
+        for model in _models(judge) if judge is not None else ():
+            name = model.partition(" ")[2] or model
+            yield name.rstrip("/").rpartition("/")[2] if name.startswith(("/", ".")) or "://" in name else name
+        for key, item in part.items():
+            if key != "judge":
+                yield from _judges(item)
+    elif isinstance(part, list):
+        for item in part:
+            yield from _judges(item)
 
 
 def _model_name(model: Mapping[str, Any]) -> str:

@@ -8,15 +8,16 @@ script and style, identified by their hashes, and nothing else.
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from heapq import nsmallest
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal, get_args
 
 import yaml
@@ -25,24 +26,24 @@ from langchain_rageval._internal.cached import cached_property
 from langchain_rageval._version import __version__
 from langchain_rageval.data.schema import Row, Usage
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.report.comparison import Comparison, paired_rows
 from langchain_rageval.report.data import ReportData, instruments_of
 from langchain_rageval.report.diagnosis import REMEDIES, Cause, Diagnosis, diagnose_rows
-from langchain_rageval.report.files import row_line
 from langchain_rageval.report.histogram import Histogram
+from langchain_rageval.report.page_blocks import PART, Chunks, cut, pack, sample_view
+from langchain_rageval.report.page_notes import PageNotes, without_addresses
 from langchain_rageval.report.summary import Summary, summarise
 from langchain_rageval.text.language import detect_language
 
 PageLanguage = Literal["auto", "en", "ru"]
 
 _FILES = files("langchain_rageval.report") / "page_files"
-_PART = 100
-"""Number of samples, or chunks, in one block."""
-_LONGEST = 200_000
-"""Most characters of one text; a longer text is cut and its length appended."""
 _MOVED = 5
 """Number of samples listed for each metric with the greatest changes, in each direction."""
+_FIRST_LOOKS = 5
+"""Number of samples listed as those to look at first."""
+_LONGEST_TITLE = 200
+_NOT_WRONG = ("nothing wrong", "cannot tell")
 
 
 def write_page(
@@ -67,8 +68,10 @@ def write_page(
         "number": _number,
         "count": _count,
         "breakable": lambda name: escape(name).replace("_", Markup("_<wbr>")),
+        "plain": without_addresses,
     }
-    page = Page(data, baseline, comparison, yaml.safe_load(_read("words.yaml"))[chosen])
+    notes = PageNotes(yaml.safe_load(_read("notes.yaml")), chosen)
+    page = Page(data, baseline, comparison, yaml.safe_load(_read("words.yaml"))[chosen], notes)
     template = environment.from_string(_read("report.html"))
     with Path(path).open("w", encoding="utf-8", errors="replace") as file:
         file.writelines(template.stream(page=page, words=page.words, language=chosen, version=__version__))
@@ -83,12 +86,14 @@ class Page:
         baseline: the run that it is compared with, or None.
         comparison: the comparison of the two, or None.
         words: texts of the page in its language, by key.
+        notes: translator of notes into that language.
     """
 
     report: ReportData
     baseline: ReportData | None
     comparison: Comparison | None
     words: Mapping[str, Any]
+    notes: PageNotes
 
     @cached_property
     def summary(self) -> Summary:
@@ -117,6 +122,56 @@ class Page:
     def remedies(self) -> Mapping[Cause, str]:
         """Mapping of causes to remedies."""
         return REMEDIES
+
+    @property
+    def headline(self) -> str:
+        """What the run shows, in one sentence."""
+        if not len(self.report):
+            return str(self.words["headlines"]["empty"])
+        if not self.causes:
+            return str(self.words["headlines"]["scores"].format(count=_count(len(self.report))))
+        kind = "wrong" if self.wrong else "fine"
+        return str(self.words["headlines"][kind].format(wrong=_count(self.wrong), count=_count(len(self.report))))
+
+    @property
+    def wrong(self) -> int:
+        """Number of samples with a cause of error."""
+        return sum(count for cause, count in self.causes.items() if cause not in _NOT_WRONG)
+
+    @property
+    def finished(self) -> str:
+        """When the run ended, with the month in words; "" if it is unknown."""
+        try:
+            time = datetime.fromisoformat(self.report.finished)
+        except ValueError:
+            return ""
+        return f"{time.day} {self.words['months'][time.month - 1]} {time.year}, {time:%H:%M} UTC"
+
+    @cached_property
+    def judges(self) -> list[str]:
+        """Names of the judges of all metrics."""
+        found = (
+            name for instruments in instruments_of(self.report).values() for one in instruments for name in one.judges
+        )
+        return [self.words["judges"].get(name, name) for name in dict.fromkeys(found)]
+
+    @cached_property
+    def first_looks(self) -> list[tuple[int, str, Cause, str, float | None]]:
+        """Samples to look at first: place, question, cause, and the metric with the worst value; the worst first."""
+        looks = []
+        for place, row in enumerate(self.report.rows):
+            goodness = {
+                name: 1 - score.value if score.direction == "lower" else score.value
+                for name, score in row.scores.items()
+                if score.value is not None and self.summary[name].low is not None
+            }
+            cause = self._causes[place]
+            if goodness and (cause not in _NOT_WRONG if self.wrong else not self.causes):
+                worst = min(goodness, key=lambda name: goodness[name])
+                value = row.scores[worst].value
+                question = " ".join(row.sample.question.split())[:_LONGEST_TITLE]
+                looks.append((fmean(goodness.values()), (place, question, cause, worst, value)))
+        return [look for _, look in nsmallest(_FIRST_LOOKS, looks, key=lambda look: look[0])]
 
     @cached_property
     def causes(self) -> Mapping[Cause, int]:
@@ -160,23 +215,24 @@ class Page:
         index: list[list[Any]] = []
         chunks = Chunks()
         rows = iter(self.report.rows)
-        while part := list(islice(rows, _PART)):
-            yield f"part-{len(index) // _PART}", _pack([_sample_view(row, chunks) for row in part])
-            yield from chunks.take_blocks(_PART)
+        while part := list(islice(rows, PART)):
+            yield f"part-{len(index) // PART}", pack([sample_view(row, chunks, self.notes.translate) for row in part])
+            yield from chunks.take_blocks(PART)
             index += [self._index_entry(row, place) for place, row in enumerate(part, len(index))]
         yield from chunks.take_blocks(1)
-        yield "index", _pack({"metrics": [*self.summary], "rows": index, "part": _PART})
-        yield "words", _pack(self.words["script"])
+        yield "index", pack({"metrics": [*self.summary], "causes": [*self.causes], "rows": index, "part": PART})
+        yield "words", pack(self.words["script"])
 
     @cached_property
     def moved(self) -> Mapping[str, Sequence[tuple[int, str, float]]]:
-        """Mapping of metric names to the samples that changed most: place, id and difference; the worst first."""
+        """Mapping of metric names to the samples that changed most: place, question and difference; the worst first."""
         changes: dict[str, list[tuple[int, str, float]]] = {}
         for place, row in enumerate(self.report.rows):
             before = self._before.get(row.index, {})
             for name, score in row.scores.items():
                 if score.value is not None and before.get(name) is not None and score.value != before[name]:
-                    changes.setdefault(name, []).append((place, row.sample.id, score.value - before[name]))
+                    question = " ".join(row.sample.question.split())[:_LONGEST_TITLE]
+                    changes.setdefault(name, []).append((place, question, score.value - before[name]))
         return {name: _ends(moves, self.summary[name].direction == "lower") for name, moves in changes.items()}
 
     @cached_property
@@ -199,64 +255,13 @@ class Page:
         before = self._before.get(row.index, {})
         return [
             row.sample.id,
-            _cut(row.sample.question),
-            _cut(row.sample.answer or ""),
+            cut(row.sample.question),
+            cut(row.sample.answer or ""),
             self._causes[place] if self.causes else "",
             [None if score is None else score.value for score in scores],
             ["" if s is None else "failed" if s.failure else "unscored" if s.unscored else "scored" for s in scores],
             [before.get(name) for name in self.summary] if self.baseline else [],
         ]
-
-
-class Chunks:
-    """Distinct chunks of the report as lists of sentences, collected into packed blocks."""
-
-    def __init__(self) -> None:
-        self._places: dict[bytes, int] = {}
-        self._waiting: list[list[str]] = []
-        self._written = 0
-
-    def place_of(self, text: str) -> int:
-        """Return the number of a chunk, from 0; a chunk that is not in the collection is added to it."""
-        place = self._places.setdefault(hashlib.blake2b(text.encode(), digest_size=16).digest(), len(self._places))
-        if place == self._written + len(self._waiting):
-            self._waiting.append([line.text for line in NumberedContexts.of([_cut(text)]).lines if line.sentence])
-        return place
-
-    def take_blocks(self, least: int) -> Iterator[tuple[str, str]]:
-        """Yield ids and packed blocks while at least `least` chunks are not written yet."""
-        while len(self._waiting) >= least:
-            yield f"chunks-{self._written // _PART}", _pack(self._waiting[:_PART])
-            self._written += len(self._waiting[:_PART])
-            del self._waiting[:_PART]
-
-
-def _sample_view(row: Row, chunks: Chunks) -> dict[str, Any]:
-    """Return the data of a sample's view, with contexts as numbers of chunks."""
-    view: dict[str, Any] = _cut_all(json.loads(row_line(row)))
-    for finding in (finding for score in view["scores"].values() for finding in score["findings"]):
-        if finding["kind"] == "context":
-            finding["text"] = ""  # the page shows the chunk itself
-    if row.sample.contexts is not None:
-        view["sample"]["contexts"] = [chunks.place_of(text) for text in row.sample.contexts]
-    return view
-
-
-def _cut_all(value: Any) -> Any:
-    if isinstance(value, str):
-        return _cut(value)
-    if isinstance(value, list):
-        return [_cut_all(item) for item in value]
-    return {name: _cut_all(item) for name, item in value.items()} if isinstance(value, dict) else value
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… [{len(text):,}]"
-
-
-def _pack(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 9, mtime=0)).decode()
 
 
 def _ends(changes: Sequence[tuple[int, str, float]], lower_is_better: bool) -> list[tuple[int, str, float]]:

@@ -45,7 +45,7 @@ def test_it_holds_the_summary_with_intervals_coverage_and_cost(tmp_path):
     mean = report([1.0, 0.5, 0.0]).summary()["faithfulness"]
     assert mean.interval in html
     assert "0.500" in html
-    assert "claim_noise</bdi> ↓" in html
+    assert "claim_<wbr>noise</bdi> ↓" in html
     assert "33%" in html
 
 
@@ -142,7 +142,7 @@ def test_a_comparison_shows_verdicts_and_the_samples_that_moved(tmp_path):
     before, after = report([0.2] * 10), report([0.2] * 3 + [0.9] * 6 + [0.0])
     html = written(after, tmp_path, baseline=before)
     assert after.compare(before)["faithfulness"].interval in html
-    moved = re.findall(r'<a href="#sample=(\d+)"><bdi>[\w-]+</bdi></a> ([+-][\d.]+)', html)
+    moved = re.findall(r'<a href="#sample=(\d+)"><bdi>[\w ?]+</bdi></a> ([+-][\d.]+)', html)
     assert moved[0] == ("9", "-0.200")
     assert {place for place, _ in moved[1:]} == {"3", "4", "5", "6", "7", "8"}
     assert unpacked(html, "index")["rows"][9][-1] == [0.2, 0.25]

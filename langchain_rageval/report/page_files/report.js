@@ -5,9 +5,11 @@
 (async () => {
   const ROWS_A_PAGE = 50;
   const LONG = 4000; // characters
+  const LONG_TITLE = 300;
   const GOOD = new Set(["supported", "TP", "useful", "needed", "found"]);
   const BAD = new Set(["contradicted", "FP", "not useful", "not found"]);
   const OPEN = new Set(["absent", "FN"]);
+  const ANSWER_TAGS = new Set(["p", "ul", "ol", "li", "blockquote", "table", "thead", "tbody", "tr", "th", "td", "em", "strong", "s", "code", "hr", "small"]);
   const MARKS = { "good-verdict": "✓", "bad-verdict": "✗", "open-verdict": "?" };
 
   const byId = (id) => document.getElementById(id);
@@ -141,8 +143,9 @@
 
   function line(row) {
     const cells = [
-      element("th", { scope: "row", className: "id" }, element("a", { href: `#sample=${row.place}` }, bdi(row.id))),
-      element("td", {}, element("span", { className: "clip", dir: "auto" }, row.question.slice(0, 300))),
+      element("th", { scope: "row", className: "sample" }, element("a", { href: `#sample=${row.place}` },
+        element("span", { className: "clip", dir: "auto" }, row.question.slice(0, 300)),
+        element("small", {}, bdi(row.id.slice(0, 100))))),
     ];
     if (table.querySelector('[data-column="cause"]')) cells.push(element("td", {}, words.causes[row.cause] ?? ""));
     metrics.forEach((_, n) => cells.push(valueCell(row, n)));
@@ -207,6 +210,61 @@
     return OPEN.has(verdict) ? "open-verdict" : "";
   }
 
+  // The answer
+
+  // Return an element for a node of the answer's tree: a text, or a tag with children. Other tags become spans.
+  function answerNode(node, statements) {
+    if (typeof node === "string") return document.createTextNode(node);
+    const [name, start] = node[0].split(" ");
+    if (name === "mark") return markedSentence(node, statements);
+    const children = node.slice(1).map((child) => answerNode(child, statements));
+    if (name === "pre") return element("pre", { tabIndex: 0 }, ...children);
+    const tag = ANSWER_TAGS.has(name) ? name : "span";
+    return element(tag, { ...(tag === name ? {} : { className: name }), ...(start ? { start: Number(start) } : {}) }, ...children);
+  }
+
+  function markedSentence([, places, ...children], statements) {
+    const found = places.map((place) => statements[place]).filter(Boolean);
+    const kinds = found.map((finding) => classOf(finding.verdict));
+    const worst = ["bad-verdict", "open-verdict", "good-verdict"].find((kind) => kinds.includes(kind)) ?? "";
+    const view = element("mark", { className: worst }, ...children.map((child) => answerNode(child, statements)));
+    for (const place of places) {
+      const finding = statements[place];
+      if (!finding) continue;
+      const kind = classOf(finding.verdict), verdict = words.verdicts[finding.verdict] ?? finding.verdict;
+      const button = element("button", { type: "button", className: `ref ${kind}`, title: verdict, "aria-label": `${place + 1}: ${verdict}` }, `${MARKS[kind] ?? ""}${place + 1}`);
+      lightFrom(button, finding.cites ?? [], () => noteAt(place)?.scrollIntoView({ block: "nearest" }));
+      button.addEventListener("focus", () => noteAt(place)?.classList.add("noted"));
+      button.addEventListener("blur", () => noteAt(place)?.classList.remove("noted"));
+      view.append(button);
+    }
+    return view;
+  }
+
+  function noteAt(place) {
+    return sampleView.querySelectorAll(".notes > li")[place];
+  }
+
+  function answerView(text, tree, statements) {
+    if (text === null) return element("p", { className: "empty" }, words.no_answer);
+    if (!text.trim()) return element("p", { className: "empty" }, words.empty_answer);
+    if (!tree) return prose(text);
+    return element("div", { className: "answer", dir: "auto" }, ...tree.map((node) => answerNode(node, statements)));
+  }
+
+  // Highlight sentences while a control has the pointer or the focus; show the first one on a click.
+  function lightFrom(control, cites, onClick) {
+    control.addEventListener("mouseenter", () => light(cites));
+    control.addEventListener("mouseleave", () => light([]));
+    control.addEventListener("focus", () => light(cites));
+    control.addEventListener("blur", () => light([]));
+    control.addEventListener("click", () => {
+      light(cites);
+      onClick?.();
+      if (cites.length) sentence(cites[0])?.scrollIntoView({ block: "nearest" });
+    });
+  }
+
   function findingView(finding, named) {
     const kind = classOf(finding.verdict);
     const cites = finding.kind === "context" ? sentencesOf(finding.number) : finding.cites ?? [];
@@ -223,11 +281,7 @@
     if (finding.kind !== "context") {
       view.append(element("small", {}, `${words.cites} ${cites.map((number) => `[${number}]`).join(" ")}`));
     }
-    view.addEventListener("mouseenter", () => light(cites));
-    view.addEventListener("mouseleave", () => light([]));
-    view.addEventListener("focus", () => light(cites));
-    view.addEventListener("blur", () => light([]));
-    view.addEventListener("click", () => { light(cites); sentence(cites[0])?.scrollIntoView({ block: "nearest" }); });
+    lightFrom(view, cites);
     return view;
   }
 
@@ -249,33 +303,37 @@
     }
   }
 
-  function findings(list, named = false) {
-    return element("ul", { className: "findings" }, ...list.map((finding) => element("li", {}, findingView(finding, named))));
+  function findings(list, named = false, numbered = false) {
+    return element(numbered ? "ol" : "ul", { className: numbered ? "findings notes" : "findings" }, ...list.map((finding) => element("li", {}, findingView(finding, named))));
   }
 
-  // Return the statements of a kind, preferably with verdicts against the contexts: those cite sentences.
+  // Return the findings of a kind, preferably with verdicts against the contexts: those cite sentences.
   function statementsOf(scores, kind) {
     const lists = Object.values(scores).map((score) => (score.findings ?? []).filter((finding) => finding.kind === kind));
     const cited = lists.find((list) => list.some((finding) => ["supported", "contradicted", "absent"].includes(finding.verdict)));
     return cited ?? lists.find((list) => list.length) ?? [];
   }
 
-  function contextsView(contexts, ids) {
-    if (contexts === null) return [element("p", {}, words.no_contexts)];
-    if (!contexts.length) return [element("p", {}, words.nothing_retrieved)];
+  function contextsView(contexts, ids, sources) {
+    if (contexts === null) return [element("p", { className: "empty" }, words.no_contexts)];
+    if (!contexts.length) return [element("p", { className: "empty" }, words.nothing_retrieved)];
     return contexts.map((sentences, n) => element(
       "div",
       { className: "chunk" },
-      element("h4", {}, bdi(ids?.[n] ? `[${n + 1}] ${ids[n]}` : `[${n + 1}]`)),
+      element("h4", {}, `[${n + 1}] `, ...(sources?.[n] ? [bdi(sources[n])] : []), ...(ids?.[n] ? [element("small", {}, bdi(ids[n]))] : [])),
       element("ol", { className: "sentences" }, ...sentences.map((text, m) => element(
         "li", { "data-number": `${n + 1}.${m + 1}`, dir: "auto" }, element("span", { className: "at" }, `${n + 1}.${m + 1}`), text,
       ))),
     ));
   }
 
+  function outcomeOf(score) {
+    const text = score.failure ? words.failed : score.unscored ? words.unscored : formatNumber(score.value);
+    return element("b", { className: score.failure ? "bad" : "" }, text);
+  }
+
   function scoreView(name, score, before) {
-    const value = score.failure ? words.failed : score.unscored ? words.unscored : formatNumber(score.value);
-    const view = element("details", {}, element("summary", {}, bdi(name), " ", element("b", { className: score.failure ? "bad" : "" }, value)));
+    const view = element("details", {}, element("summary", {}, bdi(name), " ", outcomeOf(score)));
     if (before !== null && before !== undefined) view.firstChild.append(` (${words.baseline}: ${formatNumber(before)})`);
     if (score.reason) view.append(prose(score.reason));
     if (score.unscored) view.append(prose(score.unscored));
@@ -309,30 +367,34 @@
 
   async function drawSample(place) {
     const row = rows[place];
-    const { sample, scores, contexts } = await detailsOf(place);
+    const { sample, scores, contexts, sources, answer, statements: metric } = await detailsOf(place);
     counts = (contexts ?? []).map((sentences) => sentences.length);
     const neighbours = matching.includes(row) ? matching : rows;
     const at = neighbours.indexOf(row);
-    const statements = statementsOf(scores, "statement"), references = statementsOf(scores, "reference_statement");
-    const title = element("h2", { id: "sample-title", tabIndex: -1 }, bdi(sample.id));
-    const left = [
-      section(words.question, prose(sample.question)),
-      section(words.answer, ...(sample.answer === null ? [element("p", { className: "quiet" }, words.no_answer)] : [prose(sample.answer)])),
-    ];
-    if (row.cause) left.push(element("p", {}, `${words.cause}: `, element("b", {}, words.causes[row.cause] ?? row.cause)));
-    if (statements.length) left.push(section(words.statements, element("p", { className: "quiet" }, words.hint), findings(statements)));
-    left.push(section(words.references, ...listed(sample.references, words.no_references)));
-    if (references.length) left.push(section(words.reference_statements, findings(references)));
-    left.push(section(words.scores, ...Object.entries(scores).map(([name, score]) => scoreView(name, score, row.before[metrics.indexOf(name)]))));
-    if (sample.reference_contexts?.length) left.push(section(words.reference_contexts, ...sample.reference_contexts.map(prose)));
-    left.push(...metadataView(sample.metadata));
-    const right = section(words.contexts, ...contextsView(contexts, sample.context_ids));
-    right.className = "contexts";
+    const statements = (scores[metric]?.findings ?? []).filter((finding) => finding.kind === "statement");
+    const references = statementsOf(scores, "reference_statement");
+    const long = sample.question.length > LONG_TITLE;
+    const title = element("h2", { id: "sample-title", tabIndex: -1, dir: "auto" }, long ? `${sample.question.slice(0, LONG_TITLE)}…` : sample.question);
+    const facts = element("p", { className: "quiet facts-line" }, `${words.sample} `, bdi(sample.id));
+    if (row.cause) facts.append(" · ", element("b", { className: row.cause === "nothing wrong" ? "fine" : row.cause === "cannot tell" ? "" : "bad" }, words.causes[row.cause] ?? row.cause));
+    const chips = Object.entries(scores).map(([name, score]) => element("li", {}, bdi(name), " ", outcomeOf(score)));
+    const top = long ? [section(words.question, prose(sample.question))] : [], more = [];
+    top.push(section(words.answer, answerView(sample.answer, answer, statements)));
+    if (statements.length) top.push(section(words.statements, element("p", { className: "quiet" }, words.hint), findings(statements, false, true)));
+    more.push(section(words.references, ...listed(sample.references, words.no_references)));
+    if (references.length) more.push(section(words.reference_statements, findings(references)));
+    more.push(section(words.scores, ...Object.entries(scores).map(([name, score]) => scoreView(name, score, row.before[metrics.indexOf(name)]))));
+    if (sample.reference_contexts?.length) more.push(section(words.reference_contexts, ...sample.reference_contexts.map(prose)));
+    more.push(...metadataView(sample.metadata));
+    const right = section(words.contexts, ...contextsView(contexts, sample.context_ids, sources));
+    right.className = "contexts card";
     right.tabIndex = 0;
     sampleView.replaceChildren(
       element("nav", {}, link(words.back, "#samples", true), link(words.before, neighbours[at - 1]), link(words.after, neighbours[at + 1])),
       title,
-      element("div", { className: "columns" }, element("div", {}, ...left), right),
+      facts,
+      element("ul", { className: "chips" }, ...chips),
+      element("div", { className: "columns" }, element("div", { className: "card" }, ...top), right, element("div", { className: "card" }, ...more)),
     );
     return title;
   }
@@ -345,6 +407,13 @@
   let left = null; // the row to return to
 
   async function follow() {
+    const chosen = /^#cause=(\d+)$/.exec(location.hash);
+    if (chosen && form.elements.cause) {
+      form.reset();
+      form.elements.cause.value = index.causes[Number(chosen[1])] ?? "";
+      refresh();
+      history.replaceState(null, "", "#samples");
+    }
     const match = /^#sample=(\d+)$/.exec(location.hash);
     const place = match ? Number(match[1]) : null;
     const opened = place !== null && place < rows.length;
@@ -355,6 +424,9 @@
       left = place;
       scrollTo(0, 0);
       title.focus();
+    } else if (chosen) {
+      left = null;
+      byId("samples").scrollIntoView();
     } else if (left !== null) {
       table.querySelector(`a[href="#sample=${left}"]`)?.focus();
       left = null;

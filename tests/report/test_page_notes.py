@@ -1,0 +1,63 @@
+"""Notes on the HTML page: in its language, with models by their names and without addresses."""
+
+import re
+
+import pytest
+import yaml
+
+from langchain_rageval import HashingEmbeddings, Judge, OfflineJudge, evaluate, faithfulness
+from langchain_rageval.evaluation.judge_breaker import STOPPED
+from langchain_rageval.metrics import citations, claim_graph, ranked, value
+from langchain_rageval.models.offline_judge import invention_note
+from langchain_rageval.report import page
+from langchain_rageval.report.page_notes import PageNotes, without_addresses
+
+TEMPLATES = yaml.safe_load(page._read("notes.yaml"))
+RUSSIAN, ENGLISH = PageNotes(TEMPLATES, "ru"), PageNotes(TEMPLATES, "en")
+IDENTITY = "ChatOpenAI(model='qwen3', base_url='http://10.0.0.7:8000/v1', temperature=0.0)"
+
+
+def test_every_note_has_a_translation_with_the_same_fields():
+    for template in TEMPLATES:
+        assert set(re.findall(r"\{(\w+)\}", template["ru"])) == set(re.findall(r"\{(\w+)\}", template["en"]))
+        assert re.search("[а-яё]", template["ru"])
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        OfflineJudge().report_note,
+        HashingEmbeddings().report_note,
+        f"{invention_note('tone')} Step(..., offline=function) answers instead.",
+        f"{STOPPED}{IDENTITY} failed 20 times in a row without a valid reply; last failure: APIError: no",
+        *(getattr(module, name) for module in (citations, claim_graph, ranked, value) for name in vars(module)
+          if name.isupper() and name.startswith(("NO_", "NEITHER", "BLANK", "UNCITED", "NOTHING"))),
+    ],
+)  # fmt: skip
+def test_what_the_package_writes_is_translated(note):
+    translated = RUSSIAN.translate(note)
+    assert re.search("[а-яё]", translated)
+    assert "10.0.0.7" not in translated
+
+
+def test_a_model_is_named_without_its_settings_and_address():
+    note = f"{IDENTITY} was called in json_schema mode."
+    assert ENGLISH.translate(note) == "qwen3 was called in json_schema mode."
+    assert RUSSIAN.translate(note) == "Режим вызова qwen3: json_schema."
+    assert without_addresses("failed at https://judge.corp.local:8443/v1/chat, twice") == "failed at …, twice"
+
+
+def test_an_unknown_note_stays_as_it_is_and_stands_at_the_head():
+    assert RUSSIAN.translate("Mind the gap (really).") == "Mind the gap (really)."
+    assert RUSSIAN.important(["Mind the gap."]) == ["Mind the gap."]
+    assert RUSSIAN.others(["Mind the gap.", f"{IDENTITY} was called in prompt mode."]) == [
+        "Режим вызова qwen3: prompt."
+    ]
+
+
+def test_the_notes_of_a_run_are_translated():
+    made = evaluate(
+        [{"question": "Q?", "answer": "It is so.", "contexts": ["It is so."]}], faithfulness(Judge(OfflineJudge()))
+    )
+    assert made.notes
+    assert all(re.search("[а-яё]", RUSSIAN.translate(note)) for note in made.notes)
