@@ -210,17 +210,31 @@ def _models(part: Any) -> Iterator[str]:
 
 def _judges(part: Any) -> Iterator[str]:
     """Yield the name of each model under the key "judge" in a part; of a path or an address, the last component."""
-    if isinstance(part, Mapping):
-        judge = part.get("judge")
-        for model in _models(judge) if judge is not None else ():
-            name = model.partition(" ")[2] or model
+    for judge in _values_of("judge", part):
+        for model in _values_of("model", judge):
+            name = _own_name(model) or _model_name(model if isinstance(model, Mapping) else {})
             yield name.rstrip("/").rpartition("/")[2] if name.startswith(("/", ".")) or "://" in name else name
-        for key, item in part.items():
-            if key != "judge":
-                yield from _judges(item)
+
+
+def _values_of(key: str, part: Any) -> Iterator[Any]:
+    """Yield the values under a key that holds a mapping, at any depth of a part but not within such a value."""
+    if isinstance(part, Mapping):
+        if isinstance(part.get(key), Mapping):
+            yield part[key]
+        else:
+            for item in part.values():
+                yield from _values_of(key, item)
     elif isinstance(part, list):
         for item in part:
-            yield from _judges(item)
+            yield from _values_of(key, item)
+
+
+def _own_name(model: Any) -> str:
+    """Return the name of a model, or of the first one inside a wrapper; "" if none has a name."""
+    if isinstance(model, Mapping):
+        named = next((model[field] for field in _MODEL_NAMES if isinstance(model.get(field), str)), "")
+        return named or next(filter(None, map(_own_name, model.values())), "")
+    return next(filter(None, map(_own_name, model)), "") if isinstance(model, list) else ""
 
 
 def _model_name(model: Mapping[str, Any]) -> str:

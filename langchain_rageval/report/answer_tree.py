@@ -28,7 +28,7 @@ Node = Any
 _LONGEST = 20_000
 """Most characters of an answer that is parsed."""
 _LEAST_SHARE = 0.5
-"""Least share of a statement's words, weighted by rarity, that the sentence that holds it must contain."""
+"""Share of a statement's words, weighted by rarity, that the sentence that holds it exceeds."""
 _LEAST_LETTERS = 0.8
 """Least share of an answer's letters and digits that its tree must contain."""
 _SHORTEST_WORD = 3
@@ -204,7 +204,7 @@ def _marked_sentences(sentences: Sequence[str], statements: Sequence[str]) -> di
         total = sum(weights.values())
         shares = [sum(weights[word] for word in found & weights.keys()) for found in words]
         best = max(range(len(shares)), key=lambda n: (shares[n], -len(words[n])), default=None)
-        if best is not None and total and shares[best] >= _LEAST_SHARE * total:
+        if best is not None and total and shares[best] > _LEAST_SHARE * total:
             marks.setdefault(best, []).append(place)
     return marks
 

@@ -28,7 +28,7 @@ def text_of(node):
 
 def test_each_statement_marks_the_sentence_that_holds_it():
     answer = "Munich is a city. It lies on the Isar. Nobody knows why."
-    statements = ["Munich lies on the Isar.", "Munich is a city.", "The Isar is a river.", "Dresden is in Saxony."]
+    statements = ["Munich lies on the Isar.", "Munich is a city.", "It is on the Isar.", "Dresden is in Saxony."]
     assert build_answer_tree(answer, statements) == [
         ["p", ["mark", [1], "Munich is a city."], " ", ["mark", [0, 2], "It lies on the Isar."], " Nobody knows why."]
     ]
@@ -39,7 +39,7 @@ def test_each_statement_marks_the_sentence_that_holds_it():
     [
         ("Музей открыт в 1880 году. Вход бесплатный.", "Вход в музей бесплатен.", "Вход бесплатный."),
         ("慕尼黑位于伊萨尔河畔。它是巴伐利亚州首府。", "慕尼黑是巴伐利亚州首府。", "它是巴伐利亚州首府。"),
-        ("- built in 1158\n- on the **Isar**", "It stands on the Isar.", "on the Isar"),
+        ("- built in 1158\n- on the **Isar**", "It is on the Isar.", "on the Isar"),
         ("| Year | Event |\n|--|--|\n| 1158 | founded |", "It was founded.", "founded"),
     ],
 )

@@ -14,6 +14,7 @@ from helpers.corpus import corpus
 from helpers.pages import report, sample, score
 
 from langchain_rageval import ConfigError, Report, Row
+from langchain_rageval.data.instrument import Instrument, Provenance
 from langchain_rageval.report import page as page_module
 
 WORDS = yaml.safe_load((page_module._FILES / "words.yaml").read_text(encoding="utf-8"))
@@ -184,3 +185,97 @@ def test_without_jinja2_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(ConfigError, match=r'pip install "langchain-rageval\[report\]"'):
         report([1.0]).to_html(tmp_path / "x.html")
+
+
+NOTE = "ChatOpenAI(model='qwen3', base_url='http://10.0.0.7:8000/v1', temperature=0.0) was called in json_schema mode."
+
+
+def judged(*models, **others):
+    """Return a report of three samples with the judges that these models are."""
+    instrument = Instrument.of({"steps": [{"judge": {"model": model}} for model in models]}, {"options": {}})
+    provenance = Provenance().with_instrument("faithfulness", instrument)
+    scores = [score(value, instrument=instrument.digests) for value in (1.0, 0.5, 0.0)]
+    rows = [Row(index=n, sample=sample(n), scores={"faithfulness": one}) for n, one in enumerate(scores)]
+    return Report(rows, provenance=provenance, **others)
+
+
+def facts_of(html):
+    found = re.findall(r"<dt>(.*?)</dt><dd[^>]*>(?:<time[^>]*>)?(.*?)<", html)
+    return dict(found)
+
+
+def test_it_names_run_date_judge_and_version_in_words(tmp_path):
+    model = {"class": "langchain_openai.ChatOpenAI", "model": "qwen3-8b", "base_url": "http://10.0.0.7:8000/v1"}
+    told = judged(model, name="monday", finished="2026-11-22T14:05:09+00:00", version="0.9.1", notes=[NOTE])
+    html = written(told, tmp_path)
+    assert facts_of(html) == {
+        "run": "monday",
+        "finished": "22 November 2026, 14:05 UTC",
+        "judge": "qwen3-8b",
+        "samples": "3",
+        "calls": "0",
+        "version": "langchain-rageval 0.9.1",
+    }
+    assert '<time datetime="2026-11-22T14:05:09+00:00">' in html
+    assert "qwen3 was called in json_schema mode." in html
+    assert "10.0.0.7" not in html
+    assert facts_of(written(told, tmp_path, language="ru"))["завершён"] == "22 ноября 2026, 14:05 UTC"
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ({"class": "a.OfflineJudge"}, "offline baseline (word overlap)"),
+        ({"class": "a.ChatLlamaCpp", "model_path": "/srv/models/big.gguf"}, "big.gguf"),
+        ({"class": "a.ChatOpenAI", "model_name": "Qwen/Qwen3-8B"}, "Qwen/Qwen3-8B"),
+        ({"bound": {"class": "a.ChatOpenAI", "model": "m"}, "kwargs": {"seed": 1}}, "m"),
+        ({"class": "a.Own"}, "Own"),
+    ],
+)
+def test_a_judge_is_named_by_its_model(tmp_path, model, name):
+    assert facts_of(written(judged(model), tmp_path))["judge"] == name
+
+
+def test_an_unknown_date_and_judge_are_said_to_be_unknown(tmp_path):
+    facts = facts_of(written(report([1.0]), tmp_path))
+    assert (facts["finished"], facts["judge"]) == ("not recorded", "not recorded")
+    assert "run" not in facts
+
+
+@pytest.mark.parametrize(
+    ("told", "headline"),
+    [
+        (report([0.5, 1.0]), "Problems in 2 of 2 samples"),
+        (Report([]), "No samples were scored"),
+        (Report([Row(index=0, sample=sample(0), scores={"f": score(1.0, "f", findings=[])})]), "Scores of 1 samples"),
+    ],
+)
+def test_it_opens_with_the_verdict(tmp_path, told, headline):
+    html = written(told, tmp_path)
+    assert re.search("<h1[^>]*>(.*?)</h1>", html)[1] == headline
+    assert re.search("<title>(.*?)</title>", html)[1] == headline
+
+
+def test_what_went_wrong_and_where_to_look_come_before_the_scores(tmp_path):
+    html = written(report([0.5, 0.0, 1.0, 0.75]), tmp_path)
+    places = [html.index(f'id="{part}-title"') for part in ("diagnosis", "looks", "summary", "samples", "cost")]
+    assert places == sorted(places)
+    looks = html[html.index('class="looks"') :]
+    assert re.findall(r'<a href="#sample=(\d)" dir="auto">(Question \d\?)</a>', looks[: looks.index("</ol>")]) == [
+        ("1", "Question 1?"),
+        ("0", "Question 0?"),
+        ("3", "Question 3?"),
+        ("2", "Question 2?"),
+    ]
+
+
+def test_a_sample_holds_the_tree_of_its_answer_and_the_sources_of_its_chunks(tmp_path):
+    sources = {"context_sources": ["cities.pdf", None, 3]}
+    one = sample(0, answer="**Munich** lies on the Isar.", context_ids=["c-1", "c-2", "c-3"], metadata=sources)
+    told = Report([Row(index=0, sample=one, scores={"faithfulness": score(0.5)})])
+    view = unpacked(written(told, tmp_path), "part-0")[0]
+    assert view["sources"] == ["cities.pdf", None, "3"]
+    assert view["sample"]["context_ids"] == ["c-1", "c-2", "c-3"]
+    assert view["sample"]["metadata"] == {}
+    assert view["statements"] == "faithfulness"
+    assert view["answer"] == [["p", ["mark", [0], ["strong", "Munich"], " lies on the Isar."]]]

@@ -1,5 +1,6 @@
 """The HTML page in a real browser: what a reader can do with it, and that nothing that samples hold ever runs."""
 
+import re
 import shutil
 
 import pytest
@@ -244,3 +245,70 @@ def test_the_theme_can_be_turned(opened):
     light = page.evaluate(colour)
     page.get_by_role("button", name="Light or dark").click()
     assert page.evaluate(colour) != light
+
+
+def test_the_answer_shows_its_statements_in_place_and_their_numbers_light_the_evidence(opened):
+    answer = "**Munich** lies on the Isar.\n\n- It lies in Saxony.\n- It is old."
+    row = Row(index=0, sample=sample(0, answer=answer), scores={"faithfulness": score(0.5)})
+    page = opened(Report([row]), "#sample=0")
+    marks = page.locator(".answer mark")
+    assert [mark.get_attribute("class") for mark in marks.all()] == ["good-verdict", "bad-verdict", "open-verdict"]
+    assert marks.all_inner_texts() == ["Munich lies on the Isar.✓1", "It lies in Saxony.✗2", "It is old.?3"]
+    expect(page.locator(".answer strong")).to_have_text("Munich")
+    page.get_by_role("button", name="2: contradicted").focus()
+    assert page.locator(".lit .at").all_inner_texts() == ["1.1", "2.1"]
+    expect(page.locator(".noted")).to_contain_text("It lies in Saxony.")
+
+
+def test_a_chunk_shows_its_source_and_its_id(opened):
+    metadata = {"context_sources": ["cities.pdf", None, "notes.md"]}
+    told = sample(0, context_ids=["c-1", "c-2", "c-3"], metadata=metadata)
+    page = opened(Report([Row(index=0, sample=told, scores={})]), "#sample=0")
+    parts = page.locator(".chunk h4").evaluate_all(
+        "heads => heads.map((head) => [...head.children].map((one) => one.innerText))"
+    )
+    assert parts == [["cities.pdf", "c-1"], ["c-2"], ["notes.md", "c-3"]]
+
+
+def test_a_cause_leads_to_its_samples(opened):
+    page = opened(report([0.5, 1.0, 0.0]))
+    page.get_by_role("link", name="contradicts the context").click()
+    expect(page.locator("select[name=cause]")).to_have_value("contradicts the context")
+    expect(page.get_by_role("status")).to_contain_text("3 of 3")
+
+
+@pytest.mark.parametrize("metric", ["faithfulness", "context_entity_recall", "answer_correctness"])
+def test_a_phone_breaks_no_metric_name_within_a_word(opened, metric):
+    rows = [Row(index=n, sample=sample(n), scores={metric: score(0.5, metric)}) for n in range(2)]
+    page = opened(Report(rows), width=390)
+    lines = page.locator("bdi:visible", has_text=metric).evaluate_all(
+        """names => names.flatMap((name) => [...name.childNodes].filter((node) => node.nodeType === 3).map((node) => {
+            const range = document.createRange();
+            range.selectNodeContents(node);
+            return new Set([...range.getClientRects()].map((line) => line.top)).size;
+        }))"""
+    )
+    assert set(lines) == {1}
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_one_page_of_samples_has_no_buttons_to_turn_it(opened):
+    page = opened(report([0.5]))
+    expect(page.locator("#pages")).to_be_hidden()
+
+
+@pytest.mark.parametrize("width", [390, 1300])
+def test_an_empty_report_says_so_and_shows_no_empty_tables(opened, width):
+    page = opened(Report([]), width=width)
+    expect(page.locator("h1")).to_have_text("No samples were scored")
+    assert page.locator("h2:visible").all_inner_texts() == ["What went wrong", "Look here first"]
+
+
+def test_a_russian_page_has_no_english_words_of_its_own(opened):
+    note = "ChatOpenAI(model='qwen', base_url='http://10.0.0.7/v1') was called in json_schema mode."
+    told = report([0.5, 1.0, 0.0, 0.25, 0.5, 0.75], notes=[note], complete=False, left_out=[(1, "faithfulness")])
+    page = opened(told, language="ru", baseline=report([0.1, 0.2, 0.3, 0.4, 0.5]))
+    names = {"faithfulness", "claim_noise", "RAG", "UTC", "qwen", "json_schema", "langchain", "rageval"}
+    samples = {"Question", "sample"}
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    assert {*re.findall("[A-Za-z][A-Za-z_]+", page.locator("body").inner_text())} <= names | samples
