@@ -247,7 +247,7 @@ def test_an_unknown_date_and_judge_are_said_to_be_unknown(tmp_path):
     [
         (report([0.5, 1.0]), "Problems in 2 of 2 samples"),
         (Report([]), "No samples were scored"),
-        (Report([Row(index=0, sample=sample(0), scores={"f": score(1.0, "f", findings=[])})]), "Scores of 1 samples"),
+        (Report([Row(index=0, sample=sample(0), scores={"f": score(1.0, "f", findings=[])})]), "Samples scored: 1"),
     ],
 )
 def test_it_opens_with_the_verdict(tmp_path, told, headline):
