@@ -18,20 +18,15 @@ from langchain_rageval.data.schema import Aspect, Direction, Sample, Score, Usag
 from langchain_rageval.errors import ConfigError, SampleError, config_error_of
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.metrics.adapters import Adapters
+from langchain_rageval.metrics.extraction_findings import extraction_findings, split_extraction, with_extraction
 from langchain_rageval.metrics.structure import sequential_steps, stages_of
 from langchain_rageval.metrics.threshold import OnMissing, require_threshold, route_by_threshold
 from langchain_rageval.metrics.value import Value
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced, ainvoke_child, invoke_child
 from langchain_rageval.steps.stage import Stage, State, describe_step
-from langchain_rageval.text.language import detect_language
-
-MOST_UNMENTIONED = 1 / 3
-"""Share of the content words and numbers of a text that its statements may leave out before the score says so."""
 
 _TOLERANCE = 1e-9  # by which rounding may move a value out of the range
-_FEWEST_UNITS = 6  # content words and numbers; of fewer, a share says little
-_IN_RUSSIAN = {"answer": "ответа", "reference": "эталона"}
 
 
 class Metric(Traced[Any, Score], Adapters):
@@ -193,11 +188,14 @@ class Metric(Traced[Any, Score], Adapters):
             The score, or None if the findings do not suffice.
         """
         usable = bool(score.findings) or not score.value  # our metrics give no value above 0 without findings
-        state = self.state_from_findings(sample, score) if self.state_from_findings and usable else None
+        items, extraction = split_extraction(score.findings)
+        facts = score.model_copy(update={"findings": items})
+        state = self.state_from_findings(sample, facts) if self.state_from_findings and usable else None
         if state is None:
             return None
         instrument = join_digests(score.found_by, split_digests(self.instrument)[1])
-        return self._score(self.reduce(state), score.usage).model_copy(update={"instrument": instrument})
+        rescored = self._score(self.reduce(state), score.usage).model_copy(update={"instrument": instrument})
+        return with_extraction(rescored, extraction)
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
         """Return the graph of the steps and the reducer (function that computes the value)."""
@@ -237,7 +235,7 @@ class Metric(Traced[Any, Score], Adapters):
         inner = run.into_complete(config)
         for step in sequential_steps(self):
             state = invoke_child(step, state, inner)
-        return _with_extraction_notes(self._score(self.reduce(state), run.meter.usage), state)
+        return with_extraction(self._score(self.reduce(state), run.meter.usage), extraction_findings(state))
 
     async def _ado(self, input: Any, config: RunnableConfig) -> Score:
         state: State = {"sample": self.read(input)}
@@ -245,7 +243,7 @@ class Metric(Traced[Any, Score], Adapters):
         inner = run.into_complete(config)
         for step in sequential_steps(self):
             state = await ainvoke_child(step, state, inner)
-        return _with_extraction_notes(self._score(self.reduce(state), run.meter.usage), state)
+        return with_extraction(self._score(self.reduce(state), run.meter.usage), extraction_findings(state))
 
     def _score(self, value: Value, usage: Usage) -> Score:
         if not isinstance(value, Value):
@@ -326,37 +324,6 @@ def _counting_part(part: Any) -> Any:
         return part
     settings = {name: getattr(part, name, None) for name in ("lowest", "threshold", "meaning")}
     return {"class": type(part), **settings}
-
-
-def _with_extraction_notes(score: Score, state: State) -> Score:
-    """Return a score whose reason says what was wrong with the extraction of statements, if anything was.
-
-    That is how many repeated or surplus statements the judge listed, and how much of a text no statement mentions if
-    that is more than `MOST_UNMENTIONED` of its content words and numbers.
-    """
-    dropped = state.get("dropped_statements")
-    incomplete = {
-        side: counts
-        for side in _IN_RUSSIAN
-        if (counts := state.get(f"{side}_unmentioned", (0, 0)))[1] >= _FEWEST_UNITS
-        and counts[0] > MOST_UNMENTIONED * counts[1]
-    }
-    if score.value is None or not (dropped or incomplete):
-        return score
-    if detect_language(state["sample"].question) == "ru":
-        notes = [f"отброшено повторных или лишних утверждений судьи: {dropped}"] if dropped else []
-        notes += [
-            f"извлечение неполно: {lost} из {total} значимых слов и чисел {_IN_RUSSIAN[side]} нет в утверждениях"
-            for side, (lost, total) in incomplete.items()
-        ]
-    else:
-        notes = [f"repeated or surplus statements of the judge dropped: {dropped}"] if dropped else []
-        notes += [
-            f"incomplete extraction: no statement mentions {lost} of {total} content words and numbers of the {side}"
-            for side, (lost, total) in incomplete.items()
-        ]
-    reason = "; ".join(filter(None, [score.reason.removesuffix("."), *notes]))
-    return score.model_copy(update={"reason": f"{reason}." if score.reason.endswith(".") else reason})
 
 
 def _qualified_name(function: Callable[..., Any]) -> str:
