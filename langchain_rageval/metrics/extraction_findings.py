@@ -23,8 +23,10 @@ def extraction_findings(state: State) -> list[Finding]:
         one with the verdict "incomplete" for the answer, and one for the references, if its statements leave out more
         than `MOST_UNMENTIONED` of its content words and numbers. Their reasons contain the counts.
     """
+    found: list[tuple[str, str, str]] = []
+    if not any(name in state for name in ("dropped_statements", *(f"{side}_unmentioned" for side in _IN_RUSSIAN))):
+        return []
     russian = detect_language(state["sample"].question) == "ru"
-    found = []
     if dropped := state.get("dropped_statements"):
         note = (
             "отброшено повторных или лишних утверждений судьи"

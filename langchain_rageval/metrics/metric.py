@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import isfinite
+from numbers import Real
 from typing import Any
 
+from langchain_core.language_models import BaseLanguageModel
+from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.graph import Graph
 from pydantic import ConfigDict, PrivateAttr, ValidationError
@@ -15,7 +18,7 @@ from langchain_rageval._internal.description import NotDescribable, describe
 from langchain_rageval._version import __version__
 from langchain_rageval.data.instrument import Instrument, join_digests, split_digests
 from langchain_rageval.data.schema import Aspect, Direction, Sample, Score, Usage, without_surrogates
-from langchain_rageval.errors import ConfigError, SampleError, config_error_of
+from langchain_rageval.errors import ConfigError, SampleError, config_error_of, record_step
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.metrics.adapters import Adapters
 from langchain_rageval.metrics.extraction_findings import extraction_findings, split_extraction, with_extraction
@@ -115,6 +118,13 @@ class Metric(Traced[Any, Score], Adapters):
             raise config_error_of(f"metric {name!r}", error) from None
         if not self.range[0] < self.range[1]:
             raise ConfigError(f"range of {name} is its lowest and its highest value, such as (0, 1), got {range!r}")
+        if foreign := [
+            part for part in sequential_steps(self) if isinstance(part, BasePromptTemplate | BaseLanguageModel)
+        ]:
+            raise ConfigError(
+                f"steps of {name} contains a {type(foreign[0]).__name__}, which takes no state: "
+                "write steps=Step.from_chain(chain, key=..., reads=...)"
+            )
         self._provenance = self._described()
 
     def __repr__(self) -> str:
@@ -194,7 +204,7 @@ class Metric(Traced[Any, Score], Adapters):
         if state is None:
             return None
         instrument = join_digests(score.found_by, split_digests(self.instrument)[1])
-        rescored = self._score(self.reduce(state), score.usage).model_copy(update={"instrument": instrument})
+        rescored = self._score(self._reduced(state), score.usage).model_copy(update={"instrument": instrument})
         return with_extraction(rescored, extraction)
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
@@ -235,7 +245,7 @@ class Metric(Traced[Any, Score], Adapters):
         inner = run.into_complete(config)
         for step in sequential_steps(self):
             state = invoke_child(step, state, inner)
-        return with_extraction(self._score(self.reduce(state), run.meter.usage), extraction_findings(state))
+        return with_extraction(self._score(self._reduced(state), run.meter.usage), extraction_findings(state))
 
     async def _ado(self, input: Any, config: RunnableConfig) -> Score:
         state: State = {"sample": self.read(input)}
@@ -243,12 +253,23 @@ class Metric(Traced[Any, Score], Adapters):
         inner = run.into_complete(config)
         for step in sequential_steps(self):
             state = await ainvoke_child(step, state, inner)
-        return with_extraction(self._score(self.reduce(state), run.meter.usage), extraction_findings(state))
+        return with_extraction(self._score(self._reduced(state), run.meter.usage), extraction_findings(state))
+
+    def _reduced(self, state: State) -> Value:
+        """Return what the reducer gives for a state; an error in it names the reducer as its step."""
+        try:
+            value = self.reduce(_ReadState(state, self.name))
+        except Exception as error:
+            record_step(error, f"reduce of {self.name}")
+            raise
+        remedy = "return Value(number, reason), or Value.without(why) if no number applies"
+        if not isinstance(value, Value):
+            raise ConfigError(f"reduce of {self.name} gave {type(value).__name__}, not a Value: {remedy}")
+        if not isinstance(value.number, Real) and (value.number is not None or value.unscored is None):
+            raise ConfigError(f"reduce of {self.name} gave Value({value.number!r}), not a number: {remedy}")
+        return value
 
     def _score(self, value: Value, usage: Usage) -> Score:
-        if not isinstance(value, Value):
-            remedy = "return Value(number, reason), or Value.without(why) if no number applies"
-            raise ConfigError(f"reduce of {self.name} gave {type(value).__name__}, not a Value: {remedy}")
         number = None if value.number is None else self._in_range(value.number)
         return Score(
             metric=self.name,
@@ -301,6 +322,18 @@ class Metric(Traced[Any, Score], Adapters):
             remedy = 'pass version="1" to the metric, and change it with the function'
             raise NotDescribable(f"its reduce function {short} cannot be identified ({error}): {remedy}") from None
         return {"reduce": reduce, "state_from_findings": restore, "options": _described_options(self.options)}
+
+
+class _ReadState(dict[str, Any]):
+    """State as a reducer reads it; a missing key is an error that names the keys."""
+
+    def __init__(self, state: State, metric: str) -> None:
+        super().__init__(state)
+        self._metric = metric
+
+    def __missing__(self, key: str) -> Any:
+        present = ", ".join(map(repr, self))
+        raise ConfigError(f"reduce of {self._metric} reads {key!r}, which no step adds: the state has {present}")
 
 
 def _described_options(options: Mapping[str, Any]) -> Any:
