@@ -7,7 +7,7 @@ from typing import Any
 
 from langchain_core.messages import convert_to_messages
 
-from langchain_rageval.callbacks.run_trees import RootRun
+from langchain_rageval.run.run_trees import RootRun
 from langchain_rageval.data.schema import Sample
 
 
