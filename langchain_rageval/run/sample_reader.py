@@ -2,38 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import convert_to_messages
+from langchain_core.messages import BaseMessage, convert_to_messages
 
-from langchain_rageval.run.run_trees import RootRun
+from langchain_rageval.data.field_names import FIELDS_BY_NAME, read_fields
 from langchain_rageval.data.schema import Sample
+from langchain_rageval.run.run_trees import RootRun, find_documents
+
+SOURCES = "context_sources"
+"""Name in the metadata of a sample: the `source` of each context, in their order; None for a context without one."""
+
+_ANSWER_NAMES = ("result", "generation", "output_text", "text", "final_answer")
 
 
 def read_sample(root: RootRun, inputs: Any, outputs: Any) -> Sample:
     """Return the sample of a run that has ended.
 
+    Contexts that the outputs state are what the answer was made from, for example after reranking; if there are none,
+    the contexts are the retrieved Documents in the order in which the retrievers started; else those in the inputs;
+    else the Documents that passed between steps last. Texts that equal a Document have its id and source.
+
     Args:
-        root: the run. Its retrieved Documents, in the order in which the retrievers started, are the contexts; else the
-            contexts in its inputs or outputs; else the Documents that passed between steps last.
+        root: the run.
         inputs: inputs of the run, which hold the question.
-        outputs: outputs of the run, which hold the answer.
+        outputs: outputs of the run, which hold the answer. The only text in a mapping without an answer is the answer.
 
     Raises:
-        SampleError: if no question is found.
+        SampleError: if no question is found, or a field has the wrong type.
     """
-    fields: dict[str, Any] = {
-        "id": str(root.run_id),
-        "inputs": _convert_messages(inputs),
-        "outputs": _convert_messages(outputs),
-        "metadata": root.metadata,
-    }
-    contexts = root.contexts
-    sample = Sample.parse(fields if contexts is None else fields | {"contexts": contexts})
-    if sample.contexts is None and root.documents:
-        return Sample.parse(fields | {"contexts": root.documents})
-    return sample
+    inputs, outputs = _convert_messages(inputs), _convert_outputs(inputs, outputs)
+    fields = {"id": str(root.run_id), "inputs": inputs, "outputs": outputs, "metadata": root.metadata}
+    documents = [*(root.contexts or []), *root.documents, *find_documents(outputs)]
+    contexts = _contexts(root, inputs, outputs)
+    if contexts is None:
+        contexts = Sample.parse(fields).contexts
+    if contexts is None:
+        contexts = root.documents or find_documents(outputs) or None
+    if contexts is None:
+        return Sample.parse(fields)
+    by_text = {document.page_content: document for document in documents}
+    contexts = [by_text.get(item, item) if isinstance(item, str) else item for item in contexts]
+    sources = list(map(_source_of, contexts))
+    if any(sources):
+        fields["metadata"] = {**root.metadata, SOURCES: sources}
+    return Sample.parse(fields | {"contexts": contexts})
+
+
+def _contexts(root: RootRun, inputs: Any, outputs: Any) -> Sequence[Any] | None:
+    """Return the contexts that the outputs state or the retrievers found; None if there are neither."""
+    stated, retrieved = read_fields({"outputs": outputs}).get("contexts"), root.contexts
+    found = root.documents if retrieved is None else retrieved
+    texts = [document.page_content for document in found]
+    if stated is None or (texts and len(stated) == 1 and all(text in stated[0] for text in texts)):
+        return retrieved if stated is None else found  # one text that joins the Documents
+    if retrieved is not None:
+        has_earlier = not root.is_new_conversation and bool(texts) and set(texts) < set(stated)
+        if has_earlier or stated == read_fields({"inputs": inputs}).get("contexts"):
+            return retrieved  # the state of a conversation keeps the Documents of earlier turns
+    return list(stated)
+
+
+def _source_of(context: Any) -> str | None:
+    metadata = getattr(context, "metadata", None)
+    source = metadata.get("source") if isinstance(metadata, Mapping) else None
+    return None if source is None else str(source)
 
 
 def _convert_messages(value: Any) -> Any:
@@ -51,3 +85,32 @@ def _to_messages(value: Any) -> Any:
         return convert_to_messages(items)
     except (ValueError, TypeError, NotImplementedError):  # the key holds something else
         return value
+
+
+def _convert_outputs(inputs: Any, outputs: Any) -> Any:
+    """Return outputs under known names: of a retriever, of a function that returns a pair, and of other chains."""
+    if isinstance(outputs, list) and (not outputs or find_documents(outputs)):
+        return {"documents": outputs}
+    if isinstance(outputs, tuple) and len(outputs) == 2 and _is_text(outputs[0]) and isinstance(outputs[1], list):
+        return {"answer": outputs[0], "contexts": outputs[1]}
+    outputs = _convert_messages(outputs)
+    if not isinstance(outputs, Mapping) or "answer" in read_fields({"outputs": outputs}):
+        return outputs
+    known = list(inputs.values()) if isinstance(inputs, Mapping) else [inputs]
+    texts = _new_texts(outputs, known)
+    name = next((name for name in _ANSWER_NAMES if name in texts), next(iter(texts)) if len(texts) == 1 else None)
+    return outputs if name is None else {**outputs, "answer": outputs[name]}
+
+
+def _new_texts(outputs: Mapping[Any, Any], known: Iterable[Any]) -> dict[Any, Any]:
+    """Return the texts in a mapping that are not under a known name and not in the inputs."""
+    known_texts = [value for value in known if isinstance(value, str)]
+    return {
+        name: value
+        for name, value in outputs.items()
+        if _is_text(value) and name not in FIELDS_BY_NAME and value not in known_texts
+    }
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str | BaseMessage)
