@@ -22,6 +22,9 @@ ERROR = "error"
 """Name in the metadata of a sample: the error of the chain that should have answered its question."""
 
 
+_REMEDY = "return a text, a message, Documents, or a mapping with an answer"
+
+
 @dataclass(frozen=True)
 class ChainAnswer:
     """What a chain gave for one question.
@@ -81,15 +84,14 @@ class ChainCollector(ChainEvents):
             output: output of the chain, or the exception that it raised.
             chain: the chain, whose secrets are removed from the text of an error.
         """
-        error = output if isinstance(output, Exception) else None
+        error = output if isinstance(output, Exception) else _type_error(output)
         try:
             sample = self._read(question, None if error else output)
         except (SampleError, TypeError, RecursionError) as unreadable:
             sample, error = self._read(question, None), unreadable
         if error is None and sample.answer is None and sample.contexts is None:
-            error = SampleError(
-                f"the chain returned {_describe_output(output)}: return a text, a message, or a mapping with an answer"
-            )
+            keys = f" in {sorted(map(str, output))}" if isinstance(output, Mapping) else ""
+            error = SampleError(f"the chain returned no answer{keys}: {_REMEDY}", "answer")
         message = None if error is None else f"{type(error).__name__}: {redact_message(error, chain)}"
         answer = None if error else sample.answer
         return ChainAnswer(answer, sample.contexts, sample.context_ids, sample.metadata.get(SOURCES), message)
@@ -112,9 +114,9 @@ class ChainCollector(ChainEvents):
         return self._open
 
 
-def _describe_output(output: Any) -> str:
-    if output is None:
-        return "None"
-    if isinstance(output, Mapping):
-        return f"no answer, but a mapping with the keys {sorted(map(str, output))}"
-    return f"no answer, but {type(output).__name__}"
+def _type_error(output: Any) -> TypeError | None:
+    """Return an error if the output of a chain can hold no answer."""
+    if output is None or isinstance(output, bool | int | float | bytes):
+        what = "None" if output is None else type(output).__name__
+        return TypeError(f"the chain returned {what}: {_REMEDY}")
+    return None

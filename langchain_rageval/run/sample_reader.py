@@ -7,7 +7,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, convert_to_messages
 
-from langchain_rageval.data.field_names import FIELDS_BY_NAME, read_fields
+from langchain_rageval.data.field_names import read_fields
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.run.run_trees import RootRun, find_documents
 
@@ -94,22 +94,18 @@ def _convert_outputs(inputs: Any, outputs: Any) -> Any:
     if isinstance(outputs, tuple) and len(outputs) == 2 and _is_text(outputs[0]) and isinstance(outputs[1], list):
         return {"answer": outputs[0], "contexts": outputs[1]}
     outputs = _convert_messages(outputs)
-    if not isinstance(outputs, Mapping) or "answer" in read_fields({"outputs": outputs}):
+    fields = read_fields({"outputs": outputs}) if isinstance(outputs, Mapping) else {"answer": outputs}
+    if "answer" in fields:
         return outputs
-    known = list(inputs.values()) if isinstance(inputs, Mapping) else [inputs]
-    texts = _new_texts(outputs, known)
-    name = next((name for name in _ANSWER_NAMES if name in texts), next(iter(texts)) if len(texts) == 1 else None)
+    known = [value for value in _values(inputs) if isinstance(value, str)]
+    unnamed = fields["metadata"]
+    texts = [name for name, text in outputs.items() if name in unnamed and _is_text(text) and text not in known]
+    name = next((name for name in _ANSWER_NAMES if name in texts), texts[0] if len(texts) == 1 else None)
     return outputs if name is None else {**outputs, "answer": outputs[name]}
 
 
-def _new_texts(outputs: Mapping[Any, Any], known: Iterable[Any]) -> dict[Any, Any]:
-    """Return the texts in a mapping that are not under a known name and not in the inputs."""
-    known_texts = [value for value in known if isinstance(value, str)]
-    return {
-        name: value
-        for name, value in outputs.items()
-        if _is_text(value) and name not in FIELDS_BY_NAME and value not in known_texts
-    }
+def _values(inputs: Any) -> Iterable[Any]:
+    return inputs.values() if isinstance(inputs, Mapping) else [inputs]
 
 
 def _is_text(value: Any) -> bool:

@@ -207,3 +207,12 @@ class Testset:
         ]
         client.create_examples(dataset_id=dataset.id, examples=examples)
         return dataset
+
+
+def is_testset_file(path: str | Path) -> bool:
+    """Return True if a file begins as those that `Testset.to_jsonl` writes."""
+    try:
+        with Path(path).open(encoding="utf-8") as file:
+            return _HEADER in json.loads(file.readline())
+    except (OSError, ValueError, TypeError):
+        return False
