@@ -88,7 +88,7 @@ class ChainCollector(ChainEvents):
         try:
             sample = self._read(question, None if error else output)
         except (SampleError, TypeError, RecursionError) as unreadable:
-            sample, error = self._read(question, None), unreadable
+            sample, error = self._read(question, None), self._without_id(unreadable)
         if error is None and sample.answer is None and sample.contexts is None:
             keys = f" in {sorted(map(str, output))}" if isinstance(output, Mapping) else ""
             error = SampleError(f"the chain returned no answer{keys}: {_REMEDY}", "answer")
@@ -98,6 +98,11 @@ class ChainCollector(ChainEvents):
 
     def _read(self, question: str, output: Any) -> Sample:
         return read_sample(self._root, {"question": question}, output)
+
+    def _without_id(self, error: Exception) -> Exception:
+        """Return an error about the output of the chain without the id of this call, which nobody knows."""
+        problem, _, rest = str(error).partition(f"sample {str(self._root.run_id)!r}: ")
+        return error if problem or not rest else SampleError(f"{rest.partition(': correct it')[0]}: {_REMEDY}")
 
     def _begin_tree(self, run_type: RunType, run_id: UUID, name: str | None, inputs: Any, labels: RunLabels) -> None:
         """Add a run without a known parent, such as the whole chain."""

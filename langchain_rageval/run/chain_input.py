@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, get_type_hints
@@ -134,7 +135,21 @@ def _first_parameter(chain: Any) -> str | None:
         parameter = next(iter(inspect.signature(function).parameters.values()), None)
     except (TypeError, ValueError):  # a builtin
         return None
-    return parameter.name if parameter and parameter.annotation is parameter.empty else None
+    if parameter is None or parameter.annotation is not parameter.empty or _has_keys(function, parameter.name):
+        return None
+    return parameter.name
+
+
+def _has_keys(function: Any, parameter: str) -> bool:
+    """Return True if the code of a function reads a key of a parameter: `parameter["key"]` or `parameter.get`."""
+    code = getattr(function, "__code__", None)
+    steps = list(dis.get_instructions(code)) if code else []
+    for first, second, third in zip(steps, steps[1:], [*steps[2:], None], strict=False):
+        if first.argval == parameter and first.opname.startswith(("LOAD_FAST", "LOAD_DEREF")):
+            is_key = second.opname.startswith("LOAD_CONST") and isinstance(second.argval, str)
+            if second.argval == "get" or (is_key and third and third.opname in ("BINARY_SUBSCR", "BINARY_OP")):
+                return True
+    return False
 
 
 def _input_schema(chain: Runnable[Any, Any]) -> Schema:

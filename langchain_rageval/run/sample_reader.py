@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields as dataclass_fields
+from dataclasses import is_dataclass
 from typing import Any
 
+from langchain_core.load.serializable import Serializable
 from langchain_core.messages import BaseMessage, convert_to_messages
+from pydantic import BaseModel
 
 from langchain_rageval.data.field_names import read_fields
 from langchain_rageval.data.schema import Sample
@@ -93,7 +97,7 @@ def _convert_outputs(inputs: Any, outputs: Any) -> Any:
         return {"documents": outputs}
     if isinstance(outputs, tuple) and len(outputs) == 2 and _is_text(outputs[0]) and isinstance(outputs[1], list):
         return {"answer": outputs[0], "contexts": outputs[1]}
-    outputs = _convert_messages(outputs)
+    outputs = _convert_messages(_convert_model(outputs))
     fields = read_fields({"outputs": outputs}) if isinstance(outputs, Mapping) else {"answer": outputs}
     if "answer" in fields:
         return outputs
@@ -102,6 +106,15 @@ def _convert_outputs(inputs: Any, outputs: Any) -> Any:
     texts = [name for name, text in outputs.items() if name in unnamed and _is_text(text) and text not in known]
     name = next((name for name in _ANSWER_NAMES if name in texts), texts[0] if len(texts) == 1 else None)
     return outputs if name is None else {**outputs, "answer": outputs[name]}
+
+
+def _convert_model(outputs: Any) -> Any:
+    """Return the fields of a pydantic model or a dataclass as a mapping, with the objects that they hold."""
+    is_model = isinstance(outputs, BaseModel) and not isinstance(outputs, Serializable)  # of the user, not of LangChain
+    if is_model or (is_dataclass(outputs) and not isinstance(outputs, type)):
+        names = type(outputs).model_fields if is_model else [part.name for part in dataclass_fields(outputs)]
+        return {name: getattr(outputs, name) for name in names}
+    return outputs
 
 
 def _values(inputs: Any) -> Iterable[Any]:
