@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from langchain_rageval._internal.html import pluralize
 from langchain_rageval.cli.arguments import PIPE, add_quiet_option, check_writable, parse_pairs
 from langchain_rageval.cli.imported_object import import_object
 from langchain_rageval.cli.json_output import json_stdout
@@ -125,8 +126,8 @@ def _show(answered: Sequence[Sample], total: int, out: str) -> None:
 
     failed = _failed(answered)
     n_with_contexts = sum(sample.contexts is not None for sample in answered)
-    of_total = "" if len(answered) == total else f" of {total}"
-    counts = f"{len(answered)}{of_total} questions asked: {len(answered) - len(failed)} without an error, "
+    asked = pluralize(total, "question") if len(answered) == total else f"{len(answered)} of {total} questions"
+    counts = f"{asked} asked: {len(answered) - len(failed)} without an error, "
     stream = console(stderr=out == PIPE)
     stream.print(f"{counts}{n_with_contexts} with contexts", soft_wrap=True)
     if out != PIPE:

@@ -26,7 +26,7 @@ class AnswerStore:
     """
 
     def __init__(self, journal: str | Path | Journal | None, chain: Any, config: RunnableConfig | None) -> None:
-        self._owns_journal = isinstance(journal, str | Path)
+        self._owns_journal, self._closed = isinstance(journal, str | Path), False
         self._journal = Journal(journal) if isinstance(journal, str | Path) else journal
         configurable = (config or {}).get("configurable", {})
         self._fingerprint = "" if journal is None else chain_fingerprint(chain, configurable)
@@ -54,9 +54,12 @@ class AnswerStore:
         """
         if self._journal is not None and answer.error is None:
             self._journal.put(self._key(question), answer.to_json())
+            if self._closed:  # by a call that outlives its interrupted run
+                self.close()
 
     def close(self) -> None:
         """Close the journal if it was opened from a path."""
+        self._closed = True
         if self._owns_journal and self._journal is not None:
             self._journal.close()
 

@@ -180,7 +180,7 @@ class Testset:
             ConfigError: if `chain` is neither a Runnable nor a function, or an option is invalid.
             JournalError: if the journal cannot be read or written.
         """
-        complete = fill_defaults(Testset.run, options, ANSWER_DEFAULTS)
+        complete = fill_defaults(self.run, options, ANSWER_DEFAULTS)
         return Answering(self.to_samples(), chain, complete).run()
 
     def to_langsmith(self, client: Client, name: str) -> Dataset:
