@@ -55,11 +55,12 @@ class RagEvalCallback(ChainEvents):
 
     Pass it to a chain: `chain.invoke(x, config={"callbacks": [callback]})`.
 
-    The question is the input of the root run, and the answer is its output. The contexts are the Documents of its
-    retrievers; if no retriever ran, the Documents that tools returned, that the root's inputs or outputs hold, or that
-    passed between steps. Chains, agents and LangGraph graphs work, with sync, async, batch and streaming calls. Runs
-    that raise, are cancelled, or whose stream is abandoned are not scored. An abandoned synchronous stream is
-    recognized by steps, other than models, that are still open.
+    The question is the input of the root run, and the answer is its output. The contexts are those that the output
+    states; else the Documents of its retrievers, or of tools in which no retriever ran; else those that the root's
+    inputs hold or that passed between steps. Documents that a conversation keeps from earlier turns are left out.
+    Chains, agents, LangGraph graphs and retrievers work, with sync, async, batch and streaming calls. Runs that raise,
+    are cancelled, or whose stream is abandoned are not scored. An abandoned synchronous stream is recognized by steps,
+    other than models, that are still open.
 
     The chain never waits for scoring and never sees its errors. Scoring runs in daemon threads through the judge's sync
     methods, outside the chain's traces. Each process scores its own runs. A process should not fork while its very

@@ -121,7 +121,7 @@ def _write(answered: Sequence[Sample], out: str) -> None:
 
 
 def _show(answered: Sequence[Sample], total: int, out: str) -> None:
-    """Print what the chain returned, and warn of questions that it failed on."""
+    """Print the number of answers, and warn of questions on which the chain failed."""
     from langchain_rageval.cli.tables import console
 
     failed = _failed(answered)

@@ -30,7 +30,7 @@ class AnswerOptions(TypedDict, total=False):
         max_concurrency: Most questions at a time, 8 by default.
         timeout: Seconds for one question. A slower call is abandoned and recorded as an error. None, the default, waits
             as long as the chain takes.
-        journal: Path of an SQLite file that stores each answer when it is there. The same call with the same file,
+        journal: Path of an SQLite file that stores each answer as soon as the chain has given it. The same call with the same file,
             after a crash or Ctrl-C, asks only what the file lacks; failed questions are asked again. Several chains may
             share one file. Answers are not reused if the source files, prompts, models or options of the chain have
             changed; a change of its data, such as a new index, is not noticed and needs another file. None, the
@@ -48,7 +48,7 @@ ANSWER_DEFAULTS: AnswerOptions = {"max_concurrency": 8, "timeout": None, "journa
 
 
 class Answering:
-    """One run that asks a chain the questions of samples; it can be executed once, in threads or on an event loop.
+    """Run that asks a chain the questions of samples. It can be executed once, in threads or on an event loop.
 
     Args:
         samples: samples whose questions are asked; their answers and contexts are replaced.

@@ -1,4 +1,4 @@
-"""ChainCollector: what one call of a RAG chain did, as an answer with its contexts or an error."""
+"""ChainCollector: collects the answer, the contexts and the error of one call of a RAG chain."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REMEDY = "return a text, a message, Documents, or a mapping with an answer"
 
 @dataclass(frozen=True)
 class ChainAnswer:
-    """What a chain gave for one question.
+    """Answer of a chain to one question, with its contexts or its error.
 
     Attributes:
         answer: text of the answer; None if the chain gave none, as a retriever does.
@@ -77,7 +77,7 @@ class ChainCollector(ChainEvents):
         return merge_configs(base, {"callbacks": [self], "configurable": conversation})
 
     def answer(self, question: str, output: Any, chain: Any) -> ChainAnswer:
-        """Return what the chain gave.
+        """Return the answer of the chain.
 
         Args:
             question: the question.
@@ -100,7 +100,7 @@ class ChainCollector(ChainEvents):
         return read_sample(self._root, {"question": question}, output)
 
     def _without_id(self, error: Exception) -> Exception:
-        """Return an error about the output of the chain without the id of this call, which nobody knows."""
+        """Return an error about the output of the chain without the id of this call, which is unknown to the user."""
         problem, _, rest = str(error).partition(f"sample {str(self._root.run_id)!r}: ")
         return error if problem or not rest else SampleError(f"{rest.partition(': correct it')[0]}: {_REMEDY}")
 
@@ -112,7 +112,7 @@ class ChainCollector(ChainEvents):
         """Do nothing: the root is the call, which ends when `answer` is called."""
 
     def _log_event_error(self, error: Exception) -> None:
-        """Do nothing: LangChain's events are of no use to a user."""
+        """Ignore the error: contexts of the event are then missing."""
 
     @property
     def _trees(self) -> RunTrees:

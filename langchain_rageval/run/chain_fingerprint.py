@@ -46,7 +46,7 @@ def chain_fingerprint(chain: Runnable[Any, Any], configurable: Mapping[str, Any]
 
 
 class _Reader:
-    """One walk through the parts of a chain, each object once."""
+    """Reader of the parts of a chain; reads each object once."""
 
     def __init__(self) -> None:
         self._seen: dict[int, Any] = {}
@@ -167,7 +167,7 @@ def _file_of(value: Any) -> str:
 
 
 def _source_digest(value: Any) -> str:
-    """Return a digest of the file that defines a function or class; of its own code if there is no file."""
+    """Return a digest of the file that defines a function or class; without a file, of the code itself."""
     path = Path(_file_of(value) or "?")
     if path.is_file():
         return _digest(path.read_bytes())

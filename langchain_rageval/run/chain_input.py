@@ -95,8 +95,8 @@ def _is_async_only(part: Any, seen: set[int]) -> bool:
     return any(_is_async_only(item, seen) for item in parts)
 
 
-def parts_of(chain: Runnable[Any, Any]) -> Iterator[Any]:
-    """Yield a Runnable and those that get its input, from the outside to the inside."""
+def receivers_of_input(chain: Runnable[Any, Any]) -> Iterator[Any]:
+    """Yield a Runnable and its parts that receive its input, from the outside to the inside."""
     while True:
         yield chain
         inner = [getattr(chain, name, None) for name in ("first", "bound", "runnable", "default")]
@@ -112,7 +112,7 @@ def _takes_text(chain: Runnable[Any, Any]) -> bool:
         return True
     if schema.get("properties"):
         return False
-    *_, innermost = parts_of(chain)
+    *_, innermost = receivers_of_input(chain)
     if isinstance(innermost, RunnableParallel):  # {"context": search, "question": RunnablePassthrough()}
         steps = innermost.steps__
         return any(
@@ -123,7 +123,7 @@ def _takes_text(chain: Runnable[Any, Any]) -> bool:
 
 
 def _innermost(chain: Runnable[Any, Any]) -> Any:
-    return list(parts_of(chain))[-1]
+    return list(receivers_of_input(chain))[-1]
 
 
 def _first_parameter(chain: Any) -> str | None:
@@ -173,7 +173,9 @@ def _schema_of_graph(chain: Runnable[Any, Any]) -> Schema:
 
 def _graph_of(chain: Runnable[Any, Any]) -> Any:
     """Return the LangGraph graph that gets the input of a chain; None if there is none."""
-    return next((part for part in parts_of(chain) if any(c.__name__ == "Pregel" for c in type(part).__mro__)), None)
+    return next(
+        (part for part in receivers_of_input(chain) if any(c.__name__ == "Pregel" for c in type(part).__mro__)), None
+    )
 
 
 def _resolved(schema: Any, root: Schema) -> Schema:
