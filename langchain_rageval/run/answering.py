@@ -30,11 +30,11 @@ class AnswerOptions(TypedDict, total=False):
         max_concurrency: Most questions at a time, 8 by default.
         timeout: Seconds for one question. A slower call is abandoned and recorded as an error. None, the default, waits
             as long as the chain takes.
-        journal: Path of an SQLite file that stores each answer as soon as the chain has given it. The same call with the same file,
-            after a crash or Ctrl-C, asks only what the file lacks; failed questions are asked again. Several chains may
-            share one file. Answers are not reused if the source files, prompts, models or options of the chain have
-            changed; a change of its data, such as a new index, is not noticed and needs another file. None, the
-            default, stores nothing.
+        journal: Path of an SQLite file that stores each answer as soon as the chain has given it. The same call with
+            the same file, after a crash or Ctrl-C, asks only what the file lacks; failed questions are asked again.
+            Several chains may share one file. Answers are not reused if the source files, prompts, models or options of
+            the chain have changed; a change of its data, such as a new index, is not noticed and needs another file.
+            None, the default, stores nothing.
         progress: True, the default, to show the progress on stderr.
     """
 
