@@ -5,12 +5,13 @@ from __future__ import annotations
 import dis
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import is_dataclass
 from typing import Any, Literal, get_type_hints
 
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import Runnable, RunnableLambda, RunnableParallel, RunnablePassthrough
 from langchain_core.tools import BaseTool
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 from typing_extensions import TypedDict
 
 from langchain_rageval.errors import ConfigError
@@ -60,9 +61,12 @@ def input_builder(chain: Runnable[Any, Any]) -> Callable[[str], Any]:
     is_closed = schema.get("additionalProperties") is False or _graph_of(chain) is not None
     extra = () if is_closed and kinds else _ALWAYS
 
-    def build(question: str) -> dict[str, Any]:
+    constructor = _constructor(chain)
+
+    def build(question: str) -> Any:
         values = {"text": question, "messages": [HumanMessage(question)], "no messages": [], "no text": ""}
-        return dict.fromkeys(extra, question) | {name: values[kind] for name, kind in kinds.items()}
+        fields = {name: values[kind] for name, kind in kinds.items()}
+        return dict.fromkeys(extra, question) | fields if constructor is None else constructor(**fields)
 
     return build
 
@@ -119,25 +123,28 @@ def _takes_text(chain: Runnable[Any, Any]) -> bool:
             name in _QUESTION_NAMES and isinstance(_innermost(step), RunnablePassthrough)
             for name, step in steps.items()
         )
-    return _first_parameter(innermost) in _TEXT_PARAMETERS
+    function = _function_of(innermost)
+    name, is_typed = _first_parameter(function)
+    return name in _TEXT_PARAMETERS and not is_typed and not _has_keys(function, name)
 
 
 def _innermost(chain: Runnable[Any, Any]) -> Any:
     return list(receivers_of_input(chain))[-1]
 
 
-def _first_parameter(chain: Any) -> str | None:
-    """Return the name of the first parameter of a function without a type; None if there is none."""
-    function = getattr(chain, "func", None) or getattr(chain, "afunc", None)
-    if not isinstance(chain, RunnableLambda) or function is None:
-        return None
+def _function_of(chain: Any) -> Any:
+    """Return the function of a RunnableLambda; None for other Runnables."""
+    is_function = isinstance(chain, RunnableLambda)
+    return (getattr(chain, "func", None) or getattr(chain, "afunc", None)) if is_function else None
+
+
+def _first_parameter(function: Any) -> tuple[str | None, bool]:
+    """Return the name of the first parameter of a function, or None, and whether it has a type."""
     try:
         parameter = next(iter(inspect.signature(function).parameters.values()), None)
-    except (TypeError, ValueError):  # a builtin
-        return None
-    if parameter is None or parameter.annotation is not parameter.empty or _has_keys(function, parameter.name):
-        return None
-    return parameter.name
+    except (TypeError, ValueError):  # a builtin, or None
+        return None, False
+    return (None, False) if parameter is None else (parameter.name, parameter.annotation is not parameter.empty)
 
 
 def _has_keys(function: Any, parameter: str) -> bool:
@@ -157,18 +164,38 @@ def _input_schema(chain: Runnable[Any, Any]) -> Schema:
     try:
         schema: Any = chain.get_input_jsonschema()
     except Exception:  # pydantic cannot describe it, such as a TypedDict of `typing` in Python 3.11
-        schema = _schema_of_graph(chain)
+        schema = _schema_of_type(_annotated_type(chain))
     return _resolved(schema, schema)
 
 
-def _schema_of_graph(chain: Runnable[Any, Any]) -> Schema:
-    builder = getattr(_graph_of(chain), "builder", None)
-    state = getattr(builder, "input_schema", None) or getattr(builder, "state_schema", None)
+def _schema_of_type(kind: Any) -> Schema:
+    """Return the JSON schema of the state of a graph or of an annotated parameter; empty if it is unknown."""
     try:
-        hints = {name: hint for name, hint in get_type_hints(state).items() if not name.startswith("_")}
+        hints = {name: hint for name, hint in get_type_hints(kind).items() if not name.startswith("_")}
         return TypeAdapter(TypedDict("State", hints, total=False)).json_schema()  # type: ignore[operator]
     except Exception:
         return {}
+
+
+def _annotated_type(chain: Runnable[Any, Any]) -> Any:
+    """Return the type of the state of a graph, or of the first parameter of a function; None if it has none."""
+    graph = _graph_of(chain)
+    if graph is not None:
+        builder = getattr(graph, "builder", None)
+        return getattr(builder, "input_schema", None) or getattr(builder, "state_schema", None)
+    function = _function_of(_innermost(chain))
+    name = _first_parameter(function)[0]
+    try:
+        return get_type_hints(function).get(name or "")
+    except Exception:  # the name of a type that is not imported, or a function without hints
+        return None
+
+
+def _constructor(chain: Runnable[Any, Any]) -> Any:
+    """Return the pydantic model or dataclass that a function takes; None if it takes another type."""
+    kind = None if _graph_of(chain) is not None else _annotated_type(chain)
+    is_record = isinstance(kind, type) and (issubclass(kind, BaseModel) or is_dataclass(kind))
+    return kind if is_record else None
 
 
 def _graph_of(chain: Runnable[Any, Any]) -> Any:

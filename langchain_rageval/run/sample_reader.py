@@ -7,6 +7,7 @@ from dataclasses import fields as dataclass_fields
 from dataclasses import is_dataclass
 from typing import Any
 
+from langchain_core.documents import Document
 from langchain_core.load.serializable import Serializable
 from langchain_core.messages import BaseMessage, convert_to_messages
 from pydantic import BaseModel
@@ -38,7 +39,7 @@ def read_sample(root: RootRun, inputs: Any, outputs: Any) -> Sample:
     """
     inputs, outputs = _convert_messages(inputs), _convert_outputs(inputs, outputs)
     fields = {"id": str(root.run_id), "inputs": inputs, "outputs": outputs, "metadata": root.metadata}
-    documents = [*(root.contexts or []), *root.documents, *find_documents(outputs)]
+    documents = [*(root.contexts or []), *root.documents, *_documents_in(outputs)]
     contexts = _contexts(root, inputs, outputs)
     if contexts is None:
         contexts = Sample.parse(fields).contexts
@@ -68,6 +69,18 @@ def _contexts(root: RootRun, inputs: Any, outputs: Any) -> Sequence[Any] | None:
     return list(stated)
 
 
+def _documents_in(outputs: Any) -> list[Any]:
+    """Return the Documents in outputs, also those that are mappings, as in JSON."""
+    lists = outputs.values() if isinstance(outputs, Mapping) else [outputs]
+    items = [item for part in lists if isinstance(part, list) for item in part if isinstance(item, Mapping)]
+    return [*find_documents(outputs), *(_document(item) for item in items if isinstance(item.get("page_content"), str))]
+
+
+def _document(item: Mapping[str, Any]) -> Document:
+    id = None if item.get("id") is None else str(item["id"])
+    return Document(item["page_content"], id=id, metadata=dict(item.get("metadata") or {}))
+
+
 def _source_of(context: Any) -> str | None:
     metadata = getattr(context, "metadata", None)
     source = metadata.get("source") if isinstance(metadata, Mapping) else None
@@ -93,7 +106,7 @@ def _to_messages(value: Any) -> Any:
 
 def _convert_outputs(inputs: Any, outputs: Any) -> Any:
     """Return outputs under known names: of a retriever, of a function that returns a pair, and of other chains."""
-    if isinstance(outputs, list) and (not outputs or find_documents(outputs)):
+    if isinstance(outputs, list) and all(map(_is_context, outputs)):
         return {"documents": outputs}
     if isinstance(outputs, tuple) and len(outputs) == 2 and _is_text(outputs[0]) and isinstance(outputs[1], list):
         return {"answer": outputs[0], "contexts": outputs[1]}
@@ -119,6 +132,12 @@ def _convert_model(outputs: Any) -> Any:
 
 def _values(inputs: Any) -> Iterable[Any]:
     return inputs.values() if isinstance(inputs, Mapping) else [inputs]
+
+
+def _is_context(value: Any) -> bool:
+    """Return True for an item of a retriever's output: a Document, a mapping of one, or a text."""
+    is_mapping = isinstance(value, Mapping) and "page_content" in value
+    return is_mapping or isinstance(value, str) or hasattr(value, "page_content")
 
 
 def _is_text(value: Any) -> bool:

@@ -1,5 +1,8 @@
 """Question, answer, contexts, sources and errors of chains of any shape: asked, and watched in production."""
 
+from dataclasses import dataclass
+from typing import TypedDict
+
 import pytest
 from helpers.chains import CHAINS, FOUND, SEARCH
 from helpers.munich import ANSWER, CONTEXTS, QUESTION
@@ -8,6 +11,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from pydantic import BaseModel
 
 from langchain_rageval import OfflineJudge, Sample, SampleError, answered_by, evaluate, faithfulness
 from langchain_rageval.testset import Testset
@@ -92,13 +96,11 @@ def given_to(make_chain, **options):
 
 
 def test_a_chain_gets_what_its_input_schema_asks_for():
-    from pydantic import BaseModel
-
     class Query(BaseModel):
         query: str
 
-    class Topic(BaseModel):
-        topic: str
+    class Theme(BaseModel):
+        theme: str
         language: str = "en"
 
     class Chat(BaseModel):
@@ -110,11 +112,11 @@ def test_a_chain_gets_what_its_input_schema_asks_for():
 
     both = {"question": QUESTION, "input": QUESTION}
     typed = {
-        kind: given_to(lambda chain, kind=kind: chain.with_types(input_type=kind)) for kind in (Query, Topic, Turn)
+        kind: given_to(lambda chain, kind=kind: chain.with_types(input_type=kind)) for kind in (Query, Theme, Turn)
     }
     assert typed == {
         Query: {**both, "query": QUESTION},
-        Topic: {**both, "topic": QUESTION},
+        Theme: {**both, "theme": QUESTION},
         Turn: {**both, "chat_history": []},
     }
     (message,) = given_to(lambda chain: chain.with_types(input_type=Chat))["messages"]
@@ -209,6 +211,70 @@ def test_a_secret_of_the_chain_is_not_in_the_error():
             raise PermissionError(f"wrong key {self.api_key}")
 
     assert ask(rag(Store())).metadata["error"] == "PermissionError: wrong key ***"
+
+
+class Request(BaseModel):
+    """What a service takes."""
+
+    query: str
+    k: int = 3
+
+
+@dataclass
+class Asked:
+    """What another service takes."""
+
+    question: str
+
+
+class Topic(TypedDict):
+    """A state of `typing`, which pydantic cannot describe in Python 3.11."""
+
+    topic: str
+
+
+def test_a_function_gets_the_type_that_it_names():
+    given = []
+
+    def request(value: Request):
+        return given.append(value) or "yes"
+
+    def asked(value: Asked):
+        return given.append(value) or "yes"
+
+    def topic(value: Topic):
+        return given.append(value["topic"]) or "yes"
+
+    assert [ask(function).answer for function in (request, asked, topic)] == ["yes"] * 3
+    assert given == [Request(query=QUESTION), Asked(QUESTION), QUESTION]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        FOUND,
+        [{"page_content": part.page_content, "id": part.id, "metadata": part.metadata} for part in FOUND],
+        {"documents": [part.model_dump() for part in FOUND]},
+    ],
+)
+def test_a_function_that_only_searches_gives_contexts(found):
+    sample = ask(lambda question: found)
+    assert (sample.answer, sample.contexts, sample.context_ids) == (None, CONTEXTS, ["m1", "m2"])
+    assert sample.metadata == {**ASKED, "context_sources": SOURCES}
+    assert ask(lambda question: CONTEXTS).contexts == CONTEXTS
+
+
+async def test_functions_that_yield_their_answer_give_all_of_it():
+    def words(question):
+        yield from ("Munich ", "is old.")
+
+    async def awords(question):
+        for word in words(question):
+            yield word
+
+    for chain in (words, awords):
+        assert ask(chain).answer == "Munich is old."
+        assert [part.answer for part in await answered_by(chain, progress=False).ainvoke(TESTSET)] == ["Munich is old."]
 
 
 # The production callback collects the same
