@@ -89,7 +89,9 @@ class ChainCollector(ChainEvents):
             sample = self._read(question, None if error else output)
         except (SampleError, TypeError, RecursionError) as unreadable:
             sample, error = self._read(question, None), self._without_id(unreadable)
-        if error is None and sample.answer is None and sample.contexts is None:
+        if error is None and sample.answer is None and isinstance(output, Mapping) and "__interrupt__" in output:
+            error = SampleError("the graph waits for a person: ask one that answers without an interrupt", "answer")
+        elif error is None and sample.answer is None and sample.contexts is None:
             keys = f" in {sorted(map(str, output))}" if isinstance(output, Mapping) else ""
             error = SampleError(f"the chain returned no answer{keys}: {_REMEDY}", "answer")
         message = None if error is None else f"{type(error).__name__}: {redact_message(error, chain)}"

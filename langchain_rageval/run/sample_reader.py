@@ -57,7 +57,8 @@ def read_sample(root: RootRun, inputs: Any, outputs: Any) -> Sample:
 
 def _contexts(root: RootRun, inputs: Any, outputs: Any) -> Sequence[Any] | None:
     """Return the contexts that the outputs state or the retrievers found; None if there are neither."""
-    stated, retrieved = read_fields({"outputs": outputs}).get("contexts"), root.contexts
+    stated = None if _is_text(outputs) else read_fields({"outputs": outputs}).get("contexts")
+    retrieved = root.contexts
     found = root.documents if retrieved is None else retrieved
     texts = [document.page_content for document in found]
     if stated is None or (texts and len(stated) == 1 and all(text in stated[0] for text in texts)):

@@ -4,13 +4,16 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 import pytest
-from helpers.chains import CHAINS, FOUND, SEARCH
+from helpers.chains import CHAINS, FOUND, SEARCH, State
 from helpers.munich import ANSWER, CONTEXTS, QUESTION
 from helpers.watched import Search, Words, rag, watching, with_callback
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+from langgraph.types import interrupt
 from pydantic import BaseModel
 
 from langchain_rageval import OfflineJudge, Sample, SampleError, answered_by, evaluate, faithfulness
@@ -194,6 +197,18 @@ def test_an_output_without_an_answer_is_an_error_that_says_what_to_return(output
     remedy = "return a text, a message, Documents, or a mapping with an answer"
     assert sample.metadata.get("error") == (error and error + remedy)
     assert sample.answer == (None if error else "")
+
+
+def test_a_graph_that_waits_for_a_person_is_an_error():
+    flow = StateGraph(State)
+    flow.add_node("search", lambda values: {"context": SEARCH.invoke(values["question"])})
+    flow.add_node("answer", lambda _: {"answer": interrupt("May I?")})
+    flow.add_edge(START, "search")
+    flow.add_edge("search", "answer")
+    sample = ask(flow.compile(checkpointer=InMemorySaver()))
+    assert (sample.answer, sample.contexts) == (None, CONTEXTS)
+    problem = "SampleError: the graph waits for a person: ask one that answers without an interrupt"
+    assert sample.metadata["error"] == problem
 
 
 def test_the_only_new_text_in_a_mapping_is_the_answer_and_two_are_none():
