@@ -188,7 +188,7 @@ def test_the_cause_of_a_failed_call_stands_in_the_sample_and_in_the_failed_score
         (None, "TypeError: the chain returned None: "),
         (3, "TypeError: the chain returned int: "),
         ({"foo": 1, "bar": []}, "SampleError: the chain returned no answer in ['bar', 'foo']: "),
-        ({"answer": 1}, "SampleError: answer: Input should be a valid string, got int: "),
+        ({"answer": object()}, "SampleError: answer: Input should be a valid string, got object: "),
         (AIMessage(""), None),
     ],
 )
