@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import isfinite, nan
 from pathlib import Path
@@ -30,14 +28,12 @@ from langchain_rageval.cli.json_output import (
     write_json,
 )
 from langchain_rageval.cli.metric_selection import parse_metric_names, score_names
+from langchain_rageval.cli.recorded_command import record_command
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.run.journal import Journal
 
 if TYPE_CHECKING:
+    from langchain_rageval.evaluation.until import Decided
     from langchain_rageval.report.report import Report
-
-COMMAND = "command"
-"""Key under which a journal holds the command line that wrote it."""
 
 
 def add_to(commands: Any) -> None:
@@ -60,6 +56,11 @@ def add_to(commands: Any) -> None:
         default=[],
         metavar="METRIC=NUMBER",
         help="exit with 1 if the mean is worse than the number; may be repeated",
+    )
+    parser.add_argument(
+        "--until-decided",
+        action="store_true",
+        help="ask about samples in random order and stop when every --fail-under is decided, with 5%% error over all",
     )
     parser.add_argument(
         "--max-failed",
@@ -98,6 +99,7 @@ def run(options: argparse.Namespace) -> int:
 
     check_single_stdout(options)
     gates = _parse_gates(options.fail_under, score_names(parse_metric_names(options.metrics)))
+    until = _stopping_rule(options, gates)
     budget = build_budget(options)
     for option, share in (("--max-failed", options.max_failed), ("--max-unscored", options.max_unscored)):
         if not 0 <= share <= 1:
@@ -105,8 +107,7 @@ def run(options: argparse.Namespace) -> int:
     check_writable("--out", options.out, options.file)
     check_writable("--html", options.html, options.file)
     samples, metrics = load_inputs(options)
-    if options.journal:
-        _record_command(options)
+    record_command(options)
     report = evaluate(
         samples,
         metrics,
@@ -116,6 +117,7 @@ def run(options: argparse.Namespace) -> int:
         timeout=options.timeout,
         progress=not options.quiet,
         strict=options.strict,
+        until=until,
     )
     report = replace(report, name="" if options.file == PIPE else Path(options.file).stem)
     stopped = [note for note in report.notes if note.startswith(STOPPED)]
@@ -137,6 +139,14 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _stopping_rule(options: argparse.Namespace, gates: Mapping[str, float]) -> Decided | None:
+    from langchain_rageval.evaluation.until import Decided
+
+    if options.until_decided and not gates:
+        raise ConfigError("--until-decided needs a gate to decide; add --fail-under METRIC=NUMBER")
+    return Decided(gates) if options.until_decided else None
+
+
 def _parse_gates(items: Sequence[str], metrics: Sequence[str]) -> dict[str, float]:
     gates: dict[str, float] = {}
     for metric, number in parse_pairs(items, "--fail-under").items():
@@ -149,17 +159,6 @@ def _parse_gates(items: Sequence[str], metrics: Sequence[str]) -> dict[str, floa
         if not isfinite(gates[metric]):
             raise ConfigError(f"--fail-under takes METRIC=NUMBER, got {metric}={number}")
     return gates
-
-
-def _record_command(options: argparse.Namespace) -> None:
-    """Store the command line without the secrets of its addresses in the journal, for `rageval resume`."""
-    from langchain_rageval._internal.redaction import redact_secrets
-
-    if options.words is not None:
-        words = [redact_secrets(word, word) for word in options.words]
-        command = {"words": words, "folder": str(Path.cwd())}
-        with closing(Journal(options.journal)) as journal:
-            journal.put(COMMAND, json.dumps(command))
 
 
 def _write(report: Report, options: argparse.Namespace) -> None:

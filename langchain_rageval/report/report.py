@@ -51,8 +51,10 @@ class Report(ReportData):
         rows: one for each sample; a list, or, for a run with `out=`, a sequence that reads them from its file.
         notes: what a reader of the numbers should know, such as that an offline baseline judged.
         complete: False if the run was interrupted; the rows and scores are then those that were finished.
-        left_out: index of the sample and name of the metric of each score that did not fit the budget.
+        left_out: index of the sample and name of the metric of each score that did not fit the budget, or that a run
+            with `until=` did not need.
         provenance: readable parts of the instruments; `instruments` lists them by metric.
+        decisions: what a run with `until=` decided about each metric.
         name: name of the run: that of the file from which it was first loaded; "" before that.
         finished: when the run ended, UTC, in ISO 8601; "" if it is unknown.
         version: version of the package that scored; "" if it is unknown.
@@ -423,17 +425,9 @@ class Report(ReportData):
                 accessed.
         """
         rows, head = read_report(path)
-        name = head["name"] or Path(path).name.removesuffix(".part").rpartition(".")[0]
-        return cls(
-            rows if lazy else list(rows),
-            head["notes"],
-            head["complete"],
-            head["left_out"],
-            head["instruments"],
-            name=name,
-            finished=head["finished"],
-            version=head["version"],
-        )
+        run = (head["notes"], head["complete"], head["left_out"], head["instruments"], head["decisions"])
+        name = head["name"] or Path(Path(path).name.removesuffix(".part")).stem
+        return cls(rows if lazy else list(rows), *run, name=name, finished=head["finished"], version=head["version"])
 
     def _title(self) -> str:
         return f"Report of {len(self.rows)} sample{'' if len(self.rows) == 1 else 's'}"

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from html.parser import HTMLParser
+from typing import get_args
 
 import pytest
 import yaml
@@ -16,6 +17,7 @@ from helpers.pages import report, sample, score
 from langchain_rageval import ConfigError, Report, Row
 from langchain_rageval.data.instrument import Instrument, Provenance
 from langchain_rageval.report import page as page_module
+from langchain_rageval.report.decision import Decision, Outcome
 
 WORDS = yaml.safe_load((page_module._FILES / "words.yaml").read_text(encoding="utf-8"))
 
@@ -226,7 +228,7 @@ def test_it_names_run_date_judge_and_version_in_words(tmp_path):
     ("model", "name"),
     [
         ({"class": "a.OfflineJudge"}, "offline baseline (word overlap)"),
-        ({"class": "a.ChatLlamaCpp", "model_path": "/srv/models/big.gguf"}, "big.gguf"),
+        ({"class": "a.ChatLlamaCpp", "model_path": "./models/big.gguf"}, "big.gguf"),
         ({"class": "a.ChatOpenAI", "model_name": "Qwen/Qwen3-8B"}, "Qwen/Qwen3-8B"),
         ({"bound": {"class": "a.ChatOpenAI", "model": "m"}, "kwargs": {"seed": 1}}, "m"),
         ({"class": "a.Own"}, "Own"),
@@ -279,3 +281,12 @@ def test_a_sample_holds_the_tree_of_its_answer_and_the_sources_of_its_chunks(tmp
     assert view["sample"]["metadata"] == {}
     assert view["statements"] == "faithfulness"
     assert view["answer"] == [["p", ["mark", [0], ["strong", "Munich"], " lies on the Isar."]]]
+
+
+@pytest.mark.parametrize(("language", "words"), [("en", "passed"), ("ru", "порог пройден")])
+def test_decisions_stand_at_the_head_and_nothing_is_said_about_a_budget(tmp_path, language, words):
+    decisions = {"faithfulness": Decision("passed", 0.81, 0.93, 120, 0.05, "at least 0.8")}
+    html = written(report([1.0], decisions=decisions, left_out=[(1, "faithfulness")]), tmp_path, language=language)
+    assert f'<span class="verdict passed"><bdi>faithfulness</bdi> {words} [0.810, 0.930]</span>' in html
+    assert WORDS[language]["left_out"].format(count=1) not in html
+    assert WORDS[language]["outcomes"].keys() == {*get_args(Outcome)}

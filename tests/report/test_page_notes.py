@@ -17,9 +17,9 @@ RUSSIAN, ENGLISH = PageNotes(TEMPLATES, "ru"), PageNotes(TEMPLATES, "en")
 IDENTITY = "ChatOpenAI(model='qwen3', base_url='http://10.0.0.7:8000/v1', temperature=0.0)"
 
 
-def test_every_note_has_a_translation_with_the_same_fields():
+def test_every_note_has_a_translation_without_other_fields():
     for template in TEMPLATES:
-        assert set(re.findall(r"\{(\w+)\}", template["ru"])) == set(re.findall(r"\{(\w+)\}", template["en"]))
+        assert set(re.findall(r"\{(\w+)\}", template["ru"])) <= set(re.findall(r"\{(\w+)\}", template["en"]))
         assert re.search("[а-яё]", template["ru"])
 
 
