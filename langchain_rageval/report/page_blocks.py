@@ -13,6 +13,7 @@ from langchain_rageval.data.schema import Row, Sample
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.report.answer_tree import build_answer_tree
 from langchain_rageval.report.files import row_line
+from langchain_rageval.run.sample_reader import SOURCES
 
 PART = 100
 """Number of samples, or chunks, in one block."""
@@ -20,8 +21,6 @@ PART = 100
 _LONGEST = 200_000
 """Most characters of one text; a longer text is cut and its length appended."""
 _AGAINST_CONTEXTS = {"supported", "contradicted", "absent"}
-_SOURCES = "context_sources"
-"""Name in the metadata of a sample: the source of each context, in their order; None for a context without one."""
 
 
 class Chunks:
@@ -70,7 +69,7 @@ def sample_view(row: Row, chunks: Chunks, translate: Callable[[str], str]) -> di
     sources = _sources_of(row.sample)
     if sources:
         view["sources"] = [None if source is None else cut(source) for source in sources]
-        view["sample"]["metadata"].pop(_SOURCES, None)
+        view["sample"]["metadata"].pop(SOURCES, None)
     metric = _metric_with_statements(row)
     if metric:
         view["statements"] = metric
@@ -93,7 +92,7 @@ def _metric_with_statements(row: Row) -> str:
 
 def _sources_of(sample: Sample) -> Sequence[str | None]:
     """Return the source of each context, or [] if none is known."""
-    sources = sample.metadata.get(_SOURCES)
+    sources = sample.metadata.get(SOURCES)
     if not isinstance(sources, list) or len(sources) != len(sample.contexts or ()):
         return []
     return [None if source is None else str(source) for source in sources]
