@@ -1,0 +1,35 @@
+"""The simulation behind docs/explanation/stopping.md: its cells have what the document says."""
+
+import re
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def stopping():
+    spec = spec_from_file_location("rageval_stopping", TESTS / "benchmarks" / "stopping.py")
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_cell_counts_wrong_gates_and_samples(stopping):
+    near, far = (stopping.measure(200, distance, 1, 10) for distance in (0.05, 0.15))
+    assert far.mean < near.mean <= 200
+    assert far.mean <= far.high
+    assert far.wrong == 0
+
+
+def test_the_document_holds_a_table_without_more_errors_than_promised(stopping):
+    _, _, rest = stopping.DOCUMENT.read_text(encoding="utf-8").partition(stopping.BEGIN)
+    lines, _, _ = rest.partition(stopping.END)
+    shares = [float(share) for share in re.findall(r"([\d.]+)%", lines)]
+    assert len(shares) == 2 * len(stopping.DISTANCES) * len(stopping.SIZES)
+    noise = 2 * (0.05 * 0.95 / stopping.RUNS) ** 0.5
+    assert max(shares) <= 100 * (0.05 + noise)
