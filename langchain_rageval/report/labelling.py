@@ -14,9 +14,9 @@ from pathlib import Path
 from random import Random
 from typing import overload
 
-from langchain_rageval.data.loading import next_row
 from langchain_rageval.data.sample_ids import SampleIds
 from langchain_rageval.data.schema import Row
+from langchain_rageval.data.tables import next_row
 from langchain_rageval.errors import ConfigError
 
 YES = ("yes", "y", "true", "да", "д", "истина", "+")
