@@ -229,8 +229,8 @@ def _parsed(
         except SampleError as error:
             distinct = error
         yield distinct
-    if reading.origins:
-        notice(reading.describe(name))
+    if message := reading.describe(name):
+        notice(message)
 
 
 class _FieldReading:
@@ -250,11 +250,13 @@ class _FieldReading:
         if shape not in self._shapes and len(self._shapes) < _MOST_SHAPES:
             self._shapes.add(shape)
             self.origins |= dict.fromkeys(explain_fields(record, self._fields)[1].items())
-            self._others |= dict.fromkeys(sample.metadata)
+            self._others |= {str(name): None for name in record if _kept_name(name) in sample.metadata}
         return sample
 
     def describe(self, name: str) -> str:
-        """Return which name of the file was read as which field, and which names are only metadata."""
+        """Return which name was read as which field, and which are only metadata; "" if all are names of fields."""
+        if not self._others and all(field == origin for field, origin in self.origins):
+            return ""
         order = list(NAMES)
         by_field: dict[str, list[str]] = {}
         for field, origin in sorted(self.origins, key=lambda pair: order.index(pair[0])):
@@ -262,6 +264,10 @@ class _FieldReading:
         read = ", ".join(f"{field} from {' and '.join(names)}" for field, names in by_field.items())
         rest = f"; only kept as metadata: {', '.join(map(repr, self._others))}" if self._others else ""
         return f"{name}: {read}{rest}"
+
+
+def _kept_name(name: Any) -> str:
+    return "source" if known_name(str(name)) == "source" else str(name)
 
 
 def _parquet_rows(path: Path, _: IsHead) -> Records:

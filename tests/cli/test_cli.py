@@ -348,7 +348,7 @@ BAD_SAMPLES = [
     ([{"question": "q", "answer": "a"}], "lacks ['contexts']: fill it in or drop the metric"),
     ([{"answer": "a", "contexts": []}], "samples.jsonl, line 1: the sample lacks a question"),
     ([{"question": "q", "answer": "a", "contexts": "c"}], "expected a list of str, got str 'c'"),
-    ([{"question": 7}], "got int: correct it, or map another name with fields={...}"),
+    ([{"question": ["q"]}], "got list: correct it, or map another name with fields={...}"),
     ([SAMPLE, "{oops"], "samples.jsonl, line 2: not valid JSON"),
     ([], "contains no samples"),
     ([{**SAMPLE, "id": "a"}, {**SAMPLE, "id": "a", "question": "b"}], "two different samples have the id 'a'"),
@@ -379,7 +379,7 @@ BAD_FILES = {
 @pytest.mark.parametrize("name", BAD_FILES)
 def test_bad_files(rageval, tmp_path, name):
     (tmp_path / "folder").mkdir()
-    (tmp_path / "latin.jsonl").write_bytes('{"question": "где"}'.encode("cp1251"))
+    (tmp_path / "latin.jsonl").write_bytes('{"question": "где"}\n'.encode() + b"\xe3\xe4\xe5")
     for other in ("samples.txt", "samples.parquet", "samples.json"):
         (tmp_path / other).write_text("{oops")
     code, told, complaints = rageval("evaluate", tmp_path / name)

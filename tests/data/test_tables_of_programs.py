@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from langchain_rageval.data.loading import load_samples
-from langchain_rageval.errors import SampleError
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "tables"
 QUESTION, ANSWER, REFERENCE = "Где живут слоны?", "Слоны живут в Африке.", "В Африке и в Азии."
