@@ -19,12 +19,13 @@ _WIDE = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+_CONTROLS = bytes(byte for byte in range(32) if byte not in b"\t\n\f\r")
 _HEAD_BYTES = 4096
 _SAMPLE_LINES, _SAMPLE_BYTES = 500, 65_536
 _SURE = 8  # bytes beyond ASCII that are valid UTF-8 by chance in no text of another encoding
 
 
-def read_lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path, *, strict: bool = True) -> Iterator[str]:
     """Yield the lines of a text file with their ends; see `decode_lines` for the encodings, to which UTF-16 is added.
 
     Raises:
@@ -36,10 +37,10 @@ def read_lines(path: Path) -> Iterator[str]:
         if encoding := wide_encoding(head):
             yield from _wide_lines(file, encoding, path.name)
         else:
-            yield from decode_lines(file, path.name)
+            yield from decode_lines(file, path.name, strict=strict)
 
 
-def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
+def decode_lines(lines: Iterable[bytes], name: str, *, strict: bool = True) -> Iterator[str]:
     """Decode lines as UTF-8, or if the first line beyond ASCII is not, in the encoding that its letters suggest.
 
     A warning in the log "langchain_rageval" names an encoding other than UTF-8.
@@ -47,12 +48,13 @@ def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
     Args:
         lines: lines of a file or a stream.
         name: name of the file, for messages.
+        strict: False to replace invalid characters in a UTF-8 file, with a warning, instead of raising.
 
     Raises:
-        ConfigError: if lines are in different encodings.
+        ConfigError: if lines are in different encodings and `strict` is True.
     """
     rest, encoding = iter(lines), "utf-8"
-    number, is_utf8 = 0, False
+    number, has_utf8 = 0, False
     while (line := next(rest, None)) is not None:
         number += 1
         if encoding != "utf-8":
@@ -65,14 +67,18 @@ def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            if is_utf8:
+            if has_utf8 and not strict:
+                _LOG.warning("%s, line %d is not valid UTF-8; invalid characters are replaced", name, number)
+                yield line.decode("utf-8", errors="replace")
+                continue
+            if has_utf8:
                 raise ConfigError(f"{name}, line {number} is not valid UTF-8; save the file as UTF-8") from error
             sample = [line, *islice(rest, _SAMPLE_LINES)]
             encoding = guess_encoding(b"".join(part for part in sample if not part.isascii()))
             _LOG.warning("%s is not UTF-8; read as %s", name, encoding)
             rest, number = chain(sample, rest), number - 1
             continue
-        is_utf8 = is_utf8 or not line.isascii()
+        has_utf8 = has_utf8 or not line.isascii()
         yield text
 
 
@@ -100,9 +106,15 @@ def wide_encoding(head: bytes) -> str | None:
 
 
 def guess_encoding(content: bytes) -> str:
-    """Return the single-byte encoding that the letters of a text suggest: that of Russian or of Western Windows."""
+    """Return the single-byte encoding that the letters of a text suggest, Russian or Western.
+
+    Raises:
+        ConfigError: if the content is no text.
+    """
     from charset_normalizer import from_bytes
 
+    if len(content) - len(content.translate(None, _CONTROLS)) > len(content) // 100:
+        raise ConfigError("not a text in UTF-8, UTF-16 or a single-byte encoding; save the file as UTF-8")
     best = from_bytes(content[:_SAMPLE_BYTES], cp_isolation=[*_LEGACY]).best()
     return best.encoding if best and best.encoding in _LEGACY else "cp1251"
 
@@ -116,11 +128,14 @@ def _wide_lines(file: io.BufferedReader, encoding: str, name: str) -> Iterator[s
             raise ConfigError(f"{name} is not valid {encoding.upper()} ({error}); save the file as UTF-8") from error
 
 
-def _is_surely_utf8(line: bytes) -> bool:
-    if sum(byte > 127 for byte in line) < _SURE:
-        return False
+def is_utf8(content: bytes) -> bool:
+    """Return True if the bytes are valid UTF-8."""
     try:
-        line.decode("utf-8")
+        content.decode("utf-8")
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _is_surely_utf8(line: bytes) -> bool:
+    return sum(byte > 127 for byte in line) >= _SURE and is_utf8(line)

@@ -24,7 +24,7 @@ def line_records(lines: Iterable[str]) -> Records:
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
+            record = json.loads(line.rstrip("\r\n"))
         except json.JSONDecodeError as error:
             yield f"line {number}", SampleError(f"not valid JSON ({error.msg} at column {error.colno})")
         except RecursionError as error:
