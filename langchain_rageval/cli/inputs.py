@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def load_inputs(options: argparse.Namespace) -> tuple[Sequence[Sample], list[Metric]]:
-    """Load the samples and build the metrics that the options select."""
+    """Load the samples, or those of a report, and build the metrics that the options select."""
     names = parse_metric_names(options.metrics)
     samples = _load_samples(options)
     grader = options.grader or ("labels" if options.qrels else "ids")
@@ -42,6 +42,8 @@ def load_inputs(options: argparse.Namespace) -> tuple[Sequence[Sample], list[Met
 
 def _load_samples(options: argparse.Namespace) -> Sequence[Sample]:
     from langchain_rageval.data.loading import load_with_notice, samples_in_lines
+    from langchain_rageval.report.files import is_report
+    from langchain_rageval.report.report import Report
 
     fields = parse_pairs(options.fields.split(","), "--fields")
     notice = _no_notice if getattr(options, "quiet", False) else write_message
@@ -49,6 +51,8 @@ def _load_samples(options: argparse.Namespace) -> Sequence[Sample]:
         if options.qrels or options.topics:
             raise ConfigError("--qrels and --topics need a TREC run in a file; stdin is read as JSON lines")
         samples = list(samples_in_lines(sys.stdin.buffer, "stdin", fields, options.on_error, notice=notice))
+    elif is_report(options.file) and not fields:
+        samples = [row.sample for row in Report.load(options.file).rows]
     else:
         trec = {"qrels": options.qrels, "topics": options.topics}
         samples = list(load_with_notice(options.file, fields, options.on_error, notice=notice, **trec))
