@@ -21,6 +21,7 @@ from langchain_rageval.data.vocabulary import (
     LIST_FIELDS,
     NAMES,
     ONE_TEXT,
+    USUAL,
     Reading,
     folded,
     known_name,
@@ -32,7 +33,6 @@ from langchain_rageval.errors import ConfigError, SampleError
 _TEXT_FIELDS = frozenset({"question", "answer", "contexts", "references", "reference_contexts"})
 _AS_REFERENCE = {"answer": "references", "contexts": "reference_contexts", "context_ids": "reference_context_ids"}
 _CHUNK_TEXTS = ("text", "content", "chunk", "passage")  # keys of the text of a chunk that is a mapping
-_USUAL = Reading("", {})
 _ROLES = {"user": "human", "assistant": "ai"} | {role: role for role in ("human", "ai", "tool", "system")}
 
 
@@ -123,7 +123,7 @@ def unwrap_text(value: Any) -> Any:
 
 
 def _read(
-    values: Mapping[str, Any], mapped: Mapping[str, Any], reading: Reading = _USUAL
+    values: Mapping[str, Any], mapped: Mapping[str, Any], reading: Reading = USUAL
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Read fields by known names; `mapped` fields take precedence.
 

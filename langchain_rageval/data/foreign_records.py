@@ -10,8 +10,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from langchain_rageval.data.vocabulary import NAMES, folded
-from langchain_rageval.errors import SampleError
+from langchain_rageval.data.vocabulary import NAMES, folded, two_readings
 
 Record = Mapping[str, Any]
 
@@ -51,12 +50,39 @@ def from_serialized(value: Mapping[Any, Any]) -> Mapping[Any, Any] | None:
     return {"type": kind.removesuffix("Message").lower(), **kwargs} if kind.endswith("Message") else kwargs
 
 
+def _from_run(record: Record) -> Record:
+    """Add the documents of the outermost retrievers among the child runs of a LangSmith run."""
+    documents = _concatenated(_retrieved_by_children(record))
+    return record if documents is None else {**record, "retrieved_docs": documents}
+
+
+def _retrieved_by_children(run: Record) -> Iterator[list[Any]]:
+    for child in run.get("child_runs") or ():
+        outputs = child.get("outputs") or {}
+        documents = outputs.get("documents", outputs.get("output"))
+        if child.get("run_type") != "retriever":
+            yield from _retrieved_by_children(child)
+        elif isinstance(documents, list):
+            yield documents
+
+
+def _from_testset_row(record: Record) -> Record:
+    """Convert a row of a test set of this package, whose contexts are those of the reference."""
+    renamed = {"contexts": "reference_contexts", "passage_ids": "reference_context_ids"}
+    result = {renamed.get(name, name): value for name, value in record.items() if name not in ("spans", "history")}
+    metadata = {name: result.pop(name) for name in ("evolution", "answerable") if name in result}
+    result["metadata"] = {**(record.get("metadata") or {}), **metadata}
+    if metadata.get("answerable") is False:
+        result |= {"reference": None, "reference_contexts": [], "reference_context_ids": []}
+    return {name: value for name, value in result.items() if value is not None}
+
+
 def _from_example(record: Record) -> Record:
     return {"reference_outputs" if name == "outputs" else name: value for name, value in record.items()}
 
 
 def _from_columns(record: Record) -> Record:
-    """Convert the columns of LangSmith's `to_pandas`: `inputs.question`, `outputs.answer`, `reference.answer`."""
+    """Convert the columns of LangSmith's tables: `inputs.question`, `outputs.answer`, `reference.answer`."""
     result: dict[str, Any] = {}
     for name, value in record.items():
         head, _, rest = name.partition(".")
@@ -69,15 +95,17 @@ def _from_columns(record: Record) -> Record:
     return result
 
 
-_COLUMN_HEADS = {"inputs": "inputs", "outputs": "outputs", "reference": "reference_outputs"} | {
-    "reference_outputs": "reference_outputs",
+_COLUMN_HEADS = {
+    **dict.fromkeys(("input", "inputs"), "inputs"),
+    **dict.fromkeys(("output", "outputs"), "outputs"),
+    **dict.fromkeys(("reference", "reference_outputs"), "reference_outputs"),
     "expectations": "expectations",
 }
 
 
 def _has_columns(record: Record) -> bool:
     heads = {name.partition(".")[0] for name in record if "." in name}
-    return bool(heads & {"inputs", "outputs"})
+    return bool(heads & {"input", "inputs", "outputs"})
 
 
 def _from_report_row(record: Record) -> Record:
@@ -212,6 +240,8 @@ _CONVERSIONS: Collection[tuple[Callable[[Record], bool], Callable[[Record], Reco
     (lambda record: _has("item", "sample")(record) or _has("datasource_item", "sample")(record), _from_openai_item),
     (_is_mlflow, _from_mlflow),
     (_is_trulens, _from_trulens),
+    (lambda record: "run_type" in record and "inputs" in record, _from_run),
+    (lambda record: record.keys() >= {"evolution", "passage_ids", "spans"}, _from_testset_row),
     (is_example, _from_example),
     (_has_columns, _from_columns),
 )
@@ -239,10 +269,8 @@ def check_outputs_are_clear(record: Any, mapped: Collection[str]) -> None:
         return
     texts = [str(name) for name, value in outputs.items() if isinstance(value, str)] if own else []
     path = f"outputs.{texts[0]}" if texts else "outputs"
-    answer = f"the answer, as in a run of LangSmith (fields={{'answer': {path!r}}})"
-    reference = f"the reference, as in a data set of LangSmith (fields={{'references': {path!r}}})"
-    choice = f"choose one; in the shell, --fields references={path}"
-    raise SampleError(f"'outputs' can be {answer}, or {reference}: {choice}", "answer")
+    answer = ("answer", "the answer, as in a run of LangSmith")
+    raise two_readings("outputs", path, answer, ("references", "the reference, as in a data set of LangSmith"))
 
 
 _RETRIEVED_NAMES = {folded(name) for name in NAMES["contexts"] if name != "outputs"}

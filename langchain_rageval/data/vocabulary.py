@@ -63,7 +63,7 @@ ONE_TEXT = frozenset({"context", "контекст", "найденный кон�
 
 _SOURCES = frozenset({"источник", "источники"})
 _NOT_IN_NAMES = re.compile(r"[\W_]+")
-_NUMBERED = re.compile(r"(.*\D?)[\s_.\-№#]*?(\d+)", re.DOTALL)
+_NUMBERED = re.compile(r"(.*?)[\s_.\-№#]*(\d+)", re.DOTALL)
 
 
 class Reading(NamedTuple):
@@ -80,10 +80,8 @@ class Reading(NamedTuple):
 
 DEEPEVAL = Reading("DeepEval", {"context": "reference_contexts"})
 _RAGAS_TESTSET = Reading("a test set of ragas 0.1", {"contexts": "reference_contexts"})
-_OWN_TESTSET = Reading(
-    "a test set of langchain-rageval", {"contexts": "reference_contexts", "passage_ids": "reference_context_ids"}
-)
-_USUAL = Reading("", {})
+USUAL = Reading("", {})
+"""Meaning of the names of most records."""
 
 
 @lru_cache(maxsize=4096)
@@ -124,11 +122,10 @@ def reading_of(names: Collection[str], mapped: Collection[str]) -> Reading:
     """
     names = {known_name(name) or folded(name) for name in names}
     mapped = {known_name(name) or folded(name) for name in mapped}
-    if {"evolution", "passageids", "spans"} <= names:
-        return _OWN_TESTSET
     if {"evolutiontype", "episodedone"} <= names:
         if "contexts" in names and names & set(NAMES["answer"]) and "contexts" not in mapped:
-            raise _two_readings(
+            raise two_readings(
+                "contexts",
                 "contexts",
                 ("contexts", "the retrieved chunks of the answer"),
                 ("reference_contexts", f"the passages of the reference, as in {_RAGAS_TESTSET.library}"),
@@ -138,21 +135,33 @@ def reading_of(names: Collection[str], mapped: Collection[str]) -> Reading:
         return DEEPEVAL
     if "expected_output" in names:
         if "context" in names and "context" not in mapped and names & {"answer", "response", "output", "result"}:
-            raise _two_readings(
+            raise two_readings(
+                "context",
                 "context",
                 ("contexts", "the retrieved chunks"),
                 ("reference_contexts", "the gold context, as in DeepEval, which also uses the name 'expected_output'"),
             )
         return DEEPEVAL
     if {"answer", "result"} <= names and not {"answer", "result"} & mapped:
-        raise _two_readings(
+        raise two_readings(
+            "answer",
             "answer",
             ("answer", "the answer of the system"),
             ("references", "the reference, as in LangChain's QAEvalChain, where 'result' is the answer"),
         )
-    return _USUAL
+    return USUAL
 
 
-def _two_readings(name: str, *readings: tuple[str, str]) -> SampleError:
-    meanings = " or ".join(f"{text} (fields={{{field!r}: {name!r}}})" for field, text in readings)
-    return SampleError(f"{name!r} can be {meanings}: choose one; in the shell, --fields {readings[0][0]}={name}", name)
+def two_readings(name: str, path: str, *readings: tuple[str, str]) -> SampleError:
+    """Return the error of a name with two meanings.
+
+    Args:
+        name: the name.
+        path: the name or dotted path to map.
+        readings: field and meaning of each reading.
+    """
+    meanings = " or ".join(
+        f"{meaning} (fields={{{field!r}: {path!r}}}; in the shell, --fields {field}={path})"
+        for field, meaning in readings
+    )
+    return SampleError(f"{name!r} can be {meanings}: choose one", readings[0][0])
