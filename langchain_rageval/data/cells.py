@@ -5,20 +5,40 @@ from __future__ import annotations
 import ast
 import io
 import json
+import math
 import tokenize
 import warnings
 from collections.abc import Mapping
+from datetime import date, datetime, time
 from typing import Any
 
 from langchain_rageval.data.vocabulary import CONTAINERS, FIELDS_BY_NAME, LIST_FIELDS, known_name
 from langchain_rageval.errors import SampleError
 
+_LARGEST = 1e15  # above, a float does not hold every whole number
+_TEXT_FIELDS = frozenset({"question", "answer", "contexts", "references", "reference_contexts"})
 _MAPPINGS = frozenset({"relevance", "metadata"})
 _OPENINGS = ("[", "(", "{")
 _MESSAGES = frozenset({"messages", "user_input"})
 _BULK = frozenset({"trace", "spans", "assessments", "events", "record_json", "calls", "item", "sample", "tags"})
 _NAMED = {"null": None, "none": None, "true": True, "false": False, "nan": None}
 _EMPTY = ("none", "null")
+
+
+def number_to_text(value: Any) -> Any:
+    """Return a number or a date as text, a whole number without decimals; return any other value unchanged."""
+    match value:
+        case float() | datetime() if value != value:  # NaN and NaT
+            return value
+        case float() if value.is_integer() and math.fabs(value) < _LARGEST:
+            return str(int(value))  # pandas makes floats of whole numbers beside a missing one
+        case bool() | int() | float():
+            return str(value)
+        case datetime() if value.time() == time.min:
+            return str(value.date())
+        case date() | time():
+            return str(value)
+    return value
 
 
 def decode_row(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
@@ -36,10 +56,10 @@ def decode_row(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, A
 
 
 def _decoded(name: str, cell: Any, field: str | None) -> Any:
-    if not isinstance(cell, str):
-        return cell
     known = known_name(name) or known_name(name.rpartition(".")[2]) or name
     field = field or FIELDS_BY_NAME.get(known, "")
+    if not isinstance(cell, str):
+        return number_to_text(cell) if field in _TEXT_FIELDS else cell
     text = cell.strip()
     if not text.startswith(_OPENINGS):
         return None if field in LIST_FIELDS - {"references"} and text.casefold() in _EMPTY else cell

@@ -6,13 +6,12 @@ any of these libraries.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import date, datetime, time
 from itertools import chain
 from typing import Any
 from uuid import UUID
 
+from langchain_rageval.data.cells import number_to_text
 from langchain_rageval.data.foreign_records import flatten_record, from_serialized
 from langchain_rageval.data.vocabulary import (
     CONTAINERS,
@@ -175,7 +174,7 @@ def _with_numbered(values: Mapping[str, Any]) -> Mapping[str, Any]:
     present = {FIELDS_BY_NAME.get(known_name(name) or "") for name in values}
     groups = {name: group for name, group in groups.items() if FIELDS_BY_NAME[name] not in present}
     used = {own for group in groups.values() for _, own in group}
-    lists = {name: [values[own] for _, own in sorted(group)] for name, group in groups.items()}
+    lists = {name: [number_to_text(values[own]) for _, own in sorted(group)] for name, group in groups.items()}
     return {own: value for own, value in values.items() if own not in used} | lists if groups else values
 
 
@@ -257,25 +256,14 @@ def _normalized_value(field: str, value: Any) -> Any:
     return [converted] if field in LIST_FIELDS and isinstance(converted, str) else converted
 
 
-def _to_text(value: Any) -> Any:
+def _answer_to_text(value: Any) -> Any:
     """Return the text of a document, a message, a number or a date; return any other value unchanged."""
-    match value:
-        case str():
-            return value
-        case float() if value.is_integer() and math.fabs(value) < 1e15:
-            return str(int(value))  # pandas makes floats of whole numbers beside a missing one
-        case bool() | int() | float():
-            return str(value)
-        case datetime() if value.time() == time.min:
-            return str(value.date())
-        case date() | time():
-            return str(value)
-    return unwrap_text(value)
+    return unwrap_text(number_to_text(value))
 
 
 def _chunk_to_text(value: Any) -> Any:
-    """Like `_to_text`, also for a chunk that is a mapping with one text, such as `{"text": ..., "score": ...}`."""
-    converted = _to_text(value)
+    """Return the text of a document, a message or a mapping with one text, such as `{"text": ..., "score": ...}`."""
+    converted = unwrap_text(value)
     if not isinstance(converted, Mapping):
         return converted
     chunk = _chunk(converted)
@@ -292,12 +280,14 @@ def _chunk(value: Any) -> Any:
 def _id_to_str(value: Any) -> Any:
     if isinstance(value, UUID):
         return str(value)
-    return _to_text(value) if isinstance(value, int | float) else value
+    return number_to_text(value)
 
 
-_CONVERT = dict.fromkeys(("question", "answer", "references"), _to_text) | dict.fromkeys(
-    ("contexts", "reference_contexts"), _chunk_to_text
-)
+_CONVERT = {
+    "question": unwrap_text,
+    **dict.fromkeys(("answer", "references"), _answer_to_text),
+    **dict.fromkeys(("contexts", "reference_contexts"), _chunk_to_text),
+}
 
 
 def _split_joined(name: str, value: Any) -> Any:

@@ -126,8 +126,8 @@ def _from_mlflow(record: Record) -> Record:
     """Convert an MLflow trace: data of the root span, documents of the outermost retrievers, expectations."""
     trace = _decoded(record.get("trace", record))
     data = trace.get("data") if isinstance(trace, Mapping) else None
-    spans = (data or record).get("spans", []) if isinstance(data or record, Mapping) else []
-    spans = [_mlflow_span(span) for span in spans if isinstance(span, Mapping)]
+    holder = data if isinstance(data, Mapping) else record
+    spans = [_mlflow_span(span) for span in _mappings(holder.get("spans"))]
     root: dict[str, Any] = next((span for span in spans if span["parent"] is None), {})
     info = trace.get("info", {}) if isinstance(trace, Mapping) else {}
     result: dict[str, Any] = {
@@ -135,7 +135,7 @@ def _from_mlflow(record: Record) -> Record:
         "inputs": root.get("inputs", _decoded(record.get("request"))),
         "outputs": root.get("outputs", _decoded(record.get("response"))),
         "retrieved_docs": _concatenated(_retrieved(spans)),
-        "expectations": dict(_expectations(record.get("assessments") or info.get("assessments") or ())) or None,
+        "expectations": dict(_expectations(_mappings(record.get("assessments") or info.get("assessments")))) or None,
         "metadata": info.get("tags") or record.get("tags"),
     }
     given = {name: value for name, value in record.items() if folded(name) in _EXPECTATIONS}
@@ -177,16 +177,17 @@ def _retrieved(spans: list[dict[str, Any]]) -> Iterator[list[Any]]:
 
 def _expectations(assessments: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     for assessment in assessments:
-        expectation = assessment.get("expectation") if isinstance(assessment, Mapping) else None
+        expectation = assessment.get("expectation")
         if isinstance(expectation, Mapping) and "value" in expectation:
             yield str(assessment.get("assessment_name") or assessment.get("name")), expectation["value"]
 
 
 def _from_trulens(record: Record) -> Record:
     """Convert a TruLens record: input and output, and the contexts that its retriever returned."""
-    details = _decoded(record.get("record_json")) or {}
+    details = _decoded(record.get("record_json"))
+    details = details if isinstance(details, Mapping) else {}
     calls = details.get("calls") or record.get("calls") or ()
-    retrieved = [*_trulens_calls(_decoded(calls) or ()), *_trulens_events(_decoded(record.get("events")) or ())]
+    retrieved = [*_trulens_calls(_mappings(calls)), *_trulens_events(_mappings(record.get("events")))]
     names = {"record_id": "id", "main_input": "input", "main_output": "output", "ground_truth_output": "reference"}
     result = {names.get(name, name): value for name, value in record.items() if name not in _TRULENS_BULK}
     contexts = _concatenated(retrieved)
@@ -199,7 +200,7 @@ _TRULENS_BULK = frozenset({"record_json", "app_json", "cost_json", "perf_json", 
 def _trulens_calls(calls: Iterable[Any]) -> Iterator[list[Any]]:
     """Yield what retrievers returned in the calls of a TruLens record."""
     for call in calls:
-        stack = call.get("stack") or [{}]
+        stack = _mappings(call.get("stack")) or [{}]
         method = (stack[-1].get("method") or {}).get("name")
         returned = call.get("rets")
         if method in _RETRIEVER_METHODS and isinstance(returned, list):
@@ -209,13 +210,19 @@ def _trulens_calls(calls: Iterable[Any]) -> Iterator[list[Any]]:
 def _trulens_events(events: Iterable[Any]) -> Iterator[list[Any]]:
     """Yield the retrieved contexts in the spans of a TruLens record."""
     for event in events:
-        attributes = _decoded(event.get("record_attributes") or event.get("attributes")) or {}
-        if isinstance(contexts := _decoded(attributes.get(_RETRIEVED)), list):
+        attributes = _decoded(event.get("record_attributes") or event.get("attributes"))
+        if isinstance(attributes, Mapping) and isinstance(contexts := _decoded(attributes.get(_RETRIEVED)), list):
             yield contexts
 
 
 def _is_trulens(record: Record) -> bool:
     return "record_id" in record and bool(record.keys() & {"input", "main_input"})
+
+
+def _mappings(value: Any) -> list[Any]:
+    """Return the mappings in a list, or in the JSON text of one; [] for anything else."""
+    items = _decoded(value)
+    return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
 
 
 def _decoded(value: Any) -> Any:

@@ -127,11 +127,11 @@ def test_a_sample_is_frozen_and_strict_about_names():
     ("obj", "field", "message"),
     [
         (
-            {"question": ["q"]},
+            {"question": 7},
             "question",
-            "the sample: question: Input should be a valid string, got list: correct it, or map another name with",
+            "the sample: question: Input should be a valid string, got int: correct it, or map another name with",
         ),
-        ({"question": "q", "contexts": ["c", ["d"]]}, "contexts", r"contexts\.1: .* got list"),
+        ({"question": "q", "contexts": ["c", 7]}, "contexts", r"contexts\.1: .* got int"),
         ({"question": "q", "relevance": {"d": float("inf")}}, "relevance", "finite number, got float"),
         ({"question": "q", "id": "s1", "answer": ["a"]}, "answer", "sample 's1': answer"),
         ({}, "question", r"^the sample lacks a question, it has \[\]: map the right name with fields={...}$"),

@@ -96,6 +96,12 @@ def test_a_trace_of_mlflow_gives_the_root_the_retrieved_documents_and_the_expect
     assert sample.context_ids == ["d1", "d2"]
 
 
+def test_a_record_of_trulens_has_question_and_answer():
+    (sample,) = load_samples(FOLDER / "trulens.csv")
+    assert fields_of(sample) == (QUESTION, ANSWER, None, [])
+    assert "record_json" not in sample.metadata
+
+
 @pytest.mark.parametrize(
     "name",
     ["langchain_serialized.jsonl", "langchain_documents.jsonl", "langchain_documents.csv", "langchain_messages.jsonl"],
