@@ -57,8 +57,8 @@ def _from_run(record: Record) -> Record:
 
 
 def _retrieved_by_children(run: Record) -> Iterator[list[Any]]:
-    for child in run.get("child_runs") or ():
-        outputs = child.get("outputs") or {}
+    for child in _mappings(run.get("child_runs")):
+        outputs = _mapping(child.get("outputs"))
         documents = outputs.get("documents", outputs.get("output"))
         if child.get("run_type") != "retriever":
             yield from _retrieved_by_children(child)
@@ -71,7 +71,7 @@ def _from_testset_row(record: Record) -> Record:
     renamed = {"contexts": "reference_contexts", "passage_ids": "reference_context_ids"}
     result = {renamed.get(name, name): value for name, value in record.items() if name not in ("spans", "history")}
     metadata = {name: result.pop(name) for name in ("evolution", "answerable") if name in result}
-    result["metadata"] = {**(record.get("metadata") or {}), **metadata}
+    result["metadata"] = {**_mapping(record.get("metadata")), **metadata}
     if metadata.get("answerable") is False:
         result |= {"reference": None, "reference_contexts": [], "reference_context_ids": []}
     return {name: value for name, value in result.items() if value is not None}
@@ -83,13 +83,16 @@ def _from_example(record: Record) -> Record:
 
 def _from_columns(record: Record) -> Record:
     """Convert the columns of LangSmith's tables: `inputs.question`, `outputs.answer`, `reference.answer`."""
+    groups: dict[str, dict[str, Any]] = {}
     result: dict[str, Any] = {}
     for name, value in record.items():
         head, _, rest = name.partition(".")
-        if rest and head in _COLUMN_HEADS:
-            result.setdefault(_COLUMN_HEADS[head], {})[rest] = value
+        target = _COLUMN_HEADS.get(head) if rest else None
+        if target and isinstance(record.get(target, {}), Mapping):
+            groups.setdefault(target, {})[rest] = value
         else:
             result[name] = value
+    result |= {target: {**record.get(target, {}), **group} for target, group in groups.items()}
     if "example_id" in result:
         result.pop("id", None)  # of the run: another one for each experiment
     return result
@@ -115,7 +118,7 @@ def _from_report_row(record: Record) -> Record:
 
 def _from_openai_item(record: Record) -> Record:
     """Convert an output item of OpenAI's evals API: the fields of the item, and the text that was sampled."""
-    item: Record = record.get("item") or record.get("datasource_item") or {}
+    item = _mapping(record.get("item") or record.get("datasource_item"))
     sample: Record = record["sample"]
     text = sample.get("output_text", sample.get("output"))
     answer = text if isinstance(text, str) else {"messages": text}
@@ -124,12 +127,10 @@ def _from_openai_item(record: Record) -> Record:
 
 def _from_mlflow(record: Record) -> Record:
     """Convert an MLflow trace: data of the root span, documents of the outermost retrievers, expectations."""
-    trace = _decoded(record.get("trace", record))
-    data = trace.get("data") if isinstance(trace, Mapping) else None
-    holder = data if isinstance(data, Mapping) else record
-    spans = [_mlflow_span(span) for span in _mappings(holder.get("spans"))]
+    trace = _mapping(record.get("trace", record))
+    spans = [_mlflow_span(span) for span in _mappings((_mapping(trace.get("data")) or record).get("spans"))]
     root: dict[str, Any] = next((span for span in spans if span["parent"] is None), {})
-    info = trace.get("info", {}) if isinstance(trace, Mapping) else {}
+    info = _mapping(trace.get("info"))
     result: dict[str, Any] = {
         "id": info.get("trace_id") or info.get("request_id") or record.get("trace_id") or record.get("request_id"),
         "inputs": root.get("inputs", _decoded(record.get("request"))),
@@ -150,11 +151,12 @@ def _is_mlflow(record: Record) -> bool:
 
 
 def _mlflow_span(span: Record) -> dict[str, Any]:
-    attributes = span.get("attributes") or {}
+    attributes = _mapping(span.get("attributes"))
     kind, inputs, outputs = (_decoded(attributes.get(name)) for name in _SPAN_TEXTS)
+    parent = span.get("parent_span_id") or span.get("parent_id")
     return {
-        "id": span.get("span_id") or (span.get("context") or {}).get("span_id"),
-        "parent": span.get("parent_span_id") or span.get("parent_id"),
+        "id": str(span.get("span_id") or _mapping(span.get("context")).get("span_id")),
+        "parent": None if parent is None else str(parent),
         "kind": kind or span.get("span_type"),
         "inputs": span.get("inputs") if inputs is None else inputs,
         "outputs": span.get("outputs") if outputs is None else outputs,
@@ -165,13 +167,13 @@ def _retrieved(spans: list[dict[str, Any]]) -> Iterator[list[Any]]:
     """Yield the documents of each retriever span that is not within another retriever span."""
     by_id = {span["id"]: span for span in spans}
     for span in spans:
-        parent = by_id.get(span["parent"])
-        while parent and parent["kind"] != "RETRIEVER":
-            parent = by_id.get(parent["parent"])
+        parent, left = by_id.get(span["parent"]), len(spans)  # a trace that was cut may lead in a circle
+        while parent and parent["kind"] != "RETRIEVER" and left:
+            parent, left = by_id.get(parent["parent"]), left - 1
         documents = span["outputs"]
         if isinstance(documents, Mapping):
             documents = documents.get("documents")
-        if span["kind"] == "RETRIEVER" and not parent and isinstance(documents, list):
+        if span["kind"] == "RETRIEVER" and not (parent and left) and isinstance(documents, list):
             yield documents
 
 
@@ -184,8 +186,7 @@ def _expectations(assessments: Iterable[Any]) -> Iterator[tuple[str, Any]]:
 
 def _from_trulens(record: Record) -> Record:
     """Convert a TruLens record: input and output, and the contexts that its retriever returned."""
-    details = _decoded(record.get("record_json"))
-    details = details if isinstance(details, Mapping) else {}
+    details = _mapping(record.get("record_json"))
     calls = details.get("calls") or record.get("calls") or ()
     retrieved = [*_trulens_calls(_mappings(calls)), *_trulens_events(_mappings(record.get("events")))]
     names = {"record_id": "id", "main_input": "input", "main_output": "output", "ground_truth_output": "reference"}
@@ -201,7 +202,7 @@ def _trulens_calls(calls: Iterable[Any]) -> Iterator[list[Any]]:
     """Yield what retrievers returned in the calls of a TruLens record."""
     for call in calls:
         stack = _mappings(call.get("stack")) or [{}]
-        method = (stack[-1].get("method") or {}).get("name")
+        method = _mapping(stack[-1].get("method")).get("name")
         returned = call.get("rets")
         if method in _RETRIEVER_METHODS and isinstance(returned, list):
             yield returned
@@ -210,13 +211,19 @@ def _trulens_calls(calls: Iterable[Any]) -> Iterator[list[Any]]:
 def _trulens_events(events: Iterable[Any]) -> Iterator[list[Any]]:
     """Yield the retrieved contexts in the spans of a TruLens record."""
     for event in events:
-        attributes = _decoded(event.get("record_attributes") or event.get("attributes"))
-        if isinstance(attributes, Mapping) and isinstance(contexts := _decoded(attributes.get(_RETRIEVED)), list):
+        attributes = _mapping(event.get("record_attributes") or event.get("attributes"))
+        if isinstance(contexts := _decoded(attributes.get(_RETRIEVED)), list):
             yield contexts
 
 
 def _is_trulens(record: Record) -> bool:
     return "record_id" in record and bool(record.keys() & {"input", "main_input"})
+
+
+def _mapping(value: Any) -> Record:
+    """Return a mapping, or that in a JSON text; an empty one for anything else."""
+    decoded = _decoded(value)
+    return decoded if isinstance(decoded, Mapping) else {}
 
 
 def _mappings(value: Any) -> list[Any]:

@@ -3,7 +3,10 @@
 import json
 
 import pytest
+from hypothesis import given, settings, strategies
 
+from langchain_rageval.data.cells import decode_row, parse_literal
+from langchain_rageval.data.foreign_records import check_outputs_are_clear
 from langchain_rageval.data.loading import load_samples
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
@@ -311,3 +314,42 @@ def test_what_was_read_as_what_is_logged(tmp_path, caplog):
     caplog.set_level("INFO", "langchain_rageval")
     read(tmp_path, "Вопрос;Ответ;Тема\nв;о;\nв2;о2;т\n", "a.csv")
     assert caplog.messages == ["a.csv: question from 'Вопрос', answer from 'Ответ'; only kept as metadata: 'Тема'"]
+
+
+# Any data
+
+KEYS = [
+    *("question", "answer", "context", "contexts", "inputs", "outputs", "messages", "trace", "info", "data", "spans"),
+    *("attributes", "run_type", "child_runs", "sample", "item", "scores", "record_id", "input", "record_json", "calls"),
+    *("stack", "method", "events", "record_attributes", "assessments", "expectation", "lc", "kwargs", "id", "node"),
+    *("evolution", "passage_ids", "spans", "metadata", "inputs.question", "context_1", "trace_id", "expectations"),
+    *("actual_output", "retrieval_context", "type", "content", "role", "request", "outputs.context", "parent_id"),
+]
+VALUES = strategies.recursive(
+    strategies.none()
+    | strategies.booleans()
+    | strategies.integers()
+    | strategies.floats()
+    | strategies.text(max_size=9),
+    lambda inner: (
+        strategies.lists(inner, max_size=3) | strategies.dictionaries(strategies.sampled_from(KEYS), inner, max_size=5)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(strategies.dictionaries(strategies.sampled_from(KEYS), VALUES, max_size=7))
+def test_any_record_is_a_sample_or_a_sample_error(record):
+    for read_record in (Sample.parse, lambda row: Sample.parse(decode_row(row, {}))):
+        try:
+            check_outputs_are_clear(record, ())
+            read_record(record)
+        except SampleError:
+            pass
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(strategies.text(alphabet="[]{}()'\",abN \n\\-1:#", max_size=40))
+def test_any_cell_is_a_list_or_a_mapping_or_a_text(text):
+    parse_literal(text)
