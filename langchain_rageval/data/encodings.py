@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 import logging
+import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
@@ -20,6 +21,7 @@ _WIDE = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _CONTROLS = bytes(byte for byte in range(32) if byte not in b"\t\n\f\r")
+_RUSSIAN_WORD = re.compile(rb"[\xa8\xb8\xc0-\xff]{3,}")
 _HEAD_BYTES = 4096
 _SAMPLE_LINES, _SAMPLE_BYTES = 500, 65_536
 _SURE = 8  # bytes beyond ASCII that are valid UTF-8 by chance in no text of another encoding
@@ -116,7 +118,17 @@ def guess_encoding(content: bytes) -> str:
     if len(content) - len(content.translate(None, _CONTROLS)) > len(content) // 100:
         raise ConfigError("not a text in UTF-8, UTF-16 or a single-byte encoding; save the file as UTF-8")
     best = from_bytes(content[:_SAMPLE_BYTES], cp_isolation=[*_LEGACY]).best()
-    return best.encoding if best and best.encoding in _LEGACY else "cp1251"
+    if best is None or best.encoding not in _LEGACY or _looks_russian(content):
+        return "cp1251"
+    return best.encoding
+
+
+def _looks_russian(content: bytes) -> bool:
+    """Return True if the bytes beyond ASCII are lower-case Russian words in Windows-1251, upper case in KOI8-R."""
+    beyond = bytes(byte for byte in content if byte > 127)
+    lower = sum(byte >= 0xE0 for byte in beyond)  # а to я
+    words = sum(len(word) for word in _RUSSIAN_WORD.findall(content))
+    return lower > 0.7 * len(beyond) and words > 0.7 * len(beyond)
 
 
 def _wide_lines(file: io.BufferedReader, encoding: str, name: str) -> Iterator[str]:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies
 
 from langchain_rageval.data.cells import decode_row, parse_literal
+from langchain_rageval.data.encodings import guess_encoding
 from langchain_rageval.data.foreign_records import check_outputs_are_clear
 from langchain_rageval.data.loading import load_samples
 from langchain_rageval.data.schema import Sample
@@ -353,3 +354,23 @@ def test_any_record_is_a_sample_or_a_sample_error(record):
 @given(strategies.text(alphabet="[]{}()'\",abN \n\\-1:#", max_size=40))
 def test_any_cell_is_a_list_or_a_mapping_or_a_text(text):
     parse_literal(text)
+
+
+# Encodings
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Баню страхуют вместе с домом.", "cp1251"),
+        ("контекст да полис договор полис там полис вопрос", "cp1251"),
+        ("эксперт контекст договор на и ООО как ООО", "cp1251"),
+        ("ИТОГО ПО ДОГОВОРУ СТРАХОВАНИЯ", "cp1251"),
+        ("Wer? Die Universität zu Köln, natürlich.", "cp1252"),
+        ("Où est-il né ? Il est né à l’hôpital.", "cp1252"),
+        ("Баню страхуют вместе с домом.", "koi8_r"),
+        ("Баню страхуют вместе с домом.", "cp866"),
+    ],
+)
+def test_the_letters_of_a_text_suggest_its_encoding(text, encoding):
+    assert guess_encoding(text.encode(encoding)) == encoding
