@@ -29,6 +29,7 @@ from langchain_rageval.data.vocabulary import (
 )
 from langchain_rageval.errors import ConfigError, SampleError
 
+_NAME_SETS = {field: frozenset(names) for field, names in NAMES.items()}
 _TEXT_FIELDS = frozenset({"question", "answer", "contexts", "references", "reference_contexts"})
 _AS_REFERENCE = {"answer": "references", "contexts": "reference_contexts", "context_ids": "reference_context_ids"}
 _CHUNK_TEXTS = ("text", "content", "chunk", "passage")  # keys of the text of a chunk that is a mapping
@@ -67,7 +68,7 @@ def explain_fields(obj: Any, fields: Mapping[str, str] | None = None) -> tuple[d
     paths = {field: _path_in(values, path) for field, path in fields.items()}
     mapped = {field: _fields_in(field, path, _follow(values, path)).get(field) for field, path in paths.items()}
     rest = flatten_record(_without_paths(values, paths.values()))
-    reading = reading_of([*attributes, *rest], paths.values())
+    reading = reading_of([*map(str, attributes), *rest], paths.values())
     if reading is DEEPEVAL:
         rest = {name: _split_joined(name, value) for name, value in rest.items()}
     result, origins = _read(rest, mapped, reading)
@@ -135,7 +136,7 @@ def _read(
     parts = {name: _fields_in(meanings[name], name, values[own]) for name, own in spelled.items()}
     result, origins = dict(mapped), {}
     for field, names in NAMES.items():
-        for name in names:
+        for name in () if _NAME_SETS[field].isdisjoint(parts) else names:
             if field in parts.get(name, {}) and field not in result:
                 result[field], origins[field] = parts[name][field], spelled[name]
     unknown = values.keys() - set(spelled.values())
@@ -167,6 +168,8 @@ def _metadata_name(name: str) -> str:
 
 def _with_numbered(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the values with those of `context_1`, `context_2` and so on as one list, if the list itself is missing."""
+    if not any(own[-1:].isdigit() for own in values):
+        return values
     groups: dict[str, list[tuple[int, str]]] = {}
     for own, value in values.items():
         if (numbered := numbered_name(own)) and isinstance(value, str | int | float):

@@ -20,6 +20,7 @@ EXAMPLE_KEYS = frozenset({"dataset_id", "dataset_name", "source_run_id", "modifi
 RUN_KEYS = frozenset({"run_type", "trace_id", "dotted_order", "session_id", "parent_run_id"})
 """Keys that only a LangSmith run has; its outputs are the answer."""
 
+_MARKS = frozenset({"scores", "item", "datasource_item", "info", "spans", "trace", "record_id", "inputs", "evolution"})
 _EXPECTATIONS = {folded(name) for name in (*NAMES["references"], "guidelines", "expected_facts")}
 _SPAN_TEXTS = ("mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs")
 _RETRIEVED = "ai.observability.retrieval.retrieved_contexts"
@@ -28,6 +29,8 @@ _RETRIEVER_METHODS = ("retrieve", "_retrieve", "get_relevant_documents", "_get_r
 
 def flatten_record(record: Record) -> Record:
     """Return the fields of a record of another program at the top level; return any other record unchanged."""
+    if record.keys().isdisjoint(_MARKS) and not any("." in name for name in record):
+        return record
     for matches, convert in _CONVERSIONS:
         if matches(record):
             return convert(record)

@@ -120,8 +120,13 @@ def reading_of(names: Collection[str], mapped: Collection[str]) -> Reading:
     Raises:
         SampleError: if a name has two meanings; the message gives both, and the way to choose.
     """
-    names = {known_name(name) or folded(name) for name in names}
-    mapped = {known_name(name) or folded(name) for name in mapped}
+    return _reading_of(frozenset(names), frozenset(mapped))
+
+
+@lru_cache(maxsize=1024)
+def _reading_of(all_names: frozenset[str], all_mapped: frozenset[str]) -> Reading:
+    names = {known_name(name) or folded(name) for name in all_names}
+    mapped = {known_name(name) or folded(name) for name in all_mapped}
     if {"evolutiontype", "episodedone"} <= names:
         if "contexts" in names and names & set(NAMES["answer"]) and "contexts" not in mapped:
             raise two_readings(
