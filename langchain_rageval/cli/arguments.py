@@ -32,8 +32,8 @@ def add_input_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that select the samples and the metrics."""
     parser.add_argument(
         "file",
-        help="samples with question, answer, contexts and references, with the field names of any common library; "
-        "- reads JSON lines from stdin",
+        help="samples with question, answer, contexts and references, with the field names of any common library; or a "
+        "report, to whose samples the metrics are added; - reads JSON lines from stdin",
     )
     parser.add_argument(
         "--metrics",

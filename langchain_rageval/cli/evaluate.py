@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 def add_to(commands: Any) -> None:
     """Add the command `rageval evaluate` and its options to the command line."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "evaluate", help="score the samples of a .jsonl, .json, .csv or .parquet file, or a TREC run"
+        "evaluate", help="score the samples of a JSON, CSV, Excel or Parquet file, a TREC run, or a report"
     )
     parser.set_defaults(run=run)
     add_input_options(parser)
@@ -123,12 +123,13 @@ def run(options: argparse.Namespace) -> int:
     stopped = [note for note in report.notes if note.startswith(STOPPED)]
     if not report.complete and not report.rows:
         raise KeyboardInterrupt
-    _write(report, options)
+    complete = _with_earlier_scores(report, options)
+    _write(complete, options)
     if stopped and all(score.failure for row in report.rows for score in row.scores.values()):
         raise ConfigError(" ".join(stopped))
     if report.complete:
         check_not_all_failed(report)
-    _show(report, options)
+    _show(complete, options)
     warn_about_failures(report)
     if stopped:
         raise ConfigError(" ".join(stopped))
@@ -145,6 +146,17 @@ def _stopping_rule(options: argparse.Namespace, gates: Mapping[str, float]) -> D
     if options.until_decided and not gates:
         raise ConfigError("--until-decided needs a gate to decide; add --fail-under METRIC=NUMBER")
     return Decided(gates) if options.until_decided else None
+
+
+def _with_earlier_scores(report: Report, options: argparse.Namespace) -> Report:
+    """Return the report, with the scores of the report that was the input, if it was one."""
+    from langchain_rageval.report.files import is_report
+    from langchain_rageval.report.joining import join_reports
+    from langchain_rageval.report.report import Report
+
+    if options.file == PIPE or options.fields or not is_report(options.file):
+        return report
+    return join_reports(Report.load(options.file), report)
 
 
 def _parse_gates(items: Sequence[str], metrics: Sequence[str]) -> dict[str, float]:

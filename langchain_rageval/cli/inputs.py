@@ -18,6 +18,7 @@ from langchain_rageval.cli.metric_selection import (
     parse_metric_names,
     select_scorable,
 )
+from langchain_rageval.cli.printable import write_message
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.budget import Budget
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def load_inputs(options: argparse.Namespace) -> tuple[Sequence[Sample], list[Metric]]:
-    """Load the samples and build the metrics that the options select."""
+    """Load the samples, or those of a report, and build the metrics that the options select."""
     names = parse_metric_names(options.metrics)
     samples = _load_samples(options)
     grader = options.grader or ("labels" if options.qrels else "ids")
@@ -40,19 +41,28 @@ def load_inputs(options: argparse.Namespace) -> tuple[Sequence[Sample], list[Met
 
 
 def _load_samples(options: argparse.Namespace) -> Sequence[Sample]:
-    from langchain_rageval.data.loading import load_samples, samples_in_lines
+    from langchain_rageval.data.loading import load_with_notice, samples_in_lines
+    from langchain_rageval.report.files import is_report
+    from langchain_rageval.report.report import Report
 
     fields = parse_pairs(options.fields.split(","), "--fields")
+    notice = _no_notice if getattr(options, "quiet", False) else write_message
     if options.file == PIPE:
         if options.qrels or options.topics:
             raise ConfigError("--qrels and --topics need a TREC run in a file; stdin is read as JSON lines")
-        samples = list(samples_in_lines(sys.stdin.buffer, "stdin", fields, options.on_error))
+        samples = list(samples_in_lines(sys.stdin.buffer, "stdin", fields, options.on_error, notice=notice))
+    elif is_report(options.file) and not fields:
+        samples = [row.sample for row in Report.load(options.file).rows]
     else:
         trec = {"qrels": options.qrels, "topics": options.topics}
-        samples = list(load_samples(options.file, fields=fields, on_error=options.on_error, **trec))
+        samples = list(load_with_notice(options.file, fields, options.on_error, notice=notice, **trec))
     if not samples:
         raise ConfigError(f"{'stdin' if options.file == PIPE else options.file} contains no samples")
     return samples
+
+
+def _no_notice(_: str) -> None:
+    """Ignore a message."""
 
 
 def build_metrics(

@@ -1,4 +1,4 @@
-"""Names that other libraries use for the fields of a sample, and functions that read such objects.
+"""Functions that read the fields of a sample from objects of other libraries.
 
 Messages, documents, runs, arrays and the missing values of pandas are recognised by their attributes, without importing
 any of these libraries.
@@ -11,31 +11,28 @@ from itertools import chain
 from typing import Any
 from uuid import UUID
 
+from langchain_rageval.data.cells import number_to_text
+from langchain_rageval.data.foreign_records import flatten_record, from_serialized
+from langchain_rageval.data.vocabulary import (
+    CONTAINERS,
+    DEEPEVAL,
+    FIELDS_BY_NAME,
+    LIST_FIELDS,
+    NAMES,
+    ONE_TEXT,
+    USUAL,
+    Reading,
+    folded,
+    known_name,
+    numbered_name,
+    reading_of,
+)
 from langchain_rageval.errors import ConfigError, SampleError
 
-NAMES: dict[str, tuple[str, ...]] = {
-    "id": ("id",),
-    "question": ("question", "user_input", "input", "inputs", "messages"),
-    "answer": ("answer", "response", "output", "outputs", "messages"),
-    "contexts": ("contexts", "retrieved_contexts", "messages", "context", "documents", "outputs", "retrieved_docs"),
-    "references": ("references", "reference", "ground_truths", "ground_truth", "reference_outputs"),
-    "reference_contexts": ("reference_contexts",),
-    "context_ids": ("context_ids", "retrieved_context_ids"),
-    "reference_context_ids": ("reference_context_ids",),
-    "relevance": ("relevance",),
-    "metadata": ("metadata",),
-}
-"""Fields of `Sample` and the names under which they are found, in order of precedence."""
-
-FIELDS_BY_NAME = {name: field for field in reversed(NAMES) for name in NAMES[field]}
-"""Names and the field that a plain value under the name belongs to: the first field in `NAMES` that lists the name."""
-
-LIST_FIELDS = frozenset({"contexts", "references", "reference_contexts", "context_ids", "reference_context_ids"})
-"""Fields that hold lists."""
-
+_NAME_SETS = {field: frozenset(names) for field, names in NAMES.items()}
 _TEXT_FIELDS = frozenset({"question", "answer", "contexts", "references", "reference_contexts"})
-_CONTAINERS = frozenset({"inputs", "outputs", "reference_outputs"})
 _AS_REFERENCE = {"answer": "references", "contexts": "reference_contexts", "context_ids": "reference_context_ids"}
+_CHUNK_TEXTS = ("text", "content", "chunk", "passage")  # keys of the text of a chunk that is a mapping
 _ROLES = {"user": "human", "assistant": "ai"} | {role: role for role in ("human", "ai", "tool", "system")}
 
 
@@ -55,12 +52,27 @@ def read_fields(obj: Any, fields: Mapping[str, str] | None = None) -> dict[str, 
         SampleError: if `obj` has no fields at all, or has a str where a list of str is expected.
         ConfigError: if a key of `fields` is not a field of `Sample`, or a value is not a str.
     """
+    return explain_fields(obj, fields)[0]
+
+
+def explain_fields(obj: Any, fields: Mapping[str, str] | None = None) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the keyword arguments of a `Sample`, as `read_fields`, and the origin of each field.
+
+    Returns:
+        The fields, and field to the name in `obj` that it was read from; `metadata` has no origin.
+    """
     fields = fields or {}
     check_fields(fields)
-    values = _values(obj)
-    mapped = {field: _fields_in(field, path, _follow(values, path)).get(field) for field, path in fields.items()}
-    rest = {name: value for name, value in values.items() if name not in fields.values()}
-    return _normalized(_read(rest, mapped))
+    attributes = _plain(_checked_attributes(obj))
+    values = _without_none(attributes)
+    paths = {field: _path_in(values, path) for field, path in fields.items()}
+    mapped = {field: _fields_in(field, path, _follow(values, path)).get(field) for field, path in paths.items()}
+    rest = flatten_record(_without_paths(values, paths.values()))
+    reading = reading_of([*map(str, attributes), *rest], paths.values())
+    if reading is DEEPEVAL:
+        rest = {name: _split_joined(name, value) for name, value in rest.items()}
+    result, origins = _read(rest, mapped, reading)
+    return _normalized(result), origins | paths
 
 
 def read_run(run: Any, example: Any = None) -> dict[str, Any]:
@@ -73,8 +85,8 @@ def read_run(run: Any, example: Any = None) -> dict[str, Any]:
     Returns:
         The fields found, as by `read_fields`; metadata of the example takes precedence.
     """
-    from_run = _read(_values(run), {})
-    from_example = _read(_values(example), {}) if example is not None else {"metadata": {}}
+    from_run, _ = _read(_values(run), {})
+    from_example = _read(_values(example), {})[0] if example is not None else {"metadata": {}}
     preferred = {field: from_example[field] for field in ("id", "question", "references") if field in from_example}
     metadata = from_run["metadata"] | from_example["metadata"]
     return _normalized(from_example | from_run | preferred | {"metadata": metadata})
@@ -110,21 +122,63 @@ def unwrap_text(value: Any) -> Any:
     return "".join(_get(block, "text") or "" for block in blocks if _get(block, "type") == "text")
 
 
-def _read(values: Mapping[str, Any], mapped: Mapping[str, Any]) -> dict[str, Any]:
-    """Read fields by known names; `mapped` fields take precedence. The result always contains `metadata`."""
-    parts = {name: _fields_in(FIELDS_BY_NAME[name], name, values[name]) for name in values if name in FIELDS_BY_NAME}
-    result = dict(mapped)
+def _read(
+    values: Mapping[str, Any], mapped: Mapping[str, Any], reading: Reading = USUAL
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Read fields by known names; `mapped` fields take precedence.
+
+    Returns:
+        The fields, always with `metadata`; and field to the name that it was read from.
+    """
+    values = _with_numbered(values)
+    meanings = {**FIELDS_BY_NAME, **reading.fields} if reading.fields else FIELDS_BY_NAME
+    spelled = _spellings(values, meanings)
+    parts = {name: _fields_in(meanings[name], name, values[own]) for name, own in spelled.items()}
+    result, origins = dict(mapped), {}
     for field, names in NAMES.items():
-        for name in names:
-            if field in parts.get(name, {}):
-                result.setdefault(field, parts[name][field])
-    metadata = {name: value for name, value in values.items() if name not in FIELDS_BY_NAME}
+        for name in () if _NAME_SETS[field].isdisjoint(parts) else names:
+            if field in parts.get(name, {}) and field not in result:
+                result[field], origins[field] = parts[name][field], spelled[name]
+    unknown = values.keys() - set(spelled.values())
+    metadata = {_metadata_name(name): value for name, value in values.items() if name in unknown}
     for name, part in parts.items():
         metadata = part.get("metadata", {}) | metadata
-        if part.get(FIELDS_BY_NAME[name]) is values[name] is not result[FIELDS_BY_NAME[name]]:
-            metadata[name] = values[name]
+        field = meanings[name]
+        if part.get(field) is values[spelled[name]] is not result.get(field, part.get(field)):
+            metadata[spelled[name]] = values[spelled[name]]
+        origins = dict.fromkeys(part.keys() - result.keys(), spelled[name]) | origins
         result = part | result
-    return result | {"metadata": metadata | (mapped.get("metadata") or {})}
+    origins.pop("metadata", None)
+    return result | {"metadata": metadata | (mapped.get("metadata") or {})}, origins
+
+
+def _spellings(values: Iterable[str], meanings: Mapping[str, str]) -> dict[str, str]:
+    """Return known name to the name in the record: the exact one, else the first in another letter case or spelling."""
+    spelled: dict[str, str] = {}
+    for own in values:
+        name = own if own in meanings else known_name(own)
+        if name and name in meanings and (name == own or name not in spelled):
+            spelled[name] = own
+    return spelled
+
+
+def _metadata_name(name: str) -> str:
+    return "source" if known_name(name) == "source" else name
+
+
+def _with_numbered(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the values with those of `context_1`, `context_2` and so on as one list, if the list itself is missing."""
+    if not any(own[-1:].isdigit() for own in values):
+        return values
+    groups: dict[str, list[tuple[int, str]]] = {}
+    for own, value in values.items():
+        if (numbered := numbered_name(own)) and isinstance(value, str | int | float):
+            groups.setdefault(numbered[0], []).append((numbered[1], own))
+    present = {FIELDS_BY_NAME.get(known_name(name) or "") for name in values}
+    groups = {name: group for name, group in groups.items() if FIELDS_BY_NAME[name] not in present}
+    used = {own for group in groups.values() for _, own in group}
+    lists = {name: [number_to_text(values[own]) for _, own in sorted(group)] for name, group in groups.items()}
+    return {own: value for own, value in values.items() if own not in used} | lists if groups else values
 
 
 def _fields_in(field: str, name: str, value: Any) -> dict[str, Any]:
@@ -135,7 +189,7 @@ def _fields_in(field: str, name: str, value: Any) -> dict[str, Any]:
         return _conversation(messages)
     if field in _TEXT_FIELDS and isinstance(value, Mapping) and unwrap_text(value) is value:
         return _nested_fields(field, name, value)
-    if isinstance(value, str) and field in LIST_FIELDS - {"references"} and name != "context":
+    if isinstance(value, str) and field in LIST_FIELDS - {"references"} and known_name(name) not in ONE_TEXT:
         problem = f"{field}: expected a list of str, got str {value[:40]!r} under {name!r}"
         raise SampleError(f"{problem}: put it into a list (in CSV, write a JSON list)", field)
     return {field: value}
@@ -144,10 +198,10 @@ def _fields_in(field: str, name: str, value: Any) -> dict[str, Any]:
 def _nested_fields(field: str, name: str, mapping: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields in a mapping found in the place of `field`; in the place of a reference, all are references."""
     values = _without_none(mapping)
-    if len(values) == 1 and not values.keys() & FIELDS_BY_NAME.keys():
+    if len(values) == 1 and not any(map(known_name, values)):
         return _fields_in(field, name, *values.values())
-    part = _read(values, {})
-    if part.keys() == {"metadata"} and name not in _CONTAINERS:
+    part, _ = _read(values, {})
+    if part.keys() == {"metadata"} and name not in CONTAINERS:
         return {field: mapping}
     if field.startswith("reference"):
         return {_AS_REFERENCE.get(inner, inner): value for inner, value in part.items()}
@@ -163,6 +217,8 @@ def _messages(value: Any) -> list[Any]:
 def _completed(item: Any) -> Any:
     """Convert a (role, text) pair to a message and add an empty text to a mere tool call; return others unchanged."""
     match item:
+        case {"type": str() as role, "data": {"content": _} as message}:  # as `messages_to_dict` writes it
+            return {"type": role, **message}
         case [str() as role, str() as content]:
             return {"role": role, "content": content}
         case {"role": str(), "content": None} | {"role": str(), "tool_calls": _}:
@@ -186,33 +242,74 @@ def _normalized(fields: Mapping[str, Any]) -> dict[str, Any]:
     result = {field: _normalized_value(field, value) for field, value in fields.items() if value is not None}
     for field, id_field in (("contexts", "context_ids"), ("reference_contexts", "reference_context_ids")):
         documents = fields.get(field)
-        ids = [_get(document, "id") for document in documents] if isinstance(documents, list) else []
+        ids = [_get(_chunk(document), "id") for document in documents] if isinstance(documents, list) else []
         if ids and None not in ids:
             result.setdefault(id_field, _normalized_value(id_field, ids))
     return result
 
 
 def _normalized_value(field: str, value: Any) -> Any:
-    """Replace documents and messages by their texts, convert ids to str, and put a single text into a list."""
+    """Replace documents, messages and numbers by their texts, convert ids to str, and put a single text into a list."""
     if field == "relevance" and isinstance(value, Mapping):
         return _without_none(value)  # Parquet adds the ids of all other rows to each row
-    convert = unwrap_text if field in _TEXT_FIELDS else _id_to_str
+    convert = _CONVERT.get(field, _id_to_str)
     if isinstance(value, list):
         return [convert(item) for item in value]
     converted = convert(value)
     return [converted] if field in LIST_FIELDS and isinstance(converted, str) else converted
 
 
+def _answer_to_text(value: Any) -> Any:
+    """Return the text of a document, a message, a number or a date; return any other value unchanged."""
+    return unwrap_text(number_to_text(value))
+
+
+def _chunk_to_text(value: Any) -> Any:
+    """Return the text of a document, a message or a mapping with one text, such as `{"text": ..., "score": ...}`."""
+    converted = unwrap_text(value)
+    if not isinstance(converted, Mapping):
+        return converted
+    chunk = _chunk(converted)
+    texts = [chunk[key] for key in _CHUNK_TEXTS if isinstance(chunk.get(key), str)]
+    return texts[0] if len(texts) == 1 else value
+
+
+def _chunk(value: Any) -> Any:
+    """Return the node of a LlamaIndex result; return any other value unchanged."""
+    node = value.get("node") if isinstance(value, Mapping) else None
+    return node if isinstance(node, Mapping) else value
+
+
 def _id_to_str(value: Any) -> Any:
-    return str(value) if isinstance(value, int | UUID) else value
+    if isinstance(value, UUID):
+        return str(value)
+    return number_to_text(value)
+
+
+_CONVERT = {
+    "question": unwrap_text,
+    **dict.fromkeys(("answer", "references"), _answer_to_text),
+    **dict.fromkeys(("contexts", "reference_contexts"), _chunk_to_text),
+}
+
+
+def _split_joined(name: str, value: Any) -> Any:
+    """Return the list in a text that DeepEval joined with `|`, as its CSV and JSON lines files hold lists."""
+    return (
+        value.split("|") if known_name(name) in ("context", "retrieval_context") and isinstance(value, str) else value
+    )
 
 
 def _values(obj: Any) -> dict[str, Any]:
+    return _without_none(_plain(_checked_attributes(obj)))
+
+
+def _checked_attributes(obj: Any) -> Mapping[Any, Any]:
     attributes = _attributes(obj)
     if not attributes and not isinstance(obj, Mapping):
         expected = "expected a sample: a mapping, or an object with attributes such as question"
         raise SampleError(f"{expected}; got {type(obj).__name__}: pass one sample")
-    return _without_none(_plain(attributes))
+    return attributes
 
 
 def _attributes(obj: Any) -> Mapping[Any, Any]:
@@ -229,7 +326,8 @@ def _attributes(obj: Any) -> Mapping[Any, Any]:
         return data | {"reference_outputs": obj.outputs}
     own = [*getattr(obj, "__dict__", ()), *getattr(obj, "__dataclass_fields__", ())]
     names = [*own, *(getattr(obj, "model_extra", None) or ()), *FIELDS_BY_NAME]
-    return {name: getattr(obj, name) for name in names if not name.startswith("_") and hasattr(obj, name)}
+    attributes = {name: getattr(obj, name) for name in names if not name.startswith("_") and hasattr(obj, name)}
+    return {name: value for name, value in attributes.items() if name in own or not callable(value)}
 
 
 def _retrievals(run: Any) -> Iterator[list[Any]]:
@@ -256,6 +354,8 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "tolist"):
         value = value.tolist()
     match value:
+        case {"lc": 1} if (fields := from_serialized(value)) is not None:
+            return _plain(fields)
         case Mapping():
             return {key: _plain(item) for key, item in value.items()}
         case list() | tuple():
@@ -270,6 +370,24 @@ def _plain(value: Any) -> Any:
 
 def _without_none(values: Mapping[Any, Any]) -> dict[str, Any]:
     return {str(name): value for name, value in values.items() if value is not None}
+
+
+def _path_in(values: Mapping[str, Any], path: str) -> str:
+    """Return the path with the first name as the mapping spells it, if only letter case or punctuation differ."""
+    if path in values or path.partition(".")[0] in values:
+        return path
+    return next((name for name in values if folded(name) == folded(path)), path)
+
+
+def _without_paths(values: Mapping[str, Any], paths: Iterable[str]) -> Mapping[str, Any]:
+    """Return the values without those that a user's names or dotted paths lead to; unknown names keep their parts."""
+    for path in paths:
+        head, _, tail = path.partition(".")
+        if path in values:
+            values = {name: value for name, value in values.items() if name != path}
+        elif tail and known_name(head) and isinstance(inner := values.get(head), Mapping):
+            values = {**values, head: _without_paths(inner, [tail])}
+    return values
 
 
 def _follow(values: Any, path: str) -> Any:

@@ -1,33 +1,34 @@
-"""Lazy loading of samples from files: JSON lines, JSON, CSV, Parquet and TREC runs."""
+"""Lazy loading of samples from files: JSON, CSV, workbooks, Parquet, TREC runs, and reports."""
 
 from __future__ import annotations
 
-import csv
-import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.util import find_spec
-from itertools import zip_longest
 from os import PathLike
 from pathlib import Path
-from threading import Lock
 from typing import Any, Literal
 
-from langchain_rageval.data.field_names import FIELDS_BY_NAME, LIST_FIELDS, check_fields
+from langchain_rageval.data.cells import decode_row
+from langchain_rageval.data.encodings import decode_lines, read_lines
+from langchain_rageval.data.field_names import check_fields, explain_fields
+from langchain_rageval.data.foreign_records import check_outputs_are_clear
+from langchain_rageval.data.json_records import OWN_HEADS, line_records, records_of_json, records_of_lines
 from langchain_rageval.data.sample_ids import SampleIds, describe_clash
 from langchain_rageval.data.schema import Sample
+from langchain_rageval.data.tables import WORKBOOKS, IsHead, Records, check_workbook, table_records
 from langchain_rageval.data.trec import SUFFIXES, Topics, read_trec
+from langchain_rageval.data.vocabulary import NAMES, folded, known_name
 from langchain_rageval.errors import ConfigError, SampleError
 
 Fields = Mapping[str, str]
 """Fields of `Sample` mapped to the name or dotted path of their value in a file."""
 
-Records = Iterator[tuple[str, Any]]
-"""Records of a file, each after its place, such as "line 7"."""
+Notice = Callable[[str], None]
+"""Function that receives a message about how a file was read."""
 
 _LOG = logging.getLogger("langchain_rageval")
-_CSV_LIMIT = Lock()
-_OPENING = {"relevance": "{", "metadata": "{"} | dict.fromkeys(LIST_FIELDS, "[")
+_MOST_SHAPES = 1000  # sets of names, after which those of further records are not described
 
 
 def load_samples(
@@ -41,8 +42,11 @@ def load_samples(
     """Read samples from a file.
 
     Args:
-        path: a `.jsonl`, `.ndjson`, `.json`, `.csv` or `.parquet` file; text files in UTF-8. A `.json` file contains a
-            list, or an object with one list. In CSV an empty cell means missing, and lists are written as JSON. A
+        path: a `.jsonl`, `.ndjson`, `.json`, `.csv`, `.tsv`, `.xlsx` or `.parquet` file, or a report or test set of
+            this package, whose samples are read. Text files are in UTF-8, UTF-16 or a single-byte encoding such as
+            Windows-1251, which a warning names. A `.json` file contains a list, an object with one list, or columns. In
+            a table, the delimiter and the header are recognised, an empty cell or `NaN` means missing, and lists are
+            written as JSON or as Python prints them. Names are known in English and Russian, in any letter case. A
             `.trec` or `.run` file, or with `qrels` a file of any other suffix, is a TREC run: one sample per topic,
             with the document ids by descending score and, for equal scores, by descending id, as in trec_eval.
         fields: fields of `Sample` mapped to the name or dotted path of their value in the file.
@@ -55,7 +59,8 @@ def load_samples(
             By default the topic id is used as the question.
 
     Returns:
-        Iterator over the samples in file order. Files are read line by line, `.json` files and TREC runs at once.
+        Iterator over the samples in file order. Files are read line by line; `.json` files, workbooks and TREC runs at
+        once. At the end, the logger "langchain_rageval" gets a message of level INFO about which name was read as what.
 
     Raises:
         ConfigError: at the call, if an argument is invalid or the file cannot be used; during iteration, if the content
@@ -63,17 +68,36 @@ def load_samples(
         SampleError: during iteration, with file and line, if a record is not a valid sample and `on_error` is "raise".
     """
     _check_on_error(on_error)
-    return _raise_or_skip(_read(path, fields, qrels, topics, number_ids=on_error == "skip"), on_error)
+    return load_with_notice(path, fields, on_error, qrels=qrels, topics=topics)
+
+
+def load_with_notice(
+    path: str | PathLike[str],
+    fields: Fields | None = None,
+    on_error: Literal["raise", "skip"] = "raise",
+    *,
+    qrels: str | PathLike[str] | None = None,
+    topics: Topics | None = None,
+    notice: Notice = _LOG.info,
+) -> Iterator[Sample]:
+    """Like `load_samples`, with a function that receives the message about which name was read as what."""
+    _check_on_error(on_error)
+    return _raise_or_skip(_read(path, fields, qrels, topics, notice, number_ids=on_error == "skip"), on_error)
 
 
 def samples_in_lines(
-    lines: Iterable[bytes], name: str, fields: Fields | None = None, on_error: Literal["raise", "skip"] = "raise"
+    lines: Iterable[bytes],
+    name: str,
+    fields: Fields | None = None,
+    on_error: Literal["raise", "skip"] = "raise",
+    *,
+    notice: Notice = _LOG.info,
 ) -> Iterator[Sample]:
-    """Like `load_samples`, but read the JSON lines of a stream without a path, such as stdin; `name` is for errors."""
+    """Like `load_with_notice`, but read the JSON lines of a stream, such as stdin; `name` is for messages."""
     _check_on_error(on_error)
     check_fields(fields or {})
-    records = _json_lines(_decoded(lines, name))
-    return _raise_or_skip(_parsed(records, _json_sample, name, fields or {}, on_error == "skip"), on_error)
+    records = line_records(decode_lines(lines, name))
+    return _raise_or_skip(_parsed(records, name, fields or {}, notice, on_error == "skip"), on_error)
 
 
 def read_samples(
@@ -84,7 +108,7 @@ def read_samples(
     topics: Topics | None = None,
 ) -> Iterator[Sample | SampleError]:
     """Like `load_samples`, but yield a SampleError in the place of each record that is not a valid sample."""
-    return _read(path, fields, qrels, topics, number_ids=False)
+    return _read(path, fields, qrels, topics, _LOG.info, number_ids=False)
 
 
 def _read(
@@ -92,31 +116,68 @@ def _read(
     fields: Fields | None,
     qrels: str | PathLike[str] | None,
     topics: Topics | None,
+    notice: Notice,
     *,
     number_ids: bool,
 ) -> Iterator[Sample | SampleError]:
     path, fields = Path(path), fields or {}
     judgments = None if qrels is None else Path(qrels)
-    suffix = path.suffix.lower()
     check_fields(fields)
     topics_file = Path(topics) if isinstance(topics, str | PathLike) else None
     for file in (path, judgments, topics_file):
         if file and (file.is_dir() or not file.exists()):
             problem = "is a directory" if file.is_dir() else "does not exist"
             raise ConfigError(f"{file} {problem}: pass the path of an existing file")
+    suffix = _suffix(path)
     if suffix in _FORMATS and (judgments or topics is not None):
         problem = f"{path}: qrels and topics apply only to TREC runs"
         raise ConfigError(f"{problem}; put relevance and question into the samples")
     if suffix in SUFFIXES or judgments:
         if fields:
             raise ConfigError(f"{path}: fields do not apply to TREC runs, whose columns are fixed; omit them")
-        return read_trec(path, judgments, topics, _lines)
+        return read_trec(path, judgments, topics, read_lines)
     if suffix not in _FORMATS:
         known = ", ".join([*_FORMATS, *SUFFIXES])
-        raise ConfigError(f"{path}: expected one of {known}, got {suffix!r}: convert the file")
+        remedy = f"save it as {_OTHERS[suffix]}" if suffix in _OTHERS else "convert the file"
+        raise ConfigError(f"{path}: expected one of {known}, got {suffix!r}: {remedy}")
     if suffix == ".parquet" and not find_spec("pyarrow"):
         raise ConfigError(f'{path}: reading Parquet needs pyarrow: pip install "langchain-rageval[pandas]"')
-    return _samples(path, suffix, fields, number_ids)
+    check_workbook(path)
+    records = _FORMATS[suffix](path, _is_head(fields))
+    if suffix in _TABLES:
+        records = _decoded(records, fields)
+    return _parsed(records, path.name, fields, notice, number_ids)
+
+
+def _decoded(records: Records, fields: Fields) -> Records:
+    """Yield the rows of a table with the lists in their cells decoded, or a SampleError in place of a row."""
+    for place, row in records:
+        try:
+            yield place, row if isinstance(row, SampleError) else decode_row(row, fields)
+        except SampleError as error:
+            yield place, error
+
+
+def _suffix(path: Path) -> str:
+    """Return the suffix in lower case; ".jsonl" for a report or a test set with any other suffix."""
+    suffix = path.suffix.lower()
+    if suffix in _FORMATS or suffix in SUFFIXES:
+        return suffix
+    with path.open("rb") as file:
+        start = file.read(40)
+    return ".jsonl" if any(start.startswith(f'{{"{head}":'.encode()) for head in OWN_HEADS) else suffix
+
+
+def _is_head(fields: Fields) -> IsHead:
+    """Return a function that recognises the names of a question, or if `fields` has one, of that."""
+    wanted = {name.partition(".")[0] for name in fields.values()} | {*fields.values()}
+    spelled = {folded(name) for name in wanted}
+
+    def is_head(name: str) -> bool:
+        known = known_name(name) or known_name(name.partition(".")[0])
+        return known in NAMES["question"] or name in wanted or (bool(folded(name)) and folded(name) in spelled)
+
+    return is_head
 
 
 def _check_on_error(on_error: str) -> None:
@@ -134,28 +195,25 @@ def _raise_or_skip(items: Iterator[Sample | SampleError], on_error: str) -> Iter
             _LOG.warning("skipped %s", item)
 
 
-def _samples(path: Path, suffix: str, fields: Fields, number_ids: bool) -> Iterator[Sample | SampleError]:
-    read, decode = _FORMATS[suffix]
-    yield from _parsed(read(path), decode, path.name, fields, number_ids)
-
-
 def _parsed(
-    records: Records, decode: Callable[[Any, Fields], Any], name: str, fields: Fields, number_ids: bool
+    records: Records, name: str, fields: Fields, notice: Notice, number_ids: bool
 ) -> Iterator[Sample | SampleError]:
     """Yield a sample with a distinct id, or an error, for each record.
 
     Args:
         records: the records of a file, each with its place.
-        decode: function that decodes a record.
-        name: name of the file, for errors.
+        name: name of the file, for messages.
         fields: names of the fields.
+        notice: function that receives the message about which name was read as what.
         number_ids: True to number an id that an earlier sample with another question has, with a warning; False to
             yield an error.
     """
-    ids = SampleIds()
+    ids, reading = SampleIds(), _FieldReading(fields)
     for place, record in records:
         try:
-            sample = Sample.parse(decode(record, fields), fields)
+            if isinstance(record, SampleError):
+                raise record
+            sample = reading.sample(record)
         except (SampleError, ValueError, RecursionError) as error:
             located = SampleError(f"{name}, {place}: {error}", getattr(error, "field", None))
             located.__cause__ = error
@@ -171,96 +229,48 @@ def _parsed(
         except SampleError as error:
             distinct = error
         yield distinct
+    if message := reading.describe(name):
+        notice(message)
 
 
-def _lines(path: Path) -> Iterator[str]:
-    with path.open("rb") as file:
-        yield from _decoded(file, path.name)
+class _FieldReading:
+    """Samples of the records of a file, and which name each field was read from."""
+
+    def __init__(self, fields: Fields) -> None:
+        self.origins: dict[tuple[str, str], None] = {}
+        self._fields = fields
+        self._others: dict[str, None] = {}
+        self._shapes: set[frozenset[str]] = set()
+
+    def sample(self, record: Any) -> Sample:
+        """Return the sample in a record."""
+        check_outputs_are_clear(record, self._fields.values())
+        sample = Sample.parse(record, self._fields)
+        shape = frozenset(str(name) for name, value in record.items() if value is not None)
+        if shape not in self._shapes and len(self._shapes) < _MOST_SHAPES:
+            self._shapes.add(shape)
+            self.origins |= dict.fromkeys(explain_fields(record, self._fields)[1].items())
+            self._others |= {str(name): None for name in record if _kept_name(name) in sample.metadata}
+        return sample
+
+    def describe(self, name: str) -> str:
+        """Return which name was read as which field, and which are only metadata; "" if all are names of fields."""
+        if not self._others and all(field == origin for field, origin in self.origins):
+            return ""
+        order = list(NAMES)
+        by_field: dict[str, list[str]] = {}
+        for field, origin in sorted(self.origins, key=lambda pair: order.index(pair[0])):
+            by_field.setdefault(field, []).append(repr(origin))
+        read = ", ".join(f"{field} from {' and '.join(names)}" for field, names in by_field.items())
+        rest = f"; only kept as metadata: {', '.join(map(repr, self._others))}" if self._others else ""
+        return f"{name}: {read}{rest}"
 
 
-def _decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
-    for number, line in enumerate(lines, start=1):
-        try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise ConfigError(f"{name}, line {number} is not valid UTF-8; save the file as UTF-8") from error
+def _kept_name(name: Any) -> str:
+    return "source" if known_name(str(name)) == "source" else str(name)
 
 
-def _json_lines(lines: Iterable[str]) -> Records:
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            yield f"line {number}", line
-
-
-def _json_lines_of(path: Path) -> Records:
-    return _json_lines(_lines(path))
-
-
-def _json_sample(line: str, _: Fields) -> Any:
-    try:
-        return json.loads(line)
-    except json.JSONDecodeError as error:
-        raise SampleError(f"not valid JSON ({error.msg} at column {error.colno})") from error
-
-
-def _json_items(path: Path) -> Records:
-    try:
-        content = json.loads("".join(_lines(path)))
-    except json.JSONDecodeError as error:
-        problem = f"{path.name}, line {error.lineno} is not valid JSON ({error.msg})"
-        raise ConfigError(f"{problem}; correct it, or use the suffix .jsonl if each line is a sample") from error
-    values = content.values() if isinstance(content, dict) else [content]
-    lists = [value for value in values if isinstance(value, list)]
-    if len(lists) != 1:
-        problem = f"{path.name}: expected a list, or an object with one list, got {len(lists)} lists"
-        raise ConfigError(f"{problem}: put the samples into one list")
-    for number, item in enumerate(lists[0], start=1):
-        yield f"item {number}", item
-
-
-def _csv_rows(path: Path) -> Records:
-    """Yield rows as (name, cell) pairs, each with the line on which it starts."""
-    reader = csv.reader(_lines(path), strict=True)
-    names, number = None, 1
-    try:
-        while (cells := next_row(reader)) is not None:
-            if names and cells:
-                yield f"line {number}", list(zip_longest(names, cells))
-            names, number = names or cells, reader.line_num + 1
-    except csv.Error as error:
-        raise ConfigError(
-            f"{path.name}, line {number} is not valid CSV ({error}); correct the quotation marks"
-        ) from error
-
-
-def next_row(reader: Iterator[list[str]]) -> list[str] | None:
-    """Return the next row of a CSV reader, with cells of any length, or None at the end."""
-    with _CSV_LIMIT:  # csv has one limit for the whole process
-        limit = csv.field_size_limit(2**31 - 1)
-        try:
-            return next(reader, None)
-        finally:
-            csv.field_size_limit(limit)
-
-
-def _csv_sample(row: list[tuple[str | None, str | None]], fields: Fields) -> dict[str, Any]:
-    if row[-1][0] is None:
-        raise SampleError("more cells than names in the header: put text with commas in quotation marks")
-    meaning = FIELDS_BY_NAME | {name: field for field, name in fields.items()}
-    return {name: _csv_value(cell, meaning.get(name, "")) for name, cell in row if name is not None and cell}
-
-
-def _csv_value(cell: str, field: str) -> Any:
-    """Return the decoded JSON if the field takes a list or a mapping and the cell contains one, else the cell."""
-    if not cell.lstrip().startswith(_OPENING.get(field, ())):
-        return cell
-    try:
-        return json.loads(cell)
-    except ValueError:
-        return cell
-
-
-def _parquet_rows(path: Path) -> Records:
+def _parquet_rows(path: Path, _: IsHead) -> Records:
     from pyarrow import ArrowInvalid
     from pyarrow.parquet import ParquetFile
 
@@ -274,14 +284,15 @@ def _parquet_rows(path: Path) -> Records:
             yield f"row {number}", row
 
 
-def _unchanged(record: Any, _: Fields) -> Any:
-    return record
-
-
-_FORMATS: Mapping[str, tuple[Callable[[Path], Records], Callable[[Any, Fields], Any]]] = {
-    ".jsonl": (_json_lines_of, _json_sample),
-    ".ndjson": (_json_lines_of, _json_sample),
-    ".json": (_json_items, _unchanged),
-    ".csv": (_csv_rows, _csv_sample),
-    ".parquet": (_parquet_rows, _unchanged),
+_OTHERS = {".xls": ".xlsx or .csv", ".ods": ".xlsx or .csv", ".xlsb": ".xlsx or .csv"}
+_FORMATS: Mapping[str, Callable[[Path, IsHead], Records]] = {
+    ".jsonl": records_of_lines,
+    ".ndjson": records_of_lines,
+    ".json": records_of_json,
+    ".csv": table_records,
+    ".tsv": table_records,
+    **dict.fromkeys(WORKBOOKS, table_records),
+    ".parquet": _parquet_rows,
 }
+_TABLES = (".csv", ".tsv", *WORKBOOKS, ".parquet")
+"""Suffixes of files whose cells may hold lists as text."""

@@ -25,8 +25,8 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
 
     Args:
         samples: a list, an iterator, a path that `load_samples` reads, a DataFrame, a data set of mappings, LangSmith
-            examples, a Testset; each item anything that `Sample.parse` reads. An invalid item of a list, DataFrame or
-            Testset raises before any call; that of another source is a failure in its row.
+            examples, a Testset, a Report; each item anything that `Sample.parse` reads. An invalid item of a list,
+            DataFrame or Testset raises before any call; that of another source is a failure in its row.
         metrics: Runnables that return a Score, or a mapping of names to Scores; a suite counts as its metrics.
         **options: described in `EvaluateOptions` and its bases:
 
@@ -37,6 +37,7 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
             * `budget=None`: a Budget that limits what the run may spend;
             * `progress=True`: show the progress on stderr;
             * `on_failure="record"`: store a failure in its score, or "raise" the first one;
+            * `fields=None`: mapping from fields of Sample to your names for them;
             * `strict=False`: record a failure for a sample that lacks a field which others have, or raise (True);
             * `callbacks=None`: LangChain callback handlers for every metric;
             * `out=None`: path of a file for the rows, which then take no memory;
@@ -60,7 +61,7 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
     """
     chosen = fill_defaults(evaluate, options, EVALUATE_DEFAULTS)
     job = Evaluation.of(metrics, chosen)
-    source = prepare_samples(samples, job.metrics, strict=job.strict)
+    source = prepare_samples(samples, job.metrics, strict=job.strict, fields=chosen["fields"])
     if chosen["until"] is not None and not isinstance(source, Sequence):
         source = prepare_samples(list(source), job.metrics, strict=job.strict)
     warn_of_long_requests(source, job.metrics)
@@ -85,7 +86,7 @@ async def aevaluate(
     """Like `evaluate`, through the models' async methods on the caller's loop; samples may be an async iterator."""
     chosen = fill_defaults(aevaluate, options, EVALUATE_DEFAULTS)
     job = Evaluation.of(metrics, chosen)
-    source = prepare_samples(samples, job.metrics, strict=job.strict)
+    source = prepare_samples(samples, job.metrics, strict=job.strict, fields=chosen["fields"])
     if chosen["until"] is not None and not isinstance(source, Sequence):
         source = prepare_samples([item async for item in iterate_samples(source)], job.metrics, strict=job.strict)
     warn_of_long_requests(source, job.metrics)
@@ -124,7 +125,7 @@ async def _stream(
     samples: Samples | AsyncIterator[Any], metrics: AnyMetric | Sequence[AnyMetric], options: StreamOptions
 ) -> AsyncGenerator[Row]:
     job = Evaluation.of(metrics, options)
-    source = prepare_samples(samples, job.metrics, strict=job.strict)
+    source = prepare_samples(samples, job.metrics, strict=job.strict, fields=options["fields"])
     warn_of_long_requests(source, job.metrics)
     async with aclosing(_awith_progress(job, source, options["progress"])) as rows:
         async for row in rows:

@@ -12,6 +12,8 @@ from langchain_core.runnables import Runnable, RunnableSequence
 from pydantic import BaseModel
 from pydantic.json_schema import SkipJsonSchema
 
+from langchain_rageval.data.cells import decode_row
+from langchain_rageval.data.field_names import check_fields
 from langchain_rageval.data.loading import read_samples
 from langchain_rageval.data.sample_ids import SampleIds, describe_place
 from langchain_rageval.data.schema import Sample
@@ -35,13 +37,16 @@ class Drawn:
     item: Any
 
 
-def prepare_samples(samples: Any, metrics: Sequence[AnyMetric], *, strict: bool = False) -> Any:
+def prepare_samples(
+    samples: Any, metrics: Sequence[AnyMetric], *, strict: bool = False, fields: Mapping[str, str] | None = None
+) -> Any:
     """Return an iterable of samples; the items of a list or DataFrame are parsed and checked against every metric.
 
     Args:
         samples: samples in any form.
         metrics: the metrics that will read them.
         strict: True to also raise if one sample of a list or a file lacks a field; False if all of a list lack it.
+        fields: fields of `Sample` mapped to names or dotted paths in the samples.
 
     Raises:
         SampleError: if an item of a list or DataFrame is invalid, two with different questions have one id, or all lack
@@ -57,10 +62,13 @@ def prepare_samples(samples: Any, metrics: Sequence[AnyMetric], *, strict: bool 
         )
     if isinstance(samples, str | Path):
         if strict:
-            _check_file(samples, metrics)
-        return read_samples(samples)
+            _check_file(samples, metrics, fields)
+        return read_samples(samples, fields)
+    check_fields(fields or {})
     if hasattr(samples, "to_dict") and hasattr(samples, "columns"):
-        samples = samples.to_dict("records")
+        samples = _decoded_rows(samples.to_dict("records"), fields or {})
+    if hasattr(samples, "rows") and hasattr(samples, "to_jsonl") and not hasattr(samples, "to_samples"):  # a Report
+        samples = [row.sample for row in samples.rows]
     if hasattr(samples, "to_samples"):  # a Testset: its rows are not samples yet
         samples = samples.to_samples()
     if isinstance(samples, Mapping) or getattr(type(samples), "__iter__", None) is BaseModel.__iter__:
@@ -69,9 +77,9 @@ def prepare_samples(samples: Any, metrics: Sequence[AnyMetric], *, strict: bool 
         expected = "samples must be a list, an iterator, a path, a DataFrame or a data set"
         raise ConfigError(f"{expected}, got {type(samples).__name__}")
     if not isinstance(samples, Sequence):
-        return samples
+        return _with_fields(samples, fields) if fields else samples
     ids = SampleIds()
-    parsed = [_parse(index, item, ids) for index, item in enumerate(samples)]
+    parsed = [_parse(index, item, ids, fields) for index, item in enumerate(samples)]
     _check_complete(parsed, metrics, strict)
     return parsed
 
@@ -149,10 +157,37 @@ def _direct_parts(metrics: Sequence[AnyMetric]) -> list[Metric]:
     return [part for metric in metrics if not isinstance(metric, RunnableSequence) for part in metrics_in(metric)]
 
 
-def _parse(index: int, item: Any, ids: SampleIds) -> Sample:
+def _decoded_rows(rows: Sequence[Mapping[Any, Any]], fields: Mapping[str, str]) -> list[Any]:
+    """Return the rows of a DataFrame with lists in place of texts that contain them, as from `pandas.read_csv`."""
+    decoded = []
+    for index, row in enumerate(rows):
+        try:
+            decoded.append(decode_row({str(name): cell for name, cell in row.items()}, fields))
+        except SampleError as error:
+            raise SampleError(f"row {index + 1} (index {index}): {error}", error.field) from None
+    return decoded
+
+
+def _with_fields(samples: Any, fields: Mapping[str, str]) -> Any:
+    """Return an iterable or async iterable of the samples read with `fields`, or of the error of each invalid one."""
+
+    def parse(item: Any) -> Any:
+        try:
+            return item if isinstance(item, Exception) else Sample.parse(item, fields)
+        except SampleError as error:
+            return error
+
+    async def parse_async() -> AsyncIterator[Any]:
+        async for item in samples:
+            yield parse(item)
+
+    return parse_async() if hasattr(samples, "__aiter__") else map(parse, samples)
+
+
+def _parse(index: int, item: Any, ids: SampleIds, fields: Mapping[str, str] | None) -> Sample:
     """Return the sample in an item of a list, with a distinct id."""
     try:
-        sample = Sample.parse(item)
+        sample = Sample.parse(item, fields)
     except SampleError as error:
         raise SampleError(f"row {index + 1} (index {index}): {error}", error.field) from None
     return ids.checked(sample, describe_place(index, sample.question))
@@ -169,9 +204,9 @@ def _check_complete(samples: Sequence[Sample], metrics: Sequence[AnyMetric], str
             check_complete_sample([part], 0, samples[0])
 
 
-def _check_file(path: str | Path, metrics: Sequence[AnyMetric]) -> None:
+def _check_file(path: str | Path, metrics: Sequence[AnyMetric], fields: Mapping[str, str] | None) -> None:
     """Raise SampleError if a record of a file is not a sample or lacks a field that a metric reads."""
-    for index, item in enumerate(read_samples(path)):
+    for index, item in enumerate(read_samples(path, fields)):
         if isinstance(item, SampleError):
             raise item
         check_complete_sample(metrics, index, item)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -25,11 +26,14 @@ class StreamOptions(RunOptions, total=False):
         strict: False, the default, records a failure for a sample without a field that a metric reads, if other samples
             have the field; True raises SampleError for the first such sample, before any call if the samples are in a
             list or a file.
+        fields: fields of `Sample` mapped to the names or dotted paths of their values in the samples, as in
+            `{"question": "q", "contexts": "retrieval.docs"}`; None, the default, reads the known names.
     """
 
     on_failure: OnFailure
     callbacks: list[BaseCallbackHandler] | None
     strict: bool
+    fields: Mapping[str, str] | None
 
 
 class EvaluateOptions(StreamOptions, total=False):
@@ -53,5 +57,6 @@ STREAM_DEFAULTS: StreamOptions = {
     "on_failure": "record",
     "callbacks": None,
     "strict": False,
+    "fields": None,
 }
 EVALUATE_DEFAULTS: EvaluateOptions = {**STREAM_DEFAULTS, "progress": True, "out": None, "until": None}

@@ -117,6 +117,7 @@ def evaluate_dataset(
         "budget": None,
         "progress": False,
         "strict": False,
+        "fields": None,
     }
     Evaluation.of(RunnablePassthrough(), options)  # raises on invalid options here, not in the workers
     size = _SAMPLES_PER_SLOT * options["max_concurrency"] if batch_size is None else batch_size

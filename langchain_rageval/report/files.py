@@ -220,6 +220,15 @@ def write_report(path: str | Path | TextIO, rows: Iterable[Row], head: Head) -> 
             raise
 
 
+def is_report(path: str | Path) -> bool:
+    """Return True if a file begins like a report that `write_report` wrote; False if it cannot be read."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(len(HEAD)) == HEAD
+    except OSError:
+        return False
+
+
 def read_report(path: str | Path) -> tuple[RowsOnDisk, Head]:
     """Return the rows and the head of a report; of an interrupted one, the rows that were written completely.
 

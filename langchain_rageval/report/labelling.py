@@ -14,9 +14,10 @@ from pathlib import Path
 from random import Random
 from typing import overload
 
-from langchain_rageval.data.loading import next_row
+from langchain_rageval.data.encodings import decode_text
 from langchain_rageval.data.sample_ids import SampleIds
 from langchain_rageval.data.schema import Row
+from langchain_rageval.data.tables import find_delimiter, next_row
 from langchain_rageval.errors import ConfigError
 
 YES = ("yes", "y", "true", "да", "д", "истина", "+")
@@ -186,8 +187,8 @@ def _harmless_id(name: str) -> str:
 def _filled_in(path: Path) -> Iterator[tuple[int, str, str]]:
     """Yield line number, sample id and label for each row of a sheet that has a label."""
     text = _text(path)
-    head = text.partition("\n")[0]
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(_DELIMITERS, key=head.count))
+    delimiter = find_delimiter(text.splitlines(keepends=True)[:1], lambda name: name.strip().lower() == "label")
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
         names = [name.strip().lower() for name in next_row(reader) or []]
         for name in ("id", "label"):
@@ -209,14 +210,9 @@ def _text(path: Path) -> str:
         content = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}; name a filled-in sheet") from None
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return content.decode("utf-16", errors="replace")
     if content.startswith(b"PK"):
         raise ConfigError(f"{path} is a workbook: save the sheet as CSV")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return content.decode("cp1251", errors="replace")
+    return decode_text(content, path.name)
 
 
 def _label(cell: str) -> float | None:

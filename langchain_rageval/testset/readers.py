@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import codecs
 import logging
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
@@ -15,31 +16,42 @@ from typing import Any
 from langchain_core.documents import Document
 
 from langchain_rageval._internal.leaves_folder import leaves_folder
+from langchain_rageval.data.encodings import decode_text, guess_encoding, is_utf8, read_lines, wide_encoding
+from langchain_rageval.data.foreign_records import from_serialized
+from langchain_rageval.data.json_records import line_records, records_of_json
 from langchain_rageval.data.schema import without_surrogates
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.data.tables import Records, table_records
+from langchain_rageval.data.vocabulary import folded, known_name
+from langchain_rageval.errors import ConfigError, RagevalError, SampleError
 
 _LOG = logging.getLogger("langchain_rageval")
 _MAX_NAMES = 3  # files that a warning names
-_TEXT_KEYS = ("text", "page_content", "content")  # of a JSON line or an object
+_TEXT_KEYS = ("text", "page_content", "content")  # of a JSON record, a table or an object
+_RUSSIAN_KEYS = ("текст", "текст документа", "содержание", "содержимое")
+_FOLDED_KEYS = frozenset(map(folded, (*_TEXT_KEYS, *_RUSSIAN_KEYS)))
+_CHARSET = re.compile(rb"<meta[^>]+charset=[\"']?([\w-]+)", re.IGNORECASE)
 _EXPECTED = "expected Documents, texts, a path, a DataFrame or a list of these"
 
 
 def load_documents(path: str | os.PathLike[str]) -> Iterator[Document]:
     """Load the documents of a file, or of a folder and its subfolders.
 
-    `.txt`, `.md` and `.markdown` files are one document each, in UTF-8. In `.jsonl` and `.ndjson` files each line is a
-    document, with its text under `text`, `page_content` or `content`; other fields become metadata. LangChain's loaders
-    read `.pdf` (a document for each page), `.csv` (for each row), `.html`, `.htm` and `.docx` (one each). Hidden and
-    empty files are skipped. A symbolic link within a folder is read only if it leads to a file in the same folder;
-    linked folders are not entered. A warning in the log "langchain_rageval" names each link that is not read, each
-    unknown kind of file, and each file or line that cannot be read.
+    `.txt`, `.md` and `.markdown` files are one document each. In `.jsonl`, `.ndjson` and `.json` files each record is a
+    document, with its text under `text`, `page_content`, `content`, `текст` or `содержание`; other fields become
+    metadata. So is each row of a table in `.csv`, `.tsv` or `.xlsx`; without such a column, the text holds all columns.
+    LangChain's loaders read `.pdf` (a document for each page), `.html`, `.htm` and `.docx` (one each). Texts are in
+    UTF-8, UTF-16 or a single-byte encoding such as Windows-1251. Hidden and empty files are skipped. A symbolic link
+    within a folder is read only if it leads to a file in the same folder; linked folders are not entered. A warning in
+    the log "langchain_rageval" names each link that is not read, each unknown kind of file, each file or line that
+    cannot be read, and each encoding that is not UTF-8.
 
     Args:
         path: path of the file or folder.
 
     Returns:
         The documents, in the order of their paths, read one file at a time. `metadata["source"]` is the path within the
-        folder, or the name of the file. For a line of a `.jsonl` file it is its own source, or else path and line.
+        folder, or the name of the file. For a record it is its own source (`source` or `источник`), or else the path
+        and its place.
 
     Raises:
         ConfigError: at the call, if the path does not exist, is a single file of an unknown kind, or a file needs a
@@ -111,18 +123,28 @@ def _document(text: str, metadata: Mapping[Any, Any]) -> Document:
 
 def _from_mapping(record: Mapping[Any, Any], keys: Iterable[str], prefix: str) -> Document:
     """Convert a mapping to a document: the first text under `keys`; its metadata and other fields become metadata."""
+    record = from_serialized(record) or record
     text_key = next((key for key in keys if isinstance(record.get(key), str)), None)
+    text_key = text_key or next((name for name in record if _is_text_key(name) and isinstance(record[name], str)), None)
     if text_key is None:
         expected = ", ".join(dict.fromkeys(keys))
         raise ConfigError(f"{prefix}expected a text under one of {expected}, got {sorted(map(str, record))}")
     metadata = record.get("metadata")
-    fields = {str(name): value for name, value in record.items() if name not in (text_key, "metadata")}
+    fields = {_metadata_key(name): value for name, value in record.items() if name not in (text_key, "metadata")}
     return _document(record[text_key], fields | (dict(metadata) if isinstance(metadata, Mapping) else {}))
+
+
+def _is_text_key(name: Any) -> bool:
+    return folded(str(name)) in _FOLDED_KEYS
+
+
+def _metadata_key(name: Any) -> str:
+    return "source" if known_name(str(name)) == "source" else str(name)
 
 
 def _from_table(table: Any, column: str) -> list[Document]:
     """Convert each row of a DataFrame that has a text to a document; missing values (NaN) are left out."""
-    keys = _TEXT_KEYS if column in _TEXT_KEYS else (column,)
+    keys = (*_TEXT_KEYS, *filter(_is_text_key, table.columns)) if column in _TEXT_KEYS else (column,)
     column = next((name for name in (column, *keys) if name in table.columns), "")
     if not column:
         columns = [str(name) for name in table.columns]
@@ -204,40 +226,64 @@ def _read(name: str, file: Path) -> Iterator[Document]:
 
 
 def _read_text(name: str, file: Path) -> Iterator[Document]:
-    yield _document(_decode(file.read_bytes()).replace("\r\n", "\n"), {"source": name})
+    yield _document(decode_text(file.read_bytes(), name).replace("\r\n", "\n"), {"source": name})
 
 
 def _read_json_lines(name: str, file: Path) -> Iterator[Document]:
-    with file.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
-                try:
-                    document = _from_mapping(_parse_line(line), _TEXT_KEYS, "")
-                    document.metadata.setdefault("source", f"{name}:{number}")
-                    yield document
-                except (ConfigError, RecursionError) as error:
-                    _LOG.warning("skipped %s, line %d: %s", name, number, error)
+    yield from _from_records(name, line_records(read_lines(file, strict=False)))
 
 
-def _parse_line(line: bytes) -> Mapping[str, Any]:
-    try:
-        fields = json.loads(_decode(line).strip())
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"not valid JSON ({error.msg} at column {error.colno})") from error
-    if not isinstance(fields, Mapping):
-        raise ConfigError("expected a JSON object")
-    return fields
+def _read_json(name: str, file: Path) -> Iterator[Document]:
+    yield from _from_records(name, records_of_json(file, _is_text_key))
 
 
-def _decode(raw: bytes) -> str:
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError("not valid UTF-8; save the file as UTF-8") from error
+def _from_records(name: str, records: Records) -> Iterator[Document]:
+    """Convert each record to a document; log a warning for one that holds no text."""
+    for place, record in records:
+        try:
+            if isinstance(record, SampleError):
+                raise record
+            if not isinstance(record, Mapping):
+                raise ConfigError("expected a JSON object")
+            document = _from_mapping(record, _TEXT_KEYS, "")
+            document.metadata.setdefault("source", f"{name}:{place.removeprefix('line ')}")
+            yield document
+        except (RagevalError, RecursionError) as error:
+            _LOG.warning("skipped %s, %s: %s", name, place, error)
 
 
-def _by_loader(loader: str, **options: Any) -> Callable[[str, Path], Iterator[Document]]:
-    """Return a reader that uses a document loader of langchain-community."""
+def _read_table(name: str, file: Path) -> Iterator[Document]:
+    """Convert each row of a table: the text column, or without one a line `name: value` for each column."""
+    for number, (_, row) in enumerate(table_records(file, _is_text_key)):
+        if isinstance(row, SampleError):
+            raise row
+        cells = {column: str(cell).strip() for column, cell in row.items() if cell is not None}
+        if not any(map(_is_text_key, row)):
+            text = "\n".join(f"{column}: {cell}" for column, cell in cells.items())
+            yield _document(text, {"source": name, "row": number})
+        elif any(map(_is_text_key, cells)):
+            document = _from_mapping(cells, _TEXT_KEYS, "")
+            document.metadata = {"source": name, "row": number} | document.metadata
+            yield document
+
+
+def _html_encoding(file: Path) -> str:
+    """Return UTF-8 if an HTML file is valid UTF-8, else the encoding that it declares or that its letters suggest."""
+    content = file.read_bytes()
+    if is_utf8(content):
+        return "utf-8-sig"
+    if declared := _CHARSET.search(content[:4096]):
+        try:
+            return codecs.lookup(declared[1].decode("ascii")).name
+        except LookupError:
+            pass
+    return wide_encoding(content[:4096]) or guess_encoding(content)
+
+
+def _by_loader(
+    loader: str, encoding: Callable[[Path], str] | None = None, **options: Any
+) -> Callable[[str, Path], Iterator[Document]]:
+    """Return a reader that uses a document loader of langchain-community; `encoding` is its `open_encoding`."""
 
     def read(name: str, file: Path) -> Iterator[Document]:
         with warnings.catch_warnings():
@@ -245,32 +291,35 @@ def _by_loader(loader: str, **options: Any) -> Callable[[str, Path], Iterator[Do
                 "ignore", DeprecationWarning
             )  # the package warns on import that it is being wound down
             loaders = import_module("langchain_community.document_loaders")
-            load = getattr(loaders, loader)(str(file), **options)
+            given = {**options, "open_encoding": encoding(file)} if encoding else options
+            load = getattr(loaders, loader)(str(file), **given)
         for document in load.load():
             yield _document(document.page_content, document.metadata | {"source": name})
 
     return read
 
 
-_HTML = _by_loader(
-    "BSHTMLLoader", open_encoding="utf-8-sig", bs_kwargs={"features": "html.parser"}, get_text_separator=" "
-)
+_HTML = _by_loader("BSHTMLLoader", _html_encoding, bs_kwargs={"features": "html.parser"}, get_text_separator=" ")
 _READERS: Mapping[str, Callable[[str, Path], Iterator[Document]]] = {
     ".txt": _read_text,
     ".md": _read_text,
     ".markdown": _read_text,
     ".jsonl": _read_json_lines,
     ".ndjson": _read_json_lines,
+    ".json": _read_json,
     ".pdf": _by_loader("PyPDFLoader"),
     ".html": _HTML,
     ".htm": _HTML,
     ".docx": _by_loader("Docx2txtLoader"),
-    ".csv": _by_loader("CSVLoader", encoding="utf-8-sig"),
+    ".csv": _read_table,
+    ".tsv": _read_table,
+    ".xlsx": _read_table,
 }
 _PACKAGES: Mapping[str, tuple[str, str]] = {
     ".pdf": ("pypdf", "pypdf"),
     ".html": ("bs4", "beautifulsoup4"),
     ".htm": ("bs4", "beautifulsoup4"),
     ".docx": ("docx2txt", "docx2txt"),
+    ".xlsx": ("openpyxl", "openpyxl"),
 }
 """By suffix: the module that the loader needs, and the package that installs it."""

@@ -17,7 +17,7 @@ from helpers.servers.brain import ROWS, offline
 from helpers.servers.faults import Faults
 from helpers.waiting import PATIENCE, until
 
-from langchain_rageval import Report
+from langchain_rageval import OfflineJudge, Report, context_relevance, evaluate, load_samples
 from langchain_rageval._version import __version__
 from langchain_rageval.cli.demo import METRICS
 from langchain_rageval.cli.metric_selection import parse_metric_names
@@ -383,7 +383,7 @@ BAD_FILES = {
 @pytest.mark.parametrize("name", BAD_FILES)
 def test_bad_files(rageval, tmp_path, name):
     (tmp_path / "folder").mkdir()
-    (tmp_path / "latin.jsonl").write_bytes('{"question": "где"}'.encode("cp1251"))
+    (tmp_path / "latin.jsonl").write_bytes('{"question": "где"}\n'.encode() + b"\xe3\xe4\xe5")
     for other in ("samples.txt", "samples.parquet", "samples.json"):
         (tmp_path / other).write_text("{oops")
     code, told, complaints = rageval("evaluate", tmp_path / name)
@@ -605,3 +605,32 @@ def test_the_module_and_the_script_are_one():
     done = finished("evaluate", "nowhere.jsonl")
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr == b"rageval: nowhere.jsonl does not exist: pass the path of an existing file\n"
+
+
+# Tables and reports as input
+
+
+def test_the_columns_of_a_russian_table_are_named_on_stderr_unless_quiet(rageval, tmp_path, caplog):
+    path = tmp_path / "ответы.csv"
+    path.write_bytes("Вопрос;Ответ;Контекст;Тема\nГде?;Там.;Там.;гео\n".encode("cp1251"))
+    code, _, complaints = rageval("evaluate", path)
+    columns = "question from 'Вопрос', answer from 'Ответ', contexts from 'Контекст'; only kept as metadata: 'Тема'"
+    assert (code, complaints) == (0, f"rageval: ответы.csv: {columns}\n")
+    assert rageval("evaluate", path, "--quiet")[2] == ""
+    assert caplog.messages == ["ответы.csv is not UTF-8; read as cp1251"] * 2
+
+
+def test_a_metric_is_added_to_a_report(rageval, written, tmp_path):
+    first, second = tmp_path / "first.rep", tmp_path / "second.rep"
+    source = written(SAMPLE, TRUE_SAMPLE)
+    assert rageval("evaluate", source, "--out", first, "--quiet")[0] == 0
+    assert rageval("evaluate", first, "--metrics", "context_relevance", "--out", second, "--quiet")[0] == 0
+    before, after = Report.load(first), Report.load(second)
+    assert [row.sample for row in after.rows] == [row.sample for row in before.rows]
+    assert [row.scores["faithfulness"] for row in after.rows] == [row.scores["faithfulness"] for row in before.rows]
+    assert [[*row.scores] for row in after.rows] == [["faithfulness", "context_relevance"]] * 2
+    assert after.instruments()["faithfulness"] == before.instruments()["faithfulness"]
+    alone = evaluate(load_samples(source), context_relevance(OfflineJudge()), progress=False)
+    assert [row.scores["context_relevance"].value for row in after.rows] == [
+        row.scores["context_relevance"].value for row in alone.rows
+    ]

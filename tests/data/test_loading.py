@@ -206,7 +206,7 @@ def test_parquet_without_pyarrow_is_rejected_at_the_call_with_the_command_that_i
     [
         (
             "a.jsonl",
-            '{"question": "a"}\n{"question": "где"}\n'.encode("cp1251"),
+            '{"question": "где"}\n'.encode() + '{"question": "где"}\n'.encode("cp1251"),
             "line 2 is not valid UTF-8; save the file as UTF-8$",
         ),
         (
@@ -214,7 +214,7 @@ def test_parquet_without_pyarrow_is_rejected_at_the_call_with_the_command_that_i
             b'[{"question": "a"},\n oops]',
             "line 2 is not valid JSON \\(Expecting value\\); correct it, or use the suffix .jsonl if",
         ),
-        ("a.json", b'{"question": ["q"], "answer": ["a"]}', "got 2 lists: put the samples into one list$"),
+        ("a.json", b'{"questions": ["q"], "answers": ["a"]}', "got 2 lists: put the samples into one list$"),
         ("a.json", b"7", "got 0 lists"),
         ("a.parquet", b"not parquet", "not Parquet"),
     ],

@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from langchain_core.documents import Document
+from langchain_core.load import dumpd
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.testset import readers
@@ -92,10 +93,34 @@ def test_a_byte_order_mark_and_line_ends_of_windows_are_no_text(folder):
     ]
 
 
-def test_a_file_in_another_encoding_is_named_and_the_others_are_read(folder, warned):
-    root = folder({"a.txt": "Баня".encode("cp1251"), "b.txt": "да", "c.md": "нет".encode("utf-16")})
-    assert read(root) == [("b.txt", "да")]
-    assert warned() == [f"skipped {name}: not valid UTF-8; save the file as UTF-8" for name in ("a.txt", "c.md")]
+def test_a_text_in_another_encoding_is_read_and_a_guess_is_named(folder, warned):
+    binary = bytes(range(256))
+    root = folder({"a.txt": "Баня".encode("cp1251"), "b.txt": "да", "c.md": "нет".encode("utf-16"), "d.txt": binary})
+    assert read(root) == [("a.txt", "Баня"), ("b.txt", "да"), ("c.md", "нет")]
+    no_text = "not a text in UTF-8, UTF-16 or a single-byte encoding; save the file as UTF-8"
+    assert warned() == ["a.txt is not UTF-8; read as cp1251", f"skipped d.txt: {no_text}"]
+
+
+@pytest.mark.parametrize("head", ["<meta charset=windows-1251>", ""])
+def test_a_page_of_html_in_windows_1251_is_read_with_and_without_its_declaration(folder, head):
+    page = f"<html><head>{head}</head><body>Полис действует год.</body></html>"
+    assert read(folder({"a.html": page.encode("cp1251")})) == [("a.html", "Полис действует год.")]
+
+
+@pytest.mark.parametrize("encoding", ["cp1251", "utf-16", "utf-8"])
+def test_a_table_with_a_column_of_texts_has_a_document_for_each_row(folder, encoding):
+    table = "Текст;Источник;Раздел\nБаню страхуют с домом.;правила.pdf;2\n;пусто.pdf;3\nВзнос раз в год.;;\n"
+    first, second = load_documents(folder({"a.csv": table.encode(encoding)}))
+    assert first.page_content == "Баню страхуют с домом."
+    assert first.metadata == {"source": "правила.pdf", "row": 0, "Раздел": "2"}
+    assert (second.page_content, second.metadata) == ("Взнос раз в год.", {"source": "a.csv", "row": 2})
+
+
+def test_documents_that_langchain_serialized_are_read_from_json(folder):
+    written = [dumpd(Document("да", id="d1", metadata={"page": 1})), {"text": "нет"}]
+    first, second = load_documents(folder({"a.json": json.dumps(written)}))
+    assert (first.page_content, first.metadata["page"]) == ("да", 1)
+    assert (second.page_content, second.metadata) == ("нет", {"source": "a.json:item 2"})
 
 
 def test_each_unknown_kind_of_file_is_named_once(folder, warned):
@@ -128,14 +153,27 @@ def test_each_line_of_a_jsonl_file_is_a_document(folder, noun):
 
 
 def test_a_line_that_is_no_document_is_named_and_the_others_are_read(folder, warned):
-    lines = [b'{"text": "a"}', b"{", b"[1]", b'{"body": "b"}', b'{"text": "\xff"}', b'{"text": 3}', b'{"text": "c"}']
+    lines = [
+        b'{"text": "a"}',
+        b"{",
+        b"[1]",
+        b'{"body": "b"}',
+        b'{"text": "\xd1\x8f"}',
+        b'{"text": 3}',
+        b'{"text": "c"}',
+    ]
     deep = b'{"text":' + b"[" * 100_000
-    assert [text for _, text in read(folder({"a.jsonl": b"\n".join([*lines, deep])}))] == ["a", "c"]
-    assert [message.split(":")[0] for message in warned()] == [f"skipped a.jsonl, line {n}" for n in (2, 3, 4, 5, 6, 8)]
+    assert [text for _, text in read(folder({"a.jsonl": b"\n".join([*lines, deep])}))] == ["a", "я", "c"]
+    assert [message.split(":")[0] for message in warned()] == [f"skipped a.jsonl, line {n}" for n in (2, 3, 4, 6, 8)]
     assert warned()[0].endswith(": not valid JSON (Expecting property name enclosed in double quotes at column 2)")
     assert warned()[1].endswith(": expected a JSON object")
     assert warned()[2].endswith(": expected a text under one of text, page_content, content, got ['body']")
-    assert "not valid UTF-8" in warned()[3]
+
+
+def test_an_invalid_character_of_a_line_is_replaced_and_named(folder, warned):
+    lines = b'{"text": "\xd1\x8f"}\n{"text": "a\xff"}\n{"text": "c"}'
+    assert [text for _, text in read(folder({"a.jsonl": lines}))] == ["я", "a\ufffd", "c"]
+    assert warned() == ["a.jsonl, line 2 is not valid UTF-8; invalid characters are replaced"]
 
 
 def test_rows_of_a_table_are_documents_and_the_deprecation_of_langchains_loader_is_not_shown(folder):

@@ -1,0 +1,293 @@
+"""Records whose fields are not at the top: of MLflow, TruLens, LangSmith and OpenAI's evals, and rows of reports.
+
+`flatten_record` converts each to a mapping with the names of `NAMES`. Records are recognised by their keys; the
+libraries are not imported.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from langchain_rageval.data.vocabulary import NAMES, folded, two_readings
+
+Record = Mapping[str, Any]
+
+EXAMPLE_KEYS = frozenset({"dataset_id", "dataset_name", "source_run_id", "modified_at", "dataset_split"})
+"""Keys that only an example of a LangSmith data set has; its outputs are the reference."""
+
+RUN_KEYS = frozenset({"run_type", "trace_id", "dotted_order", "session_id", "parent_run_id"})
+"""Keys that only a LangSmith run has; its outputs are the answer."""
+
+_MARKS = frozenset({"scores", "item", "datasource_item", "info", "spans", "trace", "record_id", "inputs", "evolution"})
+_EXPECTATIONS = {folded(name) for name in (*NAMES["references"], "guidelines", "expected_facts")}
+_SPAN_TEXTS = ("mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs")
+_RETRIEVED = "ai.observability.retrieval.retrieved_contexts"
+_RETRIEVER_METHODS = ("retrieve", "_retrieve", "get_relevant_documents", "_get_relevant_documents")
+
+
+def flatten_record(record: Record) -> Record:
+    """Return the fields of a record of another program at the top level; return any other record unchanged."""
+    if record.keys().isdisjoint(_MARKS) and not any("." in name for name in record):
+        return record
+    for matches, convert in _CONVERSIONS:
+        if matches(record):
+            return convert(record)
+    return record
+
+
+def is_example(record: Record) -> bool:
+    """Return True for an example of a LangSmith data set as a mapping, whose outputs are the reference."""
+    metadata = record.get("metadata")
+    keys = record.keys() | (metadata.keys() & {"dataset_split"} if isinstance(metadata, Mapping) else set())
+    return "inputs" in record and not keys & (RUN_KEYS - {"source_run_id"}) and bool(keys & EXAMPLE_KEYS)
+
+
+def from_serialized(value: Mapping[Any, Any]) -> Mapping[Any, Any] | None:
+    """Return the fields of an object that `langchain_core.load.dumpd` wrote, such as a Document; None for others."""
+    kwargs, path = value.get("kwargs"), value.get("id")
+    if value.get("lc") != 1 or not isinstance(kwargs, Mapping) or not isinstance(path, list) or not path:
+        return None
+    kind = str(path[-1]).removesuffix("Chunk")
+    return {"type": kind.removesuffix("Message").lower(), **kwargs} if kind.endswith("Message") else kwargs
+
+
+def _from_run(record: Record) -> Record:
+    """Add the documents of the outermost retrievers among the child runs of a LangSmith run."""
+    documents = _concatenated(_retrieved_by_children(record))
+    return record if documents is None else {**record, "retrieved_docs": documents}
+
+
+def _retrieved_by_children(run: Record) -> Iterator[list[Any]]:
+    for child in _mappings(run.get("child_runs")):
+        outputs = _mapping(child.get("outputs"))
+        documents = outputs.get("documents", outputs.get("output"))
+        if child.get("run_type") != "retriever":
+            yield from _retrieved_by_children(child)
+        elif isinstance(documents, list):
+            yield documents
+
+
+def _from_testset_row(record: Record) -> Record:
+    """Convert a row of a test set of this package, whose contexts are those of the reference."""
+    renamed = {"contexts": "reference_contexts", "passage_ids": "reference_context_ids"}
+    result = {renamed.get(name, name): value for name, value in record.items() if name not in ("spans", "history")}
+    metadata = {name: result.pop(name) for name in ("evolution", "answerable") if name in result}
+    result["metadata"] = {**_mapping(record.get("metadata")), **metadata}
+    if metadata.get("answerable") is False:
+        result |= {"reference": None, "reference_contexts": [], "reference_context_ids": []}
+    return {name: value for name, value in result.items() if value is not None}
+
+
+def _from_example(record: Record) -> Record:
+    return {"reference_outputs" if name == "outputs" else name: value for name, value in record.items()}
+
+
+def _from_columns(record: Record) -> Record:
+    """Convert the columns of LangSmith's tables: `inputs.question`, `outputs.answer`, `reference.answer`."""
+    groups: dict[str, dict[str, Any]] = {}
+    result: dict[str, Any] = {}
+    for name, value in record.items():
+        head, _, rest = name.partition(".")
+        target = _COLUMN_HEADS.get(head) if rest else None
+        if target and isinstance(record.get(target, {}), Mapping):
+            groups.setdefault(target, {})[rest] = value
+        else:
+            result[name] = value
+    result |= {target: {**record.get(target, {}), **group} for target, group in groups.items()}
+    if "example_id" in result:
+        result.pop("id", None)  # of the run: another one for each experiment
+    return result
+
+
+_COLUMN_HEADS = {
+    **dict.fromkeys(("input", "inputs"), "inputs"),
+    **dict.fromkeys(("output", "outputs"), "outputs"),
+    **dict.fromkeys(("reference", "reference_outputs"), "reference_outputs"),
+    "expectations": "expectations",
+}
+
+
+def _has_columns(record: Record) -> bool:
+    heads = {name.partition(".")[0] for name in record if "." in name}
+    return bool(heads & {"input", "inputs", "outputs"})
+
+
+def _from_report_row(record: Record) -> Record:
+    sample: Record = record["sample"]
+    return sample
+
+
+def _from_openai_item(record: Record) -> Record:
+    """Convert an output item of OpenAI's evals API: the fields of the item, and the text that was sampled."""
+    item = _mapping(record.get("item") or record.get("datasource_item"))
+    sample: Record = record["sample"]
+    text = sample.get("output_text", sample.get("output"))
+    answer = text if isinstance(text, str) else {"messages": text}
+    return {**item, "output": answer} if text is not None else item
+
+
+def _from_mlflow(record: Record) -> Record:
+    """Convert an MLflow trace: data of the root span, documents of the outermost retrievers, expectations."""
+    trace = _mapping(record.get("trace", record))
+    spans = [_mlflow_span(span) for span in _mappings((_mapping(trace.get("data")) or record).get("spans"))]
+    root: dict[str, Any] = next((span for span in spans if span["parent"] is None), {})
+    info = _mapping(trace.get("info"))
+    result: dict[str, Any] = {
+        "id": info.get("trace_id") or info.get("request_id") or record.get("trace_id") or record.get("request_id"),
+        "inputs": root.get("inputs", _decoded(record.get("request"))),
+        "outputs": root.get("outputs", _decoded(record.get("response"))),
+        "retrieved_docs": _concatenated(_retrieved(spans)),
+        "expectations": dict(_expectations(_mappings(record.get("assessments") or info.get("assessments")))) or None,
+        "metadata": info.get("tags") or record.get("tags"),
+    }
+    given = {name: value for name, value in record.items() if folded(name) in _EXPECTATIONS}
+    return given | {name: value for name, value in result.items() if value is not None}
+
+
+def _is_mlflow(record: Record) -> bool:
+    if isinstance(record.get("info"), Mapping) and isinstance(record.get("data"), Mapping):
+        return "spans" in record["data"]
+    names = record.keys()
+    return {"trace_id", "spans"} <= names or ("trace" in names and bool({"request", "trace_id", "inputs"} & names))
+
+
+def _mlflow_span(span: Record) -> dict[str, Any]:
+    attributes = _mapping(span.get("attributes"))
+    kind, inputs, outputs = (_decoded(attributes.get(name)) for name in _SPAN_TEXTS)
+    parent = span.get("parent_span_id") or span.get("parent_id")
+    return {
+        "id": str(span.get("span_id") or _mapping(span.get("context")).get("span_id")),
+        "parent": None if parent is None else str(parent),
+        "kind": kind or span.get("span_type"),
+        "inputs": span.get("inputs") if inputs is None else inputs,
+        "outputs": span.get("outputs") if outputs is None else outputs,
+    }
+
+
+def _retrieved(spans: list[dict[str, Any]]) -> Iterator[list[Any]]:
+    """Yield the documents of each retriever span that is not within another retriever span."""
+    by_id = {span["id"]: span for span in spans}
+    for span in spans:
+        parent, left = by_id.get(span["parent"]), len(spans)  # a trace that was cut may lead in a circle
+        while parent and parent["kind"] != "RETRIEVER" and left:
+            parent, left = by_id.get(parent["parent"]), left - 1
+        documents = span["outputs"]
+        if isinstance(documents, Mapping):
+            documents = documents.get("documents")
+        if span["kind"] == "RETRIEVER" and not (parent and left) and isinstance(documents, list):
+            yield documents
+
+
+def _expectations(assessments: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    for assessment in assessments:
+        expectation = assessment.get("expectation")
+        if isinstance(expectation, Mapping) and "value" in expectation:
+            yield str(assessment.get("assessment_name") or assessment.get("name")), expectation["value"]
+
+
+def _from_trulens(record: Record) -> Record:
+    """Convert a TruLens record: input and output, and the contexts that its retriever returned."""
+    details = _mapping(record.get("record_json"))
+    calls = details.get("calls") or record.get("calls") or ()
+    retrieved = [*_trulens_calls(_mappings(calls)), *_trulens_events(_mappings(record.get("events")))]
+    names = {"record_id": "id", "main_input": "input", "main_output": "output", "ground_truth_output": "reference"}
+    result = {names.get(name, name): value for name, value in record.items() if name not in _TRULENS_BULK}
+    contexts = _concatenated(retrieved)
+    return result if contexts is None else {"retrieved_contexts": contexts, **result}
+
+
+_TRULENS_BULK = frozenset({"record_json", "app_json", "cost_json", "perf_json", "calls", "events"})
+
+
+def _trulens_calls(calls: Iterable[Any]) -> Iterator[list[Any]]:
+    """Yield what retrievers returned in the calls of a TruLens record."""
+    for call in calls:
+        stack = _mappings(call.get("stack")) or [{}]
+        method = _mapping(stack[-1].get("method")).get("name")
+        returned = call.get("rets")
+        if method in _RETRIEVER_METHODS and isinstance(returned, list):
+            yield returned
+
+
+def _trulens_events(events: Iterable[Any]) -> Iterator[list[Any]]:
+    """Yield the retrieved contexts in the spans of a TruLens record."""
+    for event in events:
+        attributes = _mapping(event.get("record_attributes") or event.get("attributes"))
+        if isinstance(contexts := _decoded(attributes.get(_RETRIEVED)), list):
+            yield contexts
+
+
+def _is_trulens(record: Record) -> bool:
+    return "record_id" in record and bool(record.keys() & {"input", "main_input"})
+
+
+def _mapping(value: Any) -> Record:
+    """Return a mapping, or that in a JSON text; an empty one for anything else."""
+    decoded = _decoded(value)
+    return decoded if isinstance(decoded, Mapping) else {}
+
+
+def _mappings(value: Any) -> list[Any]:
+    """Return the mappings in a list, or in the JSON text of one; [] for anything else."""
+    items = _decoded(value)
+    return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
+
+
+def _decoded(value: Any) -> Any:
+    """Return the content of a JSON text; return any other value unchanged."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def _concatenated(lists: Iterable[list[Any]]) -> list[Any] | None:
+    parts = list(lists)
+    return [item for part in parts for item in part] if parts else None
+
+
+def _has(*names: str) -> Callable[[Record], bool]:
+    return lambda record: record.keys() >= {*names} and all(isinstance(record[name], Mapping) for name in names)
+
+
+_CONVERSIONS: Collection[tuple[Callable[[Record], bool], Callable[[Record], Record]]] = (
+    (lambda record: _has("sample", "scores")(record) and "question" in record["sample"], _from_report_row),
+    (lambda record: _has("item", "sample")(record) or _has("datasource_item", "sample")(record), _from_openai_item),
+    (_is_mlflow, _from_mlflow),
+    (_is_trulens, _from_trulens),
+    (lambda record: "run_type" in record and "inputs" in record, _from_run),
+    (lambda record: record.keys() >= {"evolution", "passage_ids", "spans"}, _from_testset_row),
+    (is_example, _from_example),
+    (_has_columns, _from_columns),
+)
+"""Recognition and conversion of each kind of record; the first that matches is used."""
+
+
+def check_outputs_are_clear(record: Any, mapped: Collection[str]) -> None:
+    """Check that a record of a file says whether its outputs are the answer or the reference.
+
+    Args:
+        record: a record of a file.
+        mapped: names and dotted paths that the user assigned to fields.
+
+    Raises:
+        SampleError: if both are possible, as in `{"inputs": …, "outputs": …}`, which LangSmith's runs and data sets
+            have in common.
+    """
+    if not isinstance(record, Mapping) or not {"inputs", "outputs"} <= record.keys() or is_example(record):
+        return
+    keys = {folded(str(name)) for name in record}
+    outputs = record["outputs"]
+    own = {folded(str(name)) for name in outputs} if isinstance(outputs, Mapping) else set()
+    decided = keys & (_EXPECTATIONS | _RETRIEVED_NAMES | {folded(key) for key in RUN_KEYS}) or own & _RETRIEVED_NAMES
+    if outputs is None or decided or any(path.partition(".")[0] == "outputs" for path in mapped):
+        return
+    texts = [str(name) for name, value in outputs.items() if isinstance(value, str)] if own else []
+    path = f"outputs.{texts[0]}" if texts else "outputs"
+    answer = ("answer", "the answer, as in a run of LangSmith")
+    raise two_readings("outputs", path, answer, ("references", "the reference, as in a data set of LangSmith"))
+
+
+_RETRIEVED_NAMES = {folded(name) for name in NAMES["contexts"] if name != "outputs"}

@@ -1,0 +1,135 @@
+"""Records of JSON files: lists, columns, JSON lines, and the files of reports and test sets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from langchain_rageval.data.encodings import read_lines
+from langchain_rageval.data.tables import IsHead, Records
+from langchain_rageval.errors import ConfigError, SampleError
+
+OWN_HEADS = ("rageval_report", "rageval_testset")
+"""Only key of the lines in a report or a test set that describe the run."""
+
+_Items = Iterator[tuple[str, Any]]
+
+
+def line_records(lines: Iterable[str]) -> Records:
+    """Yield the JSON values of lines that are not blank; a SampleError for a line that is not JSON."""
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line.rstrip("\r\n"))
+        except json.JSONDecodeError as error:
+            yield f"line {number}", SampleError(f"not valid JSON ({error.msg} at column {error.colno})")
+        except RecursionError as error:
+            yield f"line {number}", SampleError(str(error))
+        else:
+            if not is_own_head(record):
+                yield f"line {number}", record
+
+
+def is_own_head(record: Any) -> bool:
+    """Return True for a line of a report or a test set that describes the run."""
+    return isinstance(record, Mapping) and any([*record] == [head] for head in OWN_HEADS)
+
+
+def records_of_lines(path: Path, is_head: IsHead) -> Records:
+    """Yield the records of a file of JSON lines, or of one JSON value that begins on the first line."""
+    lines = read_lines(path)
+    first = next((line for line in lines if line.strip()), "")
+    if first.strip() in ("{", "[") or first.lstrip().startswith("["):
+        try:
+            content = json.loads("".join(read_lines(path)))
+        except (ValueError, RecursionError):
+            pass  # the lines that are JSON can still be read
+        else:
+            yield from _items(content, path.name, is_head)
+            return
+    yield from line_records(read_lines(path))
+
+
+def records_of_json(path: Path, is_head: IsHead) -> Records:
+    """Yield the records of a JSON file: a list, an object with one list, columns, one record, or JSON lines.
+
+    Raises:
+        ConfigError: if the file is not JSON, or it is unclear what its records are.
+    """
+    text = "".join(read_lines(path))
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError as error:
+        if error.msg == "Extra data" and _is_json(text.lstrip().partition("\n")[0]):
+            yield from line_records(text.splitlines())
+            return
+        problem = f"{path.name}, line {error.lineno} is not valid JSON ({error.msg})"
+        raise ConfigError(f"{problem}; correct it, or use the suffix .jsonl if each line is a sample") from error
+    yield from _items(content, path.name, is_head)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), Mapping)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _items(content: Any, name: str, is_head: IsHead) -> _Items:
+    if isinstance(content, Mapping):
+        if (records := _records_in(content, is_head)) is not None:
+            yield from records
+            return
+        lists = [value for value in content.values() if isinstance(value, list)]
+        if len(lists) > 1:
+            lists = [items for items in lists if items and all(isinstance(item, Mapping) for item in items)] or lists
+    else:
+        lists = [content] if isinstance(content, list) else []
+    if len(lists) != 1:
+        problem = f"{name}: expected a list, or an object with one list, got {len(lists)} lists"
+        raise ConfigError(f"{problem}: put the samples into one list")
+    for number, item in enumerate(lists[0], start=1):
+        yield f"item {number}", item
+
+
+def _records_in(content: Mapping[str, Any], is_head: IsHead) -> _Items | None:
+    """Return the records of an object that is a record, or holds columns or rows by name; None for any other."""
+    if _is_trace(content):
+        return iter([("item 1", content)])
+    heads = [content[name] for name in content if is_head(name)]
+    columns = [value for value in content.values() if isinstance(value, list | Mapping)]
+    if content.keys() >= {"columns", "data"} and all(isinstance(content[name], list) for name in ("columns", "data")):
+        rows = (dict(zip(content["columns"], cells, strict=False)) for cells in content["data"])
+        return ((f"item {number}", row) for number, row in enumerate(rows, start=1))
+    if not heads:
+        values = [*content.values()]
+        rows_by_name = values and all(isinstance(value, Mapping) and any(map(is_head, value)) for value in values)
+        return _named_rows(content) if rows_by_name else None
+    if len(columns) == len(content) and all(isinstance(value, list) for value in columns):
+        if len({*map(len, columns)}) == 1 and not any(map(_holds_messages, heads)):
+            rows = (dict(zip(content, cells, strict=True)) for cells in zip(*columns, strict=True))
+            return ((f"item {number}", row) for number, row in enumerate(rows, start=1))
+        return None
+    mappings = [value for value in columns if isinstance(value, Mapping)]
+    if len(mappings) == len(content):
+        keys = dict.fromkeys(chain.from_iterable(mappings))
+        if all(value.keys() == keys.keys() for value in mappings) and not any(map(is_head, keys)):
+            return ((f"item {key}", {name: content[name][key] for name in content}) for key in keys)
+    return iter([("item 1", content)])
+
+
+def _is_trace(content: Mapping[str, Any]) -> bool:
+    return isinstance(content.get("info"), Mapping) and isinstance(content.get("data"), Mapping)
+
+
+def _named_rows(content: Mapping[str, Mapping[str, Any]]) -> _Items:
+    for key, row in content.items():
+        yield f"item {key!r}", row if key.isdecimal() else {"id": key, **row}
+
+
+def _holds_messages(items: list[Any]) -> bool:
+    return any(isinstance(item, Mapping) and "content" in item for item in items)

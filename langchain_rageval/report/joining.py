@@ -1,0 +1,36 @@
+"""join_reports: scores of two runs over the same samples in one report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from langchain_rageval.data.instrument import Provenance
+from langchain_rageval.report.report import Report
+
+
+def join_reports(earlier: Report, later: Report) -> Report:
+    """Return the rows of a report with the scores of a later run over its samples added.
+
+    Args:
+        earlier: the report whose samples were scored again.
+        later: the later run; its rows have the indexes of the samples in `earlier.rows`. Its score replaces an earlier
+            one of the same metric.
+    """
+    added = {row.index: row.scores for row in later.rows}
+    rows = [
+        row.model_copy(update={"scores": {**row.scores, **added.get(number, {})}})
+        for number, row in enumerate(earlier.rows)
+    ]
+    places = [row.index for row in earlier.rows]
+    left_out = {*earlier.left_out, *((places[number], metric) for number, metric in later.left_out)}
+    scored = {(row.index, metric) for row in rows for metric in row.scores}
+    return replace(
+        later,
+        rows=rows,
+        notes=[*dict.fromkeys([*earlier.notes, *later.notes])],
+        complete=earlier.complete and later.complete,
+        left_out=sorted(left_out - scored),
+        provenance=Provenance(
+            earlier.provenance.parts | later.provenance.parts, earlier.provenance.unknown | later.provenance.unknown
+        ),
+    )

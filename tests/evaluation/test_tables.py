@@ -1,0 +1,69 @@
+"""Tables, own field names and reports as the samples of `evaluate`."""
+
+import pandas as pd
+import pytest
+from helpers.munich import SAMPLE
+
+from langchain_rageval import OfflineJudge, aevaluate, astream_evaluate, evaluate, faithfulness
+from langchain_rageval.errors import ConfigError
+
+FIELDS = {"question": "q", "answer": "run.text", "contexts": "run.docs"}
+ROW = {"q": "Где?", "run": {"text": "Там.", "docs": ["Там."]}}
+
+
+async def streamed(rows):
+    for row in rows:
+        yield row
+
+
+def read(report):
+    return [(row.sample.question, row.sample.answer, row.sample.contexts) for row in report.rows]
+
+
+@pytest.mark.parametrize("shape", [list, iter, pd.DataFrame])
+def test_fields_are_read_in_every_form_of_samples(shape):
+    report = evaluate(shape([ROW]), faithfulness(OfflineJudge()), fields=FIELDS, progress=False)
+    assert read(report) == [("Где?", "Там.", ["Там."])]
+    assert report.rows[0].scores["faithfulness"].value == 1.0
+
+
+async def test_fields_are_read_in_async_iterators_and_streams():
+    metric = faithfulness(OfflineJudge())
+    assert read(await aevaluate(streamed([ROW]), metric, fields=FIELDS, progress=False)) == [("Где?", "Там.", ["Там."])]
+    rows = [row async for row in astream_evaluate([ROW], metric, fields=FIELDS)]
+    assert [row.sample.answer for row in rows] == ["Там."]
+
+
+def test_fields_are_read_in_a_file(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes("в;о;к\nГде?;Там.;\"['Там.']\"\n".encode("utf-16"))
+    fields = {"question": "в", "answer": "о", "contexts": "к"}
+    assert read(evaluate(path, faithfulness(OfflineJudge()), fields=fields, progress=False)) == [
+        ("Где?", "Там.", ["Там."])
+    ]
+
+
+def test_an_unknown_field_raises_before_any_call():
+    with pytest.raises(ConfigError, match="'q' is not a field: use one of id, "):
+        evaluate([ROW], faithfulness(OfflineJudge()), fields={"q": "question"}, progress=False)
+
+
+def test_an_invalid_item_of_an_iterator_is_a_failure_with_fields_too():
+    report = evaluate(iter([{"a": 1}, ROW]), faithfulness(OfflineJudge()), fields=FIELDS, progress=False)
+    first, second = (row.scores["faithfulness"] for row in report.rows)
+    assert first.failure.error == "SampleError"
+    assert second.value == 1.0
+
+
+def test_lists_in_the_cells_of_a_frame_from_read_csv_are_lists(tmp_path):
+    frame = pd.DataFrame([{"Вопрос": "Где?", "Ответ": 5, "Контексты": ["Там.", "Тут."]}, {"Вопрос": "Как?"}])
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    (report,) = [evaluate(pd.read_csv(tmp_path / "a.csv"), faithfulness(OfflineJudge()), progress=False)]
+    assert read(report) == [("Где?", "5", ["Там.", "Тут."]), ("Как?", None, None)]
+
+
+def test_the_samples_of_a_report_can_be_scored_again():
+    report = evaluate([SAMPLE], faithfulness(OfflineJudge()), progress=False)
+    again = evaluate(report, faithfulness(OfflineJudge(), name="second"), progress=False)
+    assert [row.sample for row in again.rows] == [row.sample for row in report.rows]
+    assert [[*row.scores] for row in again.rows] == [["second"]]
