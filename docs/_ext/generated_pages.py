@@ -99,7 +99,7 @@ def _write_api(folder: Path) -> None:
 def _introduction(title: str) -> str:
     """Return the import statement of a public module, or of the package root."""
     module = title if title.startswith("langchain_rageval") else "langchain_rageval"
-    return f"Import from `{module}`.\n\n"
+    return f"Import from ``{module}``.\n\n"
 
 
 def _exported(module: str) -> list[str]:
@@ -116,12 +116,9 @@ def _entry(path: str) -> str:
     value = getattr(importlib.import_module(module), name)
     if isinstance(value, type):
         return f".. autoclass:: {path}\n   :exclude-members: model_config, model_fields, model_post_init"
-    return f".. autofunction:: {path}" if callable(value) and not _is_instance(value) else f".. autodata:: {path}\n   :no-value:"
-
-
-def _is_instance(value: object) -> bool:
-    """Return True for an object that is called but is no function, such as an evolution."""
-    return not hasattr(value, "__name__")
+    if callable(value) and hasattr(value, "__name__"):
+        return f".. autofunction:: {path}"
+    return f".. autodata:: {path}\n   :no-value:"  # an object that is called, such as an evolution
 
 
 def _slug(title: str) -> str:
@@ -140,5 +137,5 @@ def _command_line() -> str:
     return "\n".join(lines)
 
 
-COMMAND_LINE = """How to use the commands is described in [use the command line](../how-to/command-line.md).
+COMMAND_LINE = """Examples and conventions: [use the command line](../how-to/command-line.md).
 """
