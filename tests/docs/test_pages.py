@@ -10,8 +10,8 @@ from helpers.manual import BUILT, PAGES, ROOT, TEXT, blocks, command_lines, pros
 
 from langchain_rageval.cli import main
 
-ELSEWHERE = """evaluate cost-and-budget test-set rubric qualify-a-judge labelling gigachat vllm chains production langsmith
-    mlflow pytest langgraph judge-function plots"""  # test_examples.py
+ELSEWHERE = """evaluate cost-and-budget test-set rubric qualify-a-judge labelling gigachat vllm chains production
+    langsmith mlflow pytest langgraph judge-function plots"""  # test_examples.py
 ELSEWHERE += " own-metric ray"  # tests/metrics/test_own_metrics.py, tests/integrations/test_ray.py
 TESTED_ELSEWHERE = {f"how-to/{name}" for name in ELSEWHERE.split()}
 TESTED_ELSEWHERE |= {
