@@ -1,4 +1,4 @@
-"""Execute the notebooks and store their outputs: `pip install -e ".[docs]"`, `python tests/benchmarks/stored_outputs.py`.
+"""Execute the notebooks and store their outputs; needs `pip install -e ".[docs]"`.
 
 Run it after a change that a reader of the notebooks would see. Cells keep their ids; times of execution are not stored.
 """
