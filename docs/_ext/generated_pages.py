@@ -5,17 +5,21 @@ modules. The pages of the command line hold what `--help` prints. Both are writt
 and ignored by git.
 """
 
+from __future__ import annotations
+
 import argparse
 import ast
 import importlib
 import os
 import shutil
 from pathlib import Path
-
-from sphinx.application import Sphinx
+from typing import TYPE_CHECKING
 
 import langchain_rageval
 from langchain_rageval.cli import main
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 GROUPS = {
@@ -45,7 +49,7 @@ MODULES = (
 def write_pages(source: Path) -> None:
     """Write the generated pages into the folder of the sources."""
     _write_api(source / "reference" / "api")
-    (source / "reference" / "cli.md").write_text(_command_line(), encoding="utf-8")
+    (source / "reference" / "cli.md").write_text(command_line(), encoding="utf-8")
     tutorials = source / "tutorials" / "notebooks"
     shutil.rmtree(tutorials, ignore_errors=True)
     tutorials.mkdir()
@@ -126,7 +130,7 @@ def _slug(title: str) -> str:
     return title.lower().replace(" ", "-").removeprefix("langchain_rageval.")
 
 
-def _command_line() -> str:
+def command_line() -> str:
     """Return the page of the command line: what `--help` prints for the program and for each command."""
     os.environ["COLUMNS"] = "100"
     parser = main._parser()
