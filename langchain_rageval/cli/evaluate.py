@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from math import isfinite, nan
 from pathlib import Path
@@ -33,6 +33,7 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.journal import Journal
 
 if TYPE_CHECKING:
+    from langchain_rageval.evaluation.until import Decided
     from langchain_rageval.report.report import Report
 
 COMMAND = "command"
@@ -59,6 +60,11 @@ def add_to(commands: Any) -> None:
         default=[],
         metavar="METRIC=NUMBER",
         help="exit with 1 if the mean is worse than the number; may be repeated",
+    )
+    parser.add_argument(
+        "--until-decided",
+        action="store_true",
+        help="ask about samples in random order and stop when every --fail-under is decided, with 5%% error over all",
     )
     parser.add_argument(
         "--max-failed",
@@ -97,6 +103,7 @@ def run(options: argparse.Namespace) -> int:
 
     check_single_stdout(options)
     gates = _parse_gates(options.fail_under, score_names(parse_metric_names(options.metrics)))
+    until = _stopping_rule(options, gates)
     budget = build_budget(options)
     for option, share in (("--max-failed", options.max_failed), ("--max-unscored", options.max_unscored)):
         if not 0 <= share <= 1:
@@ -115,6 +122,7 @@ def run(options: argparse.Namespace) -> int:
         timeout=options.timeout,
         progress=not options.quiet,
         strict=options.strict,
+        until=until,
     )
     stopped = [note for note in report.notes if note.startswith(STOPPED)]
     if not report.complete and not report.rows:
@@ -133,6 +141,14 @@ def run(options: argparse.Namespace) -> int:
     if gates:
         report.check(gates, max_failed=options.max_failed, max_unscored=options.max_unscored)
     return 0
+
+
+def _stopping_rule(options: argparse.Namespace, gates: Mapping[str, float]) -> Decided | None:
+    from langchain_rageval.evaluation.until import Decided
+
+    if options.until_decided and not gates:
+        raise ConfigError("--until-decided needs a gate to decide; add --fail-under METRIC=NUMBER")
+    return Decided(gates) if options.until_decided else None
 
 
 def _parse_gates(items: Sequence[str], metrics: Sequence[str]) -> dict[str, float]:

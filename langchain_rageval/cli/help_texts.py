@@ -12,7 +12,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "evaluate": (
         "rageval evaluate samples.jsonl --metrics all --html report.html",
         "rageval evaluate samples.csv --judge gigachat:GigaChat-2-Max --out r.jsonl",
-        "rageval evaluate samples.jsonl --fail-under faithfulness=0.8 --quiet",
+        "rageval evaluate samples.csv --fail-under faithfulness=0.8 --until-decided",
         "rageval evaluate - --judge vllm:MODEL --base-url http://localhost:8000/v1",
     ),
     "resume": ("rageval resume run.db", "rageval resume run.db --max-concurrency 4"),

@@ -31,7 +31,8 @@ _REPORT_KEYS = (
     "output_tokens, embedded, seconds",
     "aspects: by name the mean over the metrics of the aspect",
     "diagnosis: by cause the number of samples",
-    "left_out: index and metric of each score that was omitted because the budget was spent",
+    "left_out: index and metric of each score that was omitted because the budget was spent or the gates were decided",
+    "decisions: by metric verdict, low, high, samples, error and required, with --until-decided",
     "notes: remarks on the results",
 )
 KEYS: Mapping[str, tuple[str, ...]] = {
@@ -119,6 +120,7 @@ def report_object(report: Report) -> dict[str, Any]:
         "aspects": {name: aspect.mean for name, aspect in summary.aspects.items()},
         "diagnosis": dict(report.diagnose().counts),
         "left_out": [{"index": index, "metric": metric} for index, metric in report.left_out],
+        "decisions": {name: decision.to_dict() for name, decision in report.decisions.items()},
         "notes": report.notes,
     }
 

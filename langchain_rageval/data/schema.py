@@ -34,7 +34,16 @@ Direction = Literal["higher", "lower"]
 """Which values of a metric are better."""
 
 FindingKind = Literal[
-    "statement", "reference_statement", "context", "sentence", "criterion", "question", "entity", "aspect", "agreement"
+    "statement",
+    "reference_statement",
+    "context",
+    "sentence",
+    "criterion",
+    "question",
+    "entity",
+    "aspect",
+    "agreement",
+    "extraction",
 ]
 """Kind of item that a finding is about."""
 
@@ -220,7 +229,7 @@ class Finding(_FrozenModel):
 
     Attributes:
         kind: kind of the item: "statement", "reference_statement", "context", "sentence", "criterion", "question",
-            "entity", "aspect" or "agreement".
+            "entity", "aspect", "agreement" of votes, or "extraction" for what was wrong with the list of statements.
         number: number of the item in the prompt, from 1.
         text: the item itself, such as the statement.
         verdict: the judge's verdict or the computed result, such as "supported", "useful" or a grade.

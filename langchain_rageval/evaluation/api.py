@@ -13,7 +13,7 @@ from typing import Any, Unpack
 from langchain_rageval.data.schema import Row
 from langchain_rageval.evaluation.context_windows import warn_of_long_requests
 from langchain_rageval.evaluation.engine import Evaluation
-from langchain_rageval.evaluation.inputs import AnyMetric, Samples, prepare_samples, size_of
+from langchain_rageval.evaluation.inputs import AnyMetric, Samples, iterate_samples, prepare_samples, size_of
 from langchain_rageval.evaluation.options import EVALUATE_DEFAULTS, STREAM_DEFAULTS, EvaluateOptions, StreamOptions
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.options import fill_defaults
@@ -39,11 +39,13 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
             * `on_failure="record"`: store a failure in its score, or "raise" the first one;
             * `strict=False`: record a failure for a sample that lacks a field which others have, or raise (True);
             * `callbacks=None`: LangChain callback handlers for every metric;
-            * `out=None`: path of a file for the rows, which then take no memory.
+            * `out=None`: path of a file for the rows, which then take no memory;
+            * `until=None`: `Decided(...)` or `Precise(...)`, to stop when the samples asked about suffice.
 
     Returns:
         The report, with its rows in the order of the samples. `report.left_out` lists the scores that did not fit the
-        budget. Ctrl-C ends the run; the report then holds the finished scores and `report.complete` is False.
+        budget or were not needed, and `report.decisions` what a run with `until=` decided. Ctrl-C ends the run; the
+        report then holds the finished scores and `report.complete` is False.
 
     Raises:
         TypeError: if an option does not exist.
@@ -59,10 +61,15 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
     chosen = fill_defaults(evaluate, options, EVALUATE_DEFAULTS)
     job = Evaluation.of(metrics, chosen)
     source = prepare_samples(samples, job.metrics, strict=job.strict)
+    if chosen["until"] is not None and not isinstance(source, Sequence):
+        source = prepare_samples(list(source), job.metrics, strict=job.strict)
     warn_of_long_requests(source, job.metrics)
+    job = job.until(chosen["until"], source)
     with job.open_output(chosen["out"], samples) as output:
         try:
-            with closing(_with_progress(job, source, chosen["progress"])) as rows:
+            with closing(
+                _with_progress(job, source if job.sequential is None else job.sequential, chosen["progress"])
+            ) as rows:
                 for row in rows:
                     output.append(row)
         except KeyboardInterrupt:
@@ -79,9 +86,14 @@ async def aevaluate(
     chosen = fill_defaults(aevaluate, options, EVALUATE_DEFAULTS)
     job = Evaluation.of(metrics, chosen)
     source = prepare_samples(samples, job.metrics, strict=job.strict)
+    if chosen["until"] is not None and not isinstance(source, Sequence):
+        source = prepare_samples([item async for item in iterate_samples(source)], job.metrics, strict=job.strict)
     warn_of_long_requests(source, job.metrics)
+    job = job.until(chosen["until"], source)
     with job.open_output(chosen["out"], samples) as output:
-        async with aclosing(_awith_progress(job, source, chosen["progress"])) as rows:
+        async with aclosing(
+            _awith_progress(job, source if job.sequential is None else job.sequential, chosen["progress"])
+        ) as rows:
             async for row in rows:
                 output.append(row)
         return job.build_report(output)

@@ -39,10 +39,12 @@ from langchain_rageval.evaluation.mixed_measures import MixedMeasures
 from langchain_rageval.evaluation.options import STREAM_DEFAULTS, OnFailure, StreamOptions
 from langchain_rageval.evaluation.scheduler import PendingSample, Scheduler, Task
 from langchain_rageval.evaluation.score_store import ScoreStore
+from langchain_rageval.evaluation.until import SequentialRun, Until
 from langchain_rageval.judge.endpoint import Endpoint
 from langchain_rageval.metrics.provenance import instruments_in, with_instruments
 from langchain_rageval.metrics.sample_scores import ascore_sample, failure_scores, score_sample, scores_by_name
 from langchain_rageval.metrics.structure import called_models, judges_of, metrics_in, names_of, stages_of
+from langchain_rageval.report.data import head_of
 from langchain_rageval.report.files import ReportFile
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.budget import BudgetCeiling, BudgetTracker, Cost
@@ -77,6 +79,7 @@ class Evaluation:
         left_out: index of the sample and name of the metric of each score that did not fit the budget.
         judge_breaker: ends the calls to judges that never answer.
         not_asked: index and name of each score that was left out because its judge is not called any more.
+        sequential: the samples in random order, until a stopping rule is satisfied; None without a rule.
     """
 
     metrics: Sequence[AnyMetric]
@@ -90,6 +93,7 @@ class Evaluation:
     left_out: list[tuple[int, str]] = field(default_factory=list)
     judge_breaker: JudgeBreaker = field(default_factory=JudgeBreaker)
     not_asked: list[tuple[int, str]] = field(default_factory=list)
+    sequential: SequentialRun | None = None
 
     @classmethod
     def of(cls, metrics: AnyMetric | Sequence[AnyMetric], options: StreamOptions) -> Evaluation:
@@ -205,6 +209,18 @@ class Evaluation:
                 raise ConfigError(f"out={str(out)!r} is {what}; choose another path")
         return ReportFile(out)
 
+    def until(self, rule: Until | None, samples: Any) -> Evaluation:
+        """Return the evaluation with a stopping rule; its `sequential` are the samples in random order.
+
+        Raises:
+            ConfigError: if the rule is invalid, or does not fit the metrics.
+        """
+        if rule is None:
+            return self
+        if not isinstance(rule, Until):
+            raise ConfigError(f"until must be Decided(...) or Precise(...), got {type(rule).__name__}")
+        return replace(self, sequential=SequentialRun(rule, samples, self.metrics))
+
     def build_report(self, output: list[Row] | ReportFile, *, complete: bool = True) -> Report:
         """Return the report of the finished rows.
 
@@ -219,18 +235,25 @@ class Evaluation:
         stopped = self.judge_breaker.notes()
         indexes = output.indexes if isinstance(output, ReportFile) else {row.index for row in output}
         interrupted = [] if complete else [f"The run was interrupted: {len(indexes)} samples have scores."]
-        notes = [*interrupted, *stopped, *self._notes()]
+        notes = [
+            *interrupted,
+            *stopped,
+            *(self.sequential.notes if self.sequential is not None else []),
+            *self._notes(),
+        ]
         complete = complete and not stopped
-        left_out = sorted([*self.left_out, *self.not_asked])
+        left_out = sorted(
+            [*self.left_out, *self.not_asked, *(self.sequential.left_out if self.sequential is not None else [])]
+        )
+        decisions = self.sequential.decisions if self.sequential is not None else {}
         if isinstance(output, ReportFile) and interrupted and not indexes:
             output.discard()
             output = []
         if isinstance(output, ReportFile):
-            instruments = self._provenance.as_json()
-            head = {"notes": notes, "complete": complete, "left_out": left_out, "instruments": instruments}
-            return Report(output.finish(head), notes, complete, left_out, self._provenance)
+            run = Report([], notes, complete, left_out, self._provenance, decisions)
+            return replace(run, rows=output.finish(head_of(run)))
         in_order = sorted({row.index: row for row in output}.items())
-        return Report([row for _, row in in_order], notes, complete, left_out, self._provenance)
+        return Report([row for _, row in in_order], notes, complete, left_out, self._provenance, decisions)
 
     def raise_if_left_out(self) -> None:
         """Raise BudgetExceeded if a score did not fit the budget, JudgeUnavailable if a judge never answered."""
@@ -289,11 +312,18 @@ class Evaluation:
         """Do a task, and pass on its sample if the task was its last one; drop the scores if the run was stopped."""
         scores = self._score(task)
         if not self.run.stopped.is_set() and task.pending.add(task.number, scores):
+            self._count(task.pending)
             results.put(task.pending)
 
     async def _ado(self, task: Task, results: asyncio.Queue[Result]) -> None:
         if task.pending.add(task.number, await self._ascore(task)):
+            self._count(task.pending)
             await results.put(task.pending)
+
+    def _count(self, pending: PendingSample) -> None:
+        """Let a stopping rule take a finished sample into account."""
+        if self.sequential is not None:
+            self.sequential.add(pending.row())
 
     def _score(self, task: Task) -> dict[str, Score]:
         metric, pending = self.metrics[task.number], task.pending

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,6 +25,14 @@ SamplesSchema = list[Sample] | Annotated[Any, SkipJsonSchema()]
 """Input of Runnables that take samples: any form is valid, and the JSON schema names the plain one."""
 
 AnyMetric = Runnable[Any, Any]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A sample with its place in the input, drawn out of order."""
+
+    index: int
+    item: Any
 
 
 def prepare_samples(samples: Any, metrics: Sequence[AnyMetric], *, strict: bool = False) -> Any:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from langchain_core.callbacks import BaseCallbackHandler
 
+from langchain_rageval.evaluation.until import Until
 from langchain_rageval.run.options import RUN_DEFAULTS, RunOptions
 
 OnFailure = Literal["record", "raise"]
@@ -38,9 +39,12 @@ class EvaluateOptions(StreamOptions, total=False):
         out: Path of a file for the rows; None, the default, keeps them in memory. Rows are written when they are
             finished, to `<out>.part` until the run ends, and the report reads them from the file, so memory does not
             grow with the number of samples.
+        until: `Decided` or `Precise`, a rule that ends the run when the samples asked about suffice; None, the default,
+            asks about all. All samples are read before the first call.
     """
 
     out: str | Path | None
+    until: Until | None
 
 
 STREAM_DEFAULTS: StreamOptions = {
@@ -50,4 +54,4 @@ STREAM_DEFAULTS: StreamOptions = {
     "callbacks": None,
     "strict": False,
 }
-EVALUATE_DEFAULTS: EvaluateOptions = {**STREAM_DEFAULTS, "progress": True, "out": None}
+EVALUATE_DEFAULTS: EvaluateOptions = {**STREAM_DEFAULTS, "progress": True, "out": None, "until": None}

@@ -12,7 +12,7 @@ from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.data.sample_ids import DuplicateIdError, SampleIds, describe_place
 from langchain_rageval.data.schema import Row, Sample, Score
 from langchain_rageval.errors import SampleError
-from langchain_rageval.evaluation.inputs import AnyMetric, check_unique, iterate_samples, size_of
+from langchain_rageval.evaluation.inputs import AnyMetric, Drawn, check_unique, iterate_samples, size_of
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.structure import metrics_in, sequential_steps, shared_steps_key
 from langchain_rageval.run.budget import BudgetTracker
@@ -153,9 +153,10 @@ class Scheduler:
 
     def _task_groups(self, samples: Iterable[Any]) -> Iterator[TaskGroup]:
         last, ids = list[TaskGroup](), SampleIds()
-        for index, item in enumerate(samples):
+        for place, read in enumerate(samples):
             if self._stops_reading(samples):
                 return
+            index, item = (read.index, read.item) if isinstance(read, Drawn) else (place, read)
             groups = self._groups_of(index, item, ids)
             if self._is_among_last(index, samples):
                 last += groups
@@ -165,17 +166,18 @@ class Scheduler:
 
     async def _atask_groups(self, samples: Any) -> AsyncIterator[TaskGroup]:
         last, ids = list[TaskGroup](), SampleIds()
-        index = 0
-        async for item in iterate_samples(samples):
+        place = 0
+        async for read in iterate_samples(samples):
             if self._stops_reading(samples):
                 return
+            index, item = (read.index, read.item) if isinstance(read, Drawn) else (place, read)
             groups = self._groups_of(index, item, ids)
             if self._is_among_last(index, samples):
                 last += groups
             else:
                 for group in groups:
                     yield group
-            index += 1
+            place += 1
         for group in self._longest_first(last):
             yield group
 

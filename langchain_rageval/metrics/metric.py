@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import isfinite
+from numbers import Real
 from typing import Any
 
+from langchain_core.language_models import BaseLanguageModel
+from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.graph import Graph
 from pydantic import ConfigDict, PrivateAttr, ValidationError
@@ -15,23 +18,18 @@ from langchain_rageval._internal.description import NotDescribable, describe
 from langchain_rageval._version import __version__
 from langchain_rageval.data.instrument import Instrument, join_digests, split_digests
 from langchain_rageval.data.schema import Aspect, Direction, Sample, Score, Usage, without_surrogates
-from langchain_rageval.errors import ConfigError, SampleError, config_error_of
+from langchain_rageval.errors import ConfigError, SampleError, config_error_of, record_step
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.metrics.adapters import Adapters
+from langchain_rageval.metrics.extraction_findings import extraction_findings, split_extraction, with_extraction
 from langchain_rageval.metrics.structure import sequential_steps, stages_of
 from langchain_rageval.metrics.threshold import OnMissing, require_threshold, route_by_threshold
 from langchain_rageval.metrics.value import Value
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced, ainvoke_child, invoke_child
 from langchain_rageval.steps.stage import Stage, State, describe_step
-from langchain_rageval.text.language import detect_language
-
-MOST_UNMENTIONED = 1 / 3
-"""Share of the content words and numbers of a text that its statements may leave out before the score says so."""
 
 _TOLERANCE = 1e-9  # by which rounding may move a value out of the range
-_FEWEST_UNITS = 6  # content words and numbers; of fewer, a share says little
-_IN_RUSSIAN = {"answer": "ответа", "reference": "эталона"}
 
 
 class Metric(Traced[Any, Score], Adapters):
@@ -120,6 +118,13 @@ class Metric(Traced[Any, Score], Adapters):
             raise config_error_of(f"metric {name!r}", error) from None
         if not self.range[0] < self.range[1]:
             raise ConfigError(f"range of {name} is its lowest and its highest value, such as (0, 1), got {range!r}")
+        if foreign := [
+            part for part in sequential_steps(self) if isinstance(part, BasePromptTemplate | BaseLanguageModel)
+        ]:
+            raise ConfigError(
+                f"steps of {name} contains a {type(foreign[0]).__name__}, which takes no state: "
+                "write steps=Step.from_chain(chain, key=..., reads=...)"
+            )
         self._provenance = self._described()
 
     def __repr__(self) -> str:
@@ -193,11 +198,14 @@ class Metric(Traced[Any, Score], Adapters):
             The score, or None if the findings do not suffice.
         """
         usable = bool(score.findings) or not score.value  # our metrics give no value above 0 without findings
-        state = self.state_from_findings(sample, score) if self.state_from_findings and usable else None
+        items, extraction = split_extraction(score.findings)
+        facts = score.model_copy(update={"findings": items})
+        state = self.state_from_findings(sample, facts) if self.state_from_findings and usable else None
         if state is None:
             return None
         instrument = join_digests(score.found_by, split_digests(self.instrument)[1])
-        return self._score(self.reduce(state), score.usage).model_copy(update={"instrument": instrument})
+        rescored = self._score(self._reduced(state), score.usage).model_copy(update={"instrument": instrument})
+        return with_extraction(rescored, extraction)
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
         """Return the graph of the steps and the reducer (function that computes the value)."""
@@ -237,7 +245,7 @@ class Metric(Traced[Any, Score], Adapters):
         inner = run.into_complete(config)
         for step in sequential_steps(self):
             state = invoke_child(step, state, inner)
-        return _with_extraction_notes(self._score(self.reduce(state), run.meter.usage), state)
+        return with_extraction(self._score(self._reduced(state), run.meter.usage), extraction_findings(state))
 
     async def _ado(self, input: Any, config: RunnableConfig) -> Score:
         state: State = {"sample": self.read(input)}
@@ -245,12 +253,23 @@ class Metric(Traced[Any, Score], Adapters):
         inner = run.into_complete(config)
         for step in sequential_steps(self):
             state = await ainvoke_child(step, state, inner)
-        return _with_extraction_notes(self._score(self.reduce(state), run.meter.usage), state)
+        return with_extraction(self._score(self._reduced(state), run.meter.usage), extraction_findings(state))
+
+    def _reduced(self, state: State) -> Value:
+        """Return what the reducer gives for a state; an error in it names the reducer as its step."""
+        try:
+            value = self.reduce(_ReadState(state, self.name))
+        except Exception as error:
+            record_step(error, f"reduce of {self.name}")
+            raise
+        remedy = "return Value(number, reason), or Value.without(why) if no number applies"
+        if not isinstance(value, Value):
+            raise ConfigError(f"reduce of {self.name} gave {type(value).__name__}, not a Value: {remedy}")
+        if not isinstance(value.number, Real) and (value.number is not None or value.unscored is None):
+            raise ConfigError(f"reduce of {self.name} gave Value({value.number!r}), not a number: {remedy}")
+        return value
 
     def _score(self, value: Value, usage: Usage) -> Score:
-        if not isinstance(value, Value):
-            remedy = "return Value(number, reason), or Value.without(why) if no number applies"
-            raise ConfigError(f"reduce of {self.name} gave {type(value).__name__}, not a Value: {remedy}")
         number = None if value.number is None else self._in_range(value.number)
         return Score(
             metric=self.name,
@@ -305,6 +324,18 @@ class Metric(Traced[Any, Score], Adapters):
         return {"reduce": reduce, "state_from_findings": restore, "options": _described_options(self.options)}
 
 
+class _ReadState(dict[str, Any]):
+    """State as a reducer reads it; a missing key is an error that names the keys."""
+
+    def __init__(self, state: State, metric: str) -> None:
+        super().__init__(state)
+        self._metric = metric
+
+    def __missing__(self, key: str) -> Any:
+        present = ", ".join(map(repr, self))
+        raise ConfigError(f"reduce of {self._metric} reads {key!r}, which no step adds: the state has {present}")
+
+
 def _described_options(options: Mapping[str, Any]) -> Any:
     try:
         return describe(dict(options))
@@ -326,37 +357,6 @@ def _counting_part(part: Any) -> Any:
         return part
     settings = {name: getattr(part, name, None) for name in ("lowest", "threshold", "meaning")}
     return {"class": type(part), **settings}
-
-
-def _with_extraction_notes(score: Score, state: State) -> Score:
-    """Return a score whose reason says what was wrong with the extraction of statements, if anything was.
-
-    That is how many repeated or surplus statements the judge listed, and how much of a text no statement mentions if
-    that is more than `MOST_UNMENTIONED` of its content words and numbers.
-    """
-    dropped = state.get("dropped_statements")
-    incomplete = {
-        side: counts
-        for side in _IN_RUSSIAN
-        if (counts := state.get(f"{side}_unmentioned", (0, 0)))[1] >= _FEWEST_UNITS
-        and counts[0] > MOST_UNMENTIONED * counts[1]
-    }
-    if score.value is None or not (dropped or incomplete):
-        return score
-    if detect_language(state["sample"].question) == "ru":
-        notes = [f"отброшено повторных или лишних утверждений судьи: {dropped}"] if dropped else []
-        notes += [
-            f"извлечение неполно: {lost} из {total} значимых слов и чисел {_IN_RUSSIAN[side]} нет в утверждениях"
-            for side, (lost, total) in incomplete.items()
-        ]
-    else:
-        notes = [f"repeated or surplus statements of the judge dropped: {dropped}"] if dropped else []
-        notes += [
-            f"incomplete extraction: no statement mentions {lost} of {total} content words and numbers of the {side}"
-            for side, (lost, total) in incomplete.items()
-        ]
-    reason = "; ".join(filter(None, [score.reason.removesuffix("."), *notes]))
-    return score.model_copy(update={"reason": f"{reason}." if score.reason.endswith(".") else reason})
 
 
 def _qualified_name(function: Callable[..., Any]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from langchain_rageval.data.instrument import Instrument, Provenance
 from langchain_rageval.data.schema import Row
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.report.decision import Decision
 
 
 @dataclass(frozen=True, repr=False)
@@ -19,8 +20,10 @@ class ReportData:
         rows: one for each sample; a list, or a sequence that reads them from a file.
         notes: what a reader of the numbers should know, such as that an offline baseline judged.
         complete: False if the run was interrupted.
-        left_out: index of the sample and name of the metric of each score that did not fit the budget.
+        left_out: index of the sample and name of the metric of each score that did not fit the budget, or that a run
+            with `until=` did not need.
         provenance: readable parts of the instruments; `Report.instruments` lists them by metric.
+        decisions: what a run with `until=` decided about each metric.
     """
 
     rows: Sequence[Row]
@@ -28,6 +31,7 @@ class ReportData:
     complete: bool = True
     left_out: list[tuple[int, str]] = field(default_factory=list)
     provenance: Provenance = field(default_factory=Provenance, compare=False)
+    decisions: Mapping[str, Decision] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -37,7 +41,8 @@ class ReportData:
 def head_of(data: ReportData) -> Mapping[str, Any]:
     """Return what the first line of a report's file says about the run."""
     run = {"notes": data.notes, "complete": data.complete, "left_out": data.left_out}
-    return {**run, "instruments": data.provenance.as_json()}
+    decisions = {name: decision.to_dict() for name, decision in data.decisions.items()}
+    return {**run, "instruments": data.provenance.as_json(), **({"decisions": decisions} if decisions else {})}
 
 
 def instruments_of(data: ReportData) -> dict[str, list[Instrument]]:

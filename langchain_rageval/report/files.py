@@ -28,6 +28,7 @@ from langchain_rageval._version import __version__
 from langchain_rageval.data.instrument import Provenance
 from langchain_rageval.data.schema import Row, without_surrogates
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.report.decision import Decision
 
 Head = Mapping[str, Any]
 """Data of a report about its run: `notes`, `complete`, `left_out` and `instruments`."""
@@ -303,6 +304,8 @@ def _head(path: str | Path, line: bytes) -> Head:
         head["complete"] = bool(head.get("complete", True))
         head["left_out"] = [(int(index), str(metric)) for index, metric in head.get("left_out", [])]
         head["instruments"] = Provenance.load(head.get("instruments"))
+        decisions = dict(head.get("decisions") or {})
+        head["decisions"] = {str(name): Decision.from_dict(one) for name, one in decisions.items()}
         return head
     except UnicodeDecodeError:
         raise

@@ -50,8 +50,10 @@ class Report(ReportData):
         rows: one for each sample; a list, or, for a run with `out=`, a sequence that reads them from its file.
         notes: what a reader of the numbers should know, such as that an offline baseline judged.
         complete: False if the run was interrupted; the rows and scores are then those that were finished.
-        left_out: index of the sample and name of the metric of each score that did not fit the budget.
+        left_out: index of the sample and name of the metric of each score that did not fit the budget, or that a run
+            with `until=` did not need.
         provenance: readable parts of the instruments; `instruments` lists them by metric.
+        decisions: what a run with `until=` decided about each metric.
     """
 
     def __repr__(self) -> str:
@@ -418,7 +420,8 @@ class Report(ReportData):
                 accessed.
         """
         rows, head = read_report(path)
-        return cls(rows if lazy else list(rows), head["notes"], head["complete"], head["left_out"], head["instruments"])
+        run = (head["notes"], head["complete"], head["left_out"], head["instruments"], head["decisions"])
+        return cls(rows if lazy else list(rows), *run)
 
     def _title(self) -> str:
         return f"Report of {len(self.rows)} sample{'' if len(self.rows) == 1 else 's'}"

@@ -212,10 +212,12 @@ def _check_key(name: str, key: str) -> None:
 def _step_prompts(
     name: str, prompts: Mapping[str, Prompt] | Prompt | str, answer: type[BaseModel]
 ) -> StepPrompts | None:
+    expected = f'prompts of step {name} is a Prompt, {{"en": Prompt(...), ...}}, or the name of a packaged prompt'
     if isinstance(prompts, str):
+        if not prompts.isidentifier():
+            raise ConfigError(f"{expected}, got {prompts!r}: write Prompt(instruction={prompts!r})")
         return None
     by_language = {"": prompts} if isinstance(prompts, Prompt) else prompts
-    expected = f'prompts of step {name} is a Prompt, {{"en": Prompt(...), ...}}, or the name of a packaged prompt'
     if not isinstance(by_language, Mapping) or not by_language:
         raise ConfigError(f"{expected}, got {prompts!r}")
     try:

@@ -72,6 +72,7 @@ def assess_step(
     *,
     right: Proportion,
     unread: float,
+    words: float,
     said: Mapping[str, int],
     answered: Proportion,
     valid: Proportion,
@@ -82,9 +83,12 @@ def assess_step(
     lost: int,
     error: str,
 ) -> tuple[Fitness, list[str]]:
-    """Return the worst verdict on a step and its reasons, worst first; see `StepQualification` for the arguments."""
+    """Return the worst verdict on a step and its reasons, worst first; see `StepQualification` for the arguments.
+
+    `words` is 0 for embeddings, whose task word overlap can do.
+    """
     verdicts: list[tuple[Fitness, str]] = [
-        *_assess_right(right, unread, said),
+        *_assess_right(right, unread, words, said),
         *_assess(ANSWERED, answered),
         *_assess(REPEATABLE, flips.complement),
         *_assess(ORDER_FREE, order_bias.complement),
@@ -131,14 +135,21 @@ def _assess(thresholds: FitnessThresholds, share: Proportion, detail: str = "") 
     yield level, f"{thresholds.name} {share}{detail}"
 
 
-def _assess_right(right: Proportion, unread: float, said: Mapping[str, int]) -> Iterator[tuple[Fitness, str]]:
-    """Yield the verdict on the share of right verdicts, compared with the share reached without reading the texts."""
+def _assess_right(
+    right: Proportion, unread: float, words: float, said: Mapping[str, int]
+) -> Iterator[tuple[Fitness, str]]:
+    """Yield the verdict on the share of right verdicts, compared with the shares of two judges that do not understand.
+
+    One does not read the texts, the other compares words.
+    """
     detail, limit = "", _ORDER[-1]
     if right.value is not None and right.value <= unread:
         constant = f": every verdict was {next(iter(said))!r}" if len(said) == 1 else ""
         detail, limit = f"{constant}, no better than the {unread:.0%} possible without reading the texts", _ORDER[0]
     elif right.low is not None and right.low <= unread:
         detail, limit = f", perhaps no better than the {unread:.0%} possible without reading the texts", _ORDER[1]
+    elif right.value is not None and right.value <= words:
+        detail, limit = f", no better than the {words:.0%} that word overlap gets right", _ORDER[1]
     for level, reason in _assess(RIGHT, right, detail):
         yield min(level, limit, key=_ORDER.index), reason
 

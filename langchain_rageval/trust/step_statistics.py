@@ -48,7 +48,7 @@ def step_statistics(step: str, results: Sequence[ProbeResult], words: float, usa
         "lost": len(lost),
         "error": lost[0] if lost else "",
     }
-    verdict, reasons = assess_step(**statistics)
+    verdict, reasons = assess_step(words=0.0 if step == EMBEDDING_STEP else words, **statistics)
     kinds = dict.fromkeys(result.probe.item.kind for result in results)
     rungs = sum((result.log.rungs for result in answered), Counter[str]())
     token_counts = [count for count in (usage.input_tokens, usage.output_tokens) if count is not None]

@@ -88,7 +88,8 @@ def _classification(inputs: Mapping[str, Any], choose: Choose) -> dict:
     references = {asked["text"]: asked["reference"] for asked in inputs["reference_statements"]}
     item = next(i for i in _items("classify_statements") if {*i.statements} == {*answers})
     labels = dict(zip([*item.statements, *(("", text) for text in item.references)], item.labels, strict=True))
-    company = [number for text, number in references.items() if not labels["", text].accepted]
+    unlabelled = [number for text, number in references.items() if not labels["", text].accepted]
+    company = unlabelled or [*references.values()]  # named by a statement in other words; labels decide on FN below
     found: dict[str, list[Any]] = {"TP": [], "FP": [], "FN": []}
     for text, number in answers.items():
         verdict = choose(["TP", "FP"], labels[text].accepted[0])

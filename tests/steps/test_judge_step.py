@@ -5,10 +5,11 @@ import asyncio
 import pytest
 from helpers.scripted import answering, human_of, scripted
 from langchain_core.messages import AIMessage
+from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
 
-from langchain_rageval import ConfigError, Judge, JudgeOutputError, Metric, Prompt, PromptSet, Value
+from langchain_rageval import ConfigError, Judge, JudgeOutputError, Metric, Prompt, PromptSet, Value, evaluate
 from langchain_rageval.run.run import Run
 from langchain_rageval.steps import Statements
 from langchain_rageval.steps.judge_step import JudgeStep
@@ -140,6 +141,44 @@ def test_a_metric_of_the_users_own_is_refused_when_an_option_is_none(options, to
     given = {"aspect": "answer", "reads": {"answer"}, "steps": JudgeStep(TONE, scripted(), Tone), "reduce": len}
     with pytest.raises(ConfigError, match=f"metric 'politeness': {told}"):
         Metric("politeness", **{**given, **options})
+
+
+@pytest.mark.parametrize("number", ["0.5", None, [1]])
+def test_a_reducer_whose_value_is_no_number_is_told_what_to_make(number):
+    metric = Metric(
+        "length", aspect="answer", reads={"answer"}, steps=RunnableLambda(dict), reduce=lambda _: Value(number)
+    )
+    with pytest.raises(ConfigError) as raised:
+        metric.invoke({"question": "How?", "answer": "Thanks."})
+    assert str(raised.value) == (
+        f"reduce of length gave Value({number!r}), not a number: "
+        "return Value(number, reason), or Value.without(why) if no number applies"
+    )
+
+
+def test_a_reducer_that_reads_what_no_step_adds_is_told_what_there_is():
+    metric = Metric(
+        "length",
+        aspect="answer",
+        reads={"answer"},
+        steps=RunnableLambda(dict),
+        reduce=lambda state: Value(state["tone"]),
+    )
+    failure = (
+        evaluate([{"question": "How?", "answer": "Thanks."}], metric, progress=False).rows[0].scores["length"].failure
+    )
+    assert failure.message == "reduce of length reads 'tone', which no step adds: the state has 'sample'"
+    assert failure.step == "reduce of length"
+
+
+def test_a_chain_of_the_user_among_the_steps_is_refused_with_the_way_to_use_it():
+    chain = ChatPromptTemplate.from_template("{question}") | scripted(POLITE)
+    with pytest.raises(ConfigError) as raised:
+        Metric("tone", aspect="answer", reads={"answer"}, steps=chain, reduce=lambda _: Value(1.0))
+    assert str(raised.value) == (
+        "steps of tone contains a ChatPromptTemplate, which takes no state: "
+        "write steps=Step.from_chain(chain, key=..., reads=...)"
+    )
 
 
 @pytest.mark.parametrize("made", [0.5, None, {"value": 0.5}])

@@ -184,6 +184,10 @@ class Selfish(BaseModel):
             "inputs of step politeness is a function of the sample, got str",
         ),
         (
+            lambda: Step(Politeness, prompts="Is it polite?", reads=("answer",)),
+            f"{PROMPT_OR_PROMPTS}, got 'Is it polite?': write Prompt(instruction='Is it polite?')",
+        ),
+        (
             lambda: Step(Politeness, prompts={}, reads=("answer",)),
             f"{PROMPT_OR_PROMPTS}, got {{}}",
         ),

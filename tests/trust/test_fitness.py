@@ -19,6 +19,7 @@ def verdict(**figures):
     given = {
         "right": share(50, 50),
         "unread": 0.5,
+        "words": 0.6,
         "said": {"yes": 25, "no": 25},
         "answered": share(50, 50),
         "valid": share(50, 50),
@@ -48,6 +49,9 @@ def cited(precision, recall, first=NONE, due_first=0.25):
         ({"right": NONE}, "cannot tell"),
         ({"right": share(44, 50), "unread": 0.8}, "cannot tell"),
         ({"right": share(44, 50), "unread": 0.9}, "unfit"),
+        ({"right": share(48, 50), "words": 0.94}, "fit"),
+        ({"right": share(48, 50), "words": 0.96}, "cannot tell"),
+        ({"right": share(27, 50), "words": 0.96}, "unfit"),
         ({"flips": share(5, 50)}, "fit with care"),
         ({"flips": share(25, 50)}, "unfit"),
         ({"flips": NONE, "order_bias": NONE, "length_bias": NONE}, "fit"),

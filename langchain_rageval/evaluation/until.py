@@ -1,0 +1,306 @@
+"""Stopping rules: `Decided` and `Precise` end an evaluation when its samples, in random order, suffice."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any, NamedTuple, Self
+
+from langchain_rageval.data.schema import Direction, Row, Score
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.evaluation.inputs import AnyMetric, Drawn
+from langchain_rageval.metrics.structure import metrics_in, names_of
+from langchain_rageval.report.decision import Decision, Outcome
+from langchain_rageval.report.report import Report
+from langchain_rageval.statistics.confidence_sequence import ConfidenceSequence
+
+
+@dataclass(frozen=True)
+class Decided:
+    """Rule to stop as soon as it is decided for every gate whether the mean over all samples reaches its threshold.
+
+    Samples are asked about in random order. The answer to "may we stop?" is checked after each of them by confidence
+    sequences, so looking often does not cause wrong decisions. `report.decisions` has the verdicts.
+
+    Args:
+        gates: name of a metric to its threshold, the lowest accepted mean, or the highest if lower is better.
+        error: probability of a wrong decision about any of the gates, between 0 and 1.
+        seed: seed of the random order.
+
+    Raises:
+        ConfigError: if there are no gates, or a threshold or the error is not a number in its range.
+    """
+
+    gates: Mapping[str, float]
+    error: float = 0.05
+    seed: int = 0
+    _baseline: Report | None = field(default=None, repr=False)
+    _margin: float = field(default=0.0, repr=False)
+
+    def __post_init__(self) -> None:
+        """Validate the options."""
+        _check_error(self.error)
+        if self._baseline is None and (not isinstance(self.gates, Mapping) or not self.gates):
+            raise ConfigError(
+                f'Decided takes thresholds by metric, such as {{"faithfulness": 0.8}}, got {self.gates!r}'
+            )
+        for name, threshold in self.gates.items():
+            if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not isfinite(threshold):
+                raise ConfigError(f"the threshold of {name} must be a number, got {threshold!r}")
+
+    @classmethod
+    def against(cls, report: Report, margin: float = 0.02, *, error: float = 0.05, seed: int = 0) -> Self:
+        """Return the rule to stop as soon as the run is known to be better, no worse or worse than a baseline.
+
+        Samples are paired by id. "No worse" means that the mean falls by at most the margin.
+
+        Args:
+            report: the baseline; every metric that both runs have is compared.
+            margin: in the units of the metrics, at least 0.
+            error: probability of a wrong decision about any of the metrics, between 0 and 1.
+            seed: seed of the random order.
+
+        Raises:
+            ConfigError: if the margin or the error is not a number in its range.
+        """
+        if isinstance(margin, bool) or not isinstance(margin, int | float) or not isfinite(margin) or margin < 0:
+            raise ConfigError(f"margin must be a number of at least 0, in the metrics' units, got {margin!r}")
+        return cls({}, error, seed, report, margin)
+
+    def _questions(self, metrics: Mapping[str, _Bounds], size: int) -> list[_Question]:
+        if self._baseline is not None:
+            return self._paired_questions(self._baseline, metrics, size)
+        if unknown := [name for name in self.gates if name not in metrics]:
+            raise ConfigError(f"no metric of this run is called {unknown[0]!r}; it has {', '.join(metrics)}")
+        error = self.error / len(self.gates)
+        return [_Gate(name, metrics[name], size, error, threshold) for name, threshold in self.gates.items()]
+
+    def _paired_questions(self, baseline: Report, metrics: Mapping[str, _Bounds], size: int) -> list[_Question]:
+        measured = {name for row in baseline.rows for name in row.scores}
+        shared = {name: bounds for name, bounds in metrics.items() if name in measured}
+        if not shared:
+            raise ConfigError(
+                f"the baseline has none of the metrics {', '.join(metrics)}; it has {', '.join(measured) or 'none'}"
+            )
+        return [
+            _PairedGate(name, bounds, size, self.error / len(shared), self._margin, baseline.scores(name))
+            for name, bounds in shared.items()
+        ]
+
+
+@dataclass(frozen=True)
+class Precise:
+    """Rule to stop as soon as the interval of every metric is narrow enough.
+
+    Args:
+        half_width: half of the accepted width of the interval, in the units of the metrics.
+        error: probability that any of the intervals misses its mean, between 0 and 1.
+        seed: seed of the random order of the samples.
+
+    Raises:
+        ConfigError: if an option is not a number in its range.
+    """
+
+    half_width: float
+    error: float = 0.05
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Validate the options."""
+        _check_error(self.error)
+        if isinstance(self.half_width, bool) or not isinstance(self.half_width, int | float) or self.half_width <= 0:
+            raise ConfigError(f"half_width must be a number above 0, got {self.half_width!r}")
+
+    def _questions(self, metrics: Mapping[str, _Bounds], size: int) -> list[_Question]:
+        error = self.error / len(metrics)
+        return [_Precision(name, bounds, size, error, self.half_width) for name, bounds in metrics.items()]
+
+
+Until = Decided | Precise
+
+
+class _Bounds(NamedTuple):
+    """Lowest and highest value of a metric, and which direction is better."""
+
+    low: float
+    high: float
+    direction: Direction
+
+
+class _Question:
+    """A question about the mean of one metric; subclasses say when it is answered."""
+
+    required = ""
+
+    def __init__(self, metric: str, low: float, high: float, size: int, error: float, watched: Sequence[float]) -> None:
+        self.metric = metric
+        self.sequence = ConfidenceSequence(size, error, low=low, high=high, watched=watched)
+
+    def add(self, row: Row) -> None:
+        """Take the next row of the random order into account; without a score, which the budget left out, ignore it."""
+        if self.metric not in row.scores:
+            return
+        value = self.value(row.scores[self.metric], row)
+        if value is None:
+            self.sequence.skip()
+        else:
+            self.sequence.add(value)
+
+    def value(self, score: Score, _row: Row) -> float | None:
+        """Return the value that counts, or None if the sample has none."""
+        return score.value
+
+    def verdict(self) -> Outcome:
+        """Return the answer."""
+        raise NotImplementedError
+
+
+class _Gate(_Question):
+    def __init__(self, metric: str, bounds: _Bounds, size: int, error: float, threshold: float) -> None:
+        super().__init__(metric, bounds.low, bounds.high, size, error, [threshold])
+        self._threshold, self._direction = threshold, bounds.direction
+        self.required = f"at {'least' if bounds.direction == 'higher' else 'most'} {threshold:g} is required"
+
+    def verdict(self) -> Outcome:
+        above, below = self.sequence.exceeds(self._threshold), self.sequence.stays_below(self._threshold)
+        if not (above or below):
+            return "undecided"
+        return "passed" if above == (self._direction == "higher") else "failed"
+
+
+class _PairedGate(_Question):
+    """Question about the mean gain over the baseline, which is positive if this run is better."""
+
+    def __init__(
+        self, metric: str, bounds: _Bounds, size: int, error: float, margin: float, baseline: Mapping[str, Score]
+    ) -> None:
+        width = bounds.high - bounds.low
+        super().__init__(metric, -width, width, size, error, [0.0, -margin])
+        self._margin, self._sign, self._baseline = margin, 1 if bounds.direction == "higher" else -1, baseline
+        self.required = f"gain over the baseline, at least {-margin:g} is no worse"
+
+    def value(self, score: Score, row: Row) -> float | None:
+        other = self._baseline.get(row.sample.id)
+        if score.value is None or other is None or other.value is None:
+            return None
+        return self._sign * (score.value - other.value)
+
+    def verdict(self) -> Outcome:
+        low, _ = self.sequence.interval
+        if low > 0:
+            return "better"
+        if self.sequence.exceeds(-self._margin):
+            return "no worse"
+        return "worse" if self.sequence.stays_below(-self._margin) else "undecided"
+
+
+class _Precision(_Question):
+    def __init__(self, metric: str, bounds: _Bounds, size: int, error: float, half_width: float) -> None:
+        super().__init__(metric, bounds.low, bounds.high, size, error, [])
+        self._half_width = half_width
+        self.required = f"at most ±{half_width:g} is required"
+
+    def verdict(self) -> Outcome:
+        low, high = self.sequence.interval
+        return "precise" if high - low <= 2 * self._half_width else "undecided"
+
+
+class SequentialRun:
+    """The samples of a run in random order, until its stopping rule is satisfied.
+
+    Rows count in the order in which their samples were drawn, whichever is finished first: fast samples may differ from
+    slow ones.
+
+    Args:
+        until: the rule.
+        samples: all samples.
+        metrics: metrics of the run.
+
+    Raises:
+        ConfigError: if the rule names another metric, or a metric has no finite range.
+    """
+
+    def __init__(self, until: Until, samples: Sequence[Any], metrics: Sequence[AnyMetric]) -> None:
+        self._until = until
+        self._samples = samples
+        self._order = random.Random(until.seed).sample(range(len(samples)), len(samples))
+        self._place = {index: place for place, index in enumerate(self._order)}
+        self._drawn = 0
+        self._waiting: dict[int, Row] = {}
+        self._counted = 0
+        self._names = [name for metric in metrics for name in names_of(metric)]
+        self._questions = until._questions(_bounds_of(metrics), len(samples)) if samples else []
+        self._is_decided = False
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        """Return the number of all samples."""
+        return len(self._samples)
+
+    def __iter__(self) -> Iterator[Drawn]:
+        """Yield samples until the rule is satisfied."""
+        for index in self._order:
+            if self._is_decided:
+                return
+            self._drawn += 1
+            yield Drawn(index, self._samples[index])
+
+    def add(self, row: Row) -> None:
+        """Count a finished row as soon as all that were drawn before it are finished."""
+        with self._lock:
+            self._waiting[self._place[row.index]] = row
+            while self._counted in self._waiting:
+                counted = self._waiting.pop(self._counted)
+                for question in self._questions:
+                    question.add(counted)
+                self._counted += 1
+                self._is_decided = all(question.verdict() != "undecided" for question in self._questions)
+
+    @property
+    def left_out(self) -> list[tuple[int, str]]:
+        """Index of the sample and name of the metric of each score that was not needed."""
+        return [(index, name) for index in self._order[self._drawn :] for name in self._names]
+
+    @property
+    def decisions(self) -> dict[str, Decision]:
+        """What was found out, by metric."""
+        error = self._until.error
+        return {
+            question.metric: Decision(
+                question.verdict(), *question.sequence.interval, question.sequence.count, error, question.required
+            )
+            for question in self._questions
+        }
+
+    @property
+    def notes(self) -> list[str]:
+        """A sentence for the report."""
+        if not self._questions:
+            return []
+        shown = "; ".join(f"{name} {decision}" for name, decision in self.decisions.items())
+        return [
+            f"{self._drawn} of {len(self._samples)} samples were asked about, in random order: {shown}. These "
+            "intervals hold whenever a run stops; the probability that any of them is wrong is at most "
+            f"{self._until.error:g}."
+        ]
+
+
+def _bounds_of(metrics: Sequence[AnyMetric]) -> dict[str, _Bounds]:
+    """Return the range and direction of each metric; from 0 to 1, higher is better, for one that does not say."""
+    parts = {part.name: part for metric in metrics for part in metrics_in(metric)}
+    bounds = {}
+    for name in (name for metric in metrics for name in names_of(metric)):
+        part = parts.get(name)
+        low, high = getattr(part, "range", (0.0, 1.0))
+        if not (isfinite(low) and isfinite(high)):
+            raise ConfigError(f"until= needs metrics with a finite range; that of {name} is {low:g} to {high:g}")
+        bounds[name] = _Bounds(low, high, getattr(part, "direction", "higher"))
+    return bounds
+
+
+def _check_error(error: Any) -> None:
+    if isinstance(error, bool) or not isinstance(error, int | float) or not 0 < error < 1:
+        raise ConfigError(f"error must be a probability between 0 and 1, such as 0.05, got {error!r}")

@@ -1,0 +1,212 @@
+"""Runs that end when the samples asked about, in random order, suffice."""
+
+import random
+import re
+
+import pytest
+
+from langchain_rageval import (
+    Budget,
+    ConfigError,
+    Decided,
+    OfflineJudge,
+    Precise,
+    Report,
+    Sample,
+    Value,
+    aevaluate,
+    evaluate,
+    faithfulness,
+    metric,
+)
+from langchain_rageval.errors import BelowThreshold
+
+VALUES = [1.0] * 700 + [0.5] * 200 + [0.0] * 100
+random.Random(0).shuffle(VALUES)
+MEAN = 0.8
+
+
+def samples(values=VALUES):
+    return [
+        Sample(id=f"s{number}", question=f"Вопрос {number}?", answer=f"{value}") for number, value in enumerate(values)
+    ]
+
+
+@metric(reads={"answer"}, aspect="style")
+def value(sample):
+    return float(sample.answer)
+
+
+@metric(reads={"answer"}, aspect="style")
+def rarely_scored(sample):
+    return Value(float(sample.answer)) if sample.id.endswith(("1", "2", "3")) else Value.without("not applicable")
+
+
+def worsened(by):
+    return samples([max(0.0, score - by) for score in VALUES])
+
+
+@pytest.mark.parametrize(("threshold", "verdict"), [(0.7, "passed"), (0.9, "failed")])
+def test_a_run_ends_when_its_gate_is_decided(threshold, verdict):
+    report = evaluate(samples(), value, until=Decided({"value": threshold}), progress=False, max_concurrency=4)
+    decision = report.decisions["value"]
+    assert decision.verdict == verdict
+    assert decision.samples == len(report.rows) < 300
+    assert decision.low <= MEAN <= decision.high
+    assert decision.required == f"at least {threshold:g} is required"
+    assert len(report.left_out) == 1000 - len(report.rows)
+    assert {row.index for row in report.rows}.isdisjoint(index for index, _ in report.left_out)
+    assert [row.index for row in report.rows] == sorted(row.index for row in report.rows)
+    assert all(row.sample.id == f"s{row.index}" for row in report.rows)
+
+
+def test_the_note_gives_the_verdict_and_what_the_interval_means():
+    report = evaluate(samples(), value, until=Decided({"value": 0.5}), progress=False, max_concurrency=1)
+    decision = report.decisions["value"]
+    assert report.notes == [
+        f"{len(report.rows)} of 1000 samples were asked about, in random order: value passed [{decision.low:.3f}, "
+        f"{decision.high:.3f}], at least 0.5 is required, after {decision.samples} samples. These intervals hold "
+        "whenever a run stops; the probability that any of them is wrong is at most 0.05."
+    ]
+
+
+def test_the_order_is_random_and_that_of_the_seed():
+    first, again, other = (
+        {row.index for row in evaluate(samples(), value, until=Precise(0.1, seed=seed), progress=False).rows}
+        for seed in (1, 1, 2)
+    )
+    assert first <= again or again <= first  # how many were under way when it stopped is chance
+    assert not first <= set(range(len(first)))
+    assert not first <= other
+    assert not other <= first
+
+
+async def test_aevaluate_and_an_iterator_stop_too():
+    report = await aevaluate(iter(samples()), value, until=Decided({"value": 0.5}), progress=False)
+    assert report.decisions["value"].verdict == "passed"
+    assert len(report.rows) < 200
+
+
+def test_lower_is_better_where_the_metric_says_so():
+    @metric(reads={"answer"}, aspect="style", direction="lower")
+    def noise(sample):
+        return float(sample.answer)
+
+    found = evaluate(samples(), noise, until=Decided({"noise": 0.9}), progress=False).decisions["noise"]
+    assert (found.verdict, found.required) == ("passed", "at most 0.9 is required")
+
+
+def test_values_of_another_range_are_decided_in_their_own_units():
+    @metric(reads={"answer"}, aspect="style", range=(0, 10))
+    def grade(sample):
+        return 10 * float(sample.answer)
+
+    found = evaluate(samples(), grade, until=Decided({"grade": 7}), progress=False).decisions["grade"]
+    assert found.verdict == "passed"
+    assert found.low >= 7
+
+
+@pytest.mark.parametrize(
+    ("by", "margin", "verdict"), [(0.0, 0.02, "no worse"), (0.3, 0.02, "worse"), (-0.3, 0.02, "better")]
+)
+def test_a_run_ends_when_it_is_known_how_it_compares_with_a_baseline(by, margin, verdict):
+    baseline = evaluate(worsened(max(0.0, -by)), value, progress=False)
+    report = evaluate(worsened(max(0.0, by)), value, until=Decided.against(baseline, margin), progress=False)
+    decision = report.decisions["value"]
+    assert decision.verdict == verdict
+    assert decision.samples == len(report.rows) < 1000
+
+
+def test_a_baseline_without_pairs_decides_nothing():
+    baseline = evaluate([Sample(id="other", question="?", answer="1.0")], value, progress=False)
+    report = evaluate(samples(VALUES[:30]), value, until=Decided.against(baseline), progress=False)
+    assert report.decisions["value"].verdict == "undecided"
+    assert report.decisions["value"].samples == 0
+
+
+def test_a_precise_run_ends_when_all_intervals_are_narrow():
+    report = evaluate(samples(), value, until=Precise(0.05), progress=False)
+    decision = report.decisions["value"]
+    assert decision.verdict == "precise"
+    assert decision.high - decision.low <= 0.1
+    assert len(report.rows) < 1000
+
+
+def test_samples_without_a_score_do_not_count():
+    report = evaluate(samples(), rarely_scored, until=Decided({"rarely_scored": 0.6}), progress=False)
+    decision = report.decisions["rarely_scored"]
+    assert decision.verdict == "passed"
+    assert decision.samples < len(report.rows)
+
+
+def test_a_budget_that_ends_first_leaves_the_gate_undecided():
+    judged = faithfulness(OfflineJudge())
+    texts = [Sample(question=f"{n}?", answer="It is 5 km.", contexts=["It is 5 km."]) for n in range(50)]
+    options = {"until": Decided({"faithfulness": 0.5}), "budget": Budget(calls=4), "progress": False}
+    report = evaluate(texts, judged, **options)
+    assert report.decisions["faithfulness"].verdict == "undecided"
+    assert len(report.rows) + len(report.left_out) >= 50
+
+
+def test_a_gate_that_only_all_samples_decide_is_decided_by_them():
+    few = samples([1.0, 0.0, 1.0, 1.0])
+    report = evaluate(few, value, until=Decided({"value": 0.75}), progress=False)
+    assert report.decisions["value"].verdict == "passed"
+    assert (report.decisions["value"].low, report.decisions["value"].high) == (0.75, 0.75)
+    assert report.left_out == []
+
+
+def test_decisions_are_kept_in_the_file_of_the_report(tmp_path):
+    path = tmp_path / "report.jsonl"
+    report = evaluate(samples(), value, until=Decided({"value": 0.5}), out=path, progress=False)
+    assert Report.load(path) == report
+    assert Report.load(path).decisions == report.decisions
+    copy = tmp_path / "copy.jsonl"
+    report.to_jsonl(copy)
+    assert Report.load(copy).decisions == report.decisions
+
+
+def test_a_resumed_run_asks_about_the_same_samples(tmp_path):
+    journal = tmp_path / "run.db"
+    options = {"until": Decided({"value": 0.7}, seed=3), "journal": journal, "progress": False, "max_concurrency": 1}
+    first, again = (evaluate(samples(), value, **options) for _ in range(2))
+    asked, asked_again = ({row.index for row in report.rows} for report in (first, again))
+    assert asked <= asked_again or asked_again <= asked  # how many were under way when it stopped is chance
+    assert first.decisions["value"].verdict == again.decisions["value"].verdict == "passed"
+
+
+def test_a_failed_gate_also_fails_the_check():
+    report = evaluate(samples(), value, until=Decided({"value": 0.9}), progress=False)
+    with pytest.raises(BelowThreshold, match=re.escape("at least 0.9 is required")):
+        report.check({"value": 0.9})
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Decided({}), 'Decided takes thresholds by metric, such as {"faithfulness": 0.8}, got {}'),
+        (lambda: Decided({"value": "0.8"}), "the threshold of value must be a number, got '0.8'"),
+        (lambda: Decided({"value": 0.8}, error=5), "error must be a probability between 0 and 1, such as 0.05, got 5"),
+        (lambda: Precise(0), "half_width must be a number above 0, got 0"),
+        (
+            lambda: Decided.against(Report([]), -1),
+            "margin must be a number of at least 0, in the metrics' units, got -1",
+        ),
+        (
+            lambda: evaluate(samples(), value, until=Decided({"faithfulness": 0.8}), progress=False),
+            "no metric of this run is called 'faithfulness'; it has value",
+        ),
+        (
+            lambda: evaluate(samples(), value, until=0.8, progress=False),
+            "until must be Decided(...) or Precise(...), got float",
+        ),
+        (
+            lambda: evaluate(samples(), value, until=Decided.against(Report([])), progress=False),
+            "the baseline has none of the metrics value; it has none",
+        ),
+    ],
+)
+def test_invalid_rules_are_refused_before_any_call(make, message):
+    with pytest.raises(ConfigError) as raised:
+        make()
+    assert str(raised.value) == message
