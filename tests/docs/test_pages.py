@@ -11,16 +11,14 @@ from helpers.manual import BUILT, PAGES, ROOT, TEXT, blocks, command_lines, pros
 from langchain_rageval.cli import main
 
 ELSEWHERE = """evaluate cost-and-budget test-set rubric qualify-a-judge labelling gigachat vllm chains production
-    langsmith mlflow pytest langgraph judge-function plots"""  # test_examples.py
-ELSEWHERE += " own-metric ray"  # tests/metrics/test_own_metrics.py, tests/integrations/test_ray.py
+    langsmith mlflow pytest langgraph judge-function plots ray"""  # test_examples.py, tests/integrations/test_ray.py
 TESTED_ELSEWHERE = {f"how-to/{name}" for name in ELSEWHERE.split()}
-TESTED_ELSEWHERE |= {
-    f"reference/{name}" for name in ("metrics", "claim-metrics", "ranking-metrics")
-}  # test_examples.py
+TESTED_ELSEWHERE |= {f"reference/{name}" for name in ("metrics", "claim-metrics", "ranking-metrics")}
+TESTED_AS_A_WHOLE = {"how-to/own-metric", "how-to/run-your-chain"}  # tests/metrics, tests/evaluation
 RUN_HERE = {
     name: text
     for name, text in PAGES.items()
-    if blocks(text) and name.removeprefix("docs/").removesuffix(".md") not in TESTED_ELSEWHERE
+    if blocks(text) and name.removeprefix("docs/").removesuffix(".md") not in TESTED_ELSEWHERE | TESTED_AS_A_WHOLE
 }
 EXAMPLE = re.compile(r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 
@@ -37,7 +35,7 @@ def test_the_code_of_a_page_runs_and_prints_what_is_shown(name, tmp_path, monkey
 
 
 def test_pages_that_other_tests_run_have_the_blocks_which_these_run():
-    several = {"reference/metrics": 2, "how-to/test-set": 2, "how-to/own-metric": 5}
+    several = {"reference/metrics": 2, "how-to/test-set": 2}
     counts = {name: len(blocks(PAGES[f"docs/{name}.md"])) for name in TESTED_ELSEWHERE}
     assert counts == {name: several.get(name, 1) for name in TESTED_ELSEWHERE}
 
@@ -117,3 +115,10 @@ def test_every_page_is_in_a_table_of_contents():
 def test_no_page_is_a_stub():
     lists = ("index.md", "changelog.md", "python.md")
     assert [name for name, text in PAGES.items() if len(text) < 400 and not name.endswith(lists)] == []
+
+
+def test_the_page_about_versions_says_what_each_dependency_is_for():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = re.findall(r"`([\w-]+)`", PAGES["docs/project/versions.md"])
+    packages = {re.match(r"[\w-]+", requirement)[0] for requirement in project["dependencies"]}
+    assert packages | project["optional-dependencies"].keys() <= set(named)
