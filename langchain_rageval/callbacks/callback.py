@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from functools import partial, wraps
+from collections.abc import Sequence
+from functools import partial
 from hashlib import blake2b
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack, cast
+from typing import Any, Self, Unpack
 from uuid import UUID
 from weakref import WeakSet
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.documents import Document
-from langchain_core.runnables.config import var_child_runnable_config
 
-from langchain_rageval.callbacks.run_trees import RootRun, RunTrees, new_record
-from langchain_rageval.callbacks.sample_reader import read_sample
 from langchain_rageval.callbacks.scoring_pipeline import (
     OUTCOMES,
     UNREADABLE,
@@ -37,37 +32,14 @@ from langchain_rageval.evaluation.inputs import AnyMetric
 from langchain_rageval.evaluation.options import STREAM_DEFAULTS, StreamOptions
 from langchain_rageval.metrics.structure import called_models
 from langchain_rageval.run.budget import Budget
+from langchain_rageval.run.chain_events import ChainEvents, RunLabels
 from langchain_rageval.run.options import CALL_DEFAULTS, CallOptions, fill_defaults
 from langchain_rageval.run.retry import RetryPolicy
-
-_Handler = TypeVar("_Handler", bound=Callable[..., Any])
-_Skip = Callable[[RunTrees, dict[str, Any]], bool]
+from langchain_rageval.run.run_trees import RootRun, RunTrees, RunType, new_record
+from langchain_rageval.run.sample_reader import read_sample
 
 _DEFAULTS: CallOptions = {**CALL_DEFAULTS, "max_concurrency": 4}
 _COUNTERS = ("seen", "sampled", *OUTCOMES, "sink_errors", "skipped", "broken_off", "lost")
-
-
-def _guarded(skip: _Skip) -> Callable[[_Handler], _Handler]:
-    """Decorate an event handler: its errors do not reach the chain, and it is not called if `skip` returns True."""
-
-    def decorate(handler: _Handler) -> _Handler:
-        @wraps(handler)
-        def guarded(self: RagEvalCallback, *args: Any, **kwargs: Any) -> None:
-            try:
-                if not skip(self._state.trees, kwargs):
-                    handler(self, *args, **kwargs)
-            except Exception as error:
-                with suppress(Exception):
-                    self._state.pipeline.log_once("an event could not be handled", error)
-
-        return cast(_Handler, guarded)
-
-    return decorate
-
-
-def _never_skip(trees: RunTrees, event: dict[str, Any]) -> bool:
-    """Return False, so that error events are always handled, even in trees of runs that are not sampled."""
-    return False
 
 
 class _ProcessState:
@@ -78,16 +50,17 @@ class _ProcessState:
         self.trees = RunTrees(lambda _: self.pipeline.count(dropped=1))
 
 
-class RagEvalCallback(BaseCallbackHandler):
+class RagEvalCallback(ChainEvents):
     """Samples a fraction of a chain's runs and scores them in the background.
 
     Pass it to a chain: `chain.invoke(x, config={"callbacks": [callback]})`.
 
-    The question is the input of the root run, and the answer is its output. The contexts are the Documents of its
-    retrievers; if no retriever ran, the Documents that tools returned, that the root's inputs or outputs hold, or that
-    passed between steps. Chains, agents and LangGraph graphs work, with sync, async, batch and streaming calls. Runs
-    that raise, are cancelled, or whose stream is abandoned are not scored. An abandoned synchronous stream is
-    recognized by steps, other than models, that are still open.
+    The question is the input of the root run, and the answer is its output. The contexts are those that the output
+    states; else the Documents of its retrievers, or of tools in which no retriever ran; else those that the root's
+    inputs hold or that passed between steps. Documents that a conversation keeps from earlier turns are left out.
+    Chains, agents, LangGraph graphs and retrievers work, with sync, async, batch and streaming calls. Runs that raise,
+    are cancelled, or whose stream is abandoned are not scored. An abandoned synchronous stream is recognized by steps,
+    other than models, that are still open.
 
     The chain never waits for scoring and never sees its errors. Scoring runs in daemon threads through the judge's sync
     methods, outside the chain's traces. Each process scores its own runs. A process should not fork while its very
@@ -117,8 +90,6 @@ class RagEvalCallback(BaseCallbackHandler):
         TypeError: if an option does not exist.
         ConfigError: if an option is invalid.
     """
-
-    run_inline = True  # in async chains: a thread switch costs more than the handler, and loses the order of events
 
     def __init__(
         self,
@@ -219,124 +190,33 @@ class RagEvalCallback(BaseCallbackHandler):
                     self._state.pipeline.log_once("a sink could not be closed", error)
         return in_time
 
-    @property
-    def ignore_llm(self) -> bool:
-        """True, so that LangChain sends no events of models: they add nothing to the chain's outputs."""
-        return True
-
-    @property
-    def ignore_chat_model(self) -> bool:
-        """True, so that LangChain sends no events of models: they add nothing to the chain's outputs."""
-        return True
-
-    @property
-    def ignore_retry(self) -> bool:
-        """True, so that LangChain sends no retry events: retries do not affect the sample."""
-        return True
-
-    @property
-    def ignore_custom_event(self) -> bool:
-        """True, so that LangChain sends no custom events: custom events do not affect the sample."""
-        return True
-
-    @_guarded(RunTrees.skip_start)
-    def on_chain_start(
-        self,
-        serialized: dict[str, Any],
-        inputs: dict[str, Any],
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        tags: list[str] | None = None,
-        metadata: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """Add the run of a step to its tree of runs, or decide whether a new tree is sampled."""
-        state, name = self._state, kwargs.get("name")
-        parent_id = parent_run_id or _enclosing_run_id()
-        if state.trees.start_step(run_id, parent_id, "chain", name, inputs) or state.trees.is_open(run_id):
-            return
+    def _begin_tree(self, run_type: RunType, run_id: UUID, name: str | None, inputs: Any, labels: RunLabels) -> None:
+        """Decide whether a new tree is sampled."""
+        state = self._state
         if self._closed or in_worker.get():
             state.trees.start_tree(run_id, None)
         elif self._is_sampled(run_id):
             state.pipeline.count(seen=1, sampled=1)
-            run_metadata = {**(metadata or {}), **({"tags": tags} if tags else {})}
-            record = new_record(run_id, name, "chain", inputs) if self._options.extract else None
-            state.trees.start_tree(run_id, RootRun(run_id, name or "", inputs, run_metadata, record))
+            run_metadata = {**(labels.metadata or {}), **({"tags": labels.tags} if labels.tags else {})}
+            record = new_record(run_id, name, run_type, inputs) if self._options.extract else None
+            state.trees.start_tree(run_id, RootRun(run_id, name or "", inputs, run_metadata, record), run_type)
         else:
             state.pipeline.count(seen=1)
             state.trees.start_tree(run_id, None)
 
-    @_guarded(RunTrees.skip_end)
-    def on_chain_end(self, outputs: dict[str, Any], *, run_id: UUID, **kwargs: Any) -> None:
-        """End the run of a step, or submit a root run for scoring.
-
-        The sample is read now, before the caller can change the outputs.
-        """
-        state, inputs = self._state, kwargs.get("inputs")
-        root = state.trees.end(run_id, outputs, inputs)
-        if root is None:
-            return
-        streamed = "inputs" in kwargs
-        if outputs is None or (streamed and root.open_steps):
-            state.pipeline.count(failed=1, broken_off=1)
+    def _end_tree(self, root: RootRun, inputs: Any, outputs: Any, *, is_complete: bool) -> None:
+        """Submit a run that has ended for scoring. The sample is read now, before the caller can change the outputs."""
+        if is_complete:
+            _submit(self._state.pipeline, root, inputs, outputs)
         else:
-            _submit(state.pipeline, root, inputs if streamed else root.inputs, outputs)
+            self._state.pipeline.count(failed=1, broken_off=1)
 
-    @_guarded(_never_skip)
-    def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """End the run of a step that failed, or of a whole chain, which is counted as failed."""
-        state = self._state
-        if state.trees.end(run_id, None, kwargs.get("inputs"), error) is not None:
-            state.pipeline.count(failed=1, broken_off=1)
+    def _log_event_error(self, error: Exception) -> None:
+        self._state.pipeline.log_once("an event could not be handled", error)
 
-    @_guarded(RunTrees.skip_start)
-    def on_retriever_start(
-        self,
-        serialized: dict[str, Any],
-        query: str,
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """Add a retriever run to its tree."""
-        self._state.trees.start_step(run_id, parent_run_id, "retriever", kwargs.get("name"), query)
-
-    @_guarded(RunTrees.skip_end)
-    def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **kwargs: Any) -> None:
-        """Record the retrieved documents."""
-        self._state.trees.end(run_id, documents)
-
-    @_guarded(_never_skip)
-    def on_retriever_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """End a retriever run that failed, without documents."""
-        self._state.trees.end(run_id, None, error=error)
-
-    @_guarded(RunTrees.skip_start)
-    def on_tool_start(
-        self,
-        serialized: dict[str, Any],
-        input_str: str,
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        inputs: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """Add a tool run to its tree."""
-        name = (serialized or {}).get("name")
-        self._state.trees.start_step(run_id, parent_run_id, "tool", name, inputs or input_str)
-
-    @_guarded(RunTrees.skip_end)
-    def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Record the documents that the tool returned, if any."""
-        self._state.trees.end(run_id, output)
-
-    @_guarded(_never_skip)
-    def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """End a tool run that failed, without documents."""
-        self._state.trees.end(run_id, None, error=error)
+    @property
+    def _trees(self) -> RunTrees:
+        return self._state.trees
 
     def _reset(self) -> None:
         """Discard all open runs and queues."""
@@ -359,15 +239,6 @@ def _reset_after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset_after_fork)
-
-
-def _enclosing_run_id() -> UUID | None:
-    """Return the id of the run around this one, from the context.
-
-    LangChain passes no parent id if a function of a chain calls another chain that has its own callbacks.
-    """
-    config = var_child_runnable_config.get()
-    return getattr(config.get("callbacks"), "parent_run_id", None) if config else None
 
 
 def _submit(pipeline: ScoringPipeline, root: RootRun, inputs: Any, outputs: Any) -> None:

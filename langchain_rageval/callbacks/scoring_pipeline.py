@@ -22,7 +22,6 @@ from langchain_core.runnables import RunnableSequence
 from langsmith import tracing_context
 
 from langchain_rageval._internal.redaction import redact_message
-from langchain_rageval.callbacks.run_trees import RunRecord
 from langchain_rageval.callbacks.sink_queue import Delivery, Sink, SinkQueue
 from langchain_rageval.callbacks.worker_queue import WorkerQueue
 from langchain_rageval.data.schema import Sample
@@ -34,6 +33,7 @@ from langchain_rageval.evaluation.mixed_measures import MixedMeasures
 from langchain_rageval.evaluation.score_store import ScoreStore
 from langchain_rageval.metrics.structure import metrics_in, names_of
 from langchain_rageval.run.budget import BudgetTracker
+from langchain_rageval.run.run_trees import RunRecord
 from langchain_rageval.run.threads import DaemonThreads
 
 Extract = Callable[[RunRecord], Mapping[str, Any] | Sample | None]

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from math import isfinite, nan
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langchain_rageval.cli.arguments import (
@@ -29,15 +26,12 @@ from langchain_rageval.cli.json_output import (
     write_json,
 )
 from langchain_rageval.cli.metric_selection import parse_metric_names, score_names
+from langchain_rageval.cli.recorded_command import record_command
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.run.journal import Journal
 
 if TYPE_CHECKING:
     from langchain_rageval.evaluation.until import Decided
     from langchain_rageval.report.report import Report
-
-COMMAND = "command"
-"""Key under which a journal holds the command line that wrote it."""
 
 
 def add_to(commands: Any) -> None:
@@ -111,8 +105,7 @@ def run(options: argparse.Namespace) -> int:
     check_writable("--out", options.out, options.file)
     check_writable("--html", options.html, options.file)
     samples, metrics = load_inputs(options)
-    if options.journal:
-        _record_command(options)
+    record_command(options)
     report = evaluate(
         samples,
         metrics,
@@ -163,17 +156,6 @@ def _parse_gates(items: Sequence[str], metrics: Sequence[str]) -> dict[str, floa
         if not isfinite(gates[metric]):
             raise ConfigError(f"--fail-under takes METRIC=NUMBER, got {metric}={number}")
     return gates
-
-
-def _record_command(options: argparse.Namespace) -> None:
-    """Store the command line without the secrets of its addresses in the journal, for `rageval resume`."""
-    from langchain_rageval._internal.redaction import redact_secrets
-
-    if options.words is not None:
-        words = [redact_secrets(word, word) for word in options.words]
-        command = {"words": words, "folder": str(Path.cwd())}
-        with closing(Journal(options.journal)) as journal:
-            journal.put(COMMAND, json.dumps(command))
 
 
 def _write(report: Report, options: argparse.Namespace) -> None:

@@ -31,6 +31,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "rageval generate documents/ --size 50 --out testset.jsonl",
         "rageval generate documents/ --writer gigachat:GigaChat-2-Max --seed 7",
     ),
+    "run": (
+        "rageval run app:chain testset.jsonl --out answers.jsonl",
+        "rageval run app:chain testset.jsonl --journal answers.db --timeout 120",
+    ),
     "metrics": ("rageval metrics", "rageval metrics --json"),
     "demo": ("rageval demo", "rageval demo --open"),
 }

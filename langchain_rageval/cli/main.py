@@ -29,6 +29,7 @@ from langchain_rageval.cli import (
     resume,
     rubric_study,
 )
+from langchain_rageval.cli import run as run_command
 from langchain_rageval.cli.help_texts import add_examples
 from langchain_rageval.cli.printable import printable_warnings, write_message
 from langchain_rageval.errors import BelowThreshold, RagevalError
@@ -45,6 +46,7 @@ COMMANDS = (
     agreement,
     qualify,
     generate,
+    run_command,
     metrics,
     demo,
 )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from inspect import Parameter, signature
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from langchain_rageval.cli.imported_object import import_object, search_in_folder
 from langchain_rageval.errors import ConfigError
 
 GROUP = "langchain_rageval.metrics"
@@ -62,12 +60,10 @@ def build_own_metric(name: str, arguments: Mapping[str, Callable[[], Any]]) -> A
 
 
 def _load(name: str) -> Any:
-    if str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))  # of an installed command, it is not on the path
+    if ":" in name:
+        return import_object(name, "--metrics")
+    search_in_folder(Path())
     try:
-        if ":" not in name:
-            return registered_metrics()[name].load()
-        module, _, attribute = name.partition(":")
-        return attrgetter(attribute)(import_module(module))
+        return registered_metrics()[name].load()
     except Exception as error:
         raise ConfigError(f"--metrics {name} cannot be imported: {type(error).__name__}: {error}") from error

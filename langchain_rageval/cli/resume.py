@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from langchain_rageval._internal.redaction import HIDDEN
 from langchain_rageval.cli import evaluate
+from langchain_rageval.cli import run as run_command
 from langchain_rageval.cli.arguments import PIPE
+from langchain_rageval.cli.imported_object import search_in_folder
+from langchain_rageval.cli.recorded_command import COMMAND
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.journal import Journal
 
@@ -19,33 +21,36 @@ from langchain_rageval.run.journal import Journal
 def add_to(commands: Any) -> None:
     """Add the command `rageval resume` and its options to the command line."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "resume", help="continue an interrupted `rageval evaluate --journal`"
+        "resume", help="continue an interrupted `rageval evaluate --journal` or `rageval run --journal`"
     )
     parser.set_defaults(run=run)
     parser.add_argument("journal", help="file that was given to --journal")
     parser.add_argument(
-        "options", nargs=argparse.REMAINDER, help="options of `rageval evaluate` that replace the original ones"
+        "options", nargs=argparse.REMAINDER, help="options of the command that replace the original ones"
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Repeat the command that is recorded in the journal; scores in the journal are reused."""
+    """Repeat the command that is recorded in the journal; its scores or answers are reused."""
     if not Path(options.journal).is_file():
         raise ConfigError(f"{options.journal} is not a file; pass the file that was given to --journal")
     with closing(Journal(options.journal)) as journal:
-        recorded = journal.get(evaluate.COMMAND)
+        recorded = journal.get(COMMAND)
     if recorded is None:
-        raise ConfigError(f"{options.journal} contains no command; run `rageval evaluate --journal` again")
+        raise ConfigError(f"{options.journal} contains no command; run the command with --journal again")
     command = json.loads(recorded)
     parser = argparse.ArgumentParser(prog="rageval")
-    evaluate.add_to(parser.add_subparsers())
+    commands = parser.add_subparsers()
+    evaluate.add_to(commands)
+    run_command.add_to(commands)
     repeated = parser.parse_args([*command["words"], *options.options])
     _check_complete(repeated, options.journal)
     folder = Path(command["folder"])
-    sys.path.append(str(folder))  # for metrics of the user
+    search_in_folder(folder)  # for metrics and chains of the user
     for option in ("file", "out", "html", "qrels", "topics"):
-        path = getattr(repeated, option)
-        setattr(repeated, option, path if path in (None, PIPE) else str(folder / path))
+        path = getattr(repeated, option, None)
+        if path not in (None, PIPE):
+            setattr(repeated, option, str(folder / path))
     repeated.journal = options.journal
     repeated.words = None
     return int(repeated.run(repeated))

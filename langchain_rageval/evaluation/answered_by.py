@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Unpack
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from pydantic import ConfigDict, InstanceOf
 
-from langchain_rageval.data.rag_chain import as_chain
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import SampleError
 from langchain_rageval.evaluation.inputs import SamplesSchema, iterate_samples, prepare_samples
-from langchain_rageval.run.answering import MAX_QUESTIONS, aanswer_samples, answer_samples
-from langchain_rageval.run.options import check_options
+from langchain_rageval.run.answering import ANSWER_DEFAULTS, Answering, AnswerOptions
+from langchain_rageval.run.chain_input import as_chain
+from langchain_rageval.run.options import check_options, fill_defaults
 from langchain_rageval.run.traced import Traced
 
 
@@ -22,13 +22,13 @@ class AnsweredBy(Traced[Any, list[Sample]]):
 
     Attributes:
         chain: chain of the user.
-        max_concurrency: maximum number of questions in flight.
+        options: with a value for each option.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     chain: InstanceOf[Runnable[Any, Any]]
-    max_concurrency: int
+    options: Mapping[str, Any]
 
     @property
     def InputType(self) -> Any:
@@ -36,36 +36,39 @@ class AnsweredBy(Traced[Any, list[Sample]]):
         return SamplesSchema
 
     def _do(self, input: Any, config: RunnableConfig) -> list[Sample]:
-        samples = _parse(prepare_samples(input, ()))
-        return answer_samples(samples, self.chain, self.max_concurrency, config)
+        return self._answering(_parse(prepare_samples(input, ())), config).run()
 
     async def _ado(self, input: Any, config: RunnableConfig) -> list[Sample]:
         samples = _parse([item async for item in iterate_samples(prepare_samples(input, ()))])
-        return await aanswer_samples(samples, self.chain, self.max_concurrency, config)
+        return await self._answering(samples, config).arun()
+
+    def _answering(self, samples: list[Sample], config: RunnableConfig) -> Answering:
+        return Answering(samples, self.chain, AnswerOptions(**self.options), config)  # type: ignore[typeddict-item]
 
 
 def answered_by(
-    chain: Runnable[Any, Any] | Callable[[Any], Any], *, max_concurrency: int = MAX_QUESTIONS
+    chain: Runnable[Any, Any] | Callable[[Any], Any], **options: Unpack[AnswerOptions]
 ) -> Runnable[Any, list[Sample]]:
     """Return a Runnable that asks a RAG chain every question: from a Testset or samples to samples with answers.
 
     `generator | answered_by(rag_chain) | scored_by(metrics)` goes from documents to a Report.
 
     Args:
-        chain: Runnable or function. It takes the question as a str, or a mapping with the keys `question` and `input`,
-            and returns a str, a message, or a mapping in any vocabulary that `Sample.parse` reads.
-        max_concurrency: maximum number of questions in flight.
+        chain: as for `Testset.run`: Runnable or function, sync or async, of any shape.
+        **options: described in `AnswerOptions`: `max_concurrency=8`, `timeout=None`, `journal=None`, `progress=True`.
 
     Returns:
         A Runnable whose input is a Testset or samples in any form that `evaluate` takes. Its output is the list of
-        samples with new answers, and with new contexts if the chain returns any. If the chain failed, `answer` is None
-        and `metadata["error"]` holds the error.
+        samples with the answers and contexts of the chain, as from `Testset.run`; earlier answers and contexts are
+        removed. If the chain failed, `answer` is None and `metadata["error"]` holds the error.
 
     Raises:
-        ConfigError: if `chain` is neither a Runnable nor a function, or `max_concurrency` is invalid.
+        TypeError: if an option does not exist.
+        ConfigError: if `chain` is neither a Runnable nor a function, or an option is invalid.
     """
-    check_options({"max_concurrency": max_concurrency})
-    return AnsweredBy(name="answered_by", chain=as_chain(chain), max_concurrency=max_concurrency)
+    complete = fill_defaults(answered_by, options, ANSWER_DEFAULTS)
+    check_options(complete)
+    return AnsweredBy(name="answered_by", chain=as_chain(chain), options=complete)
 
 
 def _parse(items: Iterable[Any]) -> list[Sample]:

@@ -68,7 +68,8 @@ def abstention(judge: JudgeLike, *, given: AnswerabilitySource = "reference", na
         judge: called once for the answer, and once for each reference or once for the contexts. A blank answer counts
             as abstaining and contexts without words as not answering, both without a call.
         given: source that decides whether the question is answerable: "reference", where the question is unanswerable
-            if all references abstain, or "contexts", for questions without a label.
+            if all references abstain, or "contexts", for questions without a label; contexts that answer a part of
+            the question count as answering.
         name: key of the score.
 
     Returns:

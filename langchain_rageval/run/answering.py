@@ -3,69 +3,167 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, TypedDict
 
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import RunnableConfig
 
-from langchain_rageval.data.rag_chain import atry_invoke, takes_text, try_invoke, with_output
 from langchain_rageval.data.schema import Sample
+from langchain_rageval.run.answer_store import AnswerStore
+from langchain_rageval.run.chain_collector import ChainAnswer, ChainCollector
+from langchain_rageval.run.chain_input import as_chain, conversation_keys, input_builder, is_async_only
 from langchain_rageval.run.drivers import agather
+from langchain_rageval.run.journal import Journal
+from langchain_rageval.run.options import check_options
+from langchain_rageval.run.progress import Progress, show_progress
 from langchain_rageval.run.threads import shared_threads
 
-MAX_QUESTIONS = 8
-"""Default number of questions in flight."""
+
+class AnswerOptions(TypedDict, total=False):
+    """Options of a run that asks a chain.
+
+    Attributes:
+        max_concurrency: Most questions at a time, 8 by default.
+        timeout: Seconds for one question. A slower call is abandoned and recorded as an error. None, the default, waits
+            as long as the chain takes.
+        journal: Path of an SQLite file that stores each answer as soon as the chain has given it. The same call with
+            the same file, after a crash or Ctrl-C, asks only what the file lacks; failed questions are asked again.
+            Several chains may share one file. Answers are not reused if the source files, prompts, models or options of
+            the chain have changed; a change of its data, such as a new index, is not noticed and needs another file.
+            None, the default, stores nothing.
+        progress: True, the default, to show the progress on stderr.
+    """
+
+    max_concurrency: int
+    timeout: float | None
+    journal: str | Path | Journal | None
+    progress: bool
 
 
-def answer_samples(
-    samples: Sequence[Sample],
-    chain: Runnable[Any, Any],
-    max_concurrency: int = MAX_QUESTIONS,
-    config: RunnableConfig | None = None,
-) -> list[Sample]:
-    """Return samples with the answers and contexts of a chain, in order.
+ANSWER_DEFAULTS: AnswerOptions = {"max_concurrency": 8, "timeout": None, "journal": None, "progress": True}
+
+
+class Answering:
+    """Run that asks a chain the questions of samples. It can be executed once, in threads or on an event loop.
 
     Args:
-        samples: samples whose questions are sent; their answers are replaced.
-        chain: Runnable that takes the question as a str, or a mapping with the keys `question` and `input`.
-        max_concurrency: maximum number of questions in flight.
+        samples: samples whose questions are asked; their answers and contexts are replaced.
+        chain: Runnable or function.
+        options: with a value for each option.
         config: LangChain config of the calls.
 
-    Returns:
-        Copies of the samples. If the chain failed, `answer` is None and `metadata["error"]` holds the error.
+    Raises:
+        ConfigError: if `chain` is neither a Runnable nor a function, or an option is invalid.
     """
-    # `batch` is not used: behind `with_retry` it returns the answer to one question for another one.
-    calls = [partial(try_invoke, chain, value, config) for value in _inputs(samples, chain)]
-    return _with_outputs(samples, shared_threads().spread(calls, max_concurrency), chain)
 
+    def __init__(
+        self, samples: Sequence[Sample], chain: Any, options: AnswerOptions, config: RunnableConfig | None = None
+    ) -> None:
+        check_options(options)
+        self._samples, self._chain, self._config = samples, as_chain(chain), config
+        self._timeout, self._options = options["timeout"], options
+        self._build_input, self._keys = input_builder(self._chain), conversation_keys(self._chain)
+        self._store = AnswerStore(options["journal"], self._chain, config)
+        self._answers: dict[int, ChainAnswer] = {}
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
 
-async def aanswer_samples(
-    samples: Sequence[Sample],
-    chain: Runnable[Any, Any],
-    max_concurrency: int = MAX_QUESTIONS,
-    config: RunnableConfig | None = None,
-) -> list[Sample]:
-    """Like `answer_samples`, through the chain's async method on the caller's event loop."""
-    slots = asyncio.Semaphore(max_concurrency)
+    @property
+    def answered(self) -> list[Sample]:
+        """Copies of the samples asked so far, in order, each with its answer or `metadata["error"]`."""
+        return [answer.into(self._samples[index]) for index, answer in sorted(dict(self._answers).items())]
 
-    async def ask(value: Any) -> Any:
-        async with slots:
-            return await atry_invoke(chain, value, config)
+    def run(self) -> list[Sample]:
+        """Ask all questions in threads and return the answered samples."""
+        if is_async_only(self._chain):
+            self._run_loop()
+            return self.answered
+        with self._running() as progress:
+            # `batch` is not used: behind `with_retry` it returns the answer to one question for another one.
+            jobs = [partial(self._ask, index, progress) for index in range(len(self._samples))]
+            shared_threads().spread(jobs, self._options["max_concurrency"])
+        return self.answered
 
-    return _with_outputs(samples, await agather(map(ask, _inputs(samples, chain))), chain)
+    async def arun(self) -> list[Sample]:
+        """Ask all questions through the chain's async method on the caller's event loop."""
+        slots = asyncio.Semaphore(self._options["max_concurrency"])
 
+        async def ask(index: int) -> None:
+            async with slots:
+                if not self._stopped.is_set():
+                    await self._aask(index, progress)
 
-def _inputs(samples: Sequence[Sample], chain: Runnable[Any, Any]) -> list[Any]:
-    questions = [sample.question for sample in samples]
-    return questions if takes_text(chain) else [{"question": text, "input": text} for text in questions]
+        with self._running() as progress:
+            await agather(map(ask, range(len(self._samples))))
+        return self.answered
 
+    def _run_loop(self) -> None:
+        """Run a chain without sync methods on an event loop in another thread; this thread's may be in use."""
+        future = shared_threads().submit(lambda: asyncio.run(self.arun()))
+        try:
+            future.result()
+        except BaseException:
+            self._stopped.set()
+            raise
 
-def _with_outputs(samples: Sequence[Sample], outputs: Sequence[Any], chain: Runnable[Any, Any]) -> list[Sample]:
-    return [with_output(_unanswered(sample), output, chain) for sample, output in zip(samples, outputs, strict=True)]
+    @contextmanager
+    def _running(self) -> Any:
+        total = len(self._samples)
+        try:
+            with show_progress(total, None, show=self._options["progress"], unit="questions") as progress:
+                yield progress
+        finally:
+            self._store.close()
 
+    def _ask(self, index: int, progress: Progress) -> None:
+        question = self._samples[index].question
+        answer = self._store.load(question)
+        if answer is None:
+            collector = ChainCollector()
+            call = partial(self._chain.invoke, self._build_input(question), collector.config(self._config, self._keys))
+            answer = collector.answer(question, self._output(call), self._chain)
+            self._store.save(question, answer)
+        self._finish(index, answer, progress)
 
-def _unanswered(sample: Sample) -> Sample:
-    """Return the sample without the answer or the error of an earlier chain."""
-    metadata = {name: value for name, value in sample.metadata.items() if name != "error"}
-    return sample.model_copy(update={"answer": None, "metadata": metadata})
+    async def _aask(self, index: int, progress: Progress) -> None:
+        question = self._samples[index].question
+        answer = self._store.load(question)
+        if answer is None:
+            collector = ChainCollector()
+            config = collector.config(self._config, self._keys)
+            output = await self._aoutput(partial(self._chain.ainvoke, self._build_input(question), config))
+            answer = collector.answer(question, output, self._chain)
+            self._store.save(question, answer)
+        self._finish(index, answer, progress)
+
+    def _output(self, call: Callable[[], Any]) -> Any:
+        """Return the output of a call, or the exception that it raised."""
+        try:
+            if self._timeout is None:
+                return call()
+            future = shared_threads().submit(call)
+            try:
+                return future.result(self._timeout)
+            except TimeoutError as error:
+                return error if future.done() else self._timeout_error()
+        except Exception as error:
+            return error
+
+    async def _aoutput(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        try:
+            async with asyncio.timeout(self._timeout) as limit:
+                return await call()
+        except Exception as error:
+            return self._timeout_error() if limit.expired() else error
+
+    def _timeout_error(self) -> TimeoutError:
+        return TimeoutError(f"the chain did not answer within {self._timeout:g} s")
+
+    def _finish(self, index: int, answer: ChainAnswer, progress: Progress) -> None:
+        with self._lock:
+            self._answers[index] = answer
+            progress.advance(failed=answer.error is not None)

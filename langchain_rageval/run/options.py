@@ -51,7 +51,7 @@ class RunOptions(CallOptions, total=False):
 CALL_DEFAULTS: CallOptions = {"max_concurrency": 16, "timeout": 60.0, "retry": None}
 RUN_DEFAULTS: RunOptions = {**CALL_DEFAULTS, "journal": None, "budget": None, "progress": True}
 
-Options = TypeVar("Options", bound=CallOptions)
+Options = TypeVar("Options", bound=Mapping[str, object])
 
 
 def fill_defaults(function: Callable[..., Any], options: Options, defaults: Options) -> Options:

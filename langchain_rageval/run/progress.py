@@ -15,7 +15,7 @@ _SECONDS_BETWEEN_LINES = 5.0
 class Progress:
     """Progress counter that counts finished rows without displaying anything."""
 
-    def __init__(self, total: int | None, meter: UsageMeter, unit: str) -> None:
+    def __init__(self, total: int | None, meter: UsageMeter | None, unit: str) -> None:
         self.total = total
         self._unit = unit
         self._meter = meter
@@ -33,10 +33,15 @@ class Progress:
 
     def status_line(self) -> str:
         """Return the progress as text: rows, calls, tokens, failures, and the estimated time left if it is known."""
+        rows = f"{self.rows}/{self.total}" if self.total is not None else str(self.rows)
+        return f"{rows} {self._unit}, {self._usage()}{self.failed} failed{self._time_left()}"
+
+    def _usage(self) -> str:
+        if self._meter is None:
+            return ""
         usage = self._meter.usage
         tokens = (usage.input_tokens or 0) + (usage.output_tokens or 0)
-        rows = f"{self.rows}/{self.total}" if self.total is not None else str(self.rows)
-        return f"{rows} {self._unit}, {usage.calls} calls, {tokens:,} tokens, {self.failed} failed{self._time_left()}"
+        return f"{usage.calls} calls, {tokens:,} tokens, "
 
     def _time_left(self) -> str:
         if not self.rows or self.total is None or self.rows >= self.total:
@@ -74,7 +79,7 @@ class PlainProgress(Progress):
 class LiveProgress(Progress):
     """Progress display that redraws one line with a progress bar."""
 
-    def __init__(self, total: int | None, meter: UsageMeter, unit: str) -> None:
+    def __init__(self, total: int | None, meter: UsageMeter | None, unit: str) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, SpinnerColumn, TextColumn
         from rich.progress import Progress as Bar
@@ -96,12 +101,14 @@ class LiveProgress(Progress):
 
 
 @contextmanager
-def show_progress(total: int | None, meter: UsageMeter, *, show: bool, unit: str = "samples") -> Iterator[Progress]:
+def show_progress(
+    total: int | None, meter: UsageMeter | None, *, show: bool, unit: str = "samples"
+) -> Iterator[Progress]:
     """Display the progress of a run on stderr while the context is open.
 
     Args:
         total: number of rows; None if unknown.
-        meter: the run's meter.
+        meter: the run's meter; None if calls and tokens are not counted.
         show: False displays nothing.
         unit: plural noun for the rows.
 

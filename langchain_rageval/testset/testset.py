@@ -6,18 +6,18 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, TextIO, Unpack
 
 from langchain_core.runnables import Runnable
 from pydantic import ValidationError
 
 from langchain_rageval._internal.html import item_list, paragraph, text
 from langchain_rageval._version import __version__
-from langchain_rageval.data.rag_chain import as_chain
 from langchain_rageval.data.sample_ids import SampleIds, describe_place
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.run.answering import MAX_QUESTIONS, answer_samples
+from langchain_rageval.run.answering import ANSWER_DEFAULTS, Answering, AnswerOptions
+from langchain_rageval.run.options import fill_defaults
 from langchain_rageval.testset.plots import draw_counts, draw_history
 from langchain_rageval.testset.row import TestsetRow
 
@@ -160,23 +160,28 @@ class Testset:
         ids = SampleIds()
         return [ids.checked(row.to_sample(), describe_place(n, row.question)) for n, row in enumerate(self.rows)]
 
-    def run(
-        self, chain: Runnable[Any, Any] | Callable[[Any], Any], *, max_concurrency: int = MAX_QUESTIONS
-    ) -> list[Sample]:
+    def run(self, chain: Runnable[Any, Any] | Callable[[Any], Any], **options: Unpack[AnswerOptions]) -> list[Sample]:
         """Ask a RAG chain every question.
 
         Args:
-            chain: Runnable or function. It takes the question as a str, or a mapping with the keys `question` and
-                `input`, and returns a str, a message, or a mapping in any vocabulary that `Sample.parse` reads.
-            max_concurrency: maximum number of questions in flight.
+            chain: Runnable or function, sync or async, of any shape: a chain that ends in a text, an agent, a LangGraph
+                graph, a retriever. It gets what its input schema asks for: the question as a str, as a message, or in a
+                mapping under the names of the schema, else under `question` and `input`. The contexts are those in its
+                output, else those that its retrievers and tools returned.
+            **options: described in `AnswerOptions`: `max_concurrency=8`, `timeout=None`, `journal=None`,
+                `progress=True`.
 
         Returns:
-            Samples ready for `evaluate`. If the chain failed, `answer` is None and `metadata["error"]` holds the error.
+            Samples ready for `evaluate`. `metadata["context_sources"]` holds the sources of the contexts, if they have
+            any. If the chain failed, `answer` is None and `metadata["error"]` holds the error.
 
         Raises:
-            ConfigError: if `chain` is neither a Runnable nor a function.
+            TypeError: if an option does not exist.
+            ConfigError: if `chain` is neither a Runnable nor a function, or an option is invalid.
+            JournalError: if the journal cannot be read or written.
         """
-        return answer_samples(self.to_samples(), as_chain(chain), max_concurrency)
+        complete = fill_defaults(self.run, options, ANSWER_DEFAULTS)
+        return Answering(self.to_samples(), chain, complete).run()
 
     def to_langsmith(self, client: Client, name: str) -> Dataset:
         """Create a LangSmith dataset with inputs `question`, outputs `answer`, and id, evolution, contexts as metadata.
@@ -202,3 +207,12 @@ class Testset:
         ]
         client.create_examples(dataset_id=dataset.id, examples=examples)
         return dataset
+
+
+def is_testset_file(path: str | Path) -> bool:
+    """Return True if a file begins as those that `Testset.to_jsonl` writes."""
+    try:
+        with Path(path).open(encoding="utf-8") as file:
+            return _HEADER in json.loads(file.readline())
+    except (OSError, ValueError, TypeError):
+        return False

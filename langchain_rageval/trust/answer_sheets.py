@@ -17,11 +17,12 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableSequence
 
-from langchain_rageval.data.rag_chain import takes_text, try_invoke, with_output
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.inputs import Samples, prepare_samples
 from langchain_rageval.judge.ladder import inner_models
+from langchain_rageval.run.chain_collector import ChainCollector
+from langchain_rageval.run.chain_input import conversation_keys, input_builder
 from langchain_rageval.run.threads import shared_threads
 from langchain_rageval.text.language import detect_language
 
@@ -96,18 +97,24 @@ def _unanswered_sheet(sample: Sample, model: str) -> Sample:
 
 
 def _answer(model: Runnable[Any, Any], unanswered: Sample) -> Sample:
-    return with_output(unanswered, try_invoke(model, _input(model, unanswered)), model)
+    collector = ChainCollector()
+    try:
+        output = model.invoke(_input(model, unanswered), collector.config(None, conversation_keys(model)))
+    except Exception as error:
+        output = error
+    answer = collector.answer(unanswered.question, output, model)
+    sheet = answer.into(unanswered)
+    own = {"contexts": unanswered.contexts, "context_ids": unanswered.context_ids}
+    return sheet.model_copy(update=own) if answer.contexts in (None, unanswered.contexts) else sheet
 
 
 def _input(model: Runnable[Any, Any], sheet: Sample) -> Any:
     first = model.first if isinstance(model, RunnableSequence) else model
     if all(isinstance(inner, BaseChatModel) for inner in inner_models(first)):
         return _messages(sheet)
-    if takes_text(model):
-        return sheet.question
+    value = input_builder(model)(sheet.question)
     contexts = sheet.contexts or []
-    question = {"question": sheet.question, "input": sheet.question}
-    return {**question, "contexts": contexts, "context": "\n\n".join(contexts)}
+    return {**value, "contexts": contexts, "context": "\n\n".join(contexts)} if isinstance(value, dict) else value
 
 
 def _messages(sheet: Sample) -> list[BaseMessage]:

@@ -71,6 +71,13 @@ DOUBT = {  # a doubt, and somebody who says it
     "ru": "По данным .*вероятно",
     "zh": "据.*可能",
 }
+CONDITION = {
+    "en": "[Uu]nless",
+    "it": "[Pp]rima di",
+    "ko": "받기 전이면",
+    "ru": "[Дд]о выплаты",
+    "zh": "尚未",
+}
 UNCLEAR = {  # what nobody understands who sees no passage
     "en": r"\b(?:text|passage|context|this|these|here)\b",
     "ru": r"\b(?:текст\w*|отрыв\w*|контекст\w*|эт(?:от|а|о|ого|ой|их)|здесь)\b",
@@ -330,6 +337,10 @@ TEACHES = {  # step to case: place of the example that teaches it, and what then
         "a list": (0, lambda e: e.input["text"].startswith("- ") and len(e.output["statements"]) == 4),
         "a how-to": (0, lambda e: all("-" not in text for text in e.output["statements"][:2])),
         "a promise": (0, lambda e: "14" in e.output["statements"][2] and not e.no(e.output["statements"][2])),
+        "a condition kept with the promise": (
+            0,
+            lambda e: re.search(CONDITION[e.language], e.output["statements"][2]),
+        ),
         "a condition with a negation": (0, lambda e: e.no(e.input["text"]) and e.no(e.output["statements"][3])),
         "several lines": (0, lambda e: len(e.input["text"].splitlines()) == 3),
         "an evasive answer": (1, lambda e: e.no(e.input["text"]) and not e.output["statements"]),
@@ -431,6 +442,7 @@ TEACHES = {  # step to case: place of the example that teaches it, and what then
         "a negation that answers": (1, lambda e: e.no(e.sentences["B.1"]) and graded(e)[1] == 2),
     },
     "regenerate_questions": {
+        "as many questions as are asked for by default": (0, lambda e: e.input["count"] == 3),
         "a negation": (0, lambda e: e.no(e.input["answer"]) and e.output["evasive"] is False),
         "an evasive answer": (1, lambda e: e.no(e.input["answer"]) and e.output["evasive"] is True),
         "an order": (2, lambda e: e.order(e.input["answer"]) and not e.order(" ".join(e.output["questions"]))),
@@ -566,6 +578,13 @@ def test_each_answer_statement_is_classified_once_and_each_reference_statement_f
     assert all(item["references"] for item in example.output["TP"])
 
 
+@pytest.mark.parametrize("language", OWN)
+def test_a_reference_statement_is_missed_if_no_true_positive_names_it_or_those_that_do_say_only_a_part(language):
+    instruction = PromptSet.default(language).get("classify_statements").instruction
+    rule = instruction.partition("`FN`")[2].partition("`reason`")[0]
+    assert rule.count("`TP`") == 2
+
+
 @pytest.mark.parametrize(("language", "step"), [(language, step) for language in OWN for step in OWN[language]])
 def test_a_reason_comes_before_everything_that_it_explains(language, step):
     for example in shown(language, step):
@@ -600,6 +619,12 @@ def test_as_many_questions_as_asked_for_or_none_for_an_evasive_answer(step, exam
     assert len(questions) == (0 if example.output["evasive"] else example.input["count"])
     assert len(set(questions)) == len(questions)
     assert all(question.endswith(("?", "？")) for question in questions)
+
+
+@pytest.mark.parametrize("step", ["find_entities", "select_sentences", "verify_statements"])
+@pytest.mark.parametrize("language", OWN)
+def test_an_instruction_shows_what_the_number_of_a_sentence_looks_like_in_a_request(language, step):
+    assert '"2.3"' in PromptSet.default(language).get(step).instruction
 
 
 @pytest.mark.parametrize(("step", "example"), of("extract_keyphrases"))

@@ -126,11 +126,21 @@ def test_a_failing_call_is_reported_and_does_not_affect_the_others(caplog):
     assert [row.sample.id for row, _ in report.failures()] == ["b@bad"]
 
 
-@pytest.mark.parametrize("output", [{"contexts": ["A."]}, {}])
-def test_a_chain_without_an_answer_has_failed(output, caplog):
+@pytest.mark.parametrize(
+    ("output", "problem"),
+    [
+        ({"contexts": ["A."]}, "the chain returned no answer"),
+        (
+            {},
+            "SampleError: the chain returned no answer in []: "
+            "return a text, a message, Documents, or a mapping with an answer",
+        ),
+    ],
+)
+def test_a_chain_without_an_answer_has_failed(output, problem, caplog):
     (sheet,) = answer_sheets({"m": RunnableLambda(lambda _: output)}, SAMPLES[:1])
     assert sheet.answer is None
-    assert caplog.messages == [f"1 of 1 answers failed; the first, {sheet.id}: the chain returned no answer"]
+    assert caplog.messages == [f"1 of 1 answers failed; the first, {sheet.id}: {problem}"]
 
 
 def test_output_of_the_wrong_type_is_reported_as_an_error():

@@ -37,6 +37,7 @@ class RootRun:
             None until the run ends.
         documents: Documents that passed between steps last.
         open_steps: number of steps that have started and not ended.
+        is_new_conversation: True if no earlier turn can have left Documents in the state of the chain.
     """
 
     run_id: UUID
@@ -48,6 +49,7 @@ class RootRun:
     retrieved: dict[UUID, list[Any] | None] = field(default_factory=dict)
     documents: list[Any] = field(default_factory=list)
     open_steps: int = 0
+    is_new_conversation: bool = False
 
     @property
     def contexts(self) -> list[Any] | None:
@@ -97,9 +99,9 @@ class RunTrees:
         """Return True if a run is open."""
         return run_id.int in self._nodes
 
-    def start_tree(self, run_id: UUID, root: RootRun | None) -> None:
+    def start_tree(self, run_id: UUID, root: RootRun | None, run_type: RunType = "chain") -> None:
         """Start a tree of runs (one run of a whole chain); `root` is None if the tree is not sampled."""
-        self._add(run_id, _Node(root, record=root.record) if root else _UNSAMPLED)
+        self._add(run_id, _Node(root, run_type=run_type, record=root.record) if root else _UNSAMPLED)
 
     def skip_start(self, event: Mapping[str, Any]) -> bool:
         """Handle the start of a step in a tree that is not sampled.
@@ -149,7 +151,7 @@ class RunTrees:
         if run_type != "chain" and not _is_within_retriever(parent):
             root.retrieved[run_id] = None
         elif run_type == "chain":
-            root.documents = _find_documents(inputs) or root.documents
+            root.documents = find_documents(inputs) or root.documents
         return True
 
     def end(self, run_id: UUID, outputs: Any, inputs: Any = None, error: BaseException | None = None) -> RootRun | None:
@@ -172,7 +174,7 @@ class RunTrees:
         if node.parent is None:
             return root
         if node.run_type == "chain":
-            root.documents = _find_documents(outputs) or _find_documents(inputs) or root.documents
+            root.documents = find_documents(outputs) or find_documents(inputs) or root.documents
         elif run_id in root.retrieved:
             self._record_documents(run_id, node, root, outputs)
         return None
@@ -219,10 +221,10 @@ def new_record(run_id: UUID, name: str | None, run_type: RunType, inputs: Any) -
     return record | {"outputs": None, "error": None, "child_runs": []}
 
 
-def _find_documents(value: Any) -> list[Any]:
+def find_documents(value: Any) -> list[Any]:
     """Return the Documents in the inputs or outputs of a step: a list of them, or such lists as values of a mapping."""
     if isinstance(value, Mapping):
-        return [document for part in value.values() if isinstance(part, list) for document in _find_documents(part)]
+        return [document for part in value.values() if isinstance(part, list) for document in find_documents(part)]
     is_documents = isinstance(value, list) and bool(value) and all(hasattr(item, "page_content") for item in value)
     return value if is_documents else []
 
@@ -230,7 +232,7 @@ def _find_documents(value: Any) -> list[Any]:
 def _tool_documents(outputs: Any) -> list[Any] | None:
     """Return the Documents that a tool returned, in its message's artifact or directly; None if there are none."""
     artifact = getattr(outputs, "artifact", None)
-    return _find_documents(outputs if artifact is None else artifact) or None
+    return find_documents(outputs if artifact is None else artifact) or None
 
 
 def _is_within_retriever(node: _Node | None) -> bool:

@@ -1,0 +1,252 @@
+"""Input of a user's RAG chain, built from a question as the chain's input schema asks for it."""
+
+from __future__ import annotations
+
+import dis
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import is_dataclass
+from typing import Any, Literal, get_type_hints
+
+from langchain_core.messages import HumanMessage
+from langchain_core.runnables import Runnable, RunnableLambda, RunnableParallel, RunnablePassthrough
+from langchain_core.tools import BaseTool
+from pydantic import BaseModel, TypeAdapter
+from typing_extensions import TypedDict
+
+from langchain_rageval.errors import ConfigError
+
+_QUESTION_NAMES = ("question", "input", "query", "user_input", "user_question", "user_query")
+_TEXT_PARAMETERS = ("question", "query", "user_question", "user_query", "q", "text", "prompt", "message")
+_HISTORY_NAMES = ("chat_history", "history", "message_history", "conversation_history")
+_ALWAYS = ("question", "input")
+_ANY = "root"  # name that LangChain gives to an input without a schema among those of a RunnableParallel
+
+_INNER = ("steps", "steps__", "bound", "runnable", "default", "mapper", "nodes", "tools_by_name")
+"""Attributes that hold the parts of Runnables of LangChain and LangGraph."""
+
+Schema = Mapping[str, Any]
+_Kind = Literal["text", "messages", "no messages", "no text"]
+
+
+def as_chain(chain: Any) -> Runnable[Any, Any]:
+    """Return a Runnable unchanged, and a function wrapped into a RunnableLambda.
+
+    Raises:
+        ConfigError: if the argument is neither a Runnable nor a function.
+    """
+    if isinstance(chain, Runnable):
+        return chain
+    if not callable(chain):
+        raise ConfigError(f"a chain must be a Runnable or a function of the question, got {type(chain).__name__}")
+    return RunnableLambda(chain)
+
+
+def input_builder(chain: Runnable[Any, Any]) -> Callable[[str], Any]:
+    """Return the function from a question to the input of a chain.
+
+    The input is a text if the chain takes one. Otherwise it is a mapping: the question is under the names of the input
+    schema that stand for a question, else under its only name, and also under `question` and `input` unless the schema
+    excludes them. A list of messages in the schema gets the question as a message, a chat history is empty.
+
+    Args:
+        chain: chain of the user.
+    """
+    if _takes_text(chain):
+        return lambda question: question
+    schema = _input_schema(chain)
+    if _is_messages(schema, schema):
+        return lambda question: [HumanMessage(question)]
+    kinds = _kinds(schema)
+    is_closed = schema.get("additionalProperties") is False or _graph_of(chain) is not None
+    extra = () if is_closed and kinds else _ALWAYS
+
+    constructor = _constructor(chain)
+
+    def build(question: str) -> Any:
+        values = {"text": question, "messages": [HumanMessage(question)], "no messages": [], "no text": ""}
+        fields = {name: values[kind] for name, kind in kinds.items()}
+        return dict.fromkeys(extra, question) | fields if constructor is None else constructor(**fields)
+
+    return build
+
+
+def conversation_keys(chain: Runnable[Any, Any]) -> set[str]:
+    """Return the names of the configurable values that identify a conversation: a thread of LangGraph, or a session."""
+    try:
+        shared = {spec.id for spec in chain.config_specs if spec.is_shared and spec.annotation is str}
+    except Exception:  # of a foreign class
+        shared = set()
+    return {"thread_id"} | shared
+
+
+def is_async_only(chain: Any) -> bool:
+    """Return True if a step of the chain is an async function without a sync one."""
+    return _is_async_only(chain, set())
+
+
+def _is_async_only(part: Any, seen: set[int]) -> bool:
+    if id(part) in seen:
+        return False
+    seen.add(id(part))
+    if getattr(part, "afunc", None) is not None and getattr(part, "func", None) is None:
+        return True
+    if isinstance(part, BaseTool) and getattr(part, "coroutine", None) and getattr(part, "func", None) is None:
+        return True
+    inner = [value for name in _INNER if (value := getattr(part, name, None)) is not None]
+    groups = [list(value.values()) if isinstance(value, Mapping) else value for value in inner]
+    parts = [item for group in groups for item in (group if isinstance(group, list | tuple) else [group])]
+    return any(_is_async_only(item, seen) for item in parts)
+
+
+def receivers_of_input(chain: Runnable[Any, Any]) -> Iterator[Any]:
+    """Yield a Runnable and its parts that receive its input, from the outside to the inside."""
+    while True:
+        yield chain
+        inner = [getattr(chain, name, None) for name in ("first", "bound", "runnable", "default")]
+        following = next((part for part in inner if isinstance(part, Runnable)), None)
+        if following is None:
+            return
+        chain = following
+
+
+def _takes_text(chain: Runnable[Any, Any]) -> bool:
+    schema = _input_schema(chain)
+    if "string" in _types(schema):
+        return True
+    if schema.get("properties"):
+        return False
+    *_, innermost = receivers_of_input(chain)
+    if isinstance(innermost, RunnableParallel):  # {"context": search, "question": RunnablePassthrough()}
+        steps = innermost.steps__
+        return any(
+            name in _QUESTION_NAMES and isinstance(_innermost(step), RunnablePassthrough)
+            for name, step in steps.items()
+        )
+    function = _function_of(innermost)
+    name, is_typed = _first_parameter(function)
+    return name in _TEXT_PARAMETERS and not is_typed and not _has_keys(function, name)
+
+
+def _innermost(chain: Runnable[Any, Any]) -> Any:
+    return list(receivers_of_input(chain))[-1]
+
+
+def _function_of(chain: Any) -> Any:
+    """Return the function of a RunnableLambda; None for other Runnables."""
+    is_function = isinstance(chain, RunnableLambda)
+    return (getattr(chain, "func", None) or getattr(chain, "afunc", None)) if is_function else None
+
+
+def _first_parameter(function: Any) -> tuple[str | None, bool]:
+    """Return the name of the first parameter of a function, or None, and whether it has a type."""
+    try:
+        parameter = next(iter(inspect.signature(function).parameters.values()), None)
+    except (TypeError, ValueError):  # a builtin, or None
+        return None, False
+    return (None, False) if parameter is None else (parameter.name, parameter.annotation is not parameter.empty)
+
+
+def _has_keys(function: Any, parameter: str) -> bool:
+    """Return True if the code of a function reads a key of a parameter: `parameter["key"]` or `parameter.get`."""
+    code = getattr(function, "__code__", None)
+    steps = list(dis.get_instructions(code)) if code else []
+    for first, second, third in zip(steps, steps[1:], [*steps[2:], None], strict=False):
+        if first.argval == parameter and first.opname.startswith(("LOAD_FAST", "LOAD_DEREF")):
+            is_key = second.opname.startswith("LOAD_CONST") and isinstance(second.argval, str)
+            if second.argval == "get" or (is_key and third and third.opname in ("BINARY_SUBSCR", "BINARY_OP")):
+                return True
+    return False
+
+
+def _input_schema(chain: Runnable[Any, Any]) -> Schema:
+    """Return the JSON schema of the input; empty if it is unknown."""
+    try:
+        schema: Any = chain.get_input_jsonschema()
+    except Exception:  # pydantic cannot describe it, such as a TypedDict of `typing` in Python 3.11
+        schema = _schema_of_type(_annotated_type(chain))
+    return _resolved(schema, schema)
+
+
+def _schema_of_type(kind: Any) -> Schema:
+    """Return the JSON schema of the state of a graph or of an annotated parameter; empty if it is unknown."""
+    try:
+        hints = {name: hint for name, hint in get_type_hints(kind).items() if not name.startswith("_")}
+        return TypeAdapter(TypedDict("State", hints, total=False)).json_schema()  # type: ignore[operator]
+    except Exception:
+        return {}
+
+
+def _annotated_type(chain: Runnable[Any, Any]) -> Any:
+    """Return the type of the state of a graph, or of the first parameter of a function; None if it has none."""
+    graph = _graph_of(chain)
+    if graph is not None:
+        builder = getattr(graph, "builder", None)
+        return getattr(builder, "input_schema", None) or getattr(builder, "state_schema", None)
+    function = _function_of(_innermost(chain))
+    name = _first_parameter(function)[0]
+    try:
+        return get_type_hints(function).get(name or "")
+    except Exception:  # the name of a type that is not imported, or a function without hints
+        return None
+
+
+def _constructor(chain: Runnable[Any, Any]) -> Any:
+    """Return the pydantic model or dataclass that a function takes; None if it takes another type."""
+    kind = None if _graph_of(chain) is not None else _annotated_type(chain)
+    is_record = isinstance(kind, type) and (issubclass(kind, BaseModel) or is_dataclass(kind))
+    return kind if is_record else None
+
+
+def _graph_of(chain: Runnable[Any, Any]) -> Any:
+    """Return the LangGraph graph that gets the input of a chain; None if there is none."""
+    return next(
+        (part for part in receivers_of_input(chain) if any(c.__name__ == "Pregel" for c in type(part).__mro__)), None
+    )
+
+
+def _resolved(schema: Any, root: Schema) -> Schema:
+    """Return a schema in which a reference at the top is replaced by its definition, next to all definitions."""
+    definitions = root.get("$defs", {})
+    if isinstance(schema, Mapping) and "$ref" in schema:
+        schema = definitions.get(schema["$ref"].rpartition("/")[2], {})
+    if not isinstance(schema, Mapping):
+        return {}
+    properties = {name: part for name, part in schema.get("properties", {}).items() if name != _ANY}
+    return {**schema, "properties": properties, "$defs": definitions}
+
+
+def _types(schema: Any) -> set[str]:
+    """Return the JSON types that a value may have; an empty set if it may have any."""
+    if not isinstance(schema, Mapping):
+        return set()
+    own = schema.get("type", [])
+    types = {own} if isinstance(own, str) else set(own)
+    return types.union(*(_types(option) for option in schema.get("anyOf", [])))
+
+
+def _is_messages(schema: Any, root: Schema) -> bool:
+    """Return True for a list of messages."""
+    if not isinstance(schema, Mapping):
+        return False
+    if any(_is_messages(option, root) for option in schema.get("anyOf", [])):
+        return True
+    return schema.get("type") == "array" and "Message" in str(schema.get("items", {}))
+
+
+def _kinds(schema: Schema) -> dict[str, _Kind]:
+    """Return how to fill the properties of a schema, by name."""
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    kinds: dict[str, _Kind] = {}
+    for name, part in properties.items():
+        types = _types(part)
+        if name in _HISTORY_NAMES:
+            kinds[name] = "no text" if types == {"string"} else "no messages"
+        elif name in _QUESTION_NAMES and (not types or "string" in types):
+            kinds[name] = "text"
+        elif (name == "messages" and types != {"string"}) or _is_messages(part, schema):
+            kinds[name] = "messages"
+    others = [name for name in schema.get("required", properties) if name not in kinds]
+    if not {"text", "messages"} & {*kinds.values()} and len(others) == 1:
+        kinds[others[0]] = "text"
+    return kinds

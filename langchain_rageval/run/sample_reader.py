@@ -1,0 +1,145 @@
+"""Sample reader: build the sample of a run from its inputs, outputs and retrieved Documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields as dataclass_fields
+from dataclasses import is_dataclass
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.load.serializable import Serializable
+from langchain_core.messages import BaseMessage, convert_to_messages
+from pydantic import BaseModel
+
+from langchain_rageval.data.field_names import read_fields
+from langchain_rageval.data.schema import Sample
+from langchain_rageval.run.run_trees import RootRun, find_documents
+
+SOURCES = "context_sources"
+"""Name in the metadata of a sample: the `source` of each context, in their order; None for a context without one."""
+
+_ANSWER_NAMES = ("result", "generation", "output_text", "text", "final_answer")
+
+
+def read_sample(root: RootRun, inputs: Any, outputs: Any) -> Sample:
+    """Return the sample of a run that has ended.
+
+    Contexts that the outputs state are what the answer was made from, for example after reranking; if there are none,
+    the contexts are the retrieved Documents in the order in which the retrievers started; else those in the inputs;
+    else the Documents that passed between steps last. Texts that equal a Document have its id and source.
+
+    Args:
+        root: the run.
+        inputs: inputs of the run, which hold the question.
+        outputs: outputs of the run, which hold the answer. The only text in a mapping without an answer is the answer.
+
+    Raises:
+        SampleError: if no question is found, or a field has the wrong type.
+    """
+    inputs, outputs = _convert_messages(inputs), _convert_outputs(inputs, outputs)
+    fields = {"id": str(root.run_id), "inputs": inputs, "outputs": outputs, "metadata": root.metadata}
+    documents = [*(root.contexts or []), *root.documents, *_documents_in(outputs)]
+    contexts = _contexts(root, inputs, outputs)
+    if contexts is None:
+        contexts = Sample.parse(fields).contexts
+    if contexts is None:
+        contexts = root.documents or find_documents(outputs) or None
+    if contexts is None:
+        return Sample.parse(fields)
+    by_text = {document.page_content: document for document in documents}
+    contexts = [by_text.get(item, item) if isinstance(item, str) else item for item in contexts]
+    sources = list(map(_source_of, contexts))
+    if any(sources):
+        fields["metadata"] = {**root.metadata, SOURCES: sources}
+    return Sample.parse(fields | {"contexts": contexts})
+
+
+def _contexts(root: RootRun, inputs: Any, outputs: Any) -> Sequence[Any] | None:
+    """Return the contexts that the outputs state or the retrievers found; None if there are neither."""
+    stated = None if _is_text(outputs) else read_fields({"outputs": outputs}).get("contexts")
+    retrieved = root.contexts
+    found = root.documents if retrieved is None else retrieved
+    texts = [document.page_content for document in found]
+    if stated is None or (texts and len(stated) == 1 and all(text in stated[0] for text in texts)):
+        return retrieved if stated is None else found  # one text that joins the Documents
+    if retrieved is not None:
+        has_earlier = not root.is_new_conversation and bool(texts) and set(texts) < set(stated)
+        if has_earlier or stated == read_fields({"inputs": inputs}).get("contexts"):
+            return retrieved  # the state of a conversation keeps the Documents of earlier turns
+    return list(stated)
+
+
+def _documents_in(outputs: Any) -> list[Any]:
+    """Return the Documents in outputs, also those that are mappings, as in JSON."""
+    lists = outputs.values() if isinstance(outputs, Mapping) else [outputs]
+    items = [item for part in lists if isinstance(part, list) for item in part if isinstance(item, Mapping)]
+    return [*find_documents(outputs), *(_document(item) for item in items if isinstance(item.get("page_content"), str))]
+
+
+def _document(item: Mapping[str, Any]) -> Document:
+    id = None if item.get("id") is None else str(item["id"])
+    return Document(item["page_content"], id=id, metadata=dict(item.get("metadata") or {}))
+
+
+def _source_of(context: Any) -> str | None:
+    metadata = getattr(context, "metadata", None)
+    source = metadata.get("source") if isinstance(metadata, Mapping) else None
+    return None if source is None else str(source)
+
+
+def _convert_messages(value: Any) -> Any:
+    """Return inputs or outputs with messages in any form that LangChain accepts converted to message objects."""
+    if hasattr(value, "to_messages"):  # a prompt value
+        return value.to_messages()
+    if isinstance(value, Mapping) and value.get("messages"):
+        return {**value, "messages": _to_messages(value["messages"])}
+    return value
+
+
+def _to_messages(value: Any) -> Any:
+    items = value if isinstance(value, list | tuple) else [value]
+    try:
+        return convert_to_messages(items)
+    except (ValueError, TypeError, NotImplementedError):  # the key holds something else
+        return value
+
+
+def _convert_outputs(inputs: Any, outputs: Any) -> Any:
+    """Return outputs under known names: of a retriever, of a function that returns a pair, and of other chains."""
+    if isinstance(outputs, list) and all(map(_is_context, outputs)):
+        return {"documents": outputs}
+    if isinstance(outputs, tuple) and len(outputs) == 2 and _is_text(outputs[0]) and isinstance(outputs[1], list):
+        return {"answer": outputs[0], "contexts": outputs[1]}
+    outputs = _convert_messages(_convert_model(outputs))
+    fields = read_fields({"outputs": outputs}) if isinstance(outputs, Mapping) else {"answer": outputs}
+    if "answer" in fields:
+        return outputs
+    known = [value for value in _values(inputs) if isinstance(value, str)]
+    unnamed = fields["metadata"]
+    texts = [name for name, text in outputs.items() if name in unnamed and _is_text(text) and text not in known]
+    name = next((name for name in _ANSWER_NAMES if name in texts), texts[0] if len(texts) == 1 else None)
+    return outputs if name is None else {**outputs, "answer": outputs[name]}
+
+
+def _convert_model(outputs: Any) -> Any:
+    """Return the fields of a pydantic model or a dataclass as a mapping, with the objects that they hold."""
+    is_model = isinstance(outputs, BaseModel) and not isinstance(outputs, Serializable)  # of the user, not of LangChain
+    if is_model or (is_dataclass(outputs) and not isinstance(outputs, type)):
+        names = type(outputs).model_fields if is_model else [part.name for part in dataclass_fields(outputs)]
+        return {name: getattr(outputs, name) for name in names}
+    return outputs
+
+
+def _values(inputs: Any) -> Iterable[Any]:
+    return inputs.values() if isinstance(inputs, Mapping) else [inputs]
+
+
+def _is_context(value: Any) -> bool:
+    """Return True for an item of a retriever's output: a Document, a mapping of one, or a text."""
+    is_mapping = isinstance(value, Mapping) and "page_content" in value
+    return is_mapping or isinstance(value, str) or hasattr(value, "page_content")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str | BaseMessage)

@@ -1,0 +1,175 @@
+"""`rageval run`: from a test set and a chain to a file of answers that `rageval evaluate` reads."""
+
+import json
+import sys
+from textwrap import dedent
+
+import pytest
+from helpers.munich import CONTEXTS, QUESTION
+
+from langchain_rageval import load_samples
+from langchain_rageval.testset import Testset
+from langchain_rageval.testset.row import TestsetRow
+
+SECOND = "Where does Munich lie?"
+APP = """
+    from langchain_core.documents import Document
+    from langchain_core.retrievers import BaseRetriever
+    from langchain_core.runnables import RunnableLambda
+
+    TEXTS = ["Munich was founded in 1158 by Henry the Lion.", "It lies on the Isar."]
+    FAILS = []
+    asked = []
+
+
+    class Search(BaseRetriever):
+        def _get_relevant_documents(self, query, *, run_manager):
+            return [Document(text, id=str(n), metadata={"source": "munich.md"}) for n, text in enumerate(TEXTS)]
+
+
+    retriever = Search()
+
+
+    def answer(documents):
+        return documents[0].page_content
+
+
+    chain = retriever | answer
+
+
+    def ask(question):
+        asked.append(question)
+        if question in FAILS or "*" in FAILS:
+            raise ConnectionError("no index")
+        if "Ctrl-C" in FAILS and len(asked) == 2:
+            raise KeyboardInterrupt
+        return chain.invoke(question)
+
+
+    def build():
+        return chain
+
+
+    number = 5
+"""
+
+
+@pytest.fixture
+def app(tmp_path, monkeypatch):
+    """A module with chains in the working directory."""
+    (tmp_path / "munich_app.py").write_text(dedent(APP), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    sys.modules.pop("munich_app", None)
+    yield lambda: sys.modules["munich_app"]
+    sys.modules.pop("munich_app", None)
+
+
+@pytest.fixture
+def testset(tmp_path):
+    """A test set of two questions in a file."""
+    rows = [
+        TestsetRow(id=f"q{n}", question=text, contexts=CONTEXTS, reference="1158", evolution="simple")
+        for n, text in enumerate([QUESTION, SECOND])
+    ]
+    Testset(rows).to_jsonl(tmp_path / "testset.jsonl")
+    return "testset.jsonl"
+
+
+@pytest.mark.parametrize("place", ["munich_app:chain", "munich_app.py:chain", "munich_app:ask", "munich_app:build"])
+def test_it_asks_every_question_and_evaluate_reads_the_answers(rageval, app, testset, place):
+    code, told, complaints = rageval("run", place, testset, "--quiet")
+    assert (code, complaints) == (0, "")
+    assert told == "2 questions asked: 2 without an error, 2 with contexts\nAnswers written to answers.jsonl\n"
+    first, second = load_samples("answers.jsonl")
+    assert (first.id, first.question, first.answer, first.references) == ("q0", QUESTION, CONTEXTS[0], ["1158"])
+    assert (first.contexts, first.context_ids) == (CONTEXTS, ["0", "1"])
+    assert first.metadata["context_sources"] == ["munich.md", "munich.md"]
+    assert second.question == SECOND
+    code, told, _ = rageval("evaluate", "answers.jsonl", "--metrics", "faithfulness", "--quiet")
+    assert (code, "faithfulness" in told) == (0, True)
+
+
+def test_it_takes_samples_with_other_names_and_writes_to_stdout(rageval, app, tmp_path):
+    (tmp_path / "questions.jsonl").write_text(json.dumps({"q": QUESTION}) + "\n", encoding="utf-8")
+    words = ["run", "munich_app:retriever", "questions.jsonl", "--fields", "question=q", "--out", "-", "--quiet"]
+    code, told, complaints = rageval(*words)
+    assert code == 0
+    (line,) = told.splitlines()
+    sample = json.loads(line)
+    assert (sample["question"], sample["answer"], sample["contexts"]) == (QUESTION, None, CONTEXTS)
+    assert complaints == "1 question asked: 1 without an error, 1 with contexts\n"
+
+
+def test_a_failed_question_is_reported_and_resume_asks_it_again(rageval, app, testset):
+    words = ["run", "munich_app:ask", testset, "--quiet", "--journal", "answers.db"]
+    assert rageval("run", "munich_app:chain", testset, "--quiet")[0] == 0  # imports the module
+    app().FAILS.append(SECOND)
+    code, told, complaints = rageval(*words)
+    assert code == 0
+    assert told.startswith("2 questions asked: 1 without an error, 1 with contexts\n")
+    error = f"ConnectionError: no index (question '{SECOND}')"
+    assert complaints == f"rageval: failed questions: 1; first error: {error}\n"
+    app().FAILS.clear()
+    app().asked.clear()
+    code, told, complaints = rageval("resume", "answers.db")
+    assert (code, complaints) == (0, "")
+    assert app().asked == [SECOND]
+    assert [sample.answer for sample in load_samples("answers.jsonl")] == [CONTEXTS[0]] * 2
+
+
+def test_if_every_question_failed_the_file_is_written_and_the_code_is_2(rageval, app, testset):
+    assert rageval("run", "munich_app:chain", testset, "--quiet", "--out", "first.jsonl")[0] == 0
+    app().FAILS.append("*")
+    code, _, complaints = rageval("run", "munich_app:ask", testset, "--quiet")
+    assert code == 2
+    error = f"ConnectionError: no index (question '{QUESTION}')"
+    assert complaints == f"rageval: every question failed (2); first error: {error}\n"
+    assert [sample.metadata["error"] for sample in load_samples("answers.jsonl")] == ["ConnectionError: no index"] * 2
+
+
+def test_an_interrupted_run_writes_what_it_has(rageval, app, testset):
+    assert rageval("run", "munich_app:chain", testset, "--quiet", "--out", "first.jsonl")[0] == 0
+    app().FAILS.append("Ctrl-C")
+    words = ["run", "munich_app:ask", testset, "--quiet", "--max-concurrency", 1]
+    code, told, complaints = rageval(*words)
+    assert (code, complaints) == (130, "rageval: interrupted\n")
+    assert told.startswith("1 of 2 questions asked: 1 without an error, 1 with contexts\n")
+    assert [sample.question for sample in load_samples("answers.jsonl")] == [QUESTION]
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["munich_app", "testset.jsonl"], "name the chain as MODULE:CHAIN, such as app:chain; got munich_app"),
+        (
+            ["munich_app:nothing", "testset.jsonl"],
+            "the chain munich_app:nothing cannot be imported: "
+            "AttributeError: module 'munich_app' has no attribute 'nothing'",
+        ),
+        (
+            ["no_app:chain", "testset.jsonl"],
+            "the chain no_app:chain cannot be imported: ModuleNotFoundError: No module named 'no_app'",
+        ),
+        (
+            ["munich_app:number", "testset.jsonl"],
+            "a chain must be a Runnable or a function of the question, got int",
+        ),
+        (["munich_app:chain", "none.jsonl"], "none.jsonl does not exist: pass the path of an existing file"),
+        (["munich_app:chain", "empty.jsonl"], "empty.jsonl contains no questions"),
+        (
+            ["munich_app:chain", "testset.jsonl", "--out", "testset.jsonl"],
+            "--out testset.jsonl is the input file; choose another path",
+        ),
+        (
+            ["munich_app:chain", "testset.jsonl", "--max-concurrency", "0"],
+            "max_concurrency must be a whole number of at least 1, got 0",
+        ),
+    ],
+)
+def test_wrong_usage_is_reported_before_a_question_is_asked(rageval, app, testset, tmp_path, words, problem):
+    (tmp_path / "empty.jsonl").write_text("", encoding="utf-8")
+    code, told, complaints = rageval("run", *words, "--quiet", "--journal", "answers.db")
+    assert (code, told, complaints) == (2, "", f"rageval: {problem}\n")
+    assert not (tmp_path / "answers.db").exists()

@@ -1,0 +1,341 @@
+"""Question, answer, contexts, sources and errors of chains of any shape: asked, and watched in production."""
+
+from dataclasses import dataclass
+from typing import TypedDict
+
+import pytest
+from helpers.chains import CHAINS, FOUND, SEARCH, State
+from helpers.munich import ANSWER, CONTEXTS, QUESTION
+from helpers.watched import Search, Words, rag, watching, with_callback
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+from langgraph.types import interrupt
+from pydantic import BaseModel
+
+from langchain_rageval import OfflineJudge, Sample, SampleError, answered_by, evaluate, faithfulness
+from langchain_rageval.testset import Testset
+from langchain_rageval.testset.row import TestsetRow
+
+TESTSET = Testset([TestsetRow(id="q1", question=QUESTION, contexts=["x"], reference="1158", evolution="simple")])
+ASKED = {"evolution": "simple", "answerable": True}
+pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainDeprecationWarning")
+SOURCES = ["munich-1.md", "munich-2.md"]
+
+
+def ask(chain):
+    (sample,) = TESTSET.run(chain, progress=False)
+    return sample
+
+
+@pytest.mark.parametrize("name", CHAINS)
+async def test_question_answer_contexts_ids_and_sources_come_out(name):
+    sample = ask(CHAINS[name])
+    assert sample == Sample(
+        id="q1",
+        question=QUESTION,
+        answer=ANSWER,
+        contexts=CONTEXTS,
+        context_ids=["m1", "m2"],
+        references=["1158"],
+        reference_contexts=["x"],
+        reference_context_ids=[],
+        metadata={**ASKED, "context_sources": SOURCES},
+    )
+    assert await answered_by(CHAINS[name], progress=False).ainvoke(TESTSET) == [sample]
+    assert answered_by(CHAINS[name], progress=False).invoke(TESTSET) == [sample]
+
+
+async def test_a_bare_retriever_gives_contexts_and_no_answer_and_no_error():
+    for sample in (ask(SEARCH), *await answered_by(SEARCH, progress=False).ainvoke(TESTSET)):
+        assert (sample.answer, sample.contexts, sample.context_ids) == (None, CONTEXTS, ["m1", "m2"])
+        assert sample.metadata == {**ASKED, "context_sources": SOURCES}
+    empty = ask(Search(documents=[]))
+    assert (empty.answer, empty.contexts, empty.metadata) == (None, [], ASKED)
+
+
+def test_a_bare_model_gives_an_answer_and_no_contexts():
+    sample = ask(Words())
+    assert (sample.answer, sample.contexts, sample.metadata) == (ANSWER, None, ASKED)
+
+
+def test_contexts_that_the_chain_returns_replace_those_that_it_retrieved_and_have_their_ids():
+    chain = {"context": SEARCH | (lambda found: found[1:]), "question": RunnablePassthrough()}
+    reranked = ask(chain | RunnablePassthrough.assign(answer=lambda _: ANSWER))
+    assert (reranked.contexts, reranked.context_ids) == (CONTEXTS[1:], ["m2"])
+    assert reranked.metadata["context_sources"] == SOURCES[1:]
+    texts = ask(
+        RunnableLambda(lambda question: {"answer": ANSWER, "contexts": CONTEXTS[::-1], "x": SEARCH.invoke("?")})
+    )
+    assert (texts.contexts, texts.context_ids) == (CONTEXTS[::-1], ["m2", "m1"])
+
+
+def test_documents_without_ids_and_sources_have_none():
+    sample = ask(rag(Search(documents=[*FOUND, Document("Berlin.")])))
+    assert (sample.contexts, sample.context_ids) == ([*CONTEXTS, "Berlin."], None)
+    assert sample.metadata["context_sources"] == [*SOURCES, None]
+    assert ask(rag(Search(documents=[Document("Berlin.")]))).metadata == ASKED
+
+
+def test_answer_and_contexts_of_an_earlier_chain_are_removed():
+    earlier = Sample(question=QUESTION, answer="old", contexts=["old"], context_ids=["o"], metadata={"error": "old"})
+    (sample,) = answered_by(lambda question: "new", progress=False).invoke([earlier])
+    assert sample == Sample(question=QUESTION, answer="new")
+
+
+# What the chain is given
+
+
+def given_to(make_chain, **options):
+    """Return the input that a chain receives."""
+    given = []
+    chain = make_chain(RunnableLambda(lambda value: given.append(value) or "yes"))
+    (sample,) = TESTSET.run(chain, progress=False, **options)
+    assert sample.answer == "yes"
+    return given[0]
+
+
+def test_a_chain_gets_what_its_input_schema_asks_for():
+    class Query(BaseModel):
+        query: str
+
+    class Theme(BaseModel):
+        theme: str
+        language: str = "en"
+
+    class Chat(BaseModel):
+        messages: list[HumanMessage]
+
+    class Turn(BaseModel):
+        input: str
+        chat_history: list[HumanMessage]
+
+    both = {"question": QUESTION, "input": QUESTION}
+    typed = {
+        kind: given_to(lambda chain, kind=kind: chain.with_types(input_type=kind)) for kind in (Query, Theme, Turn)
+    }
+    assert typed == {
+        Query: {**both, "query": QUESTION},
+        Theme: {**both, "theme": QUESTION},
+        Turn: {**both, "chat_history": []},
+    }
+    (message,) = given_to(lambda chain: chain.with_types(input_type=Chat))["messages"]
+    assert message == HumanMessage(QUESTION)
+    assert given_to(lambda chain: chain.with_types(input_type=list[HumanMessage])) == [HumanMessage(QUESTION)]
+    assert given_to(lambda chain: chain.with_types(input_type=str)) == QUESTION
+    assert given_to(lambda chain: chain) == both
+
+
+def test_a_function_gets_a_text_or_a_mapping():
+    given = []
+
+    def untyped(question):
+        return given.append(question) or "yes"
+
+    def typed(value: str):
+        return given.append(value) or "yes"
+
+    def mapping(inputs):
+        return given.append(inputs) or "yes"
+
+    def key(question):
+        return given.append(question["question"]) or "yes"
+
+    def optional_key(query):
+        return given.append(query.get("input")) or "yes"
+
+    for function in (untyped, typed, mapping, key, optional_key):
+        assert ask(function).answer == "yes"
+    assert given == [QUESTION, QUESTION, {"question": QUESTION, "input": QUESTION}, QUESTION, QUESTION]
+
+
+def test_each_question_has_a_conversation_of_its_own_unless_the_config_names_one():
+    def thread(_, config):
+        return config["configurable"]["thread_id"]
+
+    samples = [Sample(question="1?"), Sample(question="2?")]
+    first, second = answered_by(thread, progress=False).invoke(samples)
+    assert first.answer != second.answer
+    named = answered_by(thread, progress=False).invoke(samples, {"configurable": {"thread_id": "mine"}})
+    assert [sample.answer for sample in named] == ["mine", "mine"]
+
+
+# Failures
+
+
+def test_the_cause_of_a_failed_call_stands_in_the_sample_and_in_the_failed_score():
+    def broken(question):
+        SEARCH.invoke(question)
+        raise RuntimeError("vector store is down")
+
+    lost = ask(broken)
+    assert (lost.answer, lost.contexts) == (None, CONTEXTS)
+    assert lost.metadata == {**ASKED, "context_sources": SOURCES, "error": "RuntimeError: vector store is down"}
+    whole = ask(rag(SEARCH))
+    report = evaluate([whole, lost], faithfulness(OfflineJudge()), progress=False)
+    (failed,) = [score.failure for _, score in report.failures()]
+    assert failed.message.startswith(f"RuntimeError: vector store is down; row 2 (index 1), question {QUESTION!r}: ")
+    with pytest.raises(SampleError, match=r"^RuntimeError: vector store is down; row 1 \(index 0\), question "):
+        evaluate([lost], faithfulness(OfflineJudge()), progress=False)
+
+
+@pytest.mark.parametrize(
+    ("output", "error"),
+    [
+        (None, "TypeError: the chain returned None: "),
+        (3, "TypeError: the chain returned int: "),
+        ({"foo": 1, "bar": []}, "SampleError: the chain returned no answer in ['bar', 'foo']: "),
+        ({"answer": object()}, "SampleError: answer: Input should be a valid string, got object: "),
+        (AIMessage(""), None),
+    ],
+)
+def test_an_output_without_an_answer_is_an_error_that_says_what_to_return(output, error):
+    sample = ask(RunnableLambda(lambda _: output))
+    remedy = "return a text, a message, Documents, or a mapping with an answer"
+    assert sample.metadata.get("error") == (error and error + remedy)
+    assert sample.answer == (None if error else "")
+
+
+def test_a_graph_that_waits_for_a_person_is_an_error():
+    flow = StateGraph(State)
+    flow.add_node("search", lambda values: {"context": SEARCH.invoke(values["question"])})
+    flow.add_node("answer", lambda _: {"answer": interrupt("May I?")})
+    flow.add_edge(START, "search")
+    flow.add_edge("search", "answer")
+    sample = ask(flow.compile(checkpointer=InMemorySaver()))
+    assert (sample.answer, sample.contexts) == (None, CONTEXTS)
+    problem = "SampleError: the graph waits for a person: ask one that answers without an interrupt"
+    assert sample.metadata["error"] == problem
+
+
+def test_the_only_new_text_in_a_mapping_is_the_answer_and_two_are_none():
+    (one, two) = (ask(RunnableLambda(lambda _, keys=keys: dict.fromkeys(keys, "yes"))) for keys in (["a"], ["a", "b"]))
+    assert (one.answer, two.answer) == ("yes", None)
+    assert ask(RunnableLambda(lambda given: {"rewritten": given["question"], "reply": "yes"})).answer == "yes"
+    assert ask(RunnableLambda(lambda _: {"rewritten": "Munich, founded?", "generation": "yes"})).answer == "yes"
+
+
+def test_a_secret_of_the_chain_is_not_in_the_error():
+    class Store(BaseRetriever):
+        api_key: str = "sk-0123456789abcdef"
+
+        def _get_relevant_documents(self, query, *, run_manager):
+            raise PermissionError(f"wrong key {self.api_key}")
+
+    assert ask(rag(Store())).metadata["error"] == "PermissionError: wrong key ***"
+
+
+class Request(BaseModel):
+    """What a service takes."""
+
+    query: str
+    k: int = 3
+
+
+@dataclass
+class Asked:
+    """What another service takes."""
+
+    question: str
+
+
+class Topic(TypedDict):
+    """A state of `typing`, which pydantic cannot describe in Python 3.11."""
+
+    topic: str
+
+
+def test_a_function_gets_the_type_that_it_names():
+    given = []
+
+    def request(value: Request):
+        return given.append(value) or "yes"
+
+    def asked(value: Asked):
+        return given.append(value) or "yes"
+
+    def topic(value: Topic):
+        return given.append(value["topic"]) or "yes"
+
+    assert [ask(function).answer for function in (request, asked, topic)] == ["yes"] * 3
+    assert given == [Request(query=QUESTION), Asked(QUESTION), QUESTION]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        FOUND,
+        [{"page_content": part.page_content, "id": part.id, "metadata": part.metadata} for part in FOUND],
+        {"documents": [part.model_dump() for part in FOUND]},
+    ],
+)
+def test_a_function_that_only_searches_gives_contexts(found):
+    sample = ask(lambda question: found)
+    assert (sample.answer, sample.contexts, sample.context_ids) == (None, CONTEXTS, ["m1", "m2"])
+    assert sample.metadata == {**ASKED, "context_sources": SOURCES}
+    assert ask(lambda question: CONTEXTS).contexts == CONTEXTS
+
+
+async def test_functions_that_yield_their_answer_give_all_of_it():
+    def words(question):
+        yield from ("Munich ", "is old.")
+
+    async def awords(question):
+        for word in words(question):
+            yield word
+
+    for chain in (words, awords):
+        assert ask(chain).answer == "Munich is old."
+        assert [part.answer for part in await answered_by(chain, progress=False).ainvoke(TESTSET)] == ["Munich is old."]
+
+
+# The production callback collects the same
+
+
+INPUTS = {"RetrievalQA": {"query": QUESTION}, "a chain with a message history": {"input": QUESTION}}
+WATCHED = ("RetrievalQA", "RetrievalQA without its sources", "a graph with names of its own", "history-aware retrieval")
+
+
+@pytest.mark.parametrize("name", WATCHED)
+def test_the_callback_reads_what_asking_reads(name):
+    key = {"a graph with names of its own": "question", "history-aware retrieval": "input"}.get(name, "query")
+    callback, rows = watching()
+    with callback:
+        CHAINS[name].invoke(
+            {key: QUESTION, **({"chat_history": []} if key == "input" else {})}, with_callback(callback)
+        )
+    asked, watched = ask(CHAINS[name]), rows[0].sample
+    for field in ("question", "answer", "contexts", "context_ids"):
+        assert getattr(watched, field) == getattr(asked, field)
+    assert watched.metadata["context_sources"] == SOURCES
+
+
+async def test_the_callback_watches_a_retriever_that_is_called_by_itself():
+    from langchain_rageval import context_relevance
+
+    callback, rows = watching(context_relevance(OfflineJudge()))
+    with callback:
+        SEARCH.invoke(QUESTION, with_callback(callback, metadata={"team": "a"}))
+        await SEARCH.ainvoke(QUESTION, with_callback(callback))
+        broken = Search(documents=FOUND).with_config(callbacks=[callback])
+        RunnableLambda(lambda question: broken.invoke(question) and "yes").invoke(QUESTION, with_callback(callback))
+    assert [(row.sample.question, row.sample.answer, row.sample.contexts) for row in rows] == [
+        (QUESTION, None, CONTEXTS),
+        (QUESTION, None, CONTEXTS),
+        (QUESTION, "yes", CONTEXTS),
+    ]
+    assert rows[0].sample.metadata["team"] == "a"
+    assert (callback.stats()["seen"], callback.stats()["running"]) == (3, 0)
+
+
+def test_the_callback_leaves_out_the_documents_that_a_conversation_keeps_from_earlier_turns():
+    earlier = [Document("Berlin lies on the Spree.", id="b")]
+    chain = RunnableLambda(lambda question: {"documents": [*earlier, *SEARCH.invoke(question)], "answer": ANSWER})
+    callback, rows = watching()
+    with callback:
+        chain.invoke(QUESTION, with_callback(callback))
+    assert rows[0].sample.contexts == CONTEXTS
+    assert ask(chain).contexts == ["Berlin lies on the Spree.", *CONTEXTS]
