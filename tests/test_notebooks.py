@@ -1,4 +1,4 @@
-"""Each notebook runs from top to bottom and imports public names only."""
+"""Each notebook runs from top to bottom, imports public names only, and keeps small outputs."""
 
 import ast
 import json
@@ -53,9 +53,28 @@ def test_a_notebook_runs(path, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_uses_public_names_and_keeps_no_outputs(path):
+def test_it_has_cell_ids_and_small_outputs_without_raw_numbers(path):
     notebook = json.loads(path.read_text(encoding="utf-8"))
-    assert [cell["outputs"] for cell in notebook["cells"] if cell.get("outputs")] == []
+    ids = [cell["id"] for cell in notebook["cells"]]
+    assert len(set(ids)) == len(ids)
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert all(cell["execution_count"] for cell in code)
+    outputs = [output for cell in code for output in cell["outputs"]]
+    assert outputs
+    assert not [output for output in outputs if output["output_type"] == "error"]
+    assert path.stat().st_size < 120_000
+    texts = [text for output in outputs for kind, text in _contents(output) if kind != "image/png"]
+    assert not re.findall(r"\d\.\d{6,}|<\w+ object at", "\n".join(texts))
+
+
+def _contents(output):
+    """Yield kind and text of each representation of an output."""
+    for kind, text in output.get("data", {"text": output.get("text", "")}).items():
+        yield kind, "".join(text)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_it_uses_public_names(path):
     modules = set(re.findall(r"(?:from|import) (langchain_rageval[\w.]*)", "\n".join(cells(path))))
     assert modules
     assert modules <= PUBLIC_MODULES

@@ -13,6 +13,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+import yaml
 from hatchling.builders.wheel import WheelBuilder
 from helpers.packaged import OWN
 from helpers.waiting import PATIENCE
@@ -347,6 +348,13 @@ def test_every_language_with_prompts_is_one_that_is_detected():
 
 def test_the_repository_holds_what_the_contract_lists():
     top = {name for name in os.listdir(ROOT) if not name.startswith(".")}
-    assert {"pyproject.toml", "README.md", NAME, "tests", "LICENSE", "CHANGELOG.md"} <= top
+    assert {"pyproject.toml", "README.md", NAME, "tests", "docs", "LICENSE", "CHANGELOG.md", "CITATION.cff"} <= top
     assert (PACKAGE / "py.typed").is_file()
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+def test_the_citation_names_the_package_and_no_person():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert {"cff-version", "message", "title", "authors"} <= citation.keys()  # what the format requires
+    assert citation["title"] == "langchain-rageval"
+    assert citation["authors"] == [{"name": "The langchain-rageval authors"}]

@@ -295,6 +295,11 @@ class Usage(_FrozenModel):
         )
 
 
+def _shorten_number(verdict: str) -> str:
+    """Return a computed verdict, such as a similarity, with three decimals; any other verdict unchanged."""
+    return f"{float(verdict):.3f}" if re.fullmatch(r"-?\d+\.\d{4,}", verdict) else verdict
+
+
 def _sum(one: int | None, other: int | None) -> int | None:
     return other if one is None else one + (other or 0)
 
@@ -377,7 +382,7 @@ class Score(_FrozenModel):
         rows = [
             (
                 _MARKS.get(finding.verdict, ""),
-                *map(text, (finding.verdict, finding.text, finding.reason, ", ".join(finding.cites))),
+                *map(text, (_shorten_number(finding.verdict), finding.text, finding.reason, ", ".join(finding.cites))),
             )
             for finding in self.findings
         ]

@@ -238,3 +238,13 @@ def test_usage_adds_up_and_unknown_tokens_count_as_nothing_beside_known_ones(one
     assert both.calls == one.calls + other.calls
     assert one + Usage() == one
     assert (both.input_tokens is None) == (one.input_tokens is None and other.input_tokens is None)
+
+
+def test_a_computed_verdict_is_shown_with_three_decimals_and_stored_in_full():
+    cosine = Finding(kind="question", number=1, text="Where?", verdict="0.6172133998483678", cites=[])
+    grade = Finding(kind="criterion", number=2, text="correctness", verdict="3", cites=[])
+    shown = score(value=0.6, findings=[cosine, grade])
+    assert "<bdi>0.617</bdi>" in shown._repr_html_()
+    assert "<bdi>3</bdi>" in shown._repr_html_()
+    assert "0.6172133998483678" not in shown._repr_html_()
+    assert "0.6172133998483678" in shown.model_dump_json()

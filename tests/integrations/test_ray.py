@@ -225,13 +225,13 @@ def over_http(url, note=None):
     return make_metrics
 
 
-def test_the_block_in_the_readme(ray, openai_server, tmp_path, capsys):
+def test_the_block_in_the_documentation(ray, openai_server, tmp_path, capsys):
     samples = [sample.model_dump(include={*FIELDS}) for sample in rag_samples(9)]
     ray.data.from_items(samples, override_num_blocks=1).write_parquet(tmp_path / "answers")
-    block = (ROOT / "README.md").read_text(encoding="utf-8").partition("### Scaling out with Ray\n\n```python\n")[2]
+    block = (ROOT / "docs/how-to/ray.md").read_text(encoding="utf-8").partition("```python\n")[2]
     block = block.partition("```")[0].replace("http://localhost:8000", openai_server(offline).url)
     block = block.replace("concurrency=4", "concurrency=1")
-    exec(compile(block.replace("s3://bucket", str(tmp_path)), "README.md", "exec"), {})
+    exec(compile(block.replace("s3://bucket", str(tmp_path)), "ray.md", "exec"), {})
     expected = local_faithfulness(samples).summary()["faithfulness"]
     told = capsys.readouterr().out
     assert f"faithfulness {expected.mean:.3f} {expected.interval} (9 scored" in told

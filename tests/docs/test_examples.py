@@ -1,0 +1,315 @@
+"""The examples of the documentation give the results that their pages state, and the tables of pages match the code."""
+
+import re
+import warnings
+from contextlib import nullcontext
+
+import pytest
+from helpers.manual import TEXT, blocks, page, prose, sections, table
+from helpers.munich import offline_reply, recording_judge
+from helpers.reports import report_of, scored
+from langsmith.utils import get_env_var
+
+import langchain_rageval
+from langchain_rageval import (
+    BelowThreshold,
+    HashingEmbeddings,
+    Metric,
+    Report,
+    answer_correctness,
+    answer_relevance,
+    context_precision,
+    context_recall,
+    context_relevance,
+    evaluate,
+    faithfulness,
+    suite,
+)
+from langchain_rageval.metrics import BUILDERS
+from langchain_rageval.prompts.criteria import default_criteria
+from langchain_rageval.trust.labelled_item import labelled_items
+
+SAMPLE = {"question": "Q?", "answer": "Munich is old. Berlin is new.", "contexts": ["Munich is old."]}
+PUBLIC = {name: getattr(langchain_rageval, name) for name in BUILDERS}
+FIELDS = ("answer", "contexts", "references")
+
+
+@pytest.fixture
+def ran(monkeypatch, tmp_path):
+    """Return a function that runs the first block of a page or section with variables and returns all variables."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIGACHAT_CREDENTIALS", "dGVzdDp0ZXN0")
+
+    def run(name, section=None, **names):
+        text = sections(page(name))[section] if section else page(name)
+        exec(compile(blocks(text)[0], name, "exec"), names)
+        return names
+
+    return run
+
+
+def test_evaluation_in_python(ran, capsys):
+    left = ran("how-to/evaluate")
+    assert left["score"].value == 0.5
+    printed = capsys.readouterr().out
+    assert "faithfulness 0.500" in printed
+    assert "supported Мюнхен основан в 1158 году. ['1.1']" in printed
+    assert "absent В нём живёт миллион слонов. []" in printed
+
+
+def test_metrics(ran):
+    row = ran("reference/metrics")["report"].rows[0]
+    assert list(row.scores) == [
+        "faithfulness",
+        "context_precision",
+        "context_recall",
+        "answer_correctness",
+        "politeness",
+    ]
+    assert all(score.value is not None for score in row.scores.values())
+
+
+@pytest.mark.parametrize("row", table(page("reference/metrics")), ids=lambda row: row[0])
+def test_the_table_of_metrics_states_calls_and_fields(row):
+    built, _, reads, calls = row
+    judge, embeddings = recording_judge(), HashingEmbeddings()
+    metric = eval(built.strip("`"), {**PUBLIC, "judge": judge, "embeddings": embeddings})
+    metric.invoke({**SAMPLE, "references": ["The town of Munich is very old."]})
+    assert len(judge.asked) == int(calls)
+    assert metric.reads - {"question"} == {field for field in FIELDS if field in reads.partition(";")[0].split(", ")}
+
+
+def test_every_metric_is_in_both_tables():
+    builders = {row[0].strip("`").partition("(")[0] for row in table(page("reference/metrics"))}
+    assert builders == BUILDERS.keys()
+    migrated = " ".join(row[1] for row in table(page("how-to/migrating-from-ragas")))
+    assert not BUILDERS.keys() - set(re.findall(r"\w+", migrated))
+
+
+def test_the_number_of_shared_calls_is_true():
+    judge, embeddings = recording_judge(), HashingEmbeddings()
+    three = [faithfulness(judge), context_recall(judge), answer_correctness(judge, embeddings)]
+    more = [answer_relevance(judge, embeddings), context_precision(judge), context_relevance(judge)]
+    sample = {**SAMPLE, "references": ["Munich is very old."]}
+    suite(*three).invoke(sample)
+    assert len(judge.asked) == 5
+    suite(*three, *more).invoke(sample)
+    assert len(judge.asked) == 5 + 8
+    assert "take 5 calls together, 8 with" in " ".join(page("reference/metrics").split())
+
+
+def test_every_call_of_a_report_in_the_text_works(ran, tmp_path):
+    left = ran("how-to/evaluate")
+    more = [left["samples"][0], {**left["samples"][0], "question": "?", "answer": "Мюнхен основан в 1158 году."}]
+    more = [{**sample, "metadata": {"document": number}} for number, sample in enumerate(more)]
+    report = evaluate(more, faithfulness(left["OfflineJudge"]()), progress=False)
+    names = {"report": report, "path": tmp_path / "report.jsonl"}
+    calls = set(re.findall(r"`(report\.[^`]*)`", prose(TEXT))) - {"report.jsonl.part", "report.jsonl", "report.html"}
+    again, reweighed = sorted(call for call in calls if "rescore(" in call)
+    calls -= {again, reweighed}
+    assert len(calls) >= 11
+    graded = ran("how-to/rubric")
+    graded["criteria"] = [criterion.model_copy(update={"weight": 1.0}) for criterion in default_criteria()["ru"]]
+    assert eval(reweighed, graded).summary()["rubric"].mean != graded["report"].summary()["rubric"].mean
+    assert eval(again, ran("reference/metrics")).summary()["answer_correctness"].mean == pytest.approx(2 / 3)
+    for call in calls:
+        with pytest.raises(BelowThreshold) if "check" in call else nullcontext():
+            eval(call, names)
+    assert type(report).load(names["path"]) == report
+
+
+def test_cost_estimate_and_budget(ran, capsys):
+    left = ran("how-to/cost-and-budget")
+    printed = capsys.readouterr().out
+    assert "total 16 calls" in printed
+    assert "2 scores were left out" in printed
+    assert sum(metric.calls for metric in left["report"].summary().values()) == 12
+    assert Report.load("report.jsonl") == left["report"]
+
+
+def test_test_set_generation(ran, capsys):
+    left = ran("how-to/test-set")
+    assert left["testset"].counts == {"simple": 1, "reasoning+conditional": 1}
+    assert "Test set of 2 questions" in capsys.readouterr().out
+
+
+def test_a_pipe_from_documents_to_a_report(ran):
+    left = ran("how-to/test-set", "From documents to a report", **ran("how-to/test-set"))
+    assert [row.sample.answer for row in left["report"].rows] == ["Баню страхуют вместе с домом."] * 2
+    assert any("Подскажите, пожалуйста" in row.sample.question for row in left["report"].rows)
+
+
+def test_metrics_without_a_model(ran, capsys):
+    ran("reference/metrics", "Metrics without a model")
+    printed = eval(capsys.readouterr().out)
+    assert printed["exact_match"] == 0.0
+    assert 0.9 < printed["rouge"] < 1.0
+    assert all(0.5 < printed[name] < 0.9 for name in ("bleu", "chrf"))
+
+
+def test_agreement_with_human_labels(ran, tmp_path, capsys):
+    report = report_of(*[scored(number % 10 / 9) for number in range(300)])
+    report.to_jsonl(tmp_path / "report.jsonl")
+    drawn = report.to_label(150)
+    labels = [f"{row.sample.id},{'да' if float(row.scores['faithfulness']) > 0.3 else 'нет'}" for row in drawn]
+    (tmp_path / "labels.csv").write_text("\n".join(["id,label", *labels]), encoding="utf-8")
+    ran("how-to/labelling")
+    printed = capsys.readouterr().out
+    assert "Agreement with binary labels on 150 pairs" in printed
+    assert "from 150 labels and 150 more scores" in printed
+
+
+def test_rubric_grading(ran, capsys):
+    left = ran("how-to/rubric")
+    assert list(left["leaderboard"](left["report"])) == ["brief", "evasive"]
+    printed = capsys.readouterr().out
+    assert "to the one above -0.733 [-0.880, -0.342], p < 0.001" in printed
+    assert "no examples" in printed
+
+
+def test_judge_qualification(ran, capsys):
+    qualification = ran("how-to/qualify-a-judge")["qualification"]
+    assert qualification.verdict["faithfulness"] == "unfit"
+    assert "faithfulness" in capsys.readouterr().out
+    rows = {row[0]: row[1] for row in table(page("how-to/qualify-a-judge"))}
+    for name, step in qualification.steps.items():
+        if f"{name} (hashed words)" in rows or name in rows:
+            cell = rows.get(name) or rows[f"{name} (hashed words)"]
+            assert cell.startswith(f"{step.right.hits:g}/{step.right.of},"), name
+
+
+@pytest.mark.parametrize("language", ["ru", "en"])
+def test_the_number_of_labelled_items_is_true(language):
+    assert f"asks your model {len(labelled_items(language))} labelled questions" in page("how-to/qualify-a-judge")
+
+
+def test_ranking_metrics(ran):
+    scores = ran("reference/ranking-metrics")["report"].rows[0].scores
+    assert list(scores) == ["ndcg@5", "mean_grade@5", "retriever", "reranker", "gain"]
+    assert [round(score.value, 2) for score in scores.values()] == [0.59, 1.33, 0.59, 1.0, 0.41]
+    assert sum(score.usage.calls for score in scores.values()) == 1
+
+
+def test_claim_metrics(ran, capsys):
+    scores = ran("reference/claim-metrics")["report"].rows[0].scores
+    assert scores["claim_noise_irrelevant"].value == pytest.approx(1 / 3)
+    assert scores["claim_hallucination"].value == pytest.approx(1 / 3)
+    assert [row[0].count("`claim_") for row in table(page("reference/claim-metrics"))] == [
+        3,
+        1,
+        1,
+        1,
+        2,
+        2,
+        2,
+    ]
+
+
+def test_production_monitoring(ran, capsys):
+    stats = ran("how-to/production")["callback"].stats()
+    assert (stats["sampled"], stats["scored"], stats["dropped"], stats["sink_errors"]) == (1, 1, 0, 0)
+    assert "[('faithfulness', 1.0)]" in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore:'upload_results' parameter is in beta")
+def test_langsmith(ran, capsys, monkeypatch):
+    monkeypatch.setenv("LANGSMITH_ENDPOINT", "http://127.0.0.1:9")
+    get_env_var.cache_clear()
+    ran("how-to/langsmith")
+    assert "{'faithfulness': 1.0, 'context_recall': 1.0}" in capsys.readouterr().out
+
+
+def test_mlflow(ran, monkeypatch):
+    pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # MLflow uses deprecated functions of SQLAlchemy and pandas
+        assert len(ran("how-to/mlflow")["run_id"]) == 32
+
+
+def test_pytest(ran):
+    left = ran("how-to/pytest")
+    with pytest.raises(AssertionError) as caught:
+        left["test_the_answer_follows_the_policy"]()
+    assert str(caught.value) in page("how-to/pytest")
+    left["test_one_supported_statement_of_two_gives_one_half"]()
+    assert left["TestPoliteness"]().metric.name == "politeness"
+
+
+def test_langgraph_guard(ran, capsys):
+    ran("how-to/langgraph")
+    assert capsys.readouterr().out == "Не знаю: в документах этого нет.\n"
+
+
+def test_plots_and_notebooks(ran, tmp_path):
+    made = ran("how-to/test-set")["testset"]
+    report = ran("how-to/evaluate")["report"]
+    ran("how-to/plots", report=report, before=report, testset=made)
+    assert (tmp_path / "tree.png").exists()
+
+
+def test_metrics_in_a_chain(ran):
+    left = ran("how-to/chains")
+    answered = (left["rag_chain"] | left["suite"](left["metric"])).invoke("?")
+    assert answered["faithfulness"].value == 1.0
+
+
+def test_gigachat(ran):
+    left = ran("how-to/gigachat")
+    assert isinstance(left["metric"], Metric)
+    assert left["judge"].language == "ru"
+    assert [mode.rung for mode in left["judge"]._endpoint.modes] == ["function_calling", "prompt"]
+
+
+def test_vllm(ran):
+    left = ran("how-to/vllm")
+    assert isinstance(left["metric"], Metric)
+    assert left["metric"].judges[0]._endpoint.modes[0].rung == "json_schema"
+    left["model"].root_client.close()
+
+
+def test_custom_judge_function(ran):
+    from langchain_core.messages import HumanMessage, SystemMessage
+
+    def call_my_model(texts):
+        system, *rest = texts
+        return offline_reply([SystemMessage(system), *map(HumanMessage, rest)]).text
+
+    metric = ran("how-to/judge-function", call_my_model=call_my_model)["metric"]
+    report = evaluate([SAMPLE], metric, progress=False)
+    assert report.rows[0].scores["faithfulness"].value == 0.5
+
+
+EDGES = {"the answer is blank": {"answer": ""}, "the answer states no facts": {"answer": "I do not know."}}
+EDGES |= {"`contexts` is empty": {"contexts": []}, "the references are blank": {"references": [""]}}
+MUNICH = {
+    "question": "When was Munich founded?",
+    "answer": "Munich was founded in 1158 [1].",
+    "contexts": ["Munich was founded in 1158 by Henry."],
+    "references": ["It was founded in 1158."],
+}
+
+
+@pytest.mark.parametrize("row", table(page("reference/edge-cases")), ids=lambda row: row[0])
+def test_the_table_of_edge_cases_is_true(row):
+    name, *cells = row
+    judge, embeddings = recording_judge(), HashingEmbeddings()
+    (call,) = (
+        row[0].strip("`") for row in table(page("reference/metrics")) if row[0].startswith(name.rstrip("`") + "(")
+    )
+    metric = eval(call, {**PUBLIC, "judge": judge, "embeddings": embeddings})
+    assert f"| metric | {' | '.join(EDGES)} |" in page("reference/edge-cases")
+    for cell, edge in zip(cells, EDGES.values(), strict=True):
+        result = metric.invoke({**MUNICH, **edge})
+        score = next(iter(result.values())) if isinstance(result, dict) else result
+        assert score.failure is None
+        if cell.startswith("unscored"):
+            assert score.value is None
+        elif cell == "—":
+            assert score.value is not None
+        else:
+            assert score.value == float(cell)
+
+
+def test_every_metric_has_its_edge_cases():
+    assert {row[0].strip("`") for row in table(page("reference/edge-cases"))} == BUILDERS.keys() - {"claim_metrics"}

@@ -1,0 +1,124 @@
+"""Every page holds: its code runs and prints what is shown, its commands parse, its links lead somewhere."""
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from helpers.manual import BUILT, PAGES, ROOT, TEXT, blocks, command_lines, prose
+
+from langchain_rageval.cli import main
+
+ELSEWHERE = """evaluate cost-and-budget test-set rubric qualify-a-judge labelling gigachat vllm chains production
+    langsmith mlflow pytest langgraph judge-function plots ray"""  # test_examples.py, tests/integrations/test_ray.py
+TESTED_ELSEWHERE = {f"how-to/{name}" for name in ELSEWHERE.split()}
+TESTED_ELSEWHERE |= {f"reference/{name}" for name in ("metrics", "claim-metrics", "ranking-metrics")}
+TESTED_AS_A_WHOLE = {"how-to/own-metric", "how-to/run-your-chain"}  # tests/metrics, tests/evaluation
+RUN_HERE = {
+    name: text
+    for name, text in PAGES.items()
+    if blocks(text) and name.removeprefix("docs/").removesuffix(".md") not in TESTED_ELSEWHERE | TESTED_AS_A_WHOLE
+}
+EXAMPLE = re.compile(r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("name", RUN_HERE)
+def test_the_code_of_a_page_runs_and_prints_what_is_shown(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIGACHAT_CREDENTIALS", "dGVzdDp0ZXN0")
+    names = {}
+    for code, shown in EXAMPLE.findall(RUN_HERE[name]):
+        exec(compile(code, name, "exec"), names)
+        printed = capsys.readouterr().out
+        assert not shown or printed == shown
+
+
+def test_pages_that_other_tests_run_have_the_blocks_which_these_run():
+    several = {"reference/metrics": 2, "how-to/test-set": 2}
+    counts = {name: len(blocks(PAGES[f"docs/{name}.md"])) for name in TESTED_ELSEWHERE}
+    assert counts == {name: several.get(name, 1) for name in TESTED_ELSEWHERE}
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if blocks(PAGES[name])])
+def test_the_code_of_a_page_is_python(name):
+    for block in blocks(PAGES[name]):
+        ast.parse(block)
+
+
+COMMANDS = [(name, words) for name, text in PAGES.items() for words in command_lines(text)]
+RAGEVAL = [(name, words[1:]) for name, words in COMMANDS if Path(words[0]).name == "rageval"]
+
+
+@pytest.mark.parametrize(("name", "words"), RAGEVAL, ids=[f"{name}: {' '.join(words)}" for name, words in RAGEVAL])
+def test_every_rageval_command_parses(name, words):
+    assert callable(main._parser().parse_args(words).run)
+
+
+def test_every_command_of_the_program_is_shown():
+    commands = {command.__name__.rpartition(".")[2].replace("_", "-") for command in main.COMMANDS}
+    assert {words[0] for _, words in RAGEVAL} == commands
+
+
+OTHER_OPTIONS = {"--dist", "--upgrade"}
+
+
+@pytest.mark.parametrize("option", sorted(set(re.findall(r"`?(--[a-z][a-z-]*)", prose(TEXT))) - OTHER_OPTIONS))
+def test_every_option_in_the_text_exists(option, capsys):
+    for command in main.COMMANDS:
+        with pytest.raises(SystemExit):
+            main.run([command.__name__.rpartition(".")[2].replace("_", "-"), "--help"])
+    assert option in capsys.readouterr().out
+
+
+def test_every_extra_in_the_text_exists():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    named = set(re.findall(r'(?:rageval|\.)\[(\w+)\]"', TEXT))
+    assert {"gigachat", "test", "docs"} <= named <= extras.keys()
+
+
+def slug(heading):
+    """Return the anchor that GitHub and the site give a heading."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+LINKS = [(name, target) for name, text in PAGES.items() for target in re.findall(r"\]\(([^)\s]+)\)", prose(text))]
+
+
+@pytest.mark.parametrize(("name", "target"), LINKS, ids=[f"{name}: {target}" for name, target in LINKS])
+def test_a_link_leads_somewhere(name, target):
+    if target.startswith("http"):
+        return
+    path, _, anchor = target.partition("#")
+    file = ((ROOT / name).parent / path).resolve() if path else ROOT / name
+    linked = file.relative_to(ROOT).as_posix()
+    assert file.exists() or linked.removeprefix("docs/").startswith(BUILT)
+    if anchor:
+        assert anchor in {slug(heading) for heading in re.findall(r"^#+ (.*)$", PAGES[linked], re.MULTILINE)}
+
+
+def test_addresses_in_the_text_are_known():
+    hosts = set(re.findall(r"https?://([^/\s)`\"'}]+)", TEXT))
+    assert hosts <= {"localhost:8000", "localhost:8001"}
+
+
+def test_every_page_is_in_a_table_of_contents():
+    trees = "\n".join("\n".join(blocks(text, "{toctree}")) for text in PAGES.values())
+    for folder in ("how-to", "explanation", "project"):
+        assert re.search(r"^:glob:$", "\n".join(blocks(PAGES[f"docs/{folder}/index.md"], "{toctree}")), re.M)
+    for name in PAGES:
+        path = Path(name).relative_to("docs") if name.startswith("docs/") else None
+        if path and path.parts[0] in ("tutorials", "reference", "ru") and path.stem != "index":
+            assert re.search(rf"^{path.stem}$", trees, re.MULTILINE), name
+
+
+def test_no_page_is_a_stub():
+    lists = ("index.md", "changelog.md", "python.md")
+    assert [name for name, text in PAGES.items() if len(text) < 400 and not name.endswith(lists)] == []
+
+
+def test_the_page_about_versions_says_what_each_dependency_is_for():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = re.findall(r"`([\w-]+)`", PAGES["docs/project/versions.md"])
+    packages = {re.match(r"[\w-]+", requirement)[0] for requirement in project["dependencies"]}
+    assert packages | project["optional-dependencies"].keys() <= set(named)
