@@ -176,7 +176,7 @@ def _release(gates: Sequence[AdaptiveLimiter]) -> None:
 
 
 class _Gates:
-    """One gate for each engine, as long as the engine exists."""
+    """Registry of gates, one per engine; an entry is replaced if its engine no longer exists."""
 
     def __init__(self) -> None:
         self._gates: dict[int, tuple[Callable[[], Any], AdaptiveLimiter]] = {}

@@ -55,7 +55,7 @@ def test_as_many_of_them_as_a_client_keeps_connections_do_not_make_the_judge_una
     run = Run()
     call = Call(RunnableLambda(lambda _messages: "", answer), [HumanMessage("?")])
     assert asyncio.run(adrive(_one(call), run, {})).text == "a"
-    assert run.meter.usage().calls == 100
+    assert run.meter.usage.calls == 100
 
 
 def _one(request):
