@@ -38,7 +38,7 @@ from langchain_rageval.run.requests import (
     Shared,
 )
 from langchain_rageval.run.retry import is_stale_connection
-from langchain_rageval.run.run import Run
+from langchain_rageval.run.run import RUN_KEY, Run
 from langchain_rageval.run.traced import ainvoke_child, invoke_child
 from langchain_rageval.run.turns import Turn, gates_of
 
@@ -142,11 +142,17 @@ def _rehearse(replies: Iterable[BaseMessage], chain_meter: MeteredChain) -> None
 
 
 def _invoke(call: Call, run: Run, config: RunnableConfig, turn: Turn) -> Any:
-    options = _options(call, run)
+    options, config = _options(call, run), _without_run(config)
     if call.client_enforces_timeout:
         with run.timeout_of_client(call.model):
             return call.model.invoke(call.messages, config, **options)
     return run.call_with_timeout(partial(call.model.invoke, call.messages, config, **options), call.model, turn)
+
+
+def _without_run(config: RunnableConfig) -> RunnableConfig:
+    """Return the config of a call to a model: a model that takes any configurable option would take the run for one."""
+    choices = {name: choice for name, choice in config.get("configurable", {}).items() if name != RUN_KEY}
+    return {**config, "configurable": choices}
 
 
 def _turn(request: ModelRequest, run: Run) -> Turn:
@@ -271,7 +277,7 @@ async def _asend_once(request: ModelRequest, run: Run, config: RunnableConfig) -
 
 
 async def _ainvoke(call: Call, run: Run, config: RunnableConfig, turn: Turn) -> Any:
-    options = _options(call, run)
+    options, config = _options(call, run), _without_run(config)
     if call.sync_only:  # the event loop's default executor has only a handful of threads
         invoke = partial(call.model.invoke, call.messages, config, **options)
         return await run.acall_with_timeout(invoke, call.model, turn)
