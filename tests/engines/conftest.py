@@ -10,9 +10,11 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 import pytest
+from helpers.engines import KEY
 from helpers.tiny_llama import build_tokenizer, random_weights, write_gguf, write_transformers
 from helpers.waiting import PATIENCE
 
@@ -52,22 +54,24 @@ def _serve(command: tuple[str, ...], ready: str) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     words = [word.format(port=port, python=sys.executable) for word in command]
-    process = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **OFFLINE}, text=True
-    )
-    url = f"http://127.0.0.1:{port}"
-    try:
-        _wait_until_ready(process, url + ready)
-        yield url
-    finally:
-        process.terminate()
-        process.communicate()
+    with TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
+        environment = {**os.environ, **OFFLINE, "LITELLM_MASTER_KEY": KEY}
+        process = subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, env=environment)
+        url = f"http://127.0.0.1:{port}"
+        try:
+            _wait_until_ready(process, url + ready, log)
+            yield url
+        finally:
+            process.terminate()
+            process.wait()
 
 
-def _wait_until_ready(process: "subprocess.Popen[str]", url: str) -> None:
+def _wait_until_ready(process: "subprocess.Popen[bytes]", url: str, log: IO[str]) -> None:
     deadline = time.monotonic() + START_PATIENCE
     while time.monotonic() < deadline:
-        assert process.poll() is None, process.communicate()[0][-3000:]
+        if process.poll() is not None:
+            log.seek(0)
+            raise AssertionError(log.read()[-3000:])
         try:
             urllib.request.urlopen(url, timeout=5).close()
         except urllib.error.HTTPError as refusal:

@@ -12,7 +12,7 @@ import sys
 import textwrap
 
 import pytest
-from helpers.engines import LLAMA_SERVER, need
+from helpers.engines import KEY, LLAMA_SERVER, need
 from helpers.servers.brain import offline, rag_samples, says_the_same
 from langchain_openai import ChatOpenAI
 
@@ -26,7 +26,7 @@ ONCE = {"progress": False, "retry": RetryPolicy(attempts=1), "timeout": 300}
 
 
 def client(url, model, **options):
-    return ChatOpenAI(model=model, base_url=f"{url}/v1", api_key="none", max_retries=0, max_tokens=200, **options)
+    return ChatOpenAI(model=model, base_url=f"{url}/v1", api_key=KEY, max_retries=0, max_tokens=200, **options)
 
 
 def check(report):
@@ -126,6 +126,7 @@ class TestTransformers:
         record_figures(judge, report)
 
     @need("langchain_huggingface")
+    @pytest.mark.filterwarnings("ignore::DeprecationWarning")
     @pytest.mark.parametrize("is_chat", [False, True])
     def test_a_pipeline_in_this_process(self, transformers_folder, record_figures, is_chat):
         from langchain_huggingface import ChatHuggingFace, HuggingFacePipeline

@@ -1,4 +1,4 @@
-"""`need`: skips tests of packages that are not installed; `LLAMA_SERVER`: the program of llama.cpp, or None."""
+"""`need` skips tests of packages that are not installed; `LLAMA_SERVER` is the program of llama.cpp, `KEY` a key."""
 
 import os
 import shutil
@@ -6,6 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
+KEY = "sk-of-a-proxy-in-the-tests"
 LLAMA_SERVER = os.environ.get("LLAMA_SERVER") or shutil.which("llama-server")
 
 
