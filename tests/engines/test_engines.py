@@ -168,4 +168,4 @@ class TestLiteLLMProxy:
             "utf-8",
         )
         command = ("{python}", "-c", "from litellm import run_server; run_server()")
-        return engine_server(*command, "--config", str(config), "--port", "{port}", "--host", "127.0.0.1")
+        return engine_server(*command, "--config", str(config), "--port", "{port}", ready="/health/liveliness")
