@@ -5,7 +5,6 @@ llama-server if it is not on the PATH. The scores mean nothing, except those thr
 offline judge. `-rs` names what was skipped, and the figures of each engine are at the end of the output.
 """
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from helpers.engines import KEY, LLAMA_SERVER, need
 from helpers.servers.brain import offline, rag_samples, says_the_same
 from langchain_openai import ChatOpenAI
 
-from langchain_rageval import Judge, RetryPolicy, aevaluate, context_precision, evaluate, faithfulness, load_judge
+from langchain_rageval import Judge, RetryPolicy, context_precision, evaluate, faithfulness, load_judge
 from langchain_rageval.errors import ConfigError
 
 pytestmark = [need("tokenizers", "gguf"), pytest.mark.timeout(900)]
@@ -151,13 +150,6 @@ class TestLiteLLMProxy:
         record_figures(judge, report)
         assert all(says_the_same(row.scores["faithfulness"], row.sample) for row in report.rows)
         assert judge._endpoint.capabilities.mode.rung == ("json_schema" if mode == "auto" else mode)
-
-    def test_several_event_loops_lose_no_score(self, openai_server, engine_server, tmp_path):
-        server, samples = openai_server(offline), rag_samples(3)
-        url = self.proxy(server, engine_server, tmp_path)
-        for _ in range(3):
-            report = asyncio.run(aevaluate(samples, faithfulness(client(url, "judge")), **ONCE))
-            assert all(says_the_same(row.scores["faithfulness"], row.sample) for row in report.rows)
 
     def proxy(self, server, engine_server, folder):
         config = folder / "proxy.yaml"
