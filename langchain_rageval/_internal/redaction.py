@@ -90,15 +90,57 @@ def _replace_secrets(text: str, secrets: Set[str]) -> str:
 
 
 def redact_exception(error: BaseException, *owners: Any) -> None:
-    """Remove the secrets of some objects from an exception; if it has any, its cause is dropped, too."""
-    secrets = _secrets_of(owners)
-    texts = {name: part for name, part in vars(error).items() if isinstance(part, str)}
-    clean = {name: _replace_secrets(part, secrets) for name, part in texts.items()}
-    args = tuple(_replace_secrets(part, secrets) if isinstance(part, str) else part for part in error.args)
-    if args != error.args or clean != texts:
+    """Remove the secrets of some objects from an exception and from its causes, in place.
+
+    Changed are its message, its attributes and texts in them, such as the body of a response. A cause whose message
+    cannot be changed is dropped.
+    """
+    secrets, seen = _secrets_of(owners), set[int]()
+    parts = [error]
+    while parts:
+        part = parts.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        _clean_exception(part, secrets)
+        for name in ("__cause__", "__context__"):
+            inner = getattr(part, name)
+            if inner is None:
+                continue
+            _clean_exception(inner, secrets)
+            if _replace_secrets(message_of(inner), secrets) != message_of(inner):
+                setattr(part, name, None)
+            else:
+                parts.append(inner)
+        parts += getattr(part, "exceptions", ())  # of an exception group
+
+
+def _clean_exception(error: BaseException, secrets: Set[str]) -> None:
+    args = _clean(error.args, secrets)
+    if args != error.args:
         error.args = args
-        vars(error).update(clean)
-        error.__cause__, error.__context__ = None, None
+    for name, value in list(vars(error).items()):
+        if (clean := _clean(value, secrets)) != value:
+            vars(error)[name] = clean
+    message = message_of(error)
+    if (text := _replace_secrets(message, secrets)) != message:  # made of something else than the attributes
+        kind = type(error)
+        try:
+            error.__class__ = type(kind.__name__, (kind,), {"__module__": kind.__module__, "__str__": lambda _: text})
+        except TypeError:  # of a class in C or Rust
+            return
+
+
+def _clean(value: Any, secrets: Set[str]) -> Any:
+    """Return a text, or a nested value with the texts in it, without secrets; other objects are returned unchanged."""
+    match value:
+        case str():
+            return _replace_secrets(value, secrets)
+        case dict():
+            return {key: _clean(part, secrets) for key, part in value.items()}
+        case list() | tuple() if type(value) in (list, tuple):
+            return type(value)(_clean(part, secrets) for part in value)
+    return value
 
 
 def redact_message(error: BaseException, *owners: Any) -> str:

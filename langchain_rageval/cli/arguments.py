@@ -90,7 +90,8 @@ def add_judge_options(
     parser.add_argument(
         "--judge",
         default="offline",
-        help="offline, openai:MODEL, vllm:MODEL, gigachat:MODEL, or any name that LangChain's init_chat_model accepts "
+        help="offline, openai:MODEL, vllm:MODEL, gigachat:MODEL, or another name that load_judge accepts, "
+        "such as ollama:MODEL "
         "(default: %(default)s); keys are read from the environment: OPENAI_API_KEY, GIGACHAT_CREDENTIALS, …",
     )
     parser.add_argument("--base-url", metavar="URL", help="address of the judge, such as http://localhost:8000/v1")

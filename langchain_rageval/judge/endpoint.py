@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 from langchain_core.globals import get_llm_cache
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, BaseLanguageModel
 from langchain_core.messages import BaseMessage
 from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_core.runnables import Runnable
@@ -22,6 +23,7 @@ from langchain_rageval.judge.ladder import (
     OwnRung,
     bound_options,
     client_family,
+    inner_models,
     is_format_refused,
     is_sync_only,
     is_system_message_refused,
@@ -35,6 +37,7 @@ from langchain_rageval.judge.ladder import (
 from langchain_rageval.prompts.layout import Layout, RequestContent, lay_out
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 from langchain_rageval.run.requests import Call
+from langchain_rageval.run.turns import gates_of
 
 log = logging.getLogger("langchain_rageval")
 
@@ -88,6 +91,7 @@ class Endpoint:
         mode: the way of requesting structured output (rung) that the user chose or wrote, or "auto".
         layout: the layout that the user chose, or "auto".
         capabilities: of the same endpoint, if known; otherwise nothing is known yet.
+        max_concurrency: most calls to the model at a time; None for one to a model in this process, else no limit.
     """
 
     def __init__(
@@ -96,11 +100,14 @@ class Endpoint:
         mode: Mode | OwnRung,
         layout: Layout | Literal["auto"],
         capabilities: EndpointCapabilities | None = None,
+        max_concurrency: int | None = None,
     ) -> None:
         self.model = model
         self.capabilities = capabilities or EndpointCapabilities()
         self._mode = mode
         self._layout = layout
+        self._max_concurrency = max_concurrency
+        self._own_gate = PerProcess(partial(AdaptiveLimiter, max_concurrency))
 
     @cached_property
     def modes(self) -> list[RequestMode]:
@@ -136,8 +143,16 @@ class Endpoint:
             sync_only=self._sync_only,
             rate_limiter=self._rate_limiter,
             schema=request.schema,
+            gates=self.gates,
             offline=request.offline,
         )
+
+    @property
+    def gates(self) -> Sequence[AdaptiveLimiter]:
+        """Limits of calls to the model: that of the user, or one at a time to each engine in this process."""
+        if self._max_concurrency is not None:
+            return (self._own_gate.value,)
+        return gates_of(self.model) if self._runs_in_process else ()
 
     @property
     def called_models(self) -> list[Runnable[Any, Any]]:
@@ -179,8 +194,15 @@ class Endpoint:
         return self._family.timeout is not None and not may_retry(self.model)
 
     @cached_property
+    def _runs_in_process(self) -> bool:
+        return bool(gates_of(self.model))
+
+    @cached_property
     def _sync_only(self) -> bool:
-        return is_sync_only(self.model)
+        """True also for a model in this process: a cancelled async call would still run, in an executor's thread."""
+        return is_sync_only(self.model) or (
+            self._runs_in_process and all(isinstance(inner, BaseLanguageModel) for inner in inner_models(self.model))
+        )
 
     @cached_property
     def _bound_options(self) -> dict[str, Any]:

@@ -45,6 +45,9 @@ class Judge:
         max_context_tokens: maximum number of context tokens (characters / 4) in one request; longer contexts are split
             between sentences into windows. A statement whose support spans two windows is then not recognised. Texts
             whose statements are extracted are split likewise.
+        max_concurrency: maximum number of calls to this model at a time, within the limit of the run. None, the
+            default, is one for a model that runs in this process, such as ChatLlamaCpp, HuggingFacePipeline or
+            MLXPipeline, and no limit for others.
         version: identifies a model whose configuration cannot be read, such as a function that uses an open client;
             change it when the model changes. Without it the scores of such a model are not journalled.
 
@@ -61,6 +64,7 @@ class Judge:
     layout: Layout | Literal["auto"] = field(default="auto", kw_only=True)
     max_statements: int = field(default=10, kw_only=True)
     max_context_tokens: int | None = field(default=None, kw_only=True)
+    max_concurrency: int | None = field(default=None, kw_only=True)
     version: str | None = field(default=None, kw_only=True)
     _endpoint: Endpoint = field(init=False)
 
@@ -83,11 +87,14 @@ class Judge:
         _at_least_one("draws", self.draws)
         if self.max_context_tokens is not None:
             _at_least_one("max_context_tokens", self.max_context_tokens)
+        if self.max_concurrency is not None:
+            _at_least_one("max_concurrency", self.max_concurrency)
         if not isinstance(self.version, str | None):
             raise ConfigError(f"version takes a text, got {type(self.version).__name__}")
         if self.draws % 2 == 0:
             raise ConfigError(f"draws must be an odd number, so that there is a majority, got {self.draws}")
-        object.__setattr__(self, "_endpoint", Endpoint(self.model, self.mode, self.layout))
+        endpoint = Endpoint(self.model, self.mode, self.layout, max_concurrency=self.max_concurrency)
+        object.__setattr__(self, "_endpoint", endpoint)
 
     @classmethod
     def of(cls, judge: JudgeLike) -> Judge:

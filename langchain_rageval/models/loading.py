@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import fields
+from difflib import get_close_matches
 from typing import Any
 
 from langchain_core.embeddings import Embeddings
-from langchain_core.language_models import BaseChatModel
 
-from langchain_rageval._internal.redaction import redact_message
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
 from langchain_rageval.models.offline_judge import OfflineJudge
-
-_Options = dict[str, Any]
+from langchain_rageval.models.providers import (
+    CHAT_MODELS,
+    GIGACHAT_KEYS,
+    KNOWN_NAMES,
+    init_chat_model,
+    missing_package,
+    require_key,
+    vllm_server,
+)
 
 # Models that answer a request with a temperature by an error. `Endpoint` omits it for others that do.
 _NO_TEMPERATURE = re.compile(
     r"(?:^|[/:.])(?:o[1-9](?:$|[-:])|gpt-5(?!.*chat)|codex-|claude-opus-(?:4[-.](?:[7-9]|[1-9]\d)(?!\d)|[5-9]))",
     re.IGNORECASE,
 )
-_SELF_HOSTED = ("vllm", "gigachat")
-_GIGACHAT_KEYS = ("GIGACHAT_CREDENTIALS", "GIGACHAT_ACCESS_TOKEN", "GIGACHAT_USER", "GIGACHAT_KEY_FILE_PASSWORD")
+_SELF_HOSTED = ("vllm", "gigachat", "ollama", "llamacpp", "yandexgpt")
 
 
 def load_judge(name: str, *, base_url: str | None = None, temperature: float = 0.1, **options: Any) -> Judge:
@@ -33,25 +38,29 @@ def load_judge(name: str, *, base_url: str | None = None, temperature: float = 0
     The client of the model does not retry, because `evaluate` does.
 
     Args:
-        name: "offline", "openai:MODEL", "vllm:MODEL" with `base_url`, "gigachat:MODEL", or any name that LangChain's
-            `init_chat_model` accepts, such as "anthropic:MODEL" or "gpt-5". Keys are read from the provider's
-            environment variables.
+        name: "offline", "openai:MODEL", "vllm:MODEL" with `base_url`, "gigachat:MODEL", "anthropic:MODEL",
+            "ollama:MODEL", "litellm:PROVIDER/MODEL", "yandexgpt:MODEL", "llamacpp:PATH" of a GGUF file, which runs in
+            this process, or any name that LangChain's `init_chat_model` accepts, such as "mistralai:MODEL" or "gpt-5".
+            Keys are read from the provider's environment variables.
         base_url: address of the server, such as "http://localhost:8000/v1".
         temperature: sampling temperature of the model. It is not sent to reasoning models that accept none, such as
             "openai:o3".
         options: options of `Judge`, such as `language="ru"`.
 
     Raises:
-        ConfigError: if the name is unknown, or a key, an address or a package is missing.
+        ConfigError: if the name or an option is unknown, or a key, an address, a file or a package is missing.
     """
     provider, model = _split_name(name)
+    _check_options(options)
     if name == "offline":
         return Judge(OfflineJudge(), **options)
-    if not model and (provider in _CHAT_MODELS or not name):
-        raise ConfigError(f"{name!r} names no judge; use offline, openai:MODEL, vllm:MODEL, gigachat:MODEL")
-    make = _CHAT_MODELS.get(provider, _langchain_factory(name))
+    if not model and (provider in CHAT_MODELS or not name):
+        raise ConfigError(f"{name!r} names no judge; use {KNOWN_NAMES}")
     accepts_temperature = provider in _SELF_HOSTED or not _NO_TEMPERATURE.search(name)
-    return Judge(make(model, base_url, {"temperature": temperature} if accepts_temperature else {}), **options)
+    settings = {"temperature": temperature} if accepts_temperature else {}
+    if provider in CHAT_MODELS:
+        return Judge(CHAT_MODELS[provider](model, base_url, settings), **options)
+    return Judge(init_chat_model(name, base_url, settings), **options)
 
 
 def load_embeddings(name: str, *, base_url: str | None = None) -> Embeddings:
@@ -74,6 +83,18 @@ def load_embeddings(name: str, *, base_url: str | None = None) -> Embeddings:
     raise ConfigError(f"{name!r} names no embeddings; use offline, openai:MODEL, vllm:MODEL, gigachat[:MODEL]")
 
 
+def _check_options(options: Mapping[str, Any]) -> None:
+    known = [option.name for option in fields(Judge) if option.init and option.name != "model"]
+    unknown = [option for option in options if option not in known]
+    if unknown:
+        similar = get_close_matches(unknown[0], [*known, "temperature", "base_url"], n=1)
+        hint = f"did you mean {similar[0]!r}? " if similar else ""
+        raise ConfigError(
+            f"load_judge got unknown options {', '.join(map(repr, unknown))}: {hint}It takes base_url, temperature, "
+            f"{', '.join(known)}. For an option of the model, build the model and pass Judge(model)"
+        )
+
+
 def _split_name(name: Any) -> tuple[str, str]:
     """Split a name into provider and model."""
     if not isinstance(name, str):
@@ -83,57 +104,14 @@ def _split_name(name: Any) -> tuple[str, str]:
     return provider, model
 
 
-def _openai(model: str, base_url: str | None, options: _Options) -> BaseChatModel:
-    from langchain_openai import ChatOpenAI
-
-    _require_key("openai", "OPENAI_API_KEY")
-    return ChatOpenAI(model=model, base_url=base_url, max_retries=0, **options)
-
-
-def _vllm(model: str, base_url: str | None, options: _Options) -> BaseChatModel:
-    from langchain_openai import ChatOpenAI
-
-    return ChatOpenAI(model=model, **_vllm_server(base_url), max_retries=0, **options)
-
-
-def _gigachat(model: str, base_url: str | None, options: _Options) -> BaseChatModel:
-    try:
-        from langchain_gigachat import GigaChat
-    except ImportError:
-        raise _missing_package("gigachat") from None
-    _require_key("gigachat", *_GIGACHAT_KEYS)
-    address = {"base_url": base_url} if base_url else {}
-    chat: BaseChatModel = GigaChat(model=model, max_retries=0, **address, **options)
-    return chat
-
-
-def _langchain_factory(name: str) -> Callable[[str, str | None, _Options], BaseChatModel]:
-    def make(_model: str, base_url: str | None, options: _Options) -> BaseChatModel:
-        try:
-            from langchain.chat_models import init_chat_model
-        except ImportError:
-            known = ", ".join(["offline", *(f"{provider}:MODEL" for provider in _CHAT_MODELS)])
-            raise ConfigError(f"{name!r} is not one of {known}; other names need `pip install langchain`") from None
-        settings = {**options, "max_retries": 0, **({"base_url": base_url} if base_url else {})}
-        try:
-            model: BaseChatModel = init_chat_model(name, **settings)
-        except Exception as error:  # clients raise different errors for a missing key or setting
-            raise ConfigError(
-                f"{name!r} names no judge that LangChain can build: {redact_message(error, settings)}"
-            ) from None
-        return model
-
-    return make
-
-
 def _openai_embeddings(provider: str, model: str, base_url: str | None) -> Embeddings:
     from langchain_openai import OpenAIEmbeddings
 
     # Send texts, not token ids: for ids the client would download a tokenizer.
-    settings: _Options = {"model": model, "check_embedding_ctx_length": False, "max_retries": 0}
+    settings: dict[str, Any] = {"model": model, "check_embedding_ctx_length": False, "max_retries": 0}
     if provider == "vllm":
-        return OpenAIEmbeddings(**_vllm_server(base_url), **settings)
-    _require_key("openai", "OPENAI_API_KEY")
+        return OpenAIEmbeddings(**vllm_server(base_url), **settings)
+    require_key("openai", "OPENAI_API_KEY")
     return OpenAIEmbeddings(openai_api_base=base_url, **settings)
 
 
@@ -141,30 +119,8 @@ def _gigachat_embeddings(model: str, base_url: str | None) -> Embeddings:
     try:
         from langchain_gigachat import GigaChatEmbeddings
     except ImportError:
-        raise _missing_package("gigachat") from None
-    _require_key("gigachat", *_GIGACHAT_KEYS)
+        raise missing_package("gigachat") from None
+    require_key("gigachat", *GIGACHAT_KEYS)
     settings = {"model": model or None, "base_url": base_url}
     embeddings: Embeddings = GigaChatEmbeddings(**{name: value for name, value in settings.items() if value})
     return embeddings
-
-
-def _vllm_server(base_url: str | None) -> _Options:
-    if not base_url:
-        raise ConfigError("vllm needs the address of its server: set base_url (--base-url http://HOST:8000/v1)")
-    return {"base_url": base_url, "api_key": os.environ.get("VLLM_API_KEY", "EMPTY")}
-
-
-def _require_key(provider: str, *names: str) -> None:
-    if not any(os.environ.get(name) for name in names):
-        raise ConfigError(f"{provider} needs a key in the environment: set {names[0]}")
-
-
-def _missing_package(extra: str) -> ConfigError:
-    return ConfigError(f'{extra} needs its package: pip install "langchain-rageval[{extra}]"')
-
-
-_CHAT_MODELS: Mapping[str, Callable[[str, str | None, _Options], BaseChatModel]] = {
-    "openai": _openai,
-    "vllm": _vllm,
-    "gigachat": _gigachat,
-}

@@ -11,7 +11,7 @@ import inspect
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import wait
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -37,8 +37,10 @@ from langchain_rageval.run.requests import (
     SendOnce,
     Shared,
 )
-from langchain_rageval.run.run import Run
+from langchain_rageval.run.retry import is_stale_connection
+from langchain_rageval.run.run import RUN_KEY, Run
 from langchain_rageval.run.traced import ainvoke_child, invoke_child
+from langchain_rageval.run.turns import Turn, gates_of
 
 T = TypeVar("T")
 
@@ -108,7 +110,7 @@ def _send(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
 
 
 def _send_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
-    with run.limiter as halvings:
+    with _turn(request, run) as turn, run.limiter as halvings:
         run.check_running()
         run.breaker.check(_model_of(request))
         match request:
@@ -116,20 +118,20 @@ def _send_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
                 if request.rate_limiter and not run.fake_reply:
                     request.rate_limiter.acquire()
                 with run.charge_call(), MeteredTry(request, run, halvings) as metered:
-                    reply = run.fake_reply(request) if run.fake_reply else _invoke(request, run, config)
+                    reply = run.fake_reply(request) if run.fake_reply else _invoke(request, run, config, turn)
                     return metered.message_of(reply)
             case Invoke(chain, chain_input):
                 with run.charge_call(), MeteredChain(run, halvings) as chain_meter:
                     if run.fake_reply:
                         return _rehearse(run.fake_reply(request), chain_meter)
                     chain_config = chain_meter.config_of(config)
-                    return run.call_with_timeout(partial(chain.invoke, chain_input, chain_config))
+                    return run.call_with_timeout(partial(chain.invoke, chain_input, chain_config), chain, turn)
             case _ if run.fake_reply:
                 return run.fake_reply(request)
             case Batch(embeddings, texts):
-                return run.call_with_timeout(partial(embeddings.embed_documents, list(texts)))
+                return run.call_with_timeout(partial(embeddings.embed_documents, list(texts)), embeddings, turn)
             case Rate(cross_encoder, pairs):
-                return run.call_with_timeout(partial(cross_encoder.score, list(pairs)))
+                return run.call_with_timeout(partial(cross_encoder.score, list(pairs)), cross_encoder, turn)
 
 
 def _rehearse(replies: Iterable[BaseMessage], chain_meter: MeteredChain) -> None:
@@ -139,11 +141,25 @@ def _rehearse(replies: Iterable[BaseMessage], chain_meter: MeteredChain) -> None
         chain_meter.add_reply(reply, 0)
 
 
-def _invoke(call: Call, run: Run, config: RunnableConfig) -> Any:
-    options = _options(call, run)
+def _invoke(call: Call, run: Run, config: RunnableConfig, turn: Turn) -> Any:
+    options, config = _options(call, run), _without_run(config)
     if call.client_enforces_timeout:
-        return call.model.invoke(call.messages, config, **options)
-    return run.call_with_timeout(partial(call.model.invoke, call.messages, config, **options))
+        with run.timeout_of_client(call.model):
+            return call.model.invoke(call.messages, config, **options)
+    return run.call_with_timeout(partial(call.model.invoke, call.messages, config, **options), call.model, turn)
+
+
+def _without_run(config: RunnableConfig) -> RunnableConfig:
+    """Return the config of a call to a model: a model that takes any configurable option would take the run for one."""
+    choices = {name: choice for name, choice in config.get("configurable", {}).items() if name != RUN_KEY}
+    return {**config, "configurable": choices}
+
+
+def _turn(request: ModelRequest, run: Run) -> Turn:
+    """Return the turn of a request: at one time, one call to a model that runs in this process."""
+    if run.fake_reply:
+        return Turn()
+    return Turn(request.gates if isinstance(request, Call) else gates_of(_model_of(request)))
 
 
 def _embed(embeddings: Embeddings, texts: Sequence[str], run: Run, config: RunnableConfig) -> list[Vector]:
@@ -238,7 +254,7 @@ async def _asend(request: ModelRequest, run: Run, config: RunnableConfig) -> Any
 
 
 async def _asend_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
-    async with run.limiter as halvings:
+    async with _turn(request, run) as turn, run.limiter as halvings:
         run.check_running()
         run.breaker.check(_model_of(request))
         match request:
@@ -246,32 +262,34 @@ async def _asend_once(request: ModelRequest, run: Run, config: RunnableConfig) -
                 if request.rate_limiter:
                     await request.rate_limiter.aacquire()
                 with run.charge_call(), MeteredTry(request, run, halvings) as metered:
-                    return metered.message_of(await _ainvoke(request, run, config))
+                    return metered.message_of(await _ainvoke(request, run, config, turn))
             case Invoke(chain, chain_input):
                 with run.charge_call(), MeteredChain(run, halvings) as chain_meter:
                     return await _ainvoke_with_timeout(run, chain, chain_input, chain_meter.config_of(config))
             case Batch(embeddings, texts) if type(embeddings).aembed_documents is Embeddings.aembed_documents:
-                return await run.acall_with_timeout(partial(embeddings.embed_documents, list(texts)))
+                embed = partial(embeddings.embed_documents, list(texts))
+                return await run.acall_with_timeout(embed, embeddings, turn)
             case Batch(embeddings, texts):
-                async with asyncio.timeout(run.timeout):
-                    return await embeddings.aembed_documents(list(texts))
+                return await run.await_with_timeout(embeddings.aembed_documents(list(texts)), embeddings)
             case Rate(cross_encoder, pairs):  # has no async methods
-                return await run.acall_with_timeout(partial(cross_encoder.score, list(pairs)))
+                rate = partial(cross_encoder.score, list(pairs))
+                return await run.acall_with_timeout(rate, cross_encoder, turn)
 
 
-async def _ainvoke(call: Call, run: Run, config: RunnableConfig) -> Any:
-    options = _options(call, run)
+async def _ainvoke(call: Call, run: Run, config: RunnableConfig, turn: Turn) -> Any:
+    options, config = _options(call, run), _without_run(config)
     if call.sync_only:  # the event loop's default executor has only a handful of threads
-        return await run.acall_with_timeout(partial(call.model.invoke, call.messages, config, **options))
-    return await _ainvoke_with_timeout(run, call.model, call.messages, config, **options)
+        invoke = partial(call.model.invoke, call.messages, config, **options)
+        return await run.acall_with_timeout(invoke, call.model, turn)
+    with run.timeout_of_client(call.model) if call.client_enforces_timeout else nullcontext():
+        return await _ainvoke_with_timeout(run, call.model, call.messages, config, **options)
 
 
 async def _ainvoke_with_timeout(
     run: Run, runnable: Runnable[Any, Any], value: Any, config: RunnableConfig, **options: Any
 ) -> Any:
     try:
-        async with asyncio.timeout(run.timeout):
-            return await runnable.ainvoke(value, config, **options)
+        return await run.await_with_timeout(runnable.ainvoke(value, config, **options), runnable)
     except AttributeError as error:
         # langchain-core 1.7 takes an error that is not an Exception for a result, and raises an AttributeError about it
         if error.name == "generations" and isinstance(error.obj, BaseException):
@@ -382,7 +400,8 @@ def _retry(request: ModelRequest, error: Exception, run: Run) -> Operation[Any]:
     tries, model = 0, _model_of(request)
     while True:
         tries += 1
-        run.breaker.record(model, error)
+        if not is_stale_connection(error):  # says nothing about the server
+            run.breaker.record(model, error)
         seconds = run.retry.wait(error, tries)
         if seconds is None or run.breaker.is_open(model):
             raise error

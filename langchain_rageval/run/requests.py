@@ -39,6 +39,7 @@ class Call:
             retries.
         rate_limiter: acquired before each try; the time spent waiting for it does not count as the model's.
         schema: JSON schema that the reply follows.
+        gates: limits of the model's own, acquired before a slot of the run.
         offline: function that a dry run calls with the inputs for the reply; None for the answer of the offline judge.
     """
 
@@ -51,6 +52,7 @@ class Call:
     first_error: Exception | None = None
     rate_limiter: BaseRateLimiter | None = None
     schema: Mapping[str, Any] = field(default_factory=dict)
+    gates: Sequence[AdaptiveLimiter] = ()
     offline: Callable[[Mapping[str, Any]], Any] | None = None
 
 

@@ -11,6 +11,7 @@ httpx errors, OS errors. They are recognised by their attributes and class names
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from json import JSONDecodeError
@@ -21,9 +22,12 @@ from langchain_rageval.errors import ConfigError, message_of
 _TRANSIENT_STATUS = {408, 425, 429}
 _OVERLOADED_STATUS = {503, 529}
 _TRANSPORT = {"TransportError", "APIConnectionError", "APITimeoutError"}
+_TIMEOUTS = {"TimeoutError", "TimeoutException", "APITimeoutError"}
 _CONFIG_ERRORS = {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}  # in the address or the key
 _UNREACHABLE = (ConnectionRefusedError, gaierror)
 _TRIES_IF_UNREACHABLE = 3
+_TRIES_IF_STALE = 100  # idle connections that the clients of providers keep by default; each try discards one
+_OTHER_LOOP = re.compile(r"event loop is closed|(?:different|another) (?:event )?loop", re.IGNORECASE)
 _MOST_DOUBLINGS = 64  # beyond any wait, below what a float can hold
 
 
@@ -56,7 +60,12 @@ class RetryPolicy:
             raise ConfigError(f"RetryPolicy needs attempts of at least 1 and waits of at least 0, got {self}")
 
     def wait(self, error: Exception, tried: int) -> float | None:
-        """Return the seconds to wait after `tried` failed tries; None if the call must not be retried."""
+        """Return the seconds to wait after `tried` failed tries; None if the call must not be retried.
+
+        A call that met a connection of a closed event loop is repeated at once, whatever the policy allows.
+        """
+        if is_stale_connection(error):
+            return 0.0 if tried < _TRIES_IF_STALE else None
         allowed = min(self.attempts, _TRIES_IF_UNREACHABLE) if is_unreachable(error) else self.attempts
         if tried >= allowed or not is_transient(error):
             return None
@@ -74,7 +83,7 @@ def is_transient(error: Exception) -> bool:
         return (status in _TRANSIENT_STATUS and not _is_quota_exhausted(error)) or status >= 500
     if any(base.__name__ in _CONFIG_ERRORS for cause in _causes(error) for base in type(cause).__mro__):
         return False
-    if getattr(error, "is_retryable", False):
+    if getattr(error, "is_retryable", False) or is_stale_connection(error):
         return True
     if isinstance(error, ConnectionError | TimeoutError | gaierror | JSONDecodeError):
         return True  # JSONDecodeError: a proxy's HTML page in place of a reply, seen through the OpenAI client
@@ -99,6 +108,20 @@ def is_rate_limited(error: Exception) -> bool:
 def is_unreachable(error: BaseException) -> bool:
     """Return True if no server listens at the address; more often a wrong URL than a transient fault."""
     return any(isinstance(cause, _UNREACHABLE) or "[Errno 111]" in message_of(cause) for cause in _causes(error))
+
+
+def is_timeout(error: BaseException) -> bool:
+    """Return True if a call took too long for Python or for a client of HTTP."""
+    return any(base.__name__ in _TIMEOUTS for base in type(error).__mro__)
+
+
+def is_stale_connection(error: BaseException) -> bool:
+    """Return True if a client reused a connection that belongs to an event loop which has ended.
+
+    Clients of providers share idle connections among all models of one address. After a second `asyncio.run` these
+    belong to the closed loop of the first one; each failure discards one of them.
+    """
+    return any(isinstance(cause, RuntimeError) and _OTHER_LOOP.search(message_of(cause)) for cause in _causes(error))
 
 
 def status_of(error: BaseException) -> int | None:

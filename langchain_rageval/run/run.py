@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import CancelledError, Future
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, TypeVar
 
@@ -17,9 +17,11 @@ from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 from langchain_rageval.run.budget import BudgetCeiling
 from langchain_rageval.run.circuit_breaker import CircuitBreaker
 from langchain_rageval.run.embedding import EmbeddingQueues
-from langchain_rageval.run.retry import RetryPolicy
+from langchain_rageval.run.model_label import model_label
+from langchain_rageval.run.retry import RetryPolicy, is_timeout
 from langchain_rageval.run.single_flight import SingleFlight
 from langchain_rageval.run.threads import DaemonThreads, shared_threads
+from langchain_rageval.run.turns import Turn
 from langchain_rageval.run.usage_meter import UsageMeter
 
 T = TypeVar("T")
@@ -95,8 +97,13 @@ class Run:
         """Return a copy of this run with a separate usage meter, whose counts are also added to this run's meter."""
         return replace(self, meter=UsageMeter(self.meter))
 
-    def call_with_timeout(self, function: Callable[[], T]) -> T:
+    def call_with_timeout(self, function: Callable[[], T], model: Any = None, turn: Turn | None = None) -> T:
         """Call a function within the timeout; a slower call is abandoned in its thread.
+
+        Args:
+            function: calls the model.
+            model: the model, named in the error; None if it has no name.
+            turn: turn of the call, held until an abandoned call ends; None if calls are not limited.
 
         Raises:
             TimeoutError: if the function did not return in time.
@@ -107,23 +114,53 @@ class Run:
         try:
             return future.result(self.timeout)
         except TimeoutError:
-            self._abandon(future)
+            self._abandon(future, model)
+        finally:
+            if turn and not future.done():
+                turn.hold_for(future)
 
-    async def acall_with_timeout(self, function: Callable[[], T]) -> T:
-        """Call a function in a thread within the timeout, without blocking the event loop.
-
-        Raises:
-            TimeoutError: if the function did not return in time.
-        """
+    async def acall_with_timeout(self, function: Callable[[], T], model: Any = None, turn: Turn | None = None) -> T:
+        """Like `call_with_timeout`, in a thread, without blocking the event loop."""
         future = self.threads.submit(function)
         try:
             return await asyncio.wait_for(asyncio.wrap_future(future), self.timeout)
         except TimeoutError:
-            self._abandon(future)
+            self._abandon(future, model)
+        finally:
+            if turn and not future.done():
+                turn.hold_for(future)
 
-    def _abandon(self, future: Future[Any]) -> NoReturn:
+    async def await_with_timeout(self, awaitable: Awaitable[T], model: Any) -> T:
+        """Await a call to a model within the timeout; a slower call is cancelled.
+
+        Raises:
+            TimeoutError: if the call did not end in time.
+        """
+        try:
+            async with asyncio.timeout(self.timeout) as scope:
+                return await awaitable
+        except TimeoutError:
+            if scope.expired():
+                raise self._timeout_error(model) from None
+            raise
+
+    @contextmanager
+    def timeout_of_client(self, model: Any) -> Iterator[None]:
+        """Replace the timeout error of a client that enforces the timeout by one that names model and seconds."""
+        try:
+            yield
+        except Exception as error:
+            if self.timeout is None or isinstance(error, TimeoutError) or not is_timeout(error):
+                raise
+            raise self._timeout_error(model) from None
+
+    def _timeout_error(self, model: Any) -> TimeoutError:
+        """Return the error of a call that took longer than the timeout; it names the model and the seconds."""
+        return TimeoutError(f"{model_label(model)} did not answer within {self.timeout:g} s")
+
+    def _abandon(self, future: Future[Any], model: Any) -> NoReturn:
         """Raise a TimeoutError and count the abandoned call; a TimeoutError of the call itself is raised unchanged."""
         if future.done() and not future.cancelled():
             future.result()
         self.meter.add(abandoned=1)
-        raise TimeoutError(f"the model did not answer within {self.timeout:g} s") from None
+        raise self._timeout_error(model) from None

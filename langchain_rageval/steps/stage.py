@@ -13,7 +13,7 @@ from pydantic import ConfigDict
 
 from langchain_rageval._internal.description import NotDescribable, describe, is_users_class
 from langchain_rageval._internal.redaction import redact_exception
-from langchain_rageval.errors import RagevalError, record_step
+from langchain_rageval.errors import record_step
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.run.drivers import adrive, drive
 from langchain_rageval.run.requests import Operation
@@ -113,13 +113,9 @@ class Stage(Traced[S, S]):
             raise
 
     def _annotate(self, error: Exception) -> None:
-        """Record the step in an exception, and remove the secrets of the models from one of this package.
-
-        An exception of a model's client belongs to the user and is not changed.
-        """
+        """Record the step in an exception, and remove the secrets of the models, which a server may repeat."""
         record_step(error, self.get_name())
-        if isinstance(error, RagevalError):
-            redact_exception(error, self)
+        redact_exception(error, self)
 
 
 def describe_step(step: Runnable[Any, Any]) -> Any:

@@ -12,6 +12,7 @@ from langchain_core.messages import BaseMessage
 from langchain_rageval.judge.endpoint import Endpoint, RequestMode
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.prompts.layout import RequestContent
+from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 from langchain_rageval.run.requests import Call
 
 
@@ -57,6 +58,12 @@ class _RecordingEndpoint(Endpoint):
     def __init__(self, judge: Judge, known: Endpoint, log: ReplyLog) -> None:
         super().__init__(judge.model, judge.mode, judge.layout, known.capabilities)
         self.log = log
+        self._known = known
+
+    @property
+    def gates(self) -> Sequence[AdaptiveLimiter]:
+        """Limits of calls to the model, shared with the judge that was copied."""
+        return self._known.gates
 
     def call(self, request: RequestContent, mode: RequestMode, tail: Sequence[BaseMessage], draw: int) -> Call:
         """Build the model call of a request, and log whether the request repeats an earlier one.

@@ -6,6 +6,7 @@ The servers answer as OfflineJudge does, so every score must be that of the run 
 import json
 import logging
 import re
+import traceback
 from collections import Counter
 
 import openai
@@ -26,7 +27,7 @@ from helpers.servers.faults import Faults
 from helpers.servers.loopback import Refused
 from helpers.servers.openai_server import OpenAIServer
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables import ConfigurableField, RunnableBranch, RunnableLambda
 
 from langchain_rageval import Judge, OfflineJudge, aevaluate, evaluate, faithfulness, suite
 from langchain_rageval.data.schema import Usage
@@ -433,3 +434,55 @@ def test_a_reask_shows_the_model_its_own_output(openai_server, chat_openai):
     assert says_the_same(faithfulness(chat_openai(server)).invoke(sample), sample)
     said = bodies(server)[1]["messages"][2]
     assert said == {"role": "assistant", "content": AIMessage("I would say: nothing at all.").text}
+
+
+class Echo(OpenAIServer):
+    """Refuses each request with a message that repeats its headers."""
+
+    def chat(self, received):
+        raise Refused(401, f"wrong key: {json.dumps(dict(received.headers))} {received.path}")
+
+
+CARRIERS = {
+    "a key": lambda build: build(api_key="Zq7tfoobarbaz"),
+    "a function that returns the key": lambda build: build(api_key=lambda: "Zq7tfoobarbaz"),
+    "a header": lambda build: build(default_headers={"x-tenant": "Zq7tfoobarbaz"}),
+    "a bound header": lambda build: build().bind(extra_headers={"x-tenant": "Zq7tfoobarbaz"}),
+    "a choice of configurable alternatives": lambda build: (
+        build()
+        .configurable_alternatives(ConfigurableField(id="llm"), other=build(api_key="Zq7tfoobarbaz"))
+        .with_config(configurable={"llm": "other"})
+    ),
+    "a closure": lambda build: (lambda model: RunnableLambda(lambda texts: model.invoke(texts)))(
+        build(api_key="Zq7tfoobarbaz")
+    ),
+    "a router": lambda build: RunnableBranch((lambda _: True, build(api_key="Zq7tfoobarbaz")), build()),
+    "a fallback": lambda build: build().with_fallbacks([build(api_key="Zq7tfoobarbaz")]),
+}
+
+
+@pytest.mark.parametrize("carrier", CARRIERS)
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_no_exception_of_a_metric_repeats_a_secret(chat_openai, carrier, is_async):
+    with Echo(offline) as server:
+        metric = faithfulness(CARRIERS[carrier](lambda **options: chat_openai(server, **options)))
+        with pytest.raises(openai.AuthenticationError) as caught:
+            metric.invoke(RICH[0]) if not is_async else await metric.ainvoke(RICH[0])
+        texts = ["".join(traceback.format_exception(caught.value)), repr(caught.value), str(caught.value.body)]
+        assert "Zq7tfoobarbaz" in json.dumps([dict(request.headers) for request in server.requests])
+        assert not [text for text in texts if "Zq7tfoobarbaz" in text]
+        assert "wrong key" in str(caught.value)
+        assert "***" in str(caught.value)
+
+
+class TakesAnyOption(RunnableLambda):
+    """As the model of `init_chat_model(configurable_fields="any")`, which takes any configurable value."""
+
+    def invoke(self, input, config=None, **options):
+        assert config.get("configurable", {}) == {"model": "m"}
+        return OfflineJudge().invoke(input)
+
+
+def test_a_model_that_takes_any_configurable_option_gets_those_of_the_user_only():
+    metric = faithfulness(TakesAnyOption(lambda texts: texts)).with_config(configurable={"model": "m"})
+    assert metric.invoke(RICH[0]).value == clean(RICH[0]).value

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from types import SimpleNamespace
 
 import pytest
 from helpers.servers.brain import RICH, offline, rag_samples, says_the_same
@@ -172,9 +173,100 @@ class TestLoadJudge:
         with pytest.raises(ConfigError, match="attempts must be a whole number of at least 1, got 0"):
             load_judge("offline", attempts=0)
 
-    def test_an_unknown_option_is_named(self):
-        with pytest.raises(TypeError, match="langauge"):
-            load_judge("offline", langauge="ru")
+    @pytest.mark.parametrize("name", ["offline", "openai:m", "llamacpp:m.gguf", "mistralai:m"])
+    def test_unknown_options_are_named(self, name):
+        with pytest.raises(ConfigError) as caught:
+            load_judge(name, langauge="ru", num_ctx=4096)
+        assert str(caught.value) == (
+            "load_judge got unknown options 'langauge', 'num_ctx': did you mean 'language'? It takes base_url, "
+            "temperature, language, prompts, mode, attempts, draws, layout, max_statements, max_context_tokens, "
+            "max_concurrency, version. For an option of the model, build the model and pass Judge(model)"
+        )
+
+    def test_an_option_that_the_models_class_does_not_know_is_not_sent(self, monkeypatch):
+        tries = []
+
+        def init_chat_model(_name, **given):
+            tries.append(sorted(given))
+            if "max_retries" in given:
+                raise TypeError("Chat.__init__() got an unexpected keyword argument 'max_retries'")
+            return OfflineJudge()
+
+        monkeypatch.setattr("langchain.chat_models.init_chat_model", init_chat_model)
+        load_judge("bedrock:m", base_url="http://127.0.0.1:1")
+        assert tries == [["base_url", "max_retries", "temperature"], ["base_url", "temperature"]]
+
+    def test_a_value_that_the_model_refuses_is_an_error(self, monkeypatch):
+        def init_chat_model(_name, **_given):
+            raise ValueError("temperature must be between 0 and 1")
+
+        monkeypatch.setattr("langchain.chat_models.init_chat_model", init_chat_model)
+        with pytest.raises(ConfigError) as caught:
+            load_judge("mistralai:m", temperature=7)
+        assert str(caught.value) == (
+            "'mistralai:m' names no judge that LangChain can build: temperature must be between 0 and 1"
+        )
+
+    def test_yandexgpt(self, monkeypatch):
+        monkeypatch.setattr("langchain_rageval.models.providers.find_spec", lambda name: name)
+        for name in ("YC_API_KEY", "YC_IAM_TOKEN", "YC_FOLDER_ID"):
+            monkeypatch.delenv(name, raising=False)
+        with pytest.raises(ConfigError, match=r"^yandexgpt needs a key in the environment: set YC_API_KEY$"):
+            load_judge("yandexgpt:yandexgpt")
+        monkeypatch.setenv("YC_API_KEY", "yc-very-secret")
+        expected = "^yandexgpt needs the folder of the cloud in the environment: set YC_FOLDER_ID$"
+        with pytest.raises(ConfigError, match=expected):
+            load_judge("yandexgpt:yandexgpt")
+        own = load_judge("yandexgpt:gpt://b1g/yandexgpt/rc", temperature=0.3).model
+        assert (type(own).__name__, own.model_uri, own.temperature) == ("ChatYandexGPT", "gpt://b1g/yandexgpt/rc", 0.3)
+        monkeypatch.setenv("YC_FOLDER_ID", "b1g")
+        judges = {name: load_judge(name, base_url="127.0.0.1:1") for name in ("yandexgpt:pro", "yandexgpt:pro/rc")}
+        uris = [judge.model.model_uri for judge in judges.values()]
+        assert uris == ["gpt://b1g/pro/latest", "gpt://b1g/pro/rc"]
+        assert {(judge.model.url, judge.model.max_retries) for judge in judges.values()} == {("127.0.0.1:1", 1)}
+        assert "yc-very-secret" not in repr(list(judges.values()))
+
+    def test_llamacpp_names_what_is_missing(self, monkeypatch, tmp_path):
+        monkeypatch.setattr("langchain_rageval.models.providers.find_spec", lambda _name: None)
+        with pytest.raises(ConfigError, match=r"^llamacpp needs its package: pip install llama-cpp-python$"):
+            load_judge("llamacpp:model.gguf")
+        monkeypatch.setattr("langchain_rageval.models.providers.find_spec", lambda name: name)
+        with pytest.raises(ConfigError) as caught:
+            load_judge(f"llamacpp:{tmp_path / 'none.gguf'}")
+        assert str(caught.value) == (
+            "llamacpp needs the path of a GGUF file, as in llamacpp:model.gguf; there is no file "
+            f"{str(tmp_path / 'none.gguf')!r}"
+        )
+        (tmp_path / "a.gguf").write_bytes(b"")
+        with pytest.raises(ConfigError) as caught:
+            load_judge(f"llamacpp:{tmp_path / 'a.gguf'}", base_url="http://127.0.0.1:1")
+        assert str(caught.value) == (
+            "llamacpp runs the model in this process; for a server use vllm:MODEL with base_url"
+        )
+
+    @pytest.mark.parametrize(
+        ("provider", "module", "kind", "address"),
+        [
+            ("ollama", "langchain_ollama", "ChatOllama", "base_url"),
+            ("anthropic", "langchain_anthropic", "ChatAnthropic", "base_url"),
+            ("litellm", "langchain_litellm", "ChatLiteLLM", "api_base"),
+        ],
+    )
+    def test_common_providers_need_their_own_package_only(self, monkeypatch, provider, module, kind, address):
+        built = []
+
+        def chat(**settings):
+            built.append(settings)
+            return OfflineJudge()
+
+        monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
+        monkeypatch.setitem(sys.modules, module, SimpleNamespace(**{kind: chat}))
+        load_judge(f"{provider}:some/m:1", base_url="http://127.0.0.1:1")
+        assert built == [{"model": "some/m:1", "temperature": 0.1, "max_retries": 0, address: "http://127.0.0.1:1"}]
+        monkeypatch.setitem(sys.modules, module, None)
+        package = module.replace("_", "-")
+        with pytest.raises(ConfigError, match=f"^{provider} needs its package: pip install {package}$"):
+            load_judge(f"{provider}:m")
 
 
 class TestLoadEmbeddings:

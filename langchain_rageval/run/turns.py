@@ -1,0 +1,202 @@
+"""Turns: calls to a model that runs in this process are made one after another.
+
+llama.cpp aborts the process if two threads use one context, MLX crashes, and pipelines of transformers share a
+tokenizer that allows one caller. One call uses all cores anyway.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from types import FunctionType
+from typing import Any, Self
+
+from langchain_core.cross_encoders import BaseCrossEncoder
+from langchain_core.embeddings import Embeddings
+from langchain_core.runnables import Runnable
+from pydantic import BaseModel
+
+from langchain_rageval._internal.description import is_users_class
+from langchain_rageval._internal.per_process import PerProcess
+from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
+
+_ENGINE_PACKAGES = {
+    *("llama_cpp", "transformers", "optimum", "mlx", "mlx_lm", "mlx_vlm", "vllm", "ctransformers", "gpt4all", "torch"),
+    *("sentence_transformers", "onnxruntime", "onnxruntime_genai", "openvino_genai", "exllamav2", "rwkv"),
+}
+_ENGINE_METHODS = ("generate", "forward", "create_chat_completion", "create_completion", "encode", "predict", "run")
+_NO_ENGINES = ("Tokenizer", "Config", "Processor", "Criteria", "device", "dtype")
+_IN_PROCESS_CLASSES = {
+    *("ChatLlamaCpp", "LlamaCpp", "LlamaCppEmbeddings", "HuggingFacePipeline", "MLXPipeline", "ChatMLX", "VLLM"),
+    *("HuggingFaceEmbeddings", "HuggingFaceBgeEmbeddings", "HuggingFaceInstructEmbeddings", "HuggingFaceCrossEncoder"),
+    *("CTransformers", "GPT4All", "GPT4AllEmbeddings", "ExLlamaV2", "RWKV", "IpexLLM", "OpenVINOEmbeddings"),
+}
+"""Classes of LangChain whose models run in this process; their engine may be hidden or not loaded yet."""
+_ENGINE_FIELDS = ("client", "pipeline", "model")
+_PACKAGE = __name__.partition(".")[0]
+_MOST_PARTS = 500
+
+
+class Turn:
+    """Context manager, sync and async, for one call to a model: holds the gates of its engines.
+
+    Args:
+        gates: limiters to acquire, in an order that is the same for all callers; without any, nothing is limited.
+    """
+
+    def __init__(self, gates: Sequence[AdaptiveLimiter] = ()) -> None:
+        self._gates = gates
+        self._held: list[AdaptiveLimiter] = []
+
+    def __enter__(self) -> Self:
+        """Wait for the gates."""
+        try:
+            for gate in self._gates:
+                gate.__enter__()
+                self._held.append(gate)
+        except BaseException:
+            self._release()
+            raise
+        return self
+
+    async def __aenter__(self) -> Self:
+        """Wait for the gates without blocking the event loop."""
+        try:
+            for gate in self._gates:
+                await gate.__aenter__()
+                self._held.append(gate)
+        except BaseException:
+            self._release()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Release the gates, unless `hold_for` has postponed it."""
+        self._release()
+
+    async def __aexit__(self, *_: object) -> None:
+        """Release the gates, unless `hold_for` has postponed it."""
+        self._release()
+
+    def hold_for(self, future: Future[Any]) -> None:
+        """Keep the gates until an abandoned call ends in its thread, where it still uses the engine."""
+        held, self._held = self._held, []
+        if held:
+            future.add_done_callback(lambda _: _release(held))
+
+    def _release(self) -> None:
+        held, self._held = self._held, []
+        _release(held)
+
+
+def gates_of(model: Any) -> list[AdaptiveLimiter]:
+    """Return the gates of the engines in this process that a model, embeddings or a chain use, one per engine."""
+    engines = engines_of(model)
+    return [_GATES.value.gate_for(engine) for engine in sorted(engines, key=id)]
+
+
+def engines_of(model: Any) -> list[Any]:
+    """Return the engines in this process that a model, embeddings or a chain use, each once.
+
+    An engine is an object of a package such as `llama_cpp` or `transformers`, held by the model or by a part of it. A
+    model of a known class whose engine is not visible is returned itself.
+    """
+    engines: dict[int, Any] = {}
+    seen: dict[int, Any] = {}  # with the object, so that its id is not reused
+    parts = [model]
+    while parts and len(seen) < _MOST_PARTS:
+        part = parts.pop()
+        if part is None or isinstance(part, str | int | float | bytes | type) or id(part) in seen:
+            continue
+        seen[id(part)] = part
+        if _is_engine(part):
+            engines[id(part)] = part
+        elif any(kind.__name__ in _IN_PROCESS_CLASSES for kind in type(part).__mro__):
+            visible = (inner for name in _ENGINE_FIELDS if _is_engine(inner := getattr(part, name, None)))
+            engine = next(visible, part)
+            engines[id(engine)] = engine
+        else:
+            parts.extend(_parts_of(part))
+    return list(engines.values())
+
+
+def _is_engine(value: Any) -> bool:
+    kind = type(value)
+    packages = {base.__module__.partition(".")[0] for base in kind.__mro__}
+    if not packages & _ENGINE_PACKAGES or any(word in kind.__name__ for word in _NO_ENGINES):
+        return False
+    return callable(value) or any(hasattr(kind, name) for name in _ENGINE_METHODS)
+
+
+def _parts_of(value: Any) -> Iterable[Any]:
+    """Return what a container, a model, a Runnable or a function of the user holds."""
+    if isinstance(value, Mapping):
+        return list(value.values())
+    if isinstance(value, list | tuple | set):
+        return list(value)
+    if isinstance(value, partial):
+        return [value.func, *value.args, *value.keywords.values()]
+    if (function := getattr(value, "__func__", None)) is not None:
+        return [function, getattr(value, "__self__", None)]
+    if isinstance(value, FunctionType):
+        return _parts_of_function(value)
+    kind = type(value)
+    if kind.__module__.partition(".")[0] == _PACKAGE:  # a metric or step takes turns for its own models
+        return ()
+    if isinstance(value, BaseModel | Runnable | Embeddings | BaseCrossEncoder) or is_users_class(kind):
+        private = getattr(value, "__pydantic_private__", None) or {}
+        return [*getattr(value, "__dict__", {}).values(), *private.values()]
+    return ()
+
+
+def _parts_of_function(function: FunctionType) -> Iterable[Any]:
+    """Return the closure of a function and the globals that it names; functions of other modules are left out."""
+    cells = [_content(cell) for cell in function.__closure__ or ()]
+    named = [function.__globals__.get(name) for name in function.__code__.co_names]
+    return [
+        part
+        for part in (*cells, *named)
+        if not isinstance(part, FunctionType) or part.__module__ == function.__module__
+    ]
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return None
+
+
+def _release(gates: Sequence[AdaptiveLimiter]) -> None:
+    for gate in gates:
+        gate.__exit__()
+
+
+class _Gates:
+    """Registry of gates, one per engine; an entry is replaced if its engine no longer exists."""
+
+    def __init__(self) -> None:
+        self._gates: dict[int, tuple[Callable[[], Any], AdaptiveLimiter]] = {}
+        self._lock = threading.Lock()
+
+    def gate_for(self, engine: Any) -> AdaptiveLimiter:
+        """Return the gate of an engine, created on first use."""
+        with self._lock:
+            engine_of_entry, gate = self._gates.get(id(engine), (lambda: None, None))
+            if gate is None or engine_of_entry() is not engine:
+                gate = AdaptiveLimiter(1)
+                self._gates[id(engine)] = _reference_to(engine), gate
+            return gate
+
+
+def _reference_to(engine: Any) -> Callable[[], Any]:
+    try:
+        return weakref.ref(engine)
+    except TypeError:  # a class with slots: kept for as long as the process runs
+        return lambda: engine
+
+
+_GATES: PerProcess[_Gates] = PerProcess(_Gates)

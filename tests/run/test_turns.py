@@ -1,0 +1,305 @@
+"""Models that run in this process get one call at a time; a fake engine counts the calls inside it."""
+
+import asyncio
+import threading
+from contextlib import contextmanager
+
+import pytest
+from helpers.servers.brain import rag_samples, says_the_same
+from helpers.waiting import PATIENCE, auntil, until
+from langchain_core.cross_encoders import BaseCrossEncoder
+from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models.llms import BaseLLM
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, ChatResult, Generation, LLMResult
+from langchain_core.runnables import RunnableLambda
+from pydantic import PrivateAttr
+
+from langchain_rageval import (
+    HashingEmbeddings,
+    Judge,
+    OfflineJudge,
+    aevaluate,
+    context_precision,
+    evaluate,
+    faithfulness,
+)
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.run.drivers import adrive, drive
+from langchain_rageval.run.requests import Batch, Call, Invoke, Rate
+from langchain_rageval.run.run import Run
+from langchain_rageval.run.turns import engines_of, gates_of
+
+OFFLINE = OfflineJudge()
+
+
+class Engine:
+    """Answers as OfflineJudge does; `most` is the largest number of calls inside at one time."""
+
+    def __init__(self, meeting=0):
+        self.inside = self.most = self.calls = 0
+        self.lock = threading.Lock()
+        self.meeting = threading.Barrier(meeting) if meeting else None
+
+    @contextmanager
+    def use(self):
+        with self.lock:
+            self.calls += 1
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+        try:
+            if self.meeting:
+                self.meeting.wait(PATIENCE)
+            threading.Event().wait(0.002)  # lets others enter, if they may
+            yield
+        finally:
+            with self.lock:
+                self.inside -= 1
+
+    def create_chat_completion(self, messages):
+        with self.use():
+            return str(OFFLINE.invoke(messages).content)
+
+    __call__ = create_chat_completion
+
+
+Engine.__module__ = "llama_cpp.llama"
+
+
+class Chat(BaseChatModel):
+    """A class of the user around an engine."""
+
+    client: object
+
+    def _generate(self, messages, stop=None, run_manager=None, **options):
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(self.client.create_chat_completion(messages)))])
+
+    @property
+    def _llm_type(self):
+        return "fake"
+
+
+class AsyncChat(Chat):
+    """Its async method continues in a thread after it was cancelled, as those of LangChain do."""
+
+    async def _agenerate(self, messages, stop=None, run_manager=None, **options):
+        return await asyncio.get_running_loop().run_in_executor(None, self._generate, messages)
+
+
+class ChatLlamaCpp(Chat):
+    """Has the name of LangChain's class; its engine is hidden."""
+
+    client: object = None
+    _hidden: list = PrivateAttr(default_factory=list)
+
+    def _generate(self, messages, stop=None, run_manager=None, **options):
+        return Chat(client=self._hidden[0])._generate(messages)
+
+
+class HuggingFacePipeline(BaseLLM):
+    """Completes texts."""
+
+    pipeline: object
+
+    def _generate(self, prompts, stop=None, run_manager=None, **options):
+        texts = [self.pipeline([HumanMessage(prompt.partition("Human: ")[2])]) for prompt in prompts]
+        return LLMResult(generations=[[Generation(text=text)] for text in texts])
+
+    @property
+    def _llm_type(self):
+        return "fake"
+
+
+class ChatHuggingFace(BaseChatModel):
+    llm: HuggingFacePipeline
+
+    def _generate(self, messages, stop=None, run_manager=None, **options):
+        return Chat(client=self.llm.pipeline)._generate(messages)
+
+    @property
+    def _llm_type(self):
+        return "fake"
+
+
+class EngineEmbeddings(Embeddings):
+    def __init__(self, client):
+        self.client = client
+
+    def embed_documents(self, texts):
+        with self.client.use():
+            return HashingEmbeddings().embed_documents(texts)
+
+    def embed_query(self, text):
+        return self.embed_documents([text])[0]
+
+
+class EngineEncoder(BaseCrossEncoder):
+    def __init__(self, client):
+        self.client = client
+
+    def score(self, text_pairs):
+        with self.client.use():
+            return [0.5] * len(text_pairs)
+
+
+def hidden(engine):
+    model = ChatLlamaCpp()
+    model._hidden.append(engine)
+    return model
+
+
+def closure(engine):
+    return RunnableLambda(lambda messages: engine.create_chat_completion(messages))
+
+
+MODELS = {
+    "an engine in a field": lambda engine: Chat(client=engine),
+    "async methods": lambda engine: AsyncChat(client=engine),
+    "a hidden engine": hidden,
+    "a pipeline": lambda engine: HuggingFacePipeline(pipeline=engine),
+    "a pipeline in a chat model": lambda engine: ChatHuggingFace(llm=HuggingFacePipeline(pipeline=engine)),
+    "a binding": lambda engine: Chat(client=engine).bind(stop=["x"]),
+    "a retry": lambda engine: Chat(client=engine).with_retry(),
+    "a fallback": lambda engine: Chat(client=engine).with_fallbacks([Chat(client=engine)]),
+    "a sequence": lambda engine: Chat(client=engine) | RunnableLambda(lambda message: message),
+    "a function": closure,
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_judge_in_this_process_gets_one_call_at_a_time(name):
+    engine, samples = Engine(), rag_samples(6)
+    model = MODELS[name](engine)
+    report = evaluate(samples, [faithfulness(model), context_precision(model)], progress=False)
+    assert [row.scores["faithfulness"].failure for row in report.rows] == [None] * 6
+    assert all(says_the_same(row.scores["faithfulness"], row.sample) for row in report.rows)
+    assert (engine.most, engine.calls) == (1, sum(s.usage.calls for row in report.rows for s in row.scores.values()))
+
+
+@pytest.mark.parametrize("name", MODELS)
+async def test_it_gets_one_call_at_a_time_on_an_event_loop_too(name):
+    engine = Engine()
+    report = await aevaluate(rag_samples(4), faithfulness(MODELS[name](engine)), progress=False)
+    assert all(says_the_same(row.scores["faithfulness"], row.sample) for row in report.rows)
+    assert engine.most == 1
+
+
+def test_two_judges_draws_and_runs_with_one_engine_take_turns():
+    engine, samples = Engine(), rag_samples(3)
+
+    def score(model):
+        return evaluate(samples, faithfulness(Judge(model, draws=3)), progress=False)
+
+    threads = [threading.Thread(target=score, args=[Chat(client=engine)]) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert engine.most == 1
+
+
+def test_the_user_may_set_another_number_of_calls_for_a_judge():
+    engine = Engine(meeting=2)  # every call waits for a second one
+    judge = Judge(Chat(client=engine), max_concurrency=2)
+    with pytest.raises(ConfigError, match=r"^max_concurrency must be a whole number of at least 1, got 0$"):
+        Judge(Chat(client=engine), max_concurrency=0)
+    calls = [Call(judge.model, [HumanMessage("?")], gates=judge._endpoint.gates) for _ in range(4)]
+    engine.create_chat_completion = lambda _messages: _entered(engine)
+    run, threads = Run(), []
+    for call in calls:
+        threads.append(threading.Thread(target=drive, args=(_one(call), run, {})))
+        threads[-1].start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert (engine.most, engine.calls) == (2, 4)
+
+
+def test_a_limit_of_a_judge_is_no_part_of_its_instrument():
+    assert Judge(OFFLINE, max_concurrency=3).instrument == Judge(OFFLINE).instrument
+
+
+@pytest.mark.parametrize("kind", [EngineEmbeddings, EngineEncoder])
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_embeddings_and_cross_encoders_take_turns_with_their_engine(kind, is_async):
+    engine = Engine()
+    model = kind(engine)
+    requests = [Batch(model, ["a"]) if kind is EngineEmbeddings else Rate(model, [("a", "b")]) for _ in range(4)]
+    run = Run()
+    if is_async:
+        await asyncio.gather(*(adrive(_one(request), run, {}) for request in requests))
+    else:
+        await asyncio.gather(*(asyncio.to_thread(drive, _one(request), run, {}) for request in requests))
+    assert (engine.most, engine.calls) == (1, 4)
+
+
+def test_a_chain_around_an_engine_takes_turns():
+    engine = Engine()
+    chain = RunnableLambda(lambda text: [HumanMessage(text)]) | closure_of_text(engine)
+    run = Run()
+    threads = [threading.Thread(target=drive, args=(_one(Invoke(chain, "?")), run, {})) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert (engine.most, engine.calls) == (1, 4)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_the_next_call_waits_for_the_end_of_an_abandoned_one(is_async):
+    engine, leave = Engine(), threading.Event()
+    engine.create_chat_completion = lambda _messages: _entered(engine, leave)
+    model = Chat(client=engine)
+    call = Call(model, [HumanMessage("?")], gates=gates_of(model), sync_only=True)
+    run = Run(timeout=0.05)
+    asked = adrive(_one(call), run, {}) if is_async else asyncio.to_thread(drive, _one(call), run, {})
+    with pytest.raises(TimeoutError, match=r"^Chat did not answer within 0\.05 s$"):
+        await asked
+    following = threading.Thread(target=drive, args=(_one(call), Run(), {}))
+    following.start()
+    (gate,) = gates_of(model)
+    until(lambda: gate._waiting)
+    assert engine.calls == 1
+    leave.set()
+    following.join(PATIENCE)
+    assert (engine.most, engine.calls) == (1, 2)
+
+
+async def test_a_caller_that_is_cancelled_while_it_waits_leaves_the_turn_to_the_next():
+    engine = Engine()
+    engine.create_chat_completion = lambda _messages: _entered(engine)
+    model = Chat(client=engine)
+    (gate,) = gates_of(model)
+    call = Call(model, [HumanMessage("?")], gates=[gate], sync_only=True)
+    with gate:
+        task = asyncio.create_task(adrive(_one(call), Run(), {}))
+        await auntil(lambda: gate._waiting)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert drive(_one(call), Run(), {}).text == "?"
+
+
+def test_models_on_a_server_take_no_turns(openai_server, chat_openai):
+    class BertTokenizer:
+        def encode(self, text):
+            return [1]
+
+    BertTokenizer.__module__ = "transformers.models.bert"
+    server = openai_server(lambda _request: "?")
+    model = chat_openai(server, custom_get_token_ids=BertTokenizer().encode)
+    assert engines_of(model) == engines_of(model | RunnableLambda(str)) == engines_of(HashingEmbeddings()) == []
+
+
+def closure_of_text(engine):
+    return RunnableLambda(lambda messages: AIMessage(_entered(engine)))
+
+
+def _entered(engine, leave=None):
+    with engine.use():
+        if leave:
+            leave.wait(PATIENCE)
+        return "?"
+
+
+def _one(request):
+    return (yield request)
