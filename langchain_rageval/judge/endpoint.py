@@ -77,6 +77,7 @@ class EndpointCapabilities:
         probed: True once a first request was answered or refused.
         warned: modes about which a warning was logged.
         grammar: True if the server builds a grammar for each request at little cost, as its replies tell.
+        refuses_own_schemas: True if it refused a schema that names what is possible for the request.
         unusable: rungs that were left although the endpoint did not refuse them, with a phrase that says why.
         fails_anyway: True if requests failed with server errors (HTTP 5xx) on every rung.
         gate: lets one caller at a time probe the endpoint.
@@ -87,6 +88,7 @@ class EndpointCapabilities:
     probed: bool = False
     warned: set[RequestMode] = field(default_factory=set)
     grammar: bool = False
+    refuses_own_schemas: bool = False
     unusable: dict[str, str] = field(default_factory=dict)
     fails_anyway: bool = False
     gate: PerProcess[AdaptiveLimiter] = field(default_factory=lambda: PerProcess(_new_gate))
@@ -123,7 +125,8 @@ class Endpoint:
     def first_mode(self) -> RequestMode:
         """The mode of the last valid reply; before one, the best mode that is not known to be unusable."""
         usable = (mode for mode in self.modes if mode.rung not in self.capabilities.unusable)
-        return self.capabilities.mode or next(usable, self.modes[-1])
+        mode = self.capabilities.mode or next(usable, self.modes[-1])
+        return replace(mode, plain_schema=self.capabilities.refuses_own_schemas)
 
     def is_unproven(self, mode: RequestMode) -> bool:
         """Return True if a failure may be due to the rung: there was no valid reply yet, and there is a lower rung."""
@@ -190,7 +193,10 @@ class Endpoint:
             return replace(mode, fold_system=True)
         if not is_format_refused(error):
             return None
-        return replace(mode, plain_schema=True) if self._narrows(request, mode) else self._lower(mode)
+        if not self._narrows(request, mode):
+            return self._lower(mode)
+        self.capabilities.refuses_own_schemas = True
+        return replace(mode, plain_schema=True)
 
     def lower_after_server_error(
         self, mode: RequestMode, error: Exception, failures: dict[RequestMode, str]
@@ -205,6 +211,8 @@ class Endpoint:
             error: the error.
             failures: failures of this question so far, by mode, with a phrase for the note; this one is added.
         """
+        if mode.rung in self.capabilities.unusable:  # another question has found out
+            return self.first_mode
         if not self.may_fail_because_of(mode, failures):
             return None
         is_first = not failures

@@ -14,8 +14,8 @@ from typing import Any
 
 Values = tuple[str, ...] | tuple[int, ...]
 
-REASON_LENGTH = 600
-TEXT_LENGTH = 1_200
+REASON_LENGTH = 400
+TEXT_LENGTH = 500
 _LONGEST_TEXT = {"reason": REASON_LENGTH}  # llama.cpp takes a text of at most 1,999 characters
 
 
