@@ -76,7 +76,7 @@ class EndpointCapabilities:
         valid_replies: number of valid replies so far.
         probed: True once a first request was answered or refused.
         warned: modes about which a warning was logged.
-        grammar: True if the server builds a grammar for each request at little cost, as its replies tell.
+        grammar: True if the server builds a grammar for each request at little cost, as its replies show.
         refuses_own_schemas: True if it refused a schema that names what is possible for the request.
         unusable: rungs that were left although the endpoint did not refuse them, with a phrase that says why.
         fails_anyway: True if requests failed with server errors (HTTP 5xx) on every rung.
