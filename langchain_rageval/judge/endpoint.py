@@ -29,12 +29,14 @@ from langchain_rageval.judge.ladder import (
     is_temperature_refused,
     ladder,
     may_retry,
+    output_limit,
     sends_temperature,
     with_own_rung,
     without_temperature,
 )
 from langchain_rageval.judge.reply_text import reply_texts
 from langchain_rageval.judge.server import is_from_grammar_server
+from langchain_rageval.prompts.answer_limits import narrow_schema
 from langchain_rageval.prompts.layout import Layout, RequestContent, lay_out
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 from langchain_rageval.run.requests import Call
@@ -163,7 +165,9 @@ class Endpoint:
         """
         with_schema = mode.rung not in _RUNGS_WITHOUT_SCHEMA_IN_PROMPT
         messages = lay_out(request, self.layout, with_schema=with_schema, fold_system=mode.fold_system)
-        schema = request.own_schema if self._narrows(request, mode) else request.schema
+        schema = request.schema
+        if request.limits is not None and self._narrows(request, mode):
+            schema = narrow_schema(schema, request.limits, self._output_tokens)
         options = self._family.rungs[mode.rung](schema, self._bound_options) if mode.rung != "prompt" else {}
         model = self._uncached if draw else self._unlimited
         if mode.default_temperature:
@@ -303,6 +307,12 @@ class Endpoint:
     @cached_property
     def _sync_only(self) -> bool:
         return is_sync_only(self.model)
+
+    @cached_property
+    def _output_tokens(self) -> int | None:
+        """Maximum length of the model's replies in tokens; None if the model sets none."""
+        limit = output_limit(self.model)
+        return limit and limit[1]
 
     @cached_property
     def _bound_options(self) -> dict[str, Any]:

@@ -14,9 +14,10 @@ from typing import Any
 
 Values = tuple[str, ...] | tuple[int, ...]
 
-REASON_LENGTH = 400
-TEXT_LENGTH = 500
-_LONGEST_TEXT = {"reason": REASON_LENGTH}  # llama.cpp takes a text of at most 1,999 characters
+TEXT_LENGTH = 500  # characters; llama.cpp takes at most 1,999
+REASON_LENGTHS = (400, 200, 100)
+_TOKENS_BESIDE_REASON = 40  # of one item: keys, number, evidence and verdict
+_CHARACTERS_PER_TOKEN = 2  # as of languages other than English
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +36,35 @@ class AnswerLimits:
     lengths: tuple[tuple[str, int], ...] = ()
 
 
-def narrow_schema(schema: Mapping[str, Any], limits: AnswerLimits) -> Mapping[str, Any]:
+def narrow_schema(
+    schema: Mapping[str, Any], limits: AnswerLimits, output_tokens: int | None = None
+) -> Mapping[str, Any]:
     """Return the schema of an answer class, restricted to what an answer to one request can contain.
 
     Schemas of equal requests are one object; those of requests of one shape, such as five statements about the same
     sentences, are equal, so that servers find them in their caches.
+
+    Args:
+        schema: the schema of the answer class.
+        limits: what the answer can contain.
+        output_tokens: maximum length of a reply; reasons are shorter if the items would not fit. None for no maximum.
     """
-    return _narrow(json.dumps(schema), limits)
+    return _narrow(
+        json.dumps(schema), limits, _reason_length(len(limits.items[2]) if limits.items else 1, output_tokens)
+    )
+
+
+def _reason_length(items: int, output_tokens: int | None) -> int:
+    """Return the largest number of characters of a reason with which a reply with some items is not cut off."""
+    if output_tokens is None:
+        return REASON_LENGTHS[0]
+    room = (output_tokens // max(items, 1) - _TOKENS_BESIDE_REASON) * _CHARACTERS_PER_TOKEN
+    return next((length for length in REASON_LENGTHS if length <= room), REASON_LENGTHS[-1])
 
 
 @lru_cache(maxsize=512)
-def _narrow(schema: str, limits: AnswerLimits) -> Mapping[str, Any]:
-    narrowed = _Narrowing(limits)
+def _narrow(schema: str, limits: AnswerLimits, reason_length: int) -> Mapping[str, Any]:
+    narrowed = _Narrowing(limits, reason_length)
     written: dict[str, Any] = narrowed.restrict(json.loads(schema), "")
     return written | ({"$defs": narrowed.definitions} if narrowed.definitions else {})
 
@@ -54,7 +72,8 @@ def _narrow(schema: str, limits: AnswerLimits) -> Mapping[str, Any]:
 class _Narrowing:
     """Restriction of one schema."""
 
-    def __init__(self, limits: AnswerLimits) -> None:
+    def __init__(self, limits: AnswerLimits, reason_length: int) -> None:
+        self.reason_length = reason_length
         self.values = dict(limits.values)
         self.lengths = dict(limits.lengths)
         self.items = limits.items
@@ -75,7 +94,7 @@ class _Narrowing:
                     "properties": {key: self.restrict(field, key) for key, field in node["properties"].items()}
                 }
             case "string" if "enum" not in node and not values:
-                return node | {"maxLength": _LONGEST_TEXT.get(name, TEXT_LENGTH)}
+                return node | {"maxLength": self.reason_length if name == "reason" else TEXT_LENGTH}
         return _one_of(node, values) if values else node
 
     def _one_by_one(self, node: dict[str, Any], key: str, values: Values) -> dict[str, Any]:

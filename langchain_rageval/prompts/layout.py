@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.data.schema import without_surrogates
-from langchain_rageval.prompts.answer_limits import AnswerLimits, narrow_schema
+from langchain_rageval.prompts.answer_limits import AnswerLimits
 from langchain_rageval.prompts.control_tokens import escape_control_tokens
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts, render_lines
 from langchain_rageval.prompts.promptset import Common, Prompt, PromptSet
@@ -60,11 +60,6 @@ class RequestContent:
     repeated: bool = False
     offline: Callable[[Mapping[str, Any]], Any] | None = None
     limits: AnswerLimits | None = None
-
-    @property
-    def own_schema(self) -> Mapping[str, Any]:
-        """Schema of the answer that names what is possible for this request, such as the numbers that exist."""
-        return self.schema if self.limits is None else narrow_schema(self.schema, self.limits)
 
     @cached_property
     def written_inputs(self) -> str:

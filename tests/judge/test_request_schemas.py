@@ -155,3 +155,20 @@ def test_schemas_of_requests_of_one_shape_are_one_object():
     one, same = (narrow_schema(schema, AnswerLimits(values=(("sentences", ("1.1", "1.2")),))) for _ in range(2))
     assert one is same
     assert one != schema
+
+
+@pytest.mark.parametrize(
+    ("tokens", "length"), [(None, 400), (4096, 400), (1200, 400), (600, 200), (300, 100), (10, 100)]
+)
+def test_reasons_are_shorter_if_the_reply_would_be_cut_off(tokens, length):
+    limits = AnswerLimits(items=("verdicts", "context", (1, 2, 3, 4)))
+    narrowed = narrow_schema(strict_schema(CLASSES["ContextVerdicts"]), limits, tokens)
+    assert narrowed["$defs"]["reason"] == {"type": "string", "maxLength": length}
+
+
+def test_the_length_limit_of_the_model_counts(openai_server, chat_openai):
+    server = openai_server(offline, **LLAMA_CPP)
+    metric = METRICS["context_precision"](Judge(chat_openai(server, max_tokens=150)), HashingEmbeddings())
+    metric.invoke(RICH[0])
+    metric.invoke(RICH[1])
+    assert sent_schemas(server)[-1]["$defs"]["reason"]["maxLength"] == 100
