@@ -20,7 +20,7 @@ from langchain_rageval.judge.parser import StrictJsonOutputParser, UnfitReply
 from langchain_rageval.judge.stop_reason import CutOffReply
 from langchain_rageval.prompts.control_tokens import escape_control_tokens
 from langchain_rageval.prompts.layout import RequestContent
-from langchain_rageval.run.requests import Locked, Operation, SendOnce, Shared
+from langchain_rageval.run.requests import Call, Locked, Operation, SendOnce, Shared
 from langchain_rageval.run.retry import is_server_error, is_transient
 
 T = TypeVar("T", bound=BaseModel)
@@ -189,13 +189,11 @@ def _ask_in_modes(
     alone = endpoint.has_fallbacks and first_error is None
     while True:
         mode = attempts.mode
-        is_unproven = endpoint.is_unproven(mode)
-        alone = alone and is_unproven
+        alone = alone and endpoint.is_unproven(mode)
         asks_why = endpoint.may_fail_because_of(mode, attempts.server_errors)
         try:
             call = endpoint.call(question.request, mode, tail, draw)
-            model = without_fallbacks(call.model) if alone else call.model
-            call = replace(call, model=model, first_error=first_error, retries_server_errors=not asks_why)
+            call = _probing_call(call, first_error, alone=alone, asks_why=asks_why)
             reply = yield SendOnce(call) if once or alone or (asks_why and attempts.server_errors) else call
         except ValidationError as error:  # a client could not parse the reply, such as a call with a list of arguments
             raise OutputParserException(ValueError(f"the reply is no {error.title}"), llm_output="") from error
@@ -215,6 +213,14 @@ def _ask_in_modes(
                     raise
         else:
             return _read_reply(endpoint, question, attempts, mode, reply)
+
+
+def _probing_call(call: Call, first_error: Exception | None, *, alone: bool, asks_why: bool) -> Call:
+    """Return a call without the model's fallbacks if it is made `alone`, and without retries if the caller asks why."""
+    if not (alone or asks_why or first_error):
+        return call
+    model = without_fallbacks(call.model) if alone else call.model
+    return replace(call, model=model, first_error=first_error, retries_server_errors=not asks_why)
 
 
 def _read_reply(

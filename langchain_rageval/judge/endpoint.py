@@ -128,7 +128,7 @@ class Endpoint:
         """The mode of the last valid reply; before one, the best mode that is not known to be unusable."""
         usable = (mode for mode in self.modes if mode.rung not in self.capabilities.unusable)
         mode = self.capabilities.mode or next(usable, self.modes[-1])
-        return replace(mode, plain_schema=self.capabilities.refuses_own_schemas)
+        return replace(mode, plain_schema=True) if self.capabilities.refuses_own_schemas else mode
 
     def is_unproven(self, mode: RequestMode) -> bool:
         """Return True if a failure may be due to the rung: there was no valid reply yet, and there is a lower rung."""
