@@ -287,11 +287,7 @@ class Evaluation:
         yield from dict.fromkeys(note for model in models.values() if (note := getattr(model, "report_note", None)))
         stages = [stage for metric in self.metrics for part in metrics_in(metric) for stage in stages_of(part)]
         yield from dict.fromkeys(note for stage in stages for note in stage.report_notes)
-        called = [
-            (judge, judge._endpoint.capabilities.mode) for judge in self._judges if judge._endpoint.capabilities.mode
-        ]
-        modes = {judge.identity: way for judge, way in called if way.rung != "prompt" or len(judge._endpoint.modes) > 1}
-        yield from (f"{identity} was called in {way.rung} mode." for identity, way in modes.items())
+        yield from dict.fromkeys(note for judge in self._judges if (note := judge._endpoint.note))
         yield from self.mixed_measures.notes()
         yield from self.score_store.notes()
         if self.score_store.journal is None:

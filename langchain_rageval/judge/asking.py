@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from langchain_core.exceptions import OutputParserException
@@ -13,15 +13,15 @@ from pydantic import BaseModel, ValidationError
 from langchain_rageval._internal.redaction import cut_middle
 from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.errors import JudgeOutputError
-from langchain_rageval.judge.endpoint import RequestMode
+from langchain_rageval.judge.endpoint import Endpoint, RequestMode
 from langchain_rageval.judge.judge import Judge
-from langchain_rageval.judge.ladder import output_limit
-from langchain_rageval.judge.parser import StrictJsonOutputParser
+from langchain_rageval.judge.ladder import output_limit, without_fallbacks
+from langchain_rageval.judge.parser import StrictJsonOutputParser, UnfitReply
 from langchain_rageval.judge.stop_reason import CutOffReply
 from langchain_rageval.prompts.control_tokens import escape_control_tokens
 from langchain_rageval.prompts.layout import RequestContent
-from langchain_rageval.run.requests import Locked, Operation, SendOnce, Shared
-from langchain_rageval.run.retry import is_transient
+from langchain_rageval.run.requests import Call, Locked, Operation, SendOnce, Shared
+from langchain_rageval.run.retry import is_server_error, is_transient
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -35,11 +35,15 @@ class Attempts:
 
     Attributes:
         left: number of calls that may still be made.
-        mode: request mode of the last call; None before the first one.
+        mode: request mode of the next call; None before the first one.
+        server_errors: server errors (HTTP 5xx) before the endpoint's first valid reply, by mode, as phrases.
+        format_ignored: True if the last reply showed that the endpoint ignores the format of its mode.
     """
 
     left: int
     mode: RequestMode | None = None
+    server_errors: dict[RequestMode, str] = field(default_factory=dict)
+    format_ignored: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,8 +89,7 @@ def ask_judge(judge: Judge, question: JudgeQuestion[T], attempts: Attempts, draw
                     advice = _length_limit_advice(problem, judge)
                     raise JudgeOutputError(advice, question.request.step, raw, is_cut_off=True) from problem
                 raise JudgeOutputError(str(problem), question.request.step, raw) from problem
-            again = question.request.prompts.common.ask_again.format(problem=problem)
-            tail = (AIMessage(_quote(raw)), HumanMessage(escape_control_tokens(again)))
+            tail = _tail_after(problem, question.request)
 
 
 def repeat_question(question: JudgeQuestion[T]) -> JudgeQuestion[T]:
@@ -117,6 +120,12 @@ def shared_question(
     return Shared(key, operation)
 
 
+def _tail_after(problem: OutputParserException, request: RequestContent) -> Sequence[BaseMessage]:
+    """Return the messages that follow the request after an invalid reply: the reply, and what is wrong with it."""
+    again = request.prompts.common.ask_again.format(problem=problem)
+    return AIMessage(_quote(str(problem.llm_output or ""))), HumanMessage(escape_control_tokens(again))
+
+
 def _ask_once(
     judge: Judge, question: JudgeQuestion[T], attempts: Attempts, tail: Sequence[BaseMessage], draw: int
 ) -> Operation[T]:
@@ -134,7 +143,7 @@ def _ask_once(
 def _probe(
     judge: Judge, question: JudgeQuestion[T], attempts: Attempts, tail: Sequence[BaseMessage], draw: int
 ) -> Operation[T | Exception | None]:
-    """Ask as the first caller of an endpoint, which finds out the request mode that the endpoint accepts.
+    """Ask as the first caller of an endpoint, which finds out the request mode that the endpoint accepts and follows.
 
     Returns:
         The answer; None if another caller has probed meanwhile; or a transport error, which the caller retries outside
@@ -144,7 +153,14 @@ def _probe(
     if capabilities.probed:
         return None
     try:
-        return (yield from _ask_in_modes(judge, question, attempts, tail, draw, once=True))
+        while True:
+            try:
+                return (yield from _ask_in_modes(judge, question, attempts, tail, draw, once=True))
+            except OutputParserException as problem:
+                if not attempts.format_ignored or not attempts.left:
+                    raise
+                attempts.left -= 1
+                tail = _tail_after(problem, question.request)
     except Exception as error:
         if is_transient(error):
             return error
@@ -163,30 +179,72 @@ def _ask_in_modes(
     once: bool = False,
     first_error: Exception | None = None,
 ) -> Operation[T]:
-    """Ask in the best known request mode, and in the next modes while the endpoint refuses the form of the request."""
+    """Ask in the best known request mode, and in the next modes while the endpoint refuses the form of the request.
+
+    Before the endpoint's first valid reply, a server error or a reply that ignores the format leads to the next mode,
+    too, and a model with fallbacks is asked without them, since they would hide that it refuses a format.
+    """
     endpoint = judge._endpoint
-    attempts.mode = attempts.mode or endpoint.capabilities.mode or endpoint.modes[0]
+    attempts.mode = attempts.mode or endpoint.first_mode
+    alone = endpoint.has_fallbacks and first_error is None
     while True:
         mode = attempts.mode
+        alone = alone and endpoint.is_unproven(mode)
+        asks_why = endpoint.may_fail_because_of(mode, attempts.server_errors)
         try:
             call = endpoint.call(question.request, mode, tail, draw)
-            if first_error is not None:
-                call = replace(call, first_error=first_error)
-            reply = yield SendOnce(call) if once else call
+            call = _probing_call(call, first_error, alone=alone, asks_why=asks_why)
+            reply = yield SendOnce(call) if once or alone or (asks_why and attempts.server_errors) else call
         except ValidationError as error:  # a client could not parse the reply, such as a call with a list of arguments
             raise OutputParserException(ValueError(f"the reply is no {error.title}"), llm_output="") from error
         except Exception as error:
-            lower, first_error = endpoint.fallback_mode(mode, error), None
-            if lower is None:
+            lower, first_error = endpoint.fallback_mode(question.request, mode, error), None
+            if lower is None and alone:
+                lower, alone = mode, False
+            elif lower is None and asks_why and is_server_error(error):
+                lower = endpoint.lower_after_server_error(mode, error, attempts.server_errors)
+            elif lower is None and not attempts.server_errors:
                 raise
-            attempts.mode = lower
+            attempts.mode = lower or next(iter(attempts.server_errors), mode)
+            if lower is None:  # the format is not the cause
+                attempts.server_errors.clear()
+                first_error = error
+                if once:
+                    raise
         else:
-            answer = question.parser.read_message(reply)
-            endpoint.record_success(mode)
-            problem = question.objection(answer) or _copied_example(question.request, answer)
-            if problem:
-                raise OutputParserException(ValueError(problem), llm_output=answer.model_dump_json())
-            return answer
+            return _read_reply(endpoint, question, attempts, mode, reply)
+
+
+def _probing_call(call: Call, first_error: Exception | None, *, alone: bool, asks_why: bool) -> Call:
+    """Return a call without the model's fallbacks if it is made `alone`, and without retries if the caller asks why."""
+    if not (alone or asks_why or first_error):
+        return call
+    model = without_fallbacks(call.model) if alone else call.model
+    return replace(call, model=model, first_error=first_error, retries_server_errors=not asks_why)
+
+
+def _read_reply(
+    endpoint: Endpoint, question: JudgeQuestion[T], attempts: Attempts, mode: RequestMode, reply: BaseMessage
+) -> T:
+    """Parse a reply and record what it shows about the endpoint; choose the mode of the next attempt if it is invalid.
+
+    Raises:
+        OutputParserException: if the reply is invalid.
+    """
+    endpoint.record_reply(reply)
+    attempts.format_ignored = False
+    try:
+        answer = question.parser.read_message(reply)
+    except UnfitReply as problem:
+        lower = None if _is_unfinished(str(problem.llm_output or "")) else endpoint.lower_if_ignored(mode, reply)
+        attempts.mode, attempts.format_ignored = lower or mode, lower is not None
+        raise
+    endpoint.record_server_errors(mode, attempts.server_errors)
+    endpoint.record_success(mode)
+    objection = question.objection(answer) or _copied_example(question.request, answer)
+    if objection:
+        raise OutputParserException(ValueError(objection), llm_output=answer.model_dump_json())
+    return answer
 
 
 def _length_limit_advice(problem: CutOffReply, judge: Judge) -> str:

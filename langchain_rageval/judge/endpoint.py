@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
@@ -16,13 +16,14 @@ from langchain_core.runnables import Runnable
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval._internal.per_process import PerProcess
+from langchain_rageval.judge.client_families import ClientFamily
 from langchain_rageval.judge.identity import model_identity
 from langchain_rageval.judge.ladder import (
-    ClientFamily,
     Mode,
     OwnRung,
     bound_options,
     client_family,
+    has_fallbacks,
     inner_models,
     is_format_refused,
     is_sync_only,
@@ -30,13 +31,18 @@ from langchain_rageval.judge.ladder import (
     is_temperature_refused,
     ladder,
     may_retry,
+    output_limit,
     sends_temperature,
     with_own_rung,
     without_temperature,
 )
+from langchain_rageval.judge.reply_text import reply_texts
+from langchain_rageval.judge.server import is_from_grammar_server
+from langchain_rageval.prompts.answer_limits import narrow_schema
 from langchain_rageval.prompts.layout import Layout, RequestContent, lay_out
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 from langchain_rageval.run.requests import Call
+from langchain_rageval.run.retry import status_of
 from langchain_rageval.run.turns import gates_of
 
 log = logging.getLogger("langchain_rageval")
@@ -53,11 +59,13 @@ class RequestMode:
             the name of the user's function.
         fold_system: True if the system message is part of the human message, for endpoints that refuse a system role.
         default_temperature: True if the model's temperature is not sent, for reasoning models that refuse any.
+        plain_schema: True if the schema is that of the answer class, for endpoints that refuse one of the request.
     """
 
     rung: str
     fold_system: bool = False
     default_temperature: bool = False
+    plain_schema: bool = False
 
 
 def _new_gate() -> AdaptiveLimiter:
@@ -73,6 +81,10 @@ class EndpointCapabilities:
         valid_replies: number of valid replies so far.
         probed: True once a first request was answered or refused.
         warned: modes about which a warning was logged.
+        grammar: True if the server builds a grammar for each request at little cost, as its replies show.
+        refuses_own_schemas: True if it refused a schema that names what is possible for the request.
+        unusable: rungs that were left although the endpoint did not refuse them, with a phrase that says why.
+        fails_anyway: True if requests failed with server errors (HTTP 5xx) on every rung.
         gate: lets one caller at a time probe the endpoint.
     """
 
@@ -80,6 +92,10 @@ class EndpointCapabilities:
     valid_replies: int = 0
     probed: bool = False
     warned: set[RequestMode] = field(default_factory=set)
+    grammar: bool = False
+    refuses_own_schemas: bool = False
+    unusable: dict[str, str] = field(default_factory=dict)
+    fails_anyway: bool = False
     gate: PerProcess[AdaptiveLimiter] = field(default_factory=lambda: PerProcess(_new_gate))
 
 
@@ -115,6 +131,32 @@ class Endpoint:
         return [RequestMode(rung) for rung in ladder(self._family, self._mode)]
 
     @property
+    def first_mode(self) -> RequestMode:
+        """The mode of the last valid reply; before one, the best mode that is not known to be unusable."""
+        usable = (mode for mode in self.modes if mode.rung not in self.capabilities.unusable)
+        mode = self.capabilities.mode or next(usable, self.modes[-1])
+        return replace(mode, plain_schema=True) if self.capabilities.refuses_own_schemas else mode
+
+    def is_unproven(self, mode: RequestMode) -> bool:
+        """Return True if a failure may be due to the rung: there was no valid reply yet, and there is a lower rung."""
+        return self.capabilities.mode is None and self._lower(mode) is not None
+
+    def may_fail_because_of(self, mode: RequestMode, failures: Mapping[RequestMode, str]) -> bool:
+        """Return True if a server error (HTTP 5xx) in a mode may be due to its format.
+
+        Args:
+            mode: the mode of the request.
+            failures: server errors of the same question, which are compared with those of the lowest rung.
+        """
+        unknown = self.capabilities.mode is None and not self.capabilities.fails_anyway
+        return unknown and (bool(failures) or self._lower(mode) is not None)
+
+    @cached_property
+    def has_fallbacks(self) -> bool:
+        """True if the model has fallbacks."""
+        return has_fallbacks(self.model)
+
+    @property
     def layout(self) -> Layout:
         """Order of the parts of a request: the layout that the user chose; "auto" is "contexts_first"."""
         return "contexts_first" if self._layout == "auto" else self._layout
@@ -130,7 +172,10 @@ class Endpoint:
         """
         with_schema = mode.rung not in _RUNGS_WITHOUT_SCHEMA_IN_PROMPT
         messages = lay_out(request, self.layout, with_schema=with_schema, fold_system=mode.fold_system)
-        options = self._family.rungs[mode.rung](request.schema, self._bound_options) if mode.rung != "prompt" else {}
+        schema = request.schema
+        if request.limits is not None and self._narrows(request, mode):
+            schema = narrow_schema(schema, request.limits, self._output_tokens)
+        options = self._family.rungs[mode.rung](schema, self._bound_options) if mode.rung != "prompt" else {}
         model = self._uncached if draw else self._unlimited
         if mode.default_temperature:
             model = without_temperature(model)
@@ -159,16 +204,64 @@ class Endpoint:
         """The model in the forms in which it is called."""
         return [self._unlimited, self._uncached]
 
-    def fallback_mode(self, mode: RequestMode, error: Exception) -> RequestMode | None:
+    def fallback_mode(self, request: RequestContent, mode: RequestMode, error: Exception) -> RequestMode | None:
         """Return the mode to try after an error; None if the error does not come from the form of the request."""
         if not mode.default_temperature and is_temperature_refused(error) and sends_temperature(self.model):
             return replace(mode, default_temperature=True)
         if not mode.fold_system and is_system_message_refused(error):
             return replace(mode, fold_system=True)
-        rungs = [mode.rung for mode in self.modes]
-        if not is_format_refused(error) or mode.rung == rungs[-1]:
+        if not is_format_refused(error):
             return None
-        return replace(mode, rung=rungs[rungs.index(mode.rung) + 1])
+        if not self._narrows(request, mode):
+            return self._lower(mode)
+        self.capabilities.refuses_own_schemas = True
+        return replace(mode, plain_schema=True)
+
+    def lower_after_server_error(
+        self, mode: RequestMode, error: Exception, failures: dict[RequestMode, str]
+    ) -> RequestMode | None:
+        """Return the mode to try after a server error (HTTP 5xx) before the first valid reply; None to retry as usual.
+
+        A server may fail because of a format that it does not know. The same request is repeated once, in case the
+        error was a passing one; then each lower rung is tried. If all fail, the format is not the cause.
+
+        Args:
+            mode: the mode of the request that failed.
+            error: the error.
+            failures: failures of this question so far, by mode, with a phrase for the note; this one is added.
+        """
+        if mode.rung in self.capabilities.unusable:  # another question has found out
+            return self.first_mode
+        if not self.may_fail_because_of(mode, failures):
+            return None
+        is_first = not failures
+        failures[mode] = f"answers {mode.rung} with HTTP {status_of(error)}"
+        lower = mode if is_first else self._lower(mode)
+        self.capabilities.fails_anyway = lower is None
+        return lower
+
+    def lower_if_ignored(self, mode: RequestMode, message: BaseMessage) -> RequestMode | None:
+        """Return the mode to try after a complete reply that does not fit the schema; None to ask in the same mode.
+
+        Before the first valid reply, a reply that cannot come from a server that follows the requested format shows
+        that the format is accepted and ignored. The rung is not tried again.
+        """
+        is_followed = mode.rung == "function_calling" and any(reply.tool for reply in reply_texts(message))
+        if not self.is_unproven(mode) or mode.rung not in _RUNGS_WITHOUT_SCHEMA_IN_PROMPT or is_followed:
+            return None
+        self.capabilities.unusable[mode.rung] = f"ignores {mode.rung}"
+        return self._lower(mode)
+
+    def record_reply(self, message: BaseMessage) -> None:
+        """Learn from any reply, valid or not, which server the endpoint is."""
+        if not self.capabilities.grammar and self._family.name == "BaseChatOpenAI":
+            self.capabilities.grammar = is_from_grammar_server(message)
+
+    def record_server_errors(self, mode: RequestMode, failures: Mapping[RequestMode, str]) -> None:
+        """Take the rungs of server errors (HTTP 5xx) for unusable, because a request on a lower rung succeeded."""
+        for failed, phrase in failures.items():
+            if failed.rung != mode.rung:
+                self.capabilities.unusable.setdefault(failed.rung, phrase)
 
     def record_success(self, mode: RequestMode) -> None:
         """Count a valid reply and use its mode from now on; a mode that is not the best one is logged once."""
@@ -176,13 +269,46 @@ class Endpoint:
         if self.capabilities.mode != mode:
             self.capabilities.mode = mode
             best = self.modes[0]
-            if mode != best and mode not in self.capabilities.warned:
+            if replace(mode, plain_schema=False) != best and mode not in self.capabilities.warned:
                 self.capabilities.warned.add(mode)
-                refused = [best.rung] * (mode.rung != best.rung) + ["a system message"] * mode.fold_system
+                left = self._left_rungs(mode)
+                refused = [best.rung] * (mode.rung != best.rung and not left)
+                refused += ["a system message"] * mode.fold_system
                 refused += ["its temperature, which is not sent"] * mode.default_temperature
+                problems = [*left, *([f"refuses {' and '.join(refused)}"] if refused else [])]
                 folded = ", with the system message folded into the human one" if mode.fold_system else ""
                 name = model_identity(self.model)
-                log.warning("%s refuses %s; asked by %s%s", name, " and ".join(refused), mode.rung, folded)
+                log.warning("%s %s; asked by %s%s", name, ", ".join(problems), mode.rung, folded)
+
+    @property
+    def note(self) -> str | None:
+        """Sentence about the way in which the model was called; None before the first valid reply."""
+        mode = self.capabilities.mode
+        if mode is None or (mode.rung == "prompt" and len(self.modes) == 1):
+            return None
+        left = self._left_rungs(mode)
+        reason = f": it {', '.join(left)}" if left else ""
+        return f"{model_identity(self.model)} was called in {mode.rung} mode{reason}."
+
+    def _left_rungs(self, mode: RequestMode) -> list[str]:
+        """Return why rungs above a mode were left that the endpoint did not refuse, as phrases."""
+        above = self._rungs[: self._rungs.index(mode.rung)]
+        return [self.capabilities.unusable[rung] for rung in above if rung in self.capabilities.unusable]
+
+    def _lower(self, mode: RequestMode) -> RequestMode | None:
+        """Return the mode on the next lower rung; None on the lowest one, and on one that is not of the ladder."""
+        lower = self._rungs[self._rungs.index(mode.rung) + 1 :] if mode.rung in self._rungs else []
+        return replace(mode, rung=lower[0]) if lower else None
+
+    @cached_property
+    def _rungs(self) -> list[str]:
+        return [mode.rung for mode in self.modes]
+
+    def _narrows(self, request: RequestContent, mode: RequestMode) -> bool:
+        """Return True if a request in a mode is sent with the schema of its own instead of the answer class's."""
+        if mode.rung != "json_schema" or mode.plain_schema or request.limits is None:
+            return False
+        return isinstance(self._mode, str) and (self._family.grammar or self.capabilities.grammar)
 
     @cached_property
     def _family(self) -> ClientFamily:
@@ -203,6 +329,12 @@ class Endpoint:
         return is_sync_only(self.model) or (
             self._runs_in_process and all(isinstance(inner, BaseLanguageModel) for inner in inner_models(self.model))
         )
+
+    @cached_property
+    def _output_tokens(self) -> int | None:
+        """Maximum length of the model's replies in tokens; None if the model sets none."""
+        limit = output_limit(self.model)
+        return limit and limit[1]
 
     @cached_property
     def _bound_options(self) -> dict[str, Any]:

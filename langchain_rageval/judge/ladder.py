@@ -10,28 +10,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableLambda, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.configurable import DynamicRunnable
 
 from langchain_rageval.errors import message_of
+from langchain_rageval.judge.client_families import PLAIN, ClientFamily, Options, Schema, family_of, without_extra_body
 from langchain_rageval.run.retry import status_of
 
 Rung = Literal["json_schema", "function_calling", "json_mode", "prompt"]
 Mode = Literal["auto", "json_schema", "function_calling", "json_mode", "prompt"]
-Options = dict[str, Any]
-Schema = Mapping[str, Any]
-
 OwnRung = Callable[[Schema], Options]
 """A user's way to request structured output: a function from the answer's schema to options of the call."""
 
 RUNGS: tuple[Rung, ...] = get_args(Rung)
 
-_REFUSALS = {400, 404, 422}
+_REFUSALS = {400, 404, 405, 415, 422}
+_CLIENT_REFUSALS = (TypeError, ValueError)  # raised by a client, or by an engine in this process
 _OUTPUT_LIMITS = (
     *("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "max_tokens_to_sample"),
     *("num_predict", "n_predict", "max_length"),
@@ -44,98 +44,38 @@ _MENTIONS_LENGTH = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class ClientFamily:
-    """Ways to request structured output (rungs) from the clients of one family, such as OpenAI-compatible clients.
-
-    Attributes:
-        rungs: maps each supported rung to a function that returns its call options, given the schema and the options
-            already bound to the model. "prompt" needs no options and is always supported.
-        start: the rung that "auto" tries first.
-        always: options of every call. Streaming is disabled, since streamed replies may lack usage and finish reason.
-        timeout: name of the call option for a timeout in seconds; None if there is none.
-    """
-
-    rungs: Mapping[str, Callable[[Schema, Options], Options]]
-    start: str
-    always: Mapping[str, Any] = field(default_factory=dict)
-    timeout: str | None = None
-
-
-def _extra_body(response_format: Mapping[str, Any], bound: Options) -> Options:
-    return {"extra_body": {**(bound.get("extra_body") or {}), "response_format": response_format}}
-
-
-def _openai_schema(schema: Schema, bound: Options) -> Options:
-    named = {"name": schema["title"], "schema": schema, "strict": True}
-    return _extra_body({"type": "json_schema", "json_schema": named}, bound)
-
-
-def _openai_tool(schema: Schema, _bound: Options) -> Options:
-    function = {"name": schema["title"], "description": schema.get("description", ""), "parameters": schema}
-    choice = {"type": "function", "function": {"name": schema["title"]}}
-    return {"tools": [{"type": "function", "function": function}], "tool_choice": choice}
-
-
-def _openai_json(_schema: Schema, bound: Options) -> Options:
-    return _extra_body({"type": "json_object"}, bound)
-
-
-def _gigachat_schema(schema: Schema, _bound: Options) -> Options:
-    return {"response_format": {"type": "json_schema", "schema": schema, "strict": True}}
-
-
-def _gigachat_function(schema: Schema, _bound: Options) -> Options:
-    function = {"name": schema["title"], "description": schema.get("description", ""), "parameters": schema}
-    return {"functions": [function], "function_call": {"name": schema["title"]}}
-
-
-def _ollama_schema(schema: Schema, _bound: Options) -> Options:
-    return {"format": schema}
-
-
-def _ollama_json(_schema: Schema, _bound: Options) -> Options:
-    return {"format": "json"}
-
-
-# By the name of one of the model's base classes, so that no client has to be imported. GigaChat starts with functions:
-# a server that does not support `response_format` may ignore it without an error.
-CLIENTS: Mapping[str, ClientFamily] = {
-    "BaseChatOpenAI": ClientFamily(
-        {"json_schema": _openai_schema, "function_calling": _openai_tool, "json_mode": _openai_json},
-        start="json_schema",
-        always={"stream": False},
-        timeout="timeout",
-    ),
-    "GigaChat": ClientFamily(
-        {"json_schema": _gigachat_schema, "function_calling": _gigachat_function},
-        start="function_calling",
-        always={"stream": False},
-    ),
-    "ChatOllama": ClientFamily({"json_schema": _ollama_schema, "json_mode": _ollama_json}, start="json_schema"),
-}
-PLAIN = ClientFamily({}, start="prompt")
-
-
 def client_family(model: Runnable[Any, Any]) -> ClientFamily:
     """Return the client family of a model, or the one common to all models behind a wrapper."""
-    families = {id(client): client for client in map(_family_of, inner_models(model))}
+    families = {client.name: client for client in map(family_of, inner_models(model))}
     if len(families) > 1:
         return PLAIN
     client = families.popitem()[1]
     bodies = [options.get("extra_body") for options in _all_bound_options(model)]
-    return client if bodies.count(bodies[0]) == len(bodies) else _without_extra_body(client)
+    return client if bodies.count(bodies[0]) == len(bodies) else without_extra_body(client)
 
 
 def inner_models(model: Any) -> Iterator[Any]:
-    """Yield the models behind bindings, retries and fallbacks."""
-    if isinstance(model, RunnableBindingBase):
-        yield from inner_models(model.bound)
-    elif isinstance(model, RunnableWithFallbacks):
-        for runnable in model.runnables:
-            yield from inner_models(runnable)
-    else:
+    """Yield the models behind bindings, retries, fallbacks and configurable models, the first choice first."""
+    wrapped = _wrapped_runnables(model)
+    if wrapped is None:
         yield model
+    else:
+        for runnable in wrapped:
+            yield from inner_models(runnable)
+
+
+def without_fallbacks(model: Any) -> Any:
+    """Return a model without its fallbacks, which would hide that the first model refuses a format."""
+    if isinstance(model, RunnableBindingBase):
+        return model.model_copy(update={"bound": without_fallbacks(model.bound)})
+    return without_fallbacks(model.runnable) if isinstance(model, RunnableWithFallbacks) else model
+
+
+def has_fallbacks(model: Any) -> bool:
+    """Return True if a model, or the model of a binding, has fallbacks."""
+    if isinstance(model, RunnableBindingBase):
+        return has_fallbacks(model.bound)
+    return isinstance(model, RunnableWithFallbacks)
 
 
 def bound_options(model: Any) -> Options:
@@ -196,11 +136,10 @@ def ladder(client: ClientFamily, mode: Mode | OwnRung) -> list[str]:
 
 
 def is_format_refused(error: Exception) -> bool:
-    """Return True if the endpoint refused the form of the request, so that the next rung may succeed."""
-    if isinstance(error, NotImplementedError):
-        return True
-    too_long = isinstance(error, ContextOverflowError) or _MENTIONS_LENGTH.search(message_of(error))
-    return status_of(error) in _REFUSALS and not too_long
+    """Return True if an endpoint or its client refused the form of the request, so that the next rung may succeed."""
+    if isinstance(error, ContextOverflowError) or _MENTIONS_LENGTH.search(message_of(error)):
+        return False
+    return status_of(error) in _REFUSALS or isinstance(error, NotImplementedError) or type(error) in _CLIENT_REFUSALS
 
 
 def is_system_message_refused(error: Exception) -> bool:
@@ -229,38 +168,28 @@ def without_temperature(model: Any) -> Any:
 
 
 def _all_bound_options(model: Any) -> Iterator[Options]:
-    """Yield the call options of a model and of each of its fallbacks."""
-    if isinstance(model, RunnableBindingBase):
-        yield from ({**options, **model.kwargs} for options in _all_bound_options(model.bound))
-    elif isinstance(model, RunnableWithFallbacks):
-        for runnable in model.runnables:
-            yield from _all_bound_options(runnable)
-    else:
+    """Yield the call options of each of the inner models."""
+    wrapped = _wrapped_runnables(model)
+    if wrapped is None:
         yield {"extra_body": getattr(model, "extra_body", None)}
+        return
+    own = model.kwargs if isinstance(model, RunnableBindingBase) else {}
+    for runnable in wrapped:
+        yield from ({**options, **own} for options in _all_bound_options(runnable))
 
 
-def _without_extra_body(client: ClientFamily) -> ClientFamily:
-    """Return the family without the rungs that set `extra_body`: several models differ in that option."""
-    rungs = {rung: options for rung, options in client.rungs.items() if options not in (_openai_schema, _openai_json)}
-    return replace(client, rungs=rungs, start=next(iter(rungs), "prompt"))
-
-
-def _family_of(model: Any) -> ClientFamily:
-    names = {base.__name__ for base in type(model).__mro__}
-    known = next((client for name, client in CLIENTS.items() if name in names), None)
-    if known and not getattr(model, "use_responses_api", None):
-        return known
-    return _tool_family(model) or PLAIN
-
-
-def _tool_family(model: Any) -> ClientFamily | None:
-    """Return how to ask a model for a schema through `bind_tools`; None if the model does not support tools."""
-    if not isinstance(model, BaseChatModel) or type(model).bind_tools is BaseChatModel.bind_tools:
-        return None
-
-    def tool(schema: Schema, _bound: Options) -> Options:
-        described = {"title": schema["title"], "description": schema.get("description") or schema["title"], **schema}
-        bound = model.bind_tools([described], tool_choice=schema["title"])
-        return dict(getattr(bound, "kwargs", {}))
-
-    return ClientFamily({"function_calling": tool}, start="function_calling")
+def _wrapped_runnables(model: Any) -> list[Any] | None:
+    """Return the Runnables that a wrapper calls, or may call; None for a model that is not wrapped."""
+    if isinstance(model, RunnableBindingBase):
+        return [model.bound]
+    if isinstance(model, RunnableWithFallbacks):
+        return list(model.runnables)
+    if isinstance(model, DynamicRunnable):
+        alternatives = getattr(model, "alternatives", {}).values()
+        return [model.default, *(runnable for runnable in alternatives if isinstance(runnable, Runnable))]
+    if type(model).__name__ == "_ConfigurableModel":  # of `init_chat_model`
+        try:
+            return [model._model()]
+        except Exception:  # nothing by default: the model is chosen with each call
+            return None
+    return None

@@ -78,6 +78,10 @@ def strict_schema(model: type[BaseModel]) -> dict[str, Any]:
     return {"title": model.__name__, **inline(schema, frozenset())}
 
 
+class UnfitReply(OutputParserException):
+    """Error about a complete reply that is not a value of the class."""
+
+
 class StrictJsonOutputParser(BaseOutputParser[T]):
     """Parse a reply as one value of a pydantic class, or raise an error that says what is wrong with it.
 
@@ -176,7 +180,7 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
         try:
             values = {as_json: value for reply in replies for as_json, value in self._values(reply).items()}
         except (ValueError, RecursionError) as error:
-            raise _parse_error(_describe(error), raw) from error
+            raise _parse_error(_describe(error), raw, UnfitReply) from error
         if len(values) > 1:
             raise _parse_error(f"the reply holds {len(values)} different answers: give one", raw)
         return next(iter(values.values()))
@@ -394,6 +398,8 @@ def _preview(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _parse_error(message: str, raw: str) -> OutputParserException:
+def _parse_error(
+    message: str, raw: str, kind: type[OutputParserException] = OutputParserException
+) -> OutputParserException:
     # Passed as an exception: to a plain string, langchain-core appends the address of a help page.
-    return OutputParserException(ValueError(redact_secrets(message)), llm_output=raw)
+    return kind(ValueError(redact_secrets(message)), llm_output=raw)

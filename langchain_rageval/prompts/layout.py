@@ -20,6 +20,7 @@ from pydantic import BaseModel
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.data.schema import without_surrogates
+from langchain_rageval.prompts.answer_limits import AnswerLimits
 from langchain_rageval.prompts.control_tokens import escape_control_tokens
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts, render_lines
 from langchain_rageval.prompts.promptset import Common, Prompt, PromptSet
@@ -47,6 +48,7 @@ class RequestContent:
         schema: JSON schema of the answer.
         repeated: True if the items were sent before, and their reply was not usable.
         offline: function that gives an answer without a model; None for a step of the package.
+        limits: what an answer to this request can contain; None if nothing is known beyond the schema.
     """
 
     step: str
@@ -57,6 +59,7 @@ class RequestContent:
     schema: Mapping[str, Any]
     repeated: bool = False
     offline: Callable[[Mapping[str, Any]], Any] | None = None
+    limits: AnswerLimits | None = None
 
     @cached_property
     def written_inputs(self) -> str:

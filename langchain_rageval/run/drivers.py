@@ -37,7 +37,7 @@ from langchain_rageval.run.requests import (
     SendOnce,
     Shared,
 )
-from langchain_rageval.run.retry import is_stale_connection
+from langchain_rageval.run.retry import is_server_error, is_stale_connection
 from langchain_rageval.run.run import RUN_KEY, Run
 from langchain_rageval.run.traced import ainvoke_child, invoke_child
 from langchain_rageval.run.turns import Turn, gates_of
@@ -403,7 +403,7 @@ def _retry(request: ModelRequest, error: Exception, run: Run) -> Operation[Any]:
         if not is_stale_connection(error):  # says nothing about the server
             run.breaker.record(model, error)
         seconds = run.retry.wait(error, tries)
-        if seconds is None or run.breaker.is_open(model):
+        if seconds is None or run.breaker.is_open(model) or _is_for_caller(request, error):
             raise error
         yield Pause(seconds)
         try:
@@ -413,6 +413,11 @@ def _retry(request: ModelRequest, error: Exception, run: Run) -> Operation[Any]:
         else:
             run.breaker.record(model, None)
             return reply
+
+
+def _is_for_caller(request: ModelRequest, error: Exception) -> bool:
+    """Return True if the caller of a request handles the server error of its first try."""
+    return isinstance(request, Call) and not request.retries_server_errors and is_server_error(error)
 
 
 def _model_of(request: ModelRequest) -> object:

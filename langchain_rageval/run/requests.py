@@ -40,6 +40,7 @@ class Call:
         rate_limiter: acquired before each try; the time spent waiting for it does not count as the model's.
         schema: JSON schema that the reply follows.
         gates: limits of the model's own, acquired before a slot of the run.
+        retries_server_errors: False to raise a server error (HTTP 5xx) at once, for a caller that looks for its cause.
         offline: function that a dry run calls with the inputs for the reply; None for the answer of the offline judge.
     """
 
@@ -53,6 +54,7 @@ class Call:
     rate_limiter: BaseRateLimiter | None = None
     schema: Mapping[str, Any] = field(default_factory=dict)
     gates: Sequence[AdaptiveLimiter] = ()
+    retries_server_errors: bool = True
     offline: Callable[[Mapping[str, Any]], Any] | None = None
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from json import JSONDecodeError
 from socket import gaierror
@@ -28,6 +28,13 @@ _UNREACHABLE = (ConnectionRefusedError, gaierror)
 _TRIES_IF_UNREACHABLE = 3
 _TRIES_IF_STALE = 100  # idle connections that the clients of providers keep by default; each try discards one
 _OTHER_LOOP = re.compile(r"event loop is closed|(?:different|another) (?:event )?loop", re.IGNORECASE)
+_HTTP_ERRORS = range(400, 600)
+_STATUS_OF_CLASS = {  # LangChain's classes, which say less than a status
+    "ModelInvalidRequestError": 400,
+    "ModelAuthenticationError": 401,
+    "ModelPermissionDeniedError": 403,
+    "ModelNotFoundError": 404,
+}
 _MOST_DOUBLINGS = 64  # beyond any wait, below what a float can hold
 
 
@@ -105,6 +112,12 @@ def is_rate_limited(error: Exception) -> bool:
     )
 
 
+def is_server_error(error: Exception) -> bool:
+    """Return True if the server failed (HTTP 5xx) and did not ask to wait."""
+    status = status_of(error)
+    return status is not None and status >= 500 and not is_rate_limited(error)
+
+
 def is_unreachable(error: BaseException) -> bool:
     """Return True if no server listens at the address; more often a wrong URL than a transient fault."""
     return any(isinstance(cause, _UNREACHABLE) or "[Errno 111]" in message_of(cause) for cause in _causes(error))
@@ -125,12 +138,26 @@ def is_stale_connection(error: BaseException) -> bool:
 
 
 def status_of(error: BaseException) -> int | None:
-    """Return the HTTP status of an error; None if it has none."""
+    """Return the HTTP status of an error, or of the error that it was raised from; None if there is none.
+
+    Clients name it `status_code` or `code`, have it in their response, or raise LangChain's class for it.
+    """
     response = getattr(error, "response", None)
-    for status in (getattr(error, "status_code", None), getattr(response, "status_code", None)):
-        if isinstance(status, int):
-            return status
-    return None
+    if isinstance(response, Mapping):  # of AWS
+        response = response.get("ResponseMetadata")
+    in_response = response.get("HTTPStatusCode") if isinstance(response, Mapping) else None
+    candidates = (
+        getattr(error, "status_code", None),
+        getattr(response, "status_code", None) or in_response,
+        getattr(error, "code", None),
+    )
+    for status in candidates:
+        if isinstance(status, int) and status in _HTTP_ERRORS:
+            return int(status)
+    if error.__cause__ is not None and (status := status_of(error.__cause__)) is not None:
+        return status
+    names = {base.__name__ for base in type(error).__mro__}
+    return next((status for name, status in _STATUS_OF_CLASS.items() if name in names), None)
 
 
 def retry_after(error: BaseException) -> float | None:

@@ -16,9 +16,18 @@ from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, repeat_question, shared_question
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.voting import Voter, voters_of
+from langchain_rageval.prompts.answer_limits import AnswerLimits
 from langchain_rageval.prompts.answer_schemas import Classification, TruePositive
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.judge_step import JudgeStep, NumberedTexts, State, numbers_by_place, request_items, slices
+from langchain_rageval.steps.judge_step import (
+    JudgeStep,
+    NumberedTexts,
+    State,
+    item_numbers,
+    numbers_by_place,
+    request_items,
+    slices,
+)
 from langchain_rageval.steps.votes import agreement_rates, majority
 
 
@@ -130,7 +139,12 @@ class ClassifyStatements(JudgeStep):
             "answer_statements": request_items("answer", answers),
             "reference_statements": request_items("reference", references),
         }
-        return self.build_question(inputs, None, language_from=question, judge=voter.judge)
+        own, theirs = item_numbers(len(answers)), item_numbers(len(references))
+        limits = AnswerLimits(
+            values=(("answer", own), ("references", theirs), ("reference", theirs)),
+            lengths=(("TP", len(own)), ("FP", len(own)), ("FN", len(theirs))),
+        )
+        return self.build_question(inputs, None, language_from=question, judge=voter.judge, limits=limits)
 
 
 def classify_statements(judge: JudgeLike) -> JudgeStep:

@@ -11,6 +11,7 @@ from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.voting import Voter, voters_of
+from langchain_rageval.prompts.answer_limits import AnswerLimits
 from langchain_rageval.prompts.answer_schemas import AspectVerdict
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
@@ -49,7 +50,9 @@ class CritiqueAspect(JudgeStep):
         }
         windows = NumberedContexts.of(sample.contexts or []).windows(voter.judge.max_context_tokens)
         background = windows[0] if windows and windows[0].sentences else None
-        question = self.build_question(inputs, background, language_from=sample.question, judge=voter.judge)
+        question = self.build_question(
+            inputs, background, language_from=sample.question, judge=voter.judge, limits=AnswerLimits()
+        )
         answer: AspectVerdict = yield self.ask(question, voter)
         return answer
 

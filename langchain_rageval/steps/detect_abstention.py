@@ -10,6 +10,7 @@ from __future__ import annotations
 from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.voting import Voter, voters_of
+from langchain_rageval.prompts.answer_limits import AnswerLimits
 from langchain_rageval.prompts.answer_schemas import Abstention
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.extract_statements import Side
@@ -54,7 +55,7 @@ class DetectAbstention(JudgeStep):
     def _vote(self, voter: Voter, question: str, text: str) -> Operation[Abstention]:
         inputs = {"question": question, "answer": text}
         answer: Abstention = yield self.ask(
-            self.build_question(inputs, None, language_from=question, judge=voter.judge), voter
+            self.build_question(inputs, None, language_from=question, judge=voter.judge, limits=AnswerLimits()), voter
         )
         return answer
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.voting import Voter, voters_of
+from langchain_rageval.prompts.answer_limits import AnswerLimits
 from langchain_rageval.prompts.answer_schemas import Answerable
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
@@ -54,7 +55,9 @@ class DetectAnswerable(JudgeStep):
         return Answerable(reason=" ".join(reasons), answerable=answerable)
 
     def _detect(self, voter: Voter, question: str, window: NumberedContexts) -> Operation[Answerable]:
-        judge_question = self.build_question({"question": question}, window, language_from=question, judge=voter.judge)
+        judge_question = self.build_question(
+            {"question": question}, window, language_from=question, judge=voter.judge, limits=AnswerLimits()
+        )
         answer: Answerable = yield self.ask(judge_question, voter)
         return answer
 

@@ -11,9 +11,10 @@ from collections.abc import Iterable
 
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.prompts.answer_limits import AnswerLimits
 from langchain_rageval.prompts.answer_schemas import Entities
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.judge_step import JudgeStep, State, most_items
+from langchain_rageval.steps.judge_step import JudgeStep, State, list_length, most_items
 from langchain_rageval.text.normalization import normalize_text
 
 
@@ -35,7 +36,9 @@ class ExtractEntities(JudgeStep):
         return state | {"reference_entities": _distinct(entity for entities in kept for entity in entities)}
 
     def _extract(self, question: str, text: str) -> Operation[list[str]]:
-        answer: Entities = yield self.ask(self.build_question({"text": text}, None, language_from=question))
+        limits = AnswerLimits(lengths=(("entities", list_length(text)),))
+        judge_question = self.build_question({"text": text}, None, language_from=question, limits=limits)
+        answer: Entities = yield self.ask(judge_question)
         return _distinct(entity.strip() for entity in answer.entities if entity.strip())
 
 

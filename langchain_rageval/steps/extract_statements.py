@@ -24,11 +24,12 @@ from typing import Literal
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.stop_reason import CutOffReply
+from langchain_rageval.prompts.answer_limits import AnswerLimits
 from langchain_rageval.prompts.answer_schemas import Statements
 from langchain_rageval.prompts.promptset import Prompt
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.run.usage_meter import CHARACTERS_PER_TOKEN
-from langchain_rageval.steps.judge_step import JudgeStep, State, most_items
+from langchain_rageval.steps.judge_step import JudgeStep, State, list_length, most_items
 from langchain_rageval.steps.statement_checks import (
     copied_statement,
     is_placeholder,
@@ -108,7 +109,10 @@ class ExtractStatements(JudgeStep):
         The question about a single sentence is repeated instead, as after any invalid reply; a judge with one attempt
         is asked about the whole part only.
         """
-        question_of_part = self.build_question({"question": question, "text": text}, None, language_from=question)
+        limits = AnswerLimits(lengths=(("statements", list_length(text)),))
+        question_of_part = self.build_question(
+            {"question": question, "text": text}, None, language_from=question, limits=limits
+        )
         prompt = question_of_part.request.prompt
         objection = partial(_copied_example, prompt=prompt, question=question, text=text)
 

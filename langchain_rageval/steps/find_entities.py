@@ -15,10 +15,19 @@ from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, repeat_question, shared_question
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.voting import Voter, voters_of
+from langchain_rageval.prompts.answer_limits import AnswerLimits
 from langchain_rageval.prompts.answer_schemas import FoundEntities, FoundEntity
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.judge_step import JudgeStep, NumberedTexts, State, numbers_by_place, request_items, slices
+from langchain_rageval.steps.judge_step import (
+    JudgeStep,
+    NumberedTexts,
+    State,
+    item_numbers,
+    numbers_by_place,
+    request_items,
+    slices,
+)
 from langchain_rageval.steps.votes import agreement_rates, majority
 
 _EvidenceByEntity = dict[int, list[str]]
@@ -99,7 +108,11 @@ class FindEntities(JudgeStep):
         self, voter: Voter, question: str, part: NumberedTexts, window: NumberedContexts
     ) -> JudgeQuestion[FoundEntities]:
         inputs = {"entities": request_items("entity", part)}
-        return self.build_question(inputs, window, language_from=question, judge=voter.judge)
+        limits = AnswerLimits(
+            values=(("entity", item_numbers(len(part))), ("evidence", tuple(window.sentences))),
+            lengths=(("found", len(part)),),
+        )
+        return self.build_question(inputs, window, language_from=question, judge=voter.judge, limits=limits)
 
 
 def find_entities(judge: JudgeLike) -> JudgeStep:

@@ -14,6 +14,7 @@ from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, repeat_question, shared_question
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.voting import Voter, voters_of
+from langchain_rageval.prompts.answer_limits import AnswerLimits
 from langchain_rageval.prompts.answer_schemas import ContextVerdict, ContextVerdicts
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
@@ -101,7 +102,9 @@ class GradeContexts(JudgeStep):
         self, voter: Voter, inputs: Mapping[str, str], window: NumberedContexts
     ) -> JudgeQuestion[ContextVerdicts]:
         contexts = window.numbered_from_one()
-        return self.build_question(inputs, contexts, language_from=inputs["question"], judge=voter.judge)
+        numbers = tuple(dict.fromkeys(line.chunk for line in contexts.lines if line.sentence))
+        limits = AnswerLimits(items=("verdicts", "context", numbers))
+        return self.build_question(inputs, contexts, language_from=inputs["question"], judge=voter.judge, limits=limits)
 
 
 def grade_contexts(judge: JudgeLike, *, against: Callable[[Sample], str]) -> JudgeStep:

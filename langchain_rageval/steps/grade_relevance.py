@@ -17,6 +17,7 @@ from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, repeat_question, shared_question
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.voting import Voter, voters_of
+from langchain_rageval.prompts.answer_limits import AnswerLimits
 from langchain_rageval.prompts.answer_schemas import RelevanceGrade, RelevanceGrades
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
@@ -108,7 +109,10 @@ class GradeRelevance(JudgeStep):
     def _judge_question(self, voter: Voter, question: str, window: NumberedContexts) -> JudgeQuestion[RelevanceGrades]:
         inputs = {"question": question, "scale": list(self.scale)}
         contexts = window.numbered_from_one()
-        return self.build_question(inputs, contexts, language_from=question, judge=voter.judge)
+        numbers = tuple(dict.fromkeys(line.chunk for line in contexts.lines if line.sentence))
+        grades = tuple(range(self.scale[0], self.scale[1] + 1))
+        limits = AnswerLimits(items=("grades", "context", numbers), values=(("grade", grades),))
+        return self.build_question(inputs, contexts, language_from=question, judge=voter.judge, limits=limits)
 
     def _valid_grades(self, grades: Iterable[RelevanceGrade], chunks: Iterable[int]) -> _GradeByChunk:
         """Return the grades by the chunks' own numbers.

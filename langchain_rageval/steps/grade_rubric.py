@@ -18,6 +18,7 @@ from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, repeat_question, shared_question
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.voting import Voter, voters_of
+from langchain_rageval.prompts.answer_limits import AnswerLimits
 from langchain_rageval.prompts.answer_schemas import RubricGrade, RubricGrades
 from langchain_rageval.prompts.criteria import (
     DEFAULT_LANGUAGE,
@@ -129,8 +130,17 @@ class GradeRubric(JudgeStep):
             ],
         }
         objection = partial(_objection, criteria=criteria, scale=self.scale)
+        limits = AnswerLimits(
+            items=("grades", "criterion", tuple(criterion.name for criterion in criteria)),
+            values=(("grade", tuple(range(self.scale[0], self.scale[1] + 1))),),
+        )
         return self.build_question(
-            inputs, background, language_from=sample.question, judge=voter.judge, objection=objection
+            inputs,
+            background,
+            language_from=sample.question,
+            judge=voter.judge,
+            objection=objection,
+            limits=limits,
         )
 
 

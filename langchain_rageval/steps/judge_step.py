@@ -17,13 +17,25 @@ from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.judge.parser import StrictJsonOutputParser, strict_schema
 from langchain_rageval.judge.voting import Voter
 from langchain_rageval.models.offline_judge import OfflineAnswer, OfflineJudge, invention_note
+from langchain_rageval.prompts.answer_limits import AnswerLimits
 from langchain_rageval.prompts.layout import RequestContent
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.prompts.promptset import Prompt, StepPrompts, packaged_fingerprint
 from langchain_rageval.run.requests import Operation, Shared
 from langchain_rageval.steps.stage import Stage, State
 
-__all__ = ["JudgeStep", "NumberedTexts", "Stage", "State", "most_items", "numbers_by_place", "request_items", "slices"]
+__all__ = [
+    "JudgeStep",
+    "NumberedTexts",
+    "Stage",
+    "State",
+    "item_numbers",
+    "list_length",
+    "most_items",
+    "numbers_by_place",
+    "request_items",
+    "slices",
+]
 
 NumberedTexts = Mapping[int, str]
 """Texts by their numbers, which count from 1."""
@@ -110,6 +122,7 @@ class JudgeStep(Stage[State]):
         language_from: str,
         judge: Judge | None = None,
         objection: Callable[[Any], str | None] = lambda _answer: None,
+        limits: AnswerLimits | None = None,
     ) -> JudgeQuestion[Any]:
         """Return a question to the judge about some inputs, to be passed to `ask`.
 
@@ -120,6 +133,7 @@ class JudgeStep(Stage[State]):
             judge: judge whose prompts are used; by default the first judge of a jury, which
                 answers everything but verdicts.
             objection: returns the problem with a valid answer, which is then asked for again; None to accept it.
+            limits: what the answer can contain; sent to servers that build a grammar for each request.
         """
         judge = judge or self.judge.members[0]
         prompts = judge.prompt_set(language_from)
@@ -131,7 +145,7 @@ class JudgeStep(Stage[State]):
             prompt = self.prompt.select(prompts, chosen=judge.prompts is not None)
         parser, schema = _parser_and_schema(self.answer)
         request = RequestContent(
-            self.get_name(), prompts, prompt, inputs, contexts, schema, offline=self.offline_answer
+            self.get_name(), prompts, prompt, inputs, contexts, schema, offline=self.offline_answer, limits=limits
         )
         return JudgeQuestion(request, parser, objection)
 
@@ -170,6 +184,22 @@ def most_items(text: str) -> int:
     A judge in a repetition loop lists thousands, and later steps would have to ask about each of them.
     """
     return max(_FEWEST_ITEMS, len(text) // _CHARACTERS_PER_ITEM)
+
+
+def item_numbers(count: int) -> tuple[int, ...]:
+    """Return the numbers of the items of a request, which count from 1."""
+    return tuple(range(1, count + 1))
+
+
+def list_length(text: str) -> int:
+    """Return a limit for the number of items that a judge may list about a text, at least `most_items`.
+
+    It is 10, 20, 40 and so on, so that texts of similar lengths have one schema, which servers cache.
+    """
+    most, limit = most_items(text), _FEWEST_ITEMS
+    while limit < most:
+        limit *= 2
+    return limit
 
 
 def slices(items: NumberedTexts, size: int) -> list[dict[int, str]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.voting import Voter, voters_of
+from langchain_rageval.prompts.answer_limits import AnswerLimits
 from langchain_rageval.prompts.answer_schemas import RegeneratedQuestions
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.judge_step import JudgeStep, State
@@ -43,6 +44,7 @@ class RegenerateQuestions(JudgeStep):
             language_from=sample.question,
             judge=voter.judge,
             objection=_objection,
+            limits=AnswerLimits(lengths=(("questions", self.count),)),
         )
         answer: RegeneratedQuestions = yield self.ask(question, voter)
         return answer

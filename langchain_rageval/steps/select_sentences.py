@@ -12,6 +12,7 @@ from collections.abc import Callable
 from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.voting import Voter, voters_of
+from langchain_rageval.prompts.answer_limits import AnswerLimits
 from langchain_rageval.prompts.answer_schemas import NeededSentences
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
@@ -69,6 +70,7 @@ class SelectSentences(JudgeStep):
             language_from=sample.question,
             judge=voter.judge,
             objection=_objection(window),
+            limits=AnswerLimits(values=(("sentences", tuple(window.sentences)),)),
         )
         answer: NeededSentences = yield self.ask(question, voter)
         return dict.fromkeys(window.resolve(answer.sentences), answer.reason)

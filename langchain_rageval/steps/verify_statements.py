@@ -15,11 +15,20 @@ from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, repeat_question, shared_question
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.voting import Voter, voters_of
+from langchain_rageval.prompts.answer_limits import AnswerLimits
 from langchain_rageval.prompts.answer_schemas import Verdict, Verdicts
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.extract_statements import Side
-from langchain_rageval.steps.judge_step import JudgeStep, NumberedTexts, State, numbers_by_place, request_items, slices
+from langchain_rageval.steps.judge_step import (
+    JudgeStep,
+    NumberedTexts,
+    State,
+    item_numbers,
+    numbers_by_place,
+    request_items,
+    slices,
+)
 from langchain_rageval.steps.votes import agreement_rates, majority
 
 _VerdictsByNumber = dict[int, Verdict]
@@ -127,7 +136,10 @@ class VerifyStatements(JudgeStep):
         self, voter: Voter, question: str, part: NumberedTexts, window: NumberedContexts
     ) -> JudgeQuestion[Verdicts]:
         inputs = {"question": question, "statements": request_items("statement", part)}
-        return self.build_question(inputs, window, language_from=question, judge=voter.judge)
+        limits = AnswerLimits(
+            items=("verdicts", "statement", item_numbers(len(part))), values=(("evidence", tuple(window.sentences)),)
+        )
+        return self.build_question(inputs, window, language_from=question, judge=voter.judge, limits=limits)
 
     def _findings(
         self, statements: NumberedTexts, voters: Sequence[Voter], votes: Sequence[_VerdictsByNumber]

@@ -125,7 +125,7 @@ def test_a_language_without_prompts_is_refused_unless_the_user_brings_them():
         (OPENAI.with_retry(), ["json_schema", *OLD]),
         (OPENAI.with_fallbacks([AZURE]), ["json_schema", *OLD]),
         (OPENAI.with_fallbacks([GIGACHAT]), ["prompt"]),
-        (ChatOpenAI(model="m", api_key=SECRET, use_responses_api=True), ["function_calling", "prompt"]),
+        (ChatOpenAI(model="m", api_key=SECRET, use_responses_api=True), ["json_schema", *OLD]),
         (GIGACHAT, ["function_calling", "prompt"]),
         (GIGACHAT.bind(profanity_check=False), ["function_calling", "prompt"]),
         (FakeListChatModel(responses=[]), ["prompt"]),

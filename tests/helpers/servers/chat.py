@@ -71,6 +71,8 @@ class ChatServer(Loopback, ABC):
         faults: the fault plan; each chat request takes one entry. Other endpoints are not affected.
         latency: seconds before an answer, or a function of the request; errors are sent without delay.
         rungs: the supported rungs; others are refused with 400.
+        failing: rungs that the server answers with HTTP 500, as llama-cpp-python's does a JSON schema.
+        ignored: rungs whose format is accepted and ignored: the reply is what `reply` says without a format.
         one_user_message: refuse with 400, as templates such as Mistral's do, messages in which user and assistant do
             not alternate or a system message is not the first one.
         refuse_system: refuse a system message with 400, as Gemma's template does.
@@ -87,6 +89,8 @@ class ChatServer(Loopback, ABC):
         faults: Faults | None = None,
         latency: float | Callable[[ChatRequest], float] = 0.0,
         rungs: Collection[str] = RUNGS,
+        failing: Collection[str] = (),
+        ignored: Collection[str] = (),
         one_user_message: bool = False,
         refuse_system: bool = False,
         embedder: Embedder | None = None,
@@ -98,6 +102,8 @@ class ChatServer(Loopback, ABC):
         self.faults = faults or Faults.script([])
         self.latency = latency
         self.rungs = frozenset(rungs)
+        self.failing = frozenset(failing)
+        self.ignored = frozenset(ignored)
         self.one_user_message = one_user_message
         self.refuse_system = refuse_system
         self.embedder = embedder or Embedder()
@@ -133,6 +139,8 @@ class ChatServer(Loopback, ABC):
         if fault == "html":
             return PROXY_PAGE
         self._check(request)
+        if request.rung in self.ignored:
+            request = ChatRequest.of(received.body, Format("prompt"))
         answer = self._ask(request)
         self.pause(self.latency(request) if callable(self.latency) else self.latency)
         answer = SPOILERS[fault](answer) if fault in SPOILERS else answer
@@ -172,6 +180,9 @@ class ChatServer(Loopback, ABC):
         roles = [message["role"] for message in request.messages]
         if request.body.get("stream"):
             self._refuse("stream", "This test server does not stream")
+        if request.rung in self.failing:
+            self.count(self.refused, request.rung)
+            raise Refused(500, "Input should be 'text' or 'json_object'")
         if request.rung not in self.rungs:
             self._refuse(request.rung, f"{request.rung} is not supported by this model")
         if self.refuse_system and "system" in roles:

@@ -2,6 +2,7 @@
 
 from array import array
 from base64 import b64encode
+from collections.abc import Callable
 from typing import Any
 
 from helpers.servers.chat import Brain, ChatRequest, ChatServer, Format
@@ -13,10 +14,23 @@ class OpenAIServer(ChatServer):
     """Server for `ChatOpenAI(base_url=server.url + "/v1", api_key="sk-test", model="m")`; see `ChatServer`.
 
     A forced tool call has any JSON answer, valid or not, as its arguments; a verbatim text is sent as content.
+
+    Args:
+        build: build of llama.cpp's server, which it sends as the fingerprint of the system; None for another server.
+        number: function from the number of a call to the id of its reply.
     """
 
-    def __init__(self, reply: Brain, **options: Any):
+    def __init__(
+        self,
+        reply: Brain,
+        *,
+        build: str | None = None,
+        number: Callable[[int], str] = "chatcmpl-{}".format,
+        **options: Any,
+    ):
         super().__init__(reply, **options)
+        self.build = build
+        self.number = number
         self.routes = {"/v1/chat/completions": self.chat, "/v1/embeddings": self.embed}
 
     def wanted(self, body: dict[str, Any]) -> Format:
@@ -38,7 +52,8 @@ class OpenAIServer(ChatServer):
             call = {"id": f"call_{number}", "type": "function", "function": function}
             message = {"role": "assistant", "content": None, "tool_calls": [call]}
         return {
-            "id": f"chatcmpl-{number}",
+            "id": self.number(number),
+            "system_fingerprint": self.build,
             "object": "chat.completion",
             "created": 0,
             "model": request.body["model"],
