@@ -42,7 +42,7 @@ def test_a_requirement_decides_the_exit_code(rageval):
     code, told, complaints = rageval(*words, "--require", "context_precision=fit", "--require", "answer_similarity=fit")
     assert code == 1
     assert "grade_contexts" in told
-    assert complaints == "rageval: context_precision: required fit, got fit with care\n"
+    assert complaints == "rageval: context_precision: required fit, got cannot tell\n"
 
 
 @pytest.mark.parametrize(

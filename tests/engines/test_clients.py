@@ -93,16 +93,16 @@ def configured(url):
 
 CLIENTS = [
     pytest.param(chat_openai, (STRICT,), id="ChatOpenAI"),
-    pytest.param(responses_api, (STRICT, TOOLS), id="ChatOpenAI, Responses API"),
-    pytest.param(anthropic, (STRICT, TOOLS), id="ChatAnthropic", marks=need("langchain_anthropic")),
-    pytest.param(gemini, (STRICT, TOOLS), id="ChatGoogleGenerativeAI", marks=need("langchain_google_genai")),
-    pytest.param(mistral, (STRICT, TOOLS), id="ChatMistralAI", marks=need("langchain_mistralai")),
-    pytest.param(groq, (STRICT, TOOLS), id="ChatGroq", marks=need("langchain_groq")),
+    pytest.param(responses_api, (STRICT,), id="ChatOpenAI, Responses API"),
+    pytest.param(anthropic, (STRICT,), id="ChatAnthropic", marks=need("langchain_anthropic")),
+    pytest.param(gemini, (STRICT,), id="ChatGoogleGenerativeAI", marks=need("langchain_google_genai")),
+    pytest.param(mistral, (STRICT,), id="ChatMistralAI", marks=need("langchain_mistralai")),
+    pytest.param(groq, (STRICT,), id="ChatGroq", marks=need("langchain_groq")),
     pytest.param(ollama, (STRICT,), id="ChatOllama", marks=need("langchain_ollama")),
-    pytest.param(litellm, (STRICT, TOOLS), id="ChatLiteLLM", marks=need("langchain_litellm")),
-    pytest.param(hugging_face, (STRICT, TOOLS), id="ChatHuggingFace", marks=need("langchain_huggingface")),
-    pytest.param(configurable, (STRICT, TOOLS, PROMPT), id="any field configurable", marks=need("langchain")),
-    pytest.param(configured, (STRICT, TOOLS, PROMPT), id="one field configurable", marks=need("langchain")),
+    pytest.param(litellm, (STRICT,), id="ChatLiteLLM", marks=need("langchain_litellm")),
+    pytest.param(hugging_face, (STRICT,), id="ChatHuggingFace", marks=need("langchain_huggingface")),
+    pytest.param(configurable, (STRICT, TOOLS), id="any field configurable", marks=need("langchain")),
+    pytest.param(configured, (STRICT, TOOLS), id="one field configurable", marks=need("langchain")),
 ]
 
 pytestmark = [
@@ -163,9 +163,7 @@ def test_the_mode_prompt_works_with_every_client(build, rungs):
 
 
 @pytest.mark.parametrize(("build", "rungs"), CLIENTS)
-def test_a_client_whose_formats_are_refused_is_asked_in_the_prompt(build, rungs, request):
-    if build is gemini:
-        request.applymarker(pytest.mark.xfail(reason="its status is in `.code` of the cause"))
+def test_a_client_whose_formats_are_refused_is_asked_in_the_prompt(build, rungs):
     with VendorServer(refused=(STRICT, TOOLS, "json_mode")) as server:
         report = evaluate(rag_samples(2), faithfulness(build(server.url)), **ONCE)
         assert report.failures() == []

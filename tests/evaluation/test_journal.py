@@ -414,7 +414,7 @@ def test_resume_says_what_is_missing(tmp_path, capsys):
     with closing(Journal(tmp_path / "empty.db")) as empty:
         empty.put("k", "v")
     assert cli(["resume", str(tmp_path / "empty.db")]) == 2
-    assert "contains no command; run `rageval evaluate --journal` again" in capsys.readouterr().err
+    assert "contains no command; run the command with --journal again" in capsys.readouterr().err
 
 
 def test_passwords_in_an_address_are_not_kept(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ from helpers.servers.embedder import Embedder
 from helpers.servers.faults import Faults
 
 from langchain_rageval import (
+    Judge,
     OfflineJudge,
     RetryPolicy,
     answer_similarity,
@@ -118,6 +119,7 @@ class TestLoadJudge:
     def test_the_client_does_not_retry_by_itself(self, openai_server, openai_key, name):
         server = openai_server(offline, faults=Faults.rates(seed=1, **{"500": 1.0}))
         judge = load_judge(name, base_url=server.url + "/v1")
+        judge = Judge(judge.model, mode="prompt")  # in "auto", the lower rungs would be tried, too
         evaluate(rag_samples(1), faithfulness(judge), progress=False, retry=RetryPolicy(attempts=2, initial=0.01))
         assert server.calls == 2
         close(judge.model)

@@ -167,9 +167,7 @@ def test_a_weak_judge_replayed_agrees_on_faithfulness_where_its_replies_can_be_r
     found = pairwise_agreement(replay, wikieval("answer", "ungrounded_answer"), progress=False)
     assert (found.wins, found.ties, found.losses, found.unscored) == (16, 1, 1, 2)
     assert [found.agreement, found.low, found.high] == pytest.approx([0.917, 0.722, 0.979], abs=5e-4)
-    assert [note.partition(" has no value: ")[2].partition(":")[0] for note in found.notes] == [
-        "OutputParserException"
-    ] * 2
+    assert [note.partition(" has no value: ")[2].partition(":")[0] for note in found.notes] == ["UnfitReply"] * 2
 
 
 @pytest.mark.parametrize(

@@ -320,14 +320,14 @@ def test_output_as_text_html_and_json(tmp_path):
     assert str(found).startswith(
         "OfflineJudge(), HashingEmbeddings(size=512) in 'en', each question asked once, layout contexts_first\n"
     )
-    assert "context_precision: fit with care. grade_contexts: right verdicts" in str(found)
+    assert "context_precision: cannot tell. grade_contexts: right verdicts" in str(found)
     shown = found._repr_html_()
     assert shown.count("<table>") == 4
-    assert "<td>grade_contexts</td><td>fit with care</td>" in shown
+    assert "<td>grade_contexts</td><td>cannot tell</td>" in shown
     found.to_json(tmp_path / "q.json")
     read = json.loads((tmp_path / "q.json").read_text(encoding="utf-8"))
     assert read == found.to_dict()
-    assert read["verdict"]["context_precision"] == "fit with care"
+    assert read["verdict"]["context_precision"] == "cannot tell"
     assert read["steps"]["verify_statements"]["citations"]["precision"]["value"] > 0.8
 
 

@@ -68,6 +68,8 @@ class VendorServer(Loopback):
         rung, title = "prompt", None
         if wanted.get("type") == "json_schema":
             rung, title = "json_schema", wanted["json_schema"]["name"]
+        elif "value" in wanted:  # as the client of Hugging Face writes a schema for its servers
+            rung, title = "json_schema", wanted["value"]["title"]
         elif body.get("tools"):
             rung, title = "function_calling", body["tools"][0]["function"]["name"]
         elif wanted.get("type") == "json_object":
