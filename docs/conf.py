@@ -23,6 +23,8 @@ exclude_patterns = ["_build", "jupyter_execute", ".jupyter_cache"]
 suppress_warnings = ["mystnb.unknown_mime_type"]
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_title = "langchain-rageval"
 html_math_renderer = "mathml"
 html_copy_source = html_show_sourcelink = False
