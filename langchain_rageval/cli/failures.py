@@ -23,15 +23,15 @@ _HINTS = {
 
 
 def check_not_all_failed(report: Report) -> None:
-    """Check that not all scores failed, and that at least one score that needed a judge succeeded.
+    """Check that not all scores failed, and that at least one score with a model call succeeded, if there were calls.
 
     Raises:
         ConfigError: if all of them failed, for example because the server is unreachable or the key is wrong.
     """
     scores = [score for row in report.rows for score in row.scores.values()]
     failures = [score.failure for score in scores if score.failure]
-    by_judge = any(failure.step != "sample" for failure in failures)
-    if failures and all(score.failure for score in scores if score.usage.calls or not by_judge):
+    called = [score for score in scores if score.usage.calls]
+    if failures and all(score.failure for score in called or scores):
         raise ConfigError(f"every score failed (samples: {len(report)}); first failure: {_describe(failures[0])}")
 
 
