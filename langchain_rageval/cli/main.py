@@ -11,6 +11,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from langchain_rageval._internal.redaction import redact_secrets
 from langchain_rageval._version import __version__
@@ -65,6 +66,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     options.words = list(sys.argv[1:] if arguments is None else arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # the encoding of a pipe may lack characters of a sample
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout is sys.__stdout__:
+        sys.stdout = _stdout_that_may_close(sys.stdout.fileno(), sys.stdout.encoding)
     try:
         with printable_warnings():
             code = int(options.run(options))
@@ -76,11 +79,40 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _report_error(2, str(error))
     except KeyboardInterrupt:
         return _report_error(130, "interrupted")
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes stdout at exit
-        return 0
     except Exception as error:
         return _report_error(2, f"unexpected {type(error).__name__}: {error}")
+
+
+class _MayClose(io.RawIOBase):
+    """Raw stream of a file descriptor that drops what is written after its reader has gone, as `head` does.
+
+    The command goes on: files are still written, and gates still decide the exit code.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        return os.isatty(self._descriptor)
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return os.write(self._descriptor, data)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._descriptor)
+            return len(data)
+
+
+def _stdout_that_may_close(descriptor: int, encoding: str) -> io.TextIOWrapper:
+    lines = os.isatty(descriptor)
+    return io.TextIOWrapper(io.BufferedWriter(_MayClose(descriptor)), encoding, "replace", line_buffering=lines)
 
 
 def _parser() -> argparse.ArgumentParser:

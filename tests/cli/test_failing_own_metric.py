@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-METRICS = '''
+METRICS = """
 from langchain_rageval import metric
 
 @metric(reads={"answer"}, aspect="style")
@@ -12,13 +12,11 @@ def short(sample):
     if sample.answer == "boom":
         raise ValueError("boom")
     return True
-'''
+"""
 
 
 @pytest.mark.parametrize(("failing", "code"), [(1, 0), (50, 1), (100, 2)])
-def test_some_failures_of_a_metric_without_a_model_are_no_failure_of_all(
-    rageval, tmp_path, monkeypatch, failing, code
-):
+def test_some_failures_of_a_metric_without_a_model_are_no_failure_of_all(rageval, tmp_path, monkeypatch, failing, code):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own_short_metric.py").write_text(METRICS, encoding="utf-8")
     answers = ["boom"] * failing + ["fine"] * (100 - failing)
