@@ -491,7 +491,7 @@ def _has_hidden_state(kind: type) -> bool:
 def _identifying(value: Any) -> Mapping[str, Any]:
     try:
         params = getattr(value, "_identifying_params", None)
-    except Exception:
+    except Exception:  # of the client's own property; its fields identify it
         return {}
     return {str(name): part for name, part in params.items()} if isinstance(params, Mapping) else {}
 
@@ -547,7 +547,7 @@ def _is_cached_property(member: Any) -> bool:
 def _schema_digest(kind: type[BaseModel]) -> str | None:
     try:
         return digest_of(kind.model_json_schema())
-    except Exception:
+    except Exception:  # pydantic has no JSON schema for a field; the code of the class identifies it
         return None
 
 

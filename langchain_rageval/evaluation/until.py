@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
@@ -85,6 +86,13 @@ class Decided:
             raise ConfigError(
                 f"the baseline has none of the metrics {', '.join(metrics)}; it has {', '.join(measured) or 'none'}"
             )
+        for name, bounds in shared.items():
+            known = {bounds.instrument, *(score.instrument for score in baseline.scores(name).values())}
+            if len(known) > 1 and not any("unknown" in instrument or not instrument for instrument in known):
+                raise ConfigError(
+                    f"another instrument (judge, prompts, options or version) scored {name} in the baseline: the "
+                    "difference cannot be attributed to the systems; score both alike"
+                )
         return [
             _PairedGate(name, bounds, size, self.error / len(shared), self._margin, baseline.scores(name))
             for name, bounds in shared.items()
@@ -123,14 +131,15 @@ Until = Decided | Precise
 
 
 class _Bounds(NamedTuple):
-    """Lowest and highest value of a metric, and which direction is better."""
+    """Lowest and highest value of a metric, which direction is better, and what identifies its configuration."""
 
     low: float
     high: float
     direction: Direction
+    instrument: str
 
 
-class _Question:
+class _Question(ABC):
     """A question about the mean of one metric; subclasses say when it is answered."""
 
     required = ""
@@ -153,9 +162,9 @@ class _Question:
         """Return the value that counts, or None if the sample has none."""
         return score.value
 
+    @abstractmethod
     def verdict(self) -> Outcome:
         """Return the answer."""
-        raise NotImplementedError
 
 
 class _Gate(_Question):
@@ -266,7 +275,7 @@ class SequentialRun:
 
     @property
     def decisions(self) -> dict[str, Decision]:
-        """What was found out, by metric."""
+        """Decision about each metric that the rule names."""
         error = self._until.error
         return {
             question.metric: Decision(
@@ -297,7 +306,9 @@ def _bounds_of(metrics: Sequence[AnyMetric]) -> dict[str, _Bounds]:
         low, high = getattr(part, "range", (0.0, 1.0))
         if not (isfinite(low) and isfinite(high)):
             raise ConfigError(f"until= needs metrics with a finite range; that of {name} is {low:g} to {high:g}")
-        bounds[name] = _Bounds(low, high, getattr(part, "direction", "higher"))
+        direction: Direction = getattr(part, "direction", "higher")
+        instrument = str(getattr(part, "instrument", "unknown"))
+        bounds[name] = _Bounds(low, high, direction, instrument)
     return bounds
 
 

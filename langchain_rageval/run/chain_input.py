@@ -173,7 +173,7 @@ def _schema_of_type(kind: Any) -> Schema:
     try:
         hints = {name: hint for name, hint in get_type_hints(kind).items() if not name.startswith("_")}
         return TypeAdapter(TypedDict("State", hints, total=False)).json_schema()  # type: ignore[operator]
-    except Exception:
+    except Exception:  # of a type without hints or without a JSON schema; the question is then passed as it is
         return {}
 
 

@@ -9,6 +9,7 @@ from langchain_rageval import (
     Budget,
     ConfigError,
     Decided,
+    Judge,
     OfflineJudge,
     Precise,
     Report,
@@ -115,6 +116,18 @@ def test_a_run_ends_when_it_is_known_how_it_compares_with_a_baseline(by, margin,
     decision = report.decisions["value"]
     assert decision.verdict == verdict
     assert decision.samples == len(report.rows) < 1000
+
+
+def test_a_baseline_of_another_judge_is_refused():
+    texts = [Sample(question=f"{n}?", answer="It is 5 km.", contexts=["It is 5 km."]) for n in range(3)]
+    baseline = evaluate(texts, faithfulness(OfflineJudge()), progress=False)
+    other = faithfulness(Judge(OfflineJudge(), draws=3))
+    with pytest.raises(ConfigError) as raised:
+        evaluate(texts, other, until=Decided.against(baseline), progress=False)
+    assert str(raised.value) == (
+        "another instrument (judge, prompts, options or version) scored faithfulness in the baseline: the difference "
+        "cannot be attributed to the systems; score both alike"
+    )
 
 
 def test_a_baseline_without_pairs_decides_nothing():
