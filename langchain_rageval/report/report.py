@@ -225,8 +225,9 @@ class Report(ReportData):
 
         Returns:
             A difference in the metric's units; infinite if no difference of so few samples is significant, as with up
-            to four at the level 0.05. If all values, or all differences, are equal, one more at each end of the scale
-            is added to estimate their spread. `cluster` and `rare_losses` of `compare` raise it.
+            to four at the level 0.05. If more than half of the values, or of the differences, are equal, their spread
+            says little about a later run; a change is then assumed to consist of complete losses, from 1 to 0.
+            `cluster` and `rare_losses` of `compare` raise it.
 
         Raises:
             ConfigError: if there is no such metric, an option is out of range, or fewer than two samples are scored.
