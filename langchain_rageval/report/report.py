@@ -25,6 +25,7 @@ from langchain_rageval.report.mlflow import write_run
 from langchain_rageval.report.page import PageLanguage, write_page
 from langchain_rageval.report.plot import plot_report
 from langchain_rageval.report.rescoring import rescore_rows
+from langchain_rageval.report.score_table import is_sqlite, read_score_table
 from langchain_rageval.report.slices import By
 from langchain_rageval.report.summary import (
     SUMMARY_HEADINGS,
@@ -415,16 +416,20 @@ class Report(ReportData):
 
     @classmethod
     def load(cls, path: str | Path, *, lazy: bool = False) -> Report:
-        """Read a report that `to_jsonl` or `evaluate(out=...)` wrote, or the `.part` file of a run that was killed.
+        """Read a report that `to_jsonl`, `evaluate(out=...)`, a JsonlSink or a SqliteSink wrote.
+
+        The `.part` file of a run that was killed is read too. A SqliteSink does not store ids of contexts.
 
         Args:
             path: path of the file.
-            lazy: True to leave the rows on disk and read each one when it is accessed.
+            lazy: True to leave the rows on disk and read each one when it is accessed; not with a SqliteSink's file.
 
         Raises:
             ConfigError: if the file does not exist or is not a report; with `lazy`, an invalid row raises when it is
                 accessed.
         """
+        if is_sqlite(path):
+            return cls(read_score_table(path), complete=False, name=Path(path).stem)
         rows, head = read_report(path)
         run = (head["notes"], head["complete"], head["left_out"], head["instruments"], head["decisions"])
         name = head["name"] or Path(Path(path).name.removesuffix(".part")).stem
