@@ -40,7 +40,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "report": _REPORT_KEYS,
     "compare": (
         "metrics: by name direction, verdict, baseline, candidate, difference, low, high, p_value, p_unadjusted, "
-        "pairs, clusters, better, worse, lost, gained, coverage_fell",
+        "pairs, clusters, better, worse, lost, gained, coverage_fell, samples",
         "margin: margin of the comparison",
         "notes: remarks on the results",
     ),

@@ -36,6 +36,7 @@ from langchain_rageval.report.summary import (
     summary_line,
 )
 from langchain_rageval.report.thresholds import check_thresholds
+from langchain_rageval.report.unpaired import compare_unpaired
 
 if TYPE_CHECKING:
     import pandas
@@ -163,6 +164,8 @@ class Report(ReportData):
         allow_different_instruments: bool = False,
         *,
         rare_losses: bool = False,
+        paired: bool = True,
+        reweight: By | None = None,
     ) -> Comparison:
         """Compare each metric of this run, the candidate, with that of a baseline.
 
@@ -185,6 +188,10 @@ class Report(ReportData):
             allow_different_instruments: compare also what different judges, prompts, options or versions have scored.
             rare_losses: expect that a few samples may lose nearly the whole range. Intervals are several times wider
                 for few pairs, and hardly wider for several hundred.
+            paired: False to compare the means of runs over different samples, such as production with development, by
+                Newcombe's hybrid interval. A note says in which properties the questions differ.
+            reweight: with `paired=False`, a property of the samples, such as "language" or "metadata.topic", at whose
+                shares in the baseline both runs are compared; slices that only one run has are left out.
 
         Returns:
             Metric name to its comparison, for the metrics that both reports have; notes name the others. The verdict is
@@ -192,10 +199,18 @@ class Report(ReportData):
 
         Raises:
             ConfigError: if instruments differ, an id has different questions, `margin` is not a number of at least 0,
-                no sample has a value for `cluster`, or the baseline is not a report.
+                no sample has a value for `cluster` or `reweight`, the baseline is not a report, or `reweight` or
+                `rare_losses` does not fit `paired`.
         """
         if not isinstance(baseline, Report):
             raise ConfigError(f"compare takes a report, got {type(baseline).__name__}; Report.load reads one")
+        if (reweight is not None and paired) or (rare_losses and not paired):
+            raise ConfigError("reweight= is for paired=False, rare_losses= for paired=True")
+        known = (self.provenance, baseline.provenance)
+        if not paired:
+            return compare_unpaired(
+                self.rows, baseline.rows, margin, cluster, allow_different_instruments, reweight, known
+            )
         return compare_rows(
             self.rows,
             baseline.rows,
@@ -203,7 +218,7 @@ class Report(ReportData):
             cluster,
             allow_different_instruments,
             rare_losses,
-            (self.provenance, baseline.provenance),
+            known,
         )
 
     def minimum_detectable_difference(
