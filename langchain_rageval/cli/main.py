@@ -29,6 +29,7 @@ from langchain_rageval.cli import (
     report,
     resume,
     rubric_study,
+    trend,
 )
 from langchain_rageval.cli import run as run_command
 from langchain_rageval.cli.help_texts import add_examples
@@ -41,6 +42,7 @@ COMMANDS = (
     plan,
     report,
     compare,
+    trend,
     leaderboard,
     rubric_study,
     label,

@@ -145,6 +145,4 @@ def test_runs_over_different_samples_are_compared_by_their_means(rageval, tmp_pa
     assert code == 1
     assert "20 / 20" in out
     assert "samples: scored samples of candidate / baseline" in out
-    assert err == (
-        "rageval: faithfulness worse: -1.000 [-1.000, -0.772], p = < 0.001 (20 and 20 samples)\n"
-    )
+    assert err == ("rageval: faithfulness worse: -1.000 [-1.000, -0.772], p = < 0.001 (20 and 20 samples)\n")
