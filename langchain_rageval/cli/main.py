@@ -17,6 +17,7 @@ from langchain_rageval._internal.redaction import redact_secrets
 from langchain_rageval._version import __version__
 from langchain_rageval.cli import (
     agreement,
+    ci,
     compare,
     demo,
     evaluate,
@@ -42,6 +43,7 @@ COMMANDS = (
     plan,
     report,
     compare,
+    ci,
     trend,
     leaderboard,
     rubric_study,

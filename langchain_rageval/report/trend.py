@@ -136,6 +136,9 @@ def trend(
         adjust: property of the samples, such as "language" or "metadata.topic".
         allow_different_instruments: compare also what different judges, prompts, options or versions have scored.
 
+    Returns:
+        The summaries by period, and the alarms.
+
     Raises:
         ConfigError: if no row has a time or the tag, an option is invalid, the runs have no metric in common, or
             instruments differ.
