@@ -55,7 +55,7 @@ def test_a_good_run_passes_and_writes_every_file(rageval, tmp_path, baseline):
     markdown = (tmp_path / "m.md").read_text(encoding="utf-8")
     assert markdown.startswith("## ✅ RAG evaluation: passed\n\n| metric |")
     gated = "✅ mean at least 0.8<br>✅ not worse than the baseline"
-    means = f"| faithfulness | 1.000 | [0.757, 1.000] | {gated} | 1.000 | +0.000 [-0.051, +0.051] | 12 | 0 | 0 |"
+    means = f"| faithfulness | 1.000 | [0.758, 1.000] | {gated} | 1.000 | +0.000 [-0.065, +0.065] | 12 | 0 | 0 |"
     assert means in markdown
     assert len(Report.load(tmp_path / "new.jsonl")) == 12
     assert "main" in (tmp_path / "p.html").read_text(encoding="utf-8")
