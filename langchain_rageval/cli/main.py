@@ -30,6 +30,7 @@ from langchain_rageval.cli import (
     report,
     resume,
     rubric_study,
+    runs,
     trend,
 )
 from langchain_rageval.cli import run as run_command
@@ -45,6 +46,7 @@ COMMANDS = (
     compare,
     ci,
     trend,
+    runs,
     leaderboard,
     rubric_study,
     label,

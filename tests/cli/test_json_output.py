@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 import pytest
 from helpers.munich import CONTEXTS, REFUSAL, SAMPLE
@@ -16,10 +17,13 @@ from langchain_rageval.cli.main import run
 
 PROGRAM = [sys.executable, "-m", "langchain_rageval"]
 LINES = "".join(json.dumps(sample, ensure_ascii=False) + "\n" for sample in (SAMPLE, REFUSAL))
+NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
 COMMANDS = {
     "evaluate": ["samples.jsonl", "--budget-calls", "1"],
     "report": ["report.jsonl"],
     "compare": ["report.jsonl", "report.jsonl"],
+    "trend": ["report.jsonl"],
+    "runs": ["."],
     "plan": ["samples.jsonl"],
     "generate": ["documents", "--size", "2"],
     "metrics": [],
@@ -34,7 +38,8 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "samples.jsonl").write_text(LINES, encoding="utf-8")
     (tmp_path / "documents").mkdir()
     (tmp_path / "documents" / "munich.txt").write_text(" ".join(CONTEXTS), encoding="utf-8")
-    report([1.0, 0.0, 0.5] * 3, notes=["Судил никто."]).to_jsonl(tmp_path / "report.jsonl")
+    rows = [row.model_copy(update={"time": NOON}) for row in report([1.0, 0.0, 0.5] * 3).rows]
+    Report(rows, ["Судил никто."]).to_jsonl(tmp_path / "report.jsonl")
     return tmp_path
 
 
