@@ -28,6 +28,7 @@ from langchain_rageval.cli import (
     qualify,
     report,
     resume,
+    review,
     rubric_study,
 )
 from langchain_rageval.cli import run as run_command
@@ -47,6 +48,7 @@ COMMANDS = (
     agreement,
     qualify,
     generate,
+    review,
     run_command,
     metrics,
     demo,

@@ -13,7 +13,7 @@ from langchain_rageval.text.sentences import split_sentences
 
 _LONGEST = 50_000
 """Characters of a passage, or of an answer, in which sentences are sought."""
-_LEAST_SHARE = 0.3
+_LEAST_SHARE = 0.2
 """Least share of a statement's words, weighted by rarity, that a marked sentence adds to those before it."""
 
 

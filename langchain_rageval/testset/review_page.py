@@ -31,7 +31,7 @@ def write_testset_page(path: str | Path, rows: Sequence[TestsetRow], header: str
     ((mark, run),) = json.loads(header).items()
     data = {
         "kind": "testset",
-        "file": f"{Path(path).stem.removesuffix('.reviewed')}.reviewed.jsonl",
+        "file": reviewed_name(path),
         "items": [_item(row) for row in rows],
         "mark": mark,
         "yields": run.pop("yields"),
@@ -40,6 +40,11 @@ def write_testset_page(path: str | Path, rows: Sequence[TestsetRow], header: str
         "reason": DROPPED_BY_REVIEWER,
     }
     write_review_page(path, data, chosen)
+
+
+def reviewed_name(path: str | Path) -> str:
+    """Return the name of the file that a page saves."""
+    return f"{Path(path).stem.removesuffix('.reviewed')}.reviewed.jsonl"
 
 
 def _item(row: TestsetRow) -> dict[str, Any]:

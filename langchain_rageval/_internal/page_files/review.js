@@ -89,7 +89,7 @@
     const edits = verdict === "kept" ? { question, reference } : {};
     change(current, { verdict, comment, ...edits, ...changes });
     const next = matching.find((place) => place > current);
-    const said = `${verdictName(verdictOf(current))}. `;
+    const name = verdictName(verdictOf(current)), said = `${name[0].toUpperCase()}${name.slice(1)}. `;
     if (next === undefined) show(current);
     else show(next);
     drawProgress(said + (next === undefined ? `${words.finished} ` : ""));
@@ -445,6 +445,7 @@
       button.addEventListener("click", run);
       return button;
     });
+    buttons.splice(commands.findLastIndex(({ verdict }) => verdict) + 1, 0, element("span", { className: "break" }));
     const instruction = data.instruction?.[language];
     const scale = labels.length && labels[0].value !== "yes" ? ` ${fillTemplate(words.grades, { lowest: labels[0].value, highest: labels.at(-1).value })}` : "";
     actions.replaceChildren(...(instruction ? [element("p", { className: "instruction", dir: "auto" }, instruction + scale)] : []), ...buttons);
@@ -518,7 +519,6 @@
     document.title = byId("title").textContent = data.title[language];
     byId("show-rejected").hidden = !testset;
     byId("show-rejected").textContent = fillTemplate(words.rejected_count, { count: rejected.length });
-    form.elements.text.placeholder = words[`search_${data.kind}`];
     const verdicts = testset ? ["kept", "edited", "dropped"] : labels.map(({ value }) => value);
     optionsOf(form.elements.verdict, [["", words.all], ["undecided", words.undecided], ...verdicts.map((one) => [one, verdictName(one)])], form.elements.verdict.value);
     const evolutions = [...new Set(items.map(({ row }) => row.evolution).filter(Boolean))];
