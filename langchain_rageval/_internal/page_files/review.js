@@ -79,7 +79,8 @@
     else decisions.delete(place);
     unsaved = true;
     storeProgress();
-    drawEntry(place);
+    if (form.elements.verdict.value) drawList();
+    else drawEntry(place);
     drawProgress();
   }
 
@@ -542,7 +543,11 @@
     show(current, { focus: false });
   });
   let typing;
-  form.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(drawList, 120); });
+  form.addEventListener("input", (event) => {
+    clearTimeout(typing);
+    if (event.target === form.elements.text) typing = setTimeout(drawList, 120);
+    else drawList();
+  });
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     drawList();
