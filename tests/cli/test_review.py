@@ -1,10 +1,10 @@
 """`rageval review` and `rageval label --html`: the pages that they write, and when they open them."""
 
-import sys
 import webbrowser
 
 import pytest
 from helpers.reports import report_of, scored
+from helpers.terminals import seen
 
 from langchain_rageval.testset import Testset, TestsetRow
 
@@ -23,47 +23,55 @@ def report(tmp_path):
 
 
 @pytest.fixture
-def opened(monkeypatch):
-    """Addresses that a browser was asked to open, with a terminal and a display."""
-    found = []
-    monkeypatch.setattr(webbrowser, "open", found.append)
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
-    monkeypatch.setenv("DISPLAY", ":0")
-    return found
+def opened(tmp_path):
+    """Run a command in a terminal with a display; return the address that it opened in the browser, or ""."""
+    script, address = tmp_path / "browser", tmp_path / "address"
+    script.write_text(f'#!/bin/sh\nprintf %s "$1" > "{address}"\n')
+    script.chmod(0o755)
+
+    def run(*words, display=":0"):
+        address.write_text("")
+        seen(100, *words, DISPLAY=display, WAYLAND_DISPLAY="", BROWSER=f"{script} %s")
+        return address.read_text()
+
+    return run
 
 
-def test_review_writes_the_page_beside_the_test_set_and_opens_it(rageval, saved, opened):
+def test_review_writes_the_page_beside_the_test_set(rageval, saved):
     code, out, err = rageval("review", saved)
     page = saved.with_suffix(".html")
     assert (code, err) == (0, "")
-    assert (
-        out
-        == f"1 row to review, written to {page}: open it in a browser; it saves testset.reviewed.jsonl, a test set\n"
+    assert out == (
+        f"1 row to review, written to {page}: open it in a browser; it saves testset.reviewed.jsonl, a test set\n"
     )
-    assert opened == [page.as_uri()]
+    assert page.exists()
 
 
-def test_review_writes_the_page_where_it_is_asked_to_and_in_its_language(rageval, saved, tmp_path, opened):
+def test_review_writes_the_page_where_it_is_asked_to_and_in_its_language(rageval, saved, tmp_path):
     page = tmp_path / "page.html"
     code, out, _ = rageval("review", saved, "--html", page, "--language", "ru", "--no-open")
     assert code == 0
     assert "it saves page.reviewed.jsonl, a test set" in out
     assert "<title>Проверка тестового набора</title>" in page.read_text(encoding="utf-8")
-    assert opened == []
 
 
-@pytest.mark.parametrize("missing", ["terminal", "display"])
-def test_nothing_is_opened_without_a_terminal_or_a_display(rageval, saved, report, opened, monkeypatch, missing):
-    if missing == "terminal":
-        monkeypatch.setattr(sys.stdout, "isatty", lambda: False, raising=False)
-    else:
-        monkeypatch.delenv("DISPLAY")
+def test_the_page_is_opened_in_a_terminal_with_a_display(opened, saved, report, tmp_path):
+    assert opened("review", saved) == saved.with_suffix(".html").as_uri()
+    assert opened("label", report, "--html", tmp_path / "labels.html") == (tmp_path / "labels.html").as_uri()
+
+
+def test_the_page_is_not_opened_without_a_display_or_if_it_should_not_be(opened, saved, report, tmp_path):
+    assert opened("review", saved, display="") == ""
+    assert opened("review", saved, "--no-open") == ""
+    assert opened("label", report, "--html", tmp_path / "labels.html", "--no-open") == ""
+
+
+def test_the_page_is_not_opened_without_a_terminal(rageval, saved, monkeypatch):
+    found = []
+    monkeypatch.setattr(webbrowser, "open", found.append)
+    monkeypatch.setenv("DISPLAY", ":0")
     assert rageval("review", saved)[0] == 0
-    assert rageval("label", report, "--html", report.with_suffix(".html"))[0] == 0
-    assert saved.with_suffix(".html").exists()
-    assert opened == []
+    assert found == []
 
 
 def test_review_refuses_what_is_no_test_set(rageval, report, tmp_path):
@@ -77,7 +85,7 @@ def test_review_refuses_what_is_no_test_set(rageval, report, tmp_path):
         assert told in err
 
 
-def test_label_writes_a_page_instead_of_a_sheet_and_opens_it(rageval, report, tmp_path, opened, monkeypatch):
+def test_label_writes_a_page_instead_of_a_sheet(rageval, report, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, out, _ = rageval("label", "report.jsonl", "--n", 10, "--html")
     assert code == 0
@@ -85,7 +93,7 @@ def test_label_writes_a_page_instead_of_a_sheet_and_opens_it(rageval, report, tm
         "10 samples to label for faithfulness, written to labels.html: open it in a browser; it saves labels.csv, for "
         "rageval agreement\n"
     )
-    assert opened == [(tmp_path / "labels.html").as_uri()]
+    assert (tmp_path / "labels.html").exists()
     assert not (tmp_path / "labels.csv").exists()
 
 
@@ -93,7 +101,11 @@ def test_label_writes_a_sheet_too_if_it_is_named(rageval, report, tmp_path):
     sheet, page = tmp_path / "sheet.csv", tmp_path / "page.html"
     code, out, _ = rageval("label", report, "--html", page, "--out", sheet, "--scale", 0, 3, "--instruction", "Fine?")
     assert code == 0
-    assert len(out.splitlines()) == 3
+    assert out.splitlines()[:2] == [
+        f"10 samples to label for faithfulness, written to {sheet}: fill in the column 'label'",
+        f"10 samples to label for faithfulness, written to {page}: open it in a browser; it saves page.csv, for "
+        "rageval agreement",
+    ]
     assert sheet.exists()
     assert page.exists()
 
