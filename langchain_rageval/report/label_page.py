@@ -34,7 +34,7 @@ def write_label_page(
     Args:
         path: path of the file.
         rows: rows to label.
-        cells: ids of the rows as they stand in a sheet.
+        cells: ids of the rows, as a sheet holds them.
         metric: name of the metric.
         scale: lowest and highest grade; None for yes or no.
         instruction: what the person decides; None for the question that belongs to the metric.
