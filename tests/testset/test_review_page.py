@@ -194,6 +194,19 @@ def test_an_edit_can_be_discarded_and_a_blank_question_is_refused(opened):
     assert title(page) == "When was Munich founded? (0)"
 
 
+def test_an_edit_that_is_not_finished_is_there_when_its_row_is_shown_again(opened, tmp_path):
+    page = opened(set_of(3))
+    press(page, "e End")
+    page.keyboard.type(" Really?")
+    expect(page.locator("#actions")).to_be_hidden()
+    page.locator("#entries a").nth(1).press("Enter")
+    expect(page.locator("#actions")).to_be_visible()
+    press(page, "k")
+    expect(page.locator("textarea[name=question]")).to_have_value("When was Munich founded? (0) Really?")
+    press(page, "Control+Enter")
+    assert saved(page, tmp_path)[0][0].question == "When was Munich founded? (0) Really?"
+
+
 def test_an_edited_row_shows_what_it_was(opened):
     page = opened(set_of(2))
     press(page, "e Control+a")
@@ -384,6 +397,7 @@ def test_rows_are_filtered_by_text_decision_and_evolution(opened):
     page.select_option("select[name=evolution]", "reasoning")
     expect(shown).to_have_text("3 of 6 shown")
     page.goto(page.url.split("#")[0] + "#row=2")
+    expect(page.locator("#item-title")).to_have_text(rows[1].question)
     page.locator("#item-title").focus()
     press(page, "a d")
     assert title(page).endswith("(5)")

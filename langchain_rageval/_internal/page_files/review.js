@@ -34,6 +34,7 @@
 
   const stored = load(progressKey), settings = { keys: true, ...load(settingsKey) };
   const decisions = new Map(); // from the place of a row to { verdict, question, reference, comment }
+  const drafts = new Map(); // from the place of a row to the texts of an edit that is not finished
   let unsaved = false, current = 0, matching = [], editing = false, undoing = [];
   let language = stored.language in texts ? stored.language : data.language, words = texts[language];
 
@@ -256,6 +257,7 @@
 
   function drawItem() {
     editing = false;
+    actions.hidden = !items.length;
     if (!items.length) return view.replaceChildren(element("p", { className: "empty" }, words.empty));
     const item = items[current], head = headView(current);
     if (testset) view.replaceChildren(head, element("div", { className: "columns" }, passagesView(item), originView(current)));
@@ -278,6 +280,7 @@
     scrollTo(0, 0);
     byId("list").classList.remove("open");
     byId("item-title")?.focus({ preventScroll: true });
+    if (drafts.has(place)) edit();
   }
 
   function move(step) {
@@ -305,14 +308,16 @@
     if (editing || !items.length) return;
     editing = true;
     const item = items[current], { question, reference } = decisions.get(current) ?? {}, before = item.texts[0][1];
-    const [questionLabel, questionArea] = field("question", question ?? item.question, 3);
-    const [referenceLabel, referenceArea] = field("reference", reference ?? before, 5);
+    const draft = drafts.get(current);
+    const [questionLabel, questionArea] = field("question", draft?.question ?? question ?? item.question, 3);
+    const [referenceLabel, referenceArea] = field("reference", draft?.reference ?? reference ?? before, 5);
     const cancel = element("button", { type: "button" }, words.cancel);
     const editor = element("form", { className: "edit" }, questionLabel, referenceLabel,
       element("div", { className: "buttons" }, element("button", { type: "submit", className: "main" }, words.apply), cancel),
       element("p", { className: "quiet" }, words.edit_help));
     const changed = (text, original) => (text.trim() === original.trim() ? undefined : text.trim());
-    const stop = () => { drawItem(); byId("item-title").focus(); };
+    const stop = () => { drafts.delete(current); drawItem(); byId("item-title").focus(); };
+    editor.addEventListener("input", () => drafts.set(current, { question: questionArea.value, reference: referenceArea.value }));
     editor.addEventListener("submit", (event) => {
       event.preventDefault();
       if (!questionArea.value.trim()) {
@@ -320,6 +325,7 @@
         questionArea.reportValidity();
         return;
       }
+      drafts.delete(current);
       decide("kept", { question: changed(questionArea.value, item.question), reference: changed(referenceArea.value, before) });
     });
     editor.addEventListener("keydown", (event) => {
@@ -330,6 +336,7 @@
     cancel.addEventListener("click", stop);
     const title = byId("item-title"), head = view.querySelector(".head");
     head.replaceChildren(factsOf(current), title, editor);
+    actions.hidden = true; // its keep button would discard the changes
     questionArea.focus();
   }
 
