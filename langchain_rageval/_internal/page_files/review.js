@@ -348,14 +348,19 @@
     const select = element("select", {}), list = element("div", {}), title = element("h2", { id: "rejected-title", tabIndex: -1 }, words.rejected);
     const name = (reason) => words.reasons[reason] ?? reason;
     optionsOf(select, [["", `${words.any_reason} (${rejected.length})`], ...[...reasons].map(([reason, count]) => [reason, `${name(reason)} (${count})`])], "");
-    const draw = () => list.replaceChildren(...rejected.filter(({ rejected: reason }) => !select.value || reason === select.value).map(({ rejected: reason, question, history: attempts }) => element("details", {},
-      element("summary", {}, element("b", {}, name(reason ?? "")), element("span", { dir: "auto" }, bdi((question || words.no_question).slice(0, 300)))),
-      historyView(attempts ?? []))));
+    const candidateView = ({ rejected: reason, question, history: attempts }) => {
+      const text = (question || words.no_question).slice(0, 300);
+      const view = element("details", {}, element("summary", {}, element("b", {}, name(reason ?? "")), element("span", { dir: "auto" }, bdi(text))));
+      view.addEventListener("toggle", () => view.append(historyView(attempts ?? [])), { once: true });
+      return view;
+    };
+    const draw = () => list.replaceChildren(...rejected.filter(({ rejected: reason }) => !select.value || reason === select.value).map(candidateView));
     select.addEventListener("change", draw);
     draw();
     const back = element("button", { type: "button" }, words.back);
     back.addEventListener("click", () => { closeRejected(); byId("item-title")?.focus(); });
     byId("rejected").replaceChildren(back, title, element("p", { className: "quiet" }, rejected.length ? words.rejected_help : words.no_rejected), element("label", {}, words.reason, select), list);
+    list.className = "card";
     byId("rejected").hidden = false;
     byId("rows").hidden = actions.hidden = true;
     title.focus();
