@@ -56,6 +56,7 @@ def _item(row: Row) -> dict[str, Any]:
     sample = row.sample
     return {
         "question": cut(sample.question),
+        "turns": sample.model_dump(include={"history"}).get("history", []),
         "texts": [["answer", cut(sample.answer or "")], *(["references", cut(text)] for text in sample.references)],
         "passages": [{"parts": [cut(text)]} for text in sample.contexts or []],
     }

@@ -7,6 +7,7 @@ import pytest
 from axe_core_python.sync_playwright import Axe
 from helpers.chromium import EVIL, NEEDS_CHROMIUM, opened_pages, running_chromium
 from playwright.sync_api import expect
+from pydantic import Field
 
 from langchain_rageval import ConfigError
 from langchain_rageval.testset import Candidate, Passage, Testset, TestsetRow, Trial
@@ -65,14 +66,19 @@ def press(page, keys):
         page.keyboard.press(key)
 
 
-def saved(page, path):
-    """Press the key that saves; return the test set that the file holds, and its header."""
+def downloaded(page, path):
+    """Press the key that saves; return the path of the file and its header."""
     with page.expect_download() as download:
         page.keyboard.press("s")
     file = path / download.value.suggested_filename
     download.value.save_as(file)
-    head = json.loads(file.read_text(encoding="utf-8").split("\n")[0])
-    return Testset.load(file), head["rageval_testset"]
+    return file, json.loads(file.read_text(encoding="utf-8").split("\n")[0])["rageval_testset"]
+
+
+def saved(page, path):
+    """Press the key that saves; return the test set that the file holds, and its header."""
+    file, head = downloaded(page, path)
+    return Testset.load(file), head
 
 
 def title(page):
@@ -353,6 +359,24 @@ def test_the_questions_of_a_tree_lead_to_each_other(opened):
     page.goto(page.url.replace("row=4", "row=2"))
     expect(page.locator("#item-title")).to_have_text(rows[1].question)
     assert page.locator(".siblings").count() == 0
+
+
+class FollowUpRow(TestsetRow):
+    turns: list[dict[str, str]] = Field(default_factory=list)
+
+
+def test_the_turns_before_a_question_are_shown_and_saved(opened, tmp_path):
+    turns = [{"role": "user", "text": "Tell me about Munich."}, {"role": "assistant", "text": "It is old."}]
+    rows = [FollowUpRow(**row(n).model_dump(exclude={"turns"}), turns=turns) for n in range(2)]
+    page = opened(Testset(rows))
+    expect(page.locator(".head section").first).to_have_text(
+        "Conversation before the questionuser: Tell me about Munich.assistant: It is old."
+    )
+    press(page, "d")
+    file, head = downloaded(page, tmp_path)
+    assert [candidate["turns"] for candidate in head["rejected"]] == [turns]
+    lines = file.read_text(encoding="utf-8").splitlines()
+    assert json.loads(lines[1])["turns"] == turns
 
 
 def test_rejected_candidates_are_listed_with_their_reasons(browser, tmp_path):

@@ -10,7 +10,7 @@
   const testset = data.kind === "testset", items = data.items;
   for (const item of items) {
     item.row = item.rest ? JSON.parse(item.rest) : {};
-    item.text = normalizeText([item.question, ...item.texts.map(([, text]) => text), ...item.passages.flatMap(({ parts }) => parts.join("")), item.row.id ?? ""].join("\n"));
+    item.text = normalizeText([item.question, ...turnsOf(item).map(({ text }) => text), ...item.texts.map(([, text]) => text), ...item.passages.flatMap(({ parts }) => parts.join("")), item.row.id ?? ""].join("\n"));
   }
   const rejected = (data.rejected ?? []).map((line) => JSON.parse(line));
   const form = byId("filters"), view = byId("item"), entries = byId("entries"), actions = byId("actions"), help = byId("keys");
@@ -176,6 +176,7 @@
     const { row } = items[place], verdict = verdictOf(place), facts = [];
     if (verdict) facts.push(element("span", { className: good(verdict) ? "good" : poor(verdict) ? "poor" : "" }, verdictName(verdict)));
     if (row.evolution) facts.push(element("span", {}, kindName(row.evolution)));
+    if (row.metadata?.persona) facts.push(element("span", { dir: "auto" }, String(row.metadata.persona).slice(0, 300)));
     if (row.answerable === false) facts.push(element("span", {}, words.not_answerable));
     return element("p", { className: "row-facts" }, `${fillTemplate(words.place, { place: place + 1, all: items.length })} `, ...facts);
   }
@@ -234,6 +235,17 @@
     return section(words[name], shown.trim() ? prose(shown) : element("p", { className: "empty" }, words[`no_${name}`] ?? "–"), ...replaced(text, edited));
   }
 
+  // Return the turns of the conversation that the question continues.
+  function turnsOf({ turns, row }) {
+    return turns ?? row.turns ?? [];
+  }
+
+  function turnView({ role, text }) {
+    const view = prose(text);
+    view.prepend(element("b", {}, `${words.roles[role] ?? role}: `));
+    return view;
+  }
+
   function commentView(place) {
     const input = element("input", { type: "text", id: "comment", value: decisions.get(place)?.comment ?? "", autocomplete: "off", dir: "auto" });
     input.addEventListener("change", () => setComment(input.value));
@@ -251,6 +263,8 @@
     const shown = question ?? item.question, long = shown.length > LONG_TITLE;
     const title = element("h2", { id: "item-title", tabIndex: -1, dir: "auto" }, long ? `${shown.slice(0, LONG_TITLE)}…` : shown);
     const top = [factsOf(place), title, ...(long ? [prose(shown)] : []), ...replaced(item.question, question)];
+    const turns = turnsOf(item);
+    if (turns.length) top.splice(1, 0, section(words.turns, ...turns.map(turnView)));
     const parts = item.texts.map((text) => textView(text, text[0] === "reference" ? reference : undefined));
     return element("section", { className: `card head ${good(verdict) ? "good-edge" : poor(verdict) ? "poor-edge" : ""}` }, ...top, ...parts, commentView(place));
   }
@@ -262,6 +276,9 @@
     const item = items[current], head = headView(current);
     if (testset) view.replaceChildren(head, element("div", { className: "columns" }, passagesView(item), originView(current)));
     else view.replaceChildren(element("div", { className: "columns label-columns" }, head, passagesView(item)));
+    for (const passage of view.querySelectorAll(".chunk .long")) {
+      passage.scrollTop = Math.max(0, (passage.querySelector("mark")?.offsetTop ?? 0) - passage.offsetTop - 40);
+    }
   }
 
   function show(place, { focus = true } = {}) {
@@ -402,10 +419,10 @@
       return { id: row.passage_ids[n] ?? "", text, source, start, end, metadata: n ? {} : row.metadata };
     });
     const trial = { kind: "review", question, accepted: false, feedback: comment ?? data.reason };
-    const tree = row.tree_id ? { tree_id: row.tree_id } : {};
+    const others = Object.fromEntries(Object.entries({ tree_id: row.tree_id, turns: row.turns }).filter(([, value]) => value?.length));
     return {
       passages: passages.length ? passages : [{ text: "", source: "", start: 0, end: 0 }],
-      question, reference, evolution: row.evolution, answerable: row.answerable, ...tree, history: [...attempts, trial], rejected: data.reason,
+      question, reference, evolution: row.evolution, answerable: row.answerable, ...others, history: [...attempts, trial], rejected: data.reason,
     };
   }
 
