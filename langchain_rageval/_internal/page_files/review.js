@@ -36,13 +36,16 @@
   const decisions = new Map(); // from the place of a row to { verdict, question, reference, comment }
   const drafts = new Map(); // from the place of a row to the texts of an edit that is not finished
   let unsaved = false, current = 0, matching = [], editing = false, undoing = [];
-  let language = stored.language in texts ? stored.language : data.language, words = texts[language];
+  let language = Object.hasOwn(texts, stored.language) ? stored.language : data.language, words = texts[language];
 
   items.forEach((item, place) => {
     const last = item.history?.at(-1);
     if (last?.kind === "review" && last.accepted) decisions.set(place, { verdict: "kept", recorded: true });
   });
-  for (const [place, decision] of Object.entries(stored.decisions ?? {})) if (items[place]) decisions.set(Number(place), decision);
+  const known = [undefined, ...(testset ? ["kept", "dropped"] : data.verdicts.map(({ value }) => value))];
+  for (const [place, decision] of Object.entries(stored.decisions ?? {})) {
+    if (items[place] && decision && known.includes(decision.verdict)) decisions.set(Number(place), decision);
+  }
 
   function storeProgress() {
     const made = Object.fromEntries([...decisions].filter(([, { recorded }]) => !recorded));
@@ -62,7 +65,8 @@
   };
   const good = (verdict) => ["kept", "edited", "yes"].includes(verdict);
   const poor = (verdict) => ["dropped", "no"].includes(verdict);
-  const verdictName = (verdict) => words.verdicts[verdict] ?? verdict;
+  const nameIn = (names, key) => (Object.hasOwn(names, key) ? names[key] : key);
+  const verdictName = (verdict) => nameIn(words.verdicts, verdict);
 
   function counts() {
     const made = items.map((_, place) => verdictOf(place)), number = (verdict) => made.filter((one) => one === verdict).length;
@@ -120,7 +124,7 @@
   }
 
   function kindName(names) {
-    return names.split("+").map((name) => words.kinds[name] ?? name).join(" + ");
+    return names.split("+").map((name) => nameIn(words.kinds, name)).join(" + ");
   }
 
   function matches(place) {
@@ -204,7 +208,7 @@
     return element("ol", { className: "history" }, ...history.map(({ kind, question, accepted, feedback }) => {
       const parts = [element("b", {}, kindName(kind))];
       if (question) parts.push(prose(question));
-      if (feedback) parts.push(element("p", { className: "text feedback", dir: "auto" }, (words.reasons[feedback] ?? feedback).slice(0, LONG)));
+      if (feedback) parts.push(element("p", { className: "text feedback", dir: "auto" }, nameIn(words.reasons, feedback).slice(0, LONG)));
       return element("li", { className: accepted ? "" : "refused" }, ...parts);
     }));
   }
@@ -242,7 +246,7 @@
 
   function turnView({ role, text }) {
     const view = prose(text);
-    view.prepend(element("b", {}, `${words.roles[role] ?? role}: `));
+    view.prepend(element("b", {}, `${nameIn(words.roles, role)}: `));
     return view;
   }
 
@@ -363,7 +367,7 @@
     const reasons = new Map();
     for (const { rejected: reason } of rejected) reasons.set(reason, (reasons.get(reason) ?? 0) + 1);
     const select = element("select", {}), list = element("div", {}), title = element("h2", { id: "rejected-title", tabIndex: -1 }, words.rejected);
-    const name = (reason) => words.reasons[reason] ?? reason;
+    const name = (reason) => nameIn(words.reasons, reason);
     optionsOf(select, [["", `${words.any_reason} (${rejected.length})`], ...[...reasons].map(([reason, count]) => [reason, `${name(reason)} (${count})`])], "");
     const candidateView = ({ rejected: reason, question, history: attempts }) => {
       const text = (question || words.no_question).slice(0, 300);
