@@ -55,6 +55,7 @@ FindingKind = Literal[
     "aspect",
     "agreement",
     "extraction",
+    "standalone_question",
 ]
 """Kind of item that a finding is about."""
 
@@ -267,7 +268,8 @@ class Finding(_FrozenModel):
 
     Attributes:
         kind: kind of the item: "statement", "reference_statement", "context", "sentence", "criterion", "question",
-            "entity", "aspect", "agreement" of votes, or "extraction" for what was wrong with the list of statements.
+            "entity", "aspect", "agreement" of votes, "extraction" for what was wrong with the list of statements, or
+            "standalone_question" for the question of a conversation as it was judged.
         number: number of the item in the prompt, from 1.
         text: the item itself, such as the statement.
         verdict: the judge's verdict or the computed result, such as "supported", "useful" or a grade.

@@ -40,7 +40,7 @@ READS = {  # keys of the JSON block
     "pad_context": ["question", "context"],
     "regenerate_questions": ["answer", "count"],
     "review_question": ["question", "passages"],
-    "rewrite_question": ["question", "feedback", "passages"],
+    "reword_question": ["question", "feedback", "passages"],
     "select_sentences": ["question"],
     "verify_statements": ["question", "statements"],
     "write_answer": ["question", "passages"],
@@ -314,7 +314,7 @@ TEACHES = {  # step to case: place of the example that teaches it, and what then
         ),
         "an order in the question": (3, lambda e: e.order(e.input["question"])),
     },
-    "rewrite_question": {
+    "reword_question": {
         "a law without its name": (0, lambda e: e.unclear(e.input["question"]) and not e.unclear(e.told)),
         "a passage that was added": (1, lambda e: stems(e.told) & stems(e.passages[2]) - stems(e.passages[1])),
         "an order": (1, lambda e: e.obeys_nothing),
