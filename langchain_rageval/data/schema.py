@@ -229,6 +229,9 @@ class Sample(InputModel):
         """Return the sample as HTML, for notebooks: question, answer, contexts and references."""
         answer = "<em>no answer</em>" if self.answer is None else text(self.answer)
         parts = [paragraph(bold(self.question)), paragraph(answer)]
+        if self.history:
+            turns = [text(f"{turn.role}: {turn.text}") for turn in self.history]
+            parts.insert(0, details(pluralize(len(turns), "earlier turn"), item_list(turns, numbered=True)))
         for items, what in ((self.contexts, "context"), (self.reference_contexts, "reference context")):
             if items is not None:
                 parts.append(details(pluralize(len(items), what), item_list([*map(text, items)], numbered=True)))

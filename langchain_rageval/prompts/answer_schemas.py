@@ -270,3 +270,6 @@ ANSWER_SCHEMAS: dict[str, type[BaseModel]] = {
     "pad_context": PaddedContext,
 }
 """Answer classes by the names of the steps."""
+
+STEPS_WITH_HISTORY = ("rewrite_question", "extract_turn_statements", "regenerate_turn_questions")
+"""Prompts that are used only if a sample has a history."""
