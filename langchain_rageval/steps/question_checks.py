@@ -15,7 +15,8 @@ from langchain_rageval.text.sentences import split_sentences
 from langchain_rageval.text.stemming import numbers_of, stem_of
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
-_SPACES_IN_NUMBER = re.compile(r"(?<=\d)[\s\u00a0\u202f.,'’](?=\d{3}(?!\d))")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_THOUSANDS = re.compile(r"(?<=\d)[\s\u00a0\u202f.,'’](?=\d{3}(?!\d))")
 _VOWELS = re.compile("[аеёиоуыэюяьъйaeiouy]")
 _FUNCTION_WORDS = frozenset().union(*FUNCTION_WORDS.values())
 _LONGEST_ENDING = 3  # letters
@@ -32,16 +33,17 @@ def new_facts(question: str, source: str) -> list[str]:
         question: the rewritten question.
         source: the conversation and the original question.
     """
-    known_numbers = _numbers(source)
-    numbers = [number for number in sorted(_numbers(question)) if number not in known_numbers]
+    known_numbers = {*_numbers(source), *numbers_of(source)}
+    numbers = [number for number in _numbers(question) if number not in known_numbers]
     words = set(tokens_of(normalize_text(source))) | {word.casefold() for word in _WORD.findall(source)}
     stems = {stem_of(word) for word in words}
     names = [name for name in _names(question, source) if not _is_known(normalize_text(name), words, stems)]
     return list(dict.fromkeys([*names, *numbers]))
 
 
-def _numbers(text: str) -> set[str]:
-    return numbers_of(text) | numbers_of(_SPACES_IN_NUMBER.sub("", text))
+def _numbers(text: str) -> list[str]:
+    """Return the numbers of a text with a point before their decimals and without separators of thousands."""
+    return [number.replace(",", ".") for number in _NUMBER.findall(_THOUSANDS.sub("", text))]
 
 
 def _names(question: str, source: str) -> Iterator[str]:
