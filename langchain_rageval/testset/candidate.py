@@ -62,6 +62,7 @@ class Candidate(InputModel):
         draw: number of candidates that were started from the same passage before; each uses another key phrase.
         seed: random seed of the run.
         reference: reference answer; None before it is written.
+        tree_id: id of the tree of questions about one fact; "" outside of a tree.
         history: all attempts, in order.
         rejected: reason for the rejection, in English; None if the candidate is not rejected.
     """
@@ -77,6 +78,7 @@ class Candidate(InputModel):
     draw: int = 0
     seed: int = 0
     reference: str | None = None
+    tree_id: str = ""
     history: list[Trial] = Field(default_factory=list)
     rejected: str | None = Field(default=None, min_length=1)
 

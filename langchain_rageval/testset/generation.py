@@ -101,6 +101,7 @@ class Generation:
     _chains: dict[Branch, RunnableSequence[Candidate, Candidate]] = field(default_factory=dict)
     _not_journaled: dict[str, None] = field(default_factory=dict)
     _questions: dict[int, Any] = field(default_factory=dict)
+    _rejected: list[Candidate] = field(default_factory=list)
     _reasons: set[str | None] = field(default_factory=set)  # of the attempts of the current round
 
     def __post_init__(self) -> None:
@@ -172,7 +173,10 @@ class Generation:
             else:
                 self._questions[number] = (candidate.question.casefold(), vector)
         for number, candidate in results.items():
-            self.scheduler.record(number, accepted.get(number, candidate))
+            outcome = accepted.get(number, candidate)
+            self.scheduler.record(number, outcome)
+            if outcome.rejected and outcome.rejected != _BUDGET_SPENT:
+                self._rejected.append(outcome)
             if candidate.rejected and candidate.rejected.startswith(FAILED):
                 self.first_failure = self.first_failure or candidate.history[-1].feedback
         self._reasons |= {candidate.rejected for candidate in results.values()}
@@ -184,7 +188,7 @@ class Generation:
         yields = {"attempts": self.scheduler.attempts, "rejected": dict(self.scheduler.rejected.most_common())}
         notes = list(self._notes(len(candidates), broken_off))
         rows = [_to_row(candidate) for candidate in candidates]
-        return Testset(rows, yields, notes, len(rows) == self.size, broken_off)
+        return Testset(rows, yields, notes, len(rows) == self.size, broken_off, self._rejected)
 
     def _notes(self, n_rows: int, broken_off: bool) -> Generator[str]:
         models = [inner for judge in self.options.judges for inner in inner_models(judge.model)]
@@ -270,6 +274,7 @@ def _to_row(candidate: Candidate) -> TestsetRow:
         passage_ids=[passage.id for passage in passages],
         spans=[(passage.source, passage.start, passage.end) for passage in passages],
         metadata=passages[0].metadata,
+        tree_id=candidate.tree_id,
     )
 
 
