@@ -32,11 +32,10 @@ from langchain_rageval.run.options import RUN_DEFAULTS, check_options, fill_defa
 from langchain_rageval.run.progress import Progress, show_progress
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.traced import Traced
-from langchain_rageval.testset.candidate import Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.evolutions import EVOLUTIONS, Branch, compose
-from langchain_rageval.testset.generation import Generation, GenerationOptions
+from langchain_rageval.testset.generation import Attempt, Generation, GenerationOptions
 from langchain_rageval.testset.generator_steps import (
     GENERATOR_DEFAULTS,
     GeneratorOptions,
@@ -44,6 +43,7 @@ from langchain_rageval.testset.generator_steps import (
     steps_of_user,
 )
 from langchain_rageval.testset.row import TestsetRow
+from langchain_rageval.testset.sampling import branches_of_tree
 from langchain_rageval.testset.testset import Testset
 from langchain_rageval.testset.user_step import UserStep
 
@@ -66,7 +66,8 @@ class TestsetGenerator(Traced[Any, Testset]):
     and (cached) models give the same set, whatever the order in which answers arrive.
 
     The cost does not depend on the size of the corpus: at most 6 calls for a simple row and 4 more for each evolution,
-    plus the cost of rejected attempts. Passages are embedded only if an evolution needs the nearest passage.
+    plus the cost of rejected attempts. A reviewed question that cannot be evolved is used for another row. Passages are
+    embedded only if an evolution needs the nearest passage. `plan` estimates the cost.
 
     Args:
         writer: model that writes key phrases, questions and answers.
@@ -78,6 +79,9 @@ class TestsetGenerator(Traced[Any, Testset]):
             packaged evolution, not yours. Shares are above 0 and are normalized to sum 1.
         size: number of rows.
         seed: random seed of all draws.
+        tree: True to ask about each fact (a reviewed simple question) once with each evolution of the distribution,
+            whatever its share. The rows about one fact share `tree_id`, and `report.by_evolution()` compares them. The
+            last tree may lack evolutions, since `size` counts rows.
         splitter: as for `Docstore`.
         vectorstore: as for `Docstore`; the passages are then not embedded again.
         passage_threshold: minimum grade of a passage, from 1 to 3.
@@ -109,6 +113,7 @@ class TestsetGenerator(Traced[Any, Testset]):
     distribution: Mapping[Any, float]
     size: int
     seed: int
+    tree: bool
     splitter: Any
     vectorstore: InstanceOf[VectorStore] | None
     passage_threshold: float
@@ -132,6 +137,7 @@ class TestsetGenerator(Traced[Any, Testset]):
         *,
         size: int = 10,
         seed: int = 0,
+        tree: bool = False,
         splitter: Any = None,
         vectorstore: VectorStore | None = None,
         passage_threshold: float = 2.0,
@@ -159,6 +165,7 @@ class TestsetGenerator(Traced[Any, Testset]):
             "distribution": _normalize_shares(DISTRIBUTION if distribution is None else distribution),
             "size": size,
             "seed": seed,
+            "tree": tree,
             "splitter": splitter,
             "vectorstore": vectorstore,
             "passage_threshold": passage_threshold,
@@ -170,6 +177,8 @@ class TestsetGenerator(Traced[Any, Testset]):
             "retry": chosen["retry"] or RetryPolicy(),
         }
         super().__init__(**given)
+        if tree:
+            branches_of_tree(self.distribution)
         self._steps.before(None), self._steps.after(None)  # raises ConfigError if a step rejects an option
 
     def __repr__(self) -> str:
@@ -189,11 +198,6 @@ class TestsetGenerator(Traced[Any, Testset]):
             max_rewrites=self.max_rewrites,
             own=self.own_steps,
         )
-
-    def _build_steps(self, branch: Branch, docstore: Docstore | None) -> list[CandidateStep]:
-        """Return the steps that generate a row of a branch, in order."""
-        steps = self._steps
-        return [*steps.before(docstore), *steps.of_branch(branch, docstore), *steps.after(docstore)]
 
     @property
     def InputType(self) -> Any:
@@ -331,37 +335,41 @@ class TestsetGenerator(Traced[Any, Testset]):
         """
         n_workers = _WORKERS_PER_SLOT * self.max_concurrency
         with self._show_progress(generation) as progress, generation:
-            drive(generation.prepare(), generation.run, config)
+            drive(generation.prepare(), generation.embed_run, config)
             while starts := generation.next_round():
                 run = generation.run.for_sample()
                 attempts = [partial(generation.attempt, n, start, run, config) for n, start in starts.items()]
-                finished: dict[int, Candidate] = {}
+                finished: dict[int, Attempt] = {}
                 with closing(run.threads.stream(attempts, n_workers)) as results:
                     for number, result in zip(starts, results, strict=True):
                         finished[number] = result
                         if one_by_one or len(finished) == len(starts):
-                            yield from _count_rows(drive(generation.accept(finished), run, config), progress)
+                            yield from _count_rows(
+                                drive(generation.accept(finished), generation.embed_run, config), progress
+                            )
                             finished.clear()
 
     async def _arows(
         self, generation: Generation, config: RunnableConfig, *, one_by_one: bool = False
     ) -> AsyncGenerator[TestsetRow]:
         with self._show_progress(generation) as progress, generation:
-            await adrive(generation.prepare(), generation.run, config)
+            await adrive(generation.prepare(), generation.embed_run, config)
             while starts := generation.next_round():
                 run, numbers = generation.run.for_sample(), iter(starts)
                 attempts = [generation.aattempt(n, start, run, config) for n, start in starts.items()]
-                finished: dict[int, Candidate] = {}
+                finished: dict[int, Attempt] = {}
                 async with aclosing(astream_results(attempts)) as results:
                     async for result in results:
                         finished[next(numbers)] = result
                         if one_by_one or len(finished) == len(starts):
-                            for row in _count_rows(await adrive(generation.accept(finished), run, config), progress):
+                            rows = await adrive(generation.accept(finished), generation.embed_run, config)
+                            for row in _count_rows(rows, progress):
                                 yield row
                             finished.clear()
 
     def _show_progress(self, generation: Generation) -> AbstractContextManager[Progress]:
-        return show_progress(len(generation.scheduler.rows), generation.run.meter, show=self.progress, unit="rows")
+        total, meter = len(generation.scheduler.rows), generation.run.meter
+        return show_progress(total, meter, show=self.progress, unit="rows", outcome=generation.describe_rejections)
 
     def _new_generation(self, documents: Any, size: int | None, seed: int | None) -> Generation:
         size = self.size if size is None else _whole("size", size, 1)
@@ -377,8 +385,8 @@ class TestsetGenerator(Traced[Any, Testset]):
             embeddings=self.embeddings,
             distribution=self.distribution,
             dedupe=self.dedupe,
-            closed_book=self.closed_book is not None,
-            build_steps=self._build_steps,
+            steps=self._steps,
+            tree=self.tree,
             max_concurrency=self.max_concurrency,
             timeout=self.timeout,
             retry=self.retry,
@@ -413,6 +421,7 @@ def _extend(
 
 def _count_rows(rows: Sequence[TestsetRow], progress: Progress) -> Generator[TestsetRow]:
     """Yield rows and advance the progress display."""
+    progress.refresh()
     for row in rows:
         progress.advance()
         yield row
