@@ -166,6 +166,8 @@ class Generation:
             self.stop_reason = _BUDGET_SPENT
         elif self._reasons and all(reason and reason.startswith(FAILED) for reason in self._reasons):
             self.stop_reason = _ROUND_FAILED
+        elif self.scheduler.hopeless:
+            self.stop_reason = f"none of the {self.scheduler.hopeless} questions was accepted; see `rejected`"
         self._reasons.clear()
         return {} if self.stop_reason else self.scheduler.next_round()
 

@@ -30,6 +30,8 @@ MAX_ATTEMPTS = 8
 An evolution is given up after as many attempts of all its rows, if none of them gave an evolved question.
 """
 
+_MOST_REJECTED = 4 * MAX_ATTEMPTS  # questions; the run ends if none of so many is accepted
+
 _EVOLVED = frozenset({NOT_IN_PASSAGES, NOT_ANSWERED, KNOWN_WITHOUT_DOCUMENTS, DUPLICATE})
 """Reasons to reject a question that was evolved."""
 
@@ -133,6 +135,7 @@ class PassageScheduler:
         self._exhausted: set[str] = set()
         self._spares: list[SpareQuestion] = []
         self._offered: dict[int, SpareQuestion] = {}
+        self._written = 0
         self._tries: Counter[Branch] = Counter()
         self._evolved: set[Branch] = set()
         self._plant(self.rows)
@@ -143,6 +146,8 @@ class PassageScheduler:
         A candidate with a question starts from that question, which is reviewed; one without starts from its passage.
         Rows without a passage are left out.
         """
+        if self.hopeless:
+            return {}
         self._give_up()
         self._replant()
         rows = {n: row for n, row in enumerate(self.rows) if row.open and row.evolution not in self.given_up}
@@ -157,6 +162,12 @@ class PassageScheduler:
             self.rows[number].drawn = candidate.passages[0]
         self.attempts += len(candidates)
         return dict(sorted(candidates.items()))
+
+    @property
+    def hopeless(self) -> int:
+        """Number of questions written so far if that is many and none was accepted, else 0."""
+        none_accepted = all(row.accepted is None for row in self.rows)
+        return self._written if self._written >= _MOST_REJECTED and none_accepted else 0
 
     def record(self, number: int, candidate: Candidate, reviewed: Candidate | None = None) -> None:
         """Record the result of an attempt: the accepted question of the row, or the reason for the rejection.
@@ -182,6 +193,7 @@ class PassageScheduler:
             return
         self.rejected[candidate.rejected] += 1
         self._failed.add(drawn.id)
+        self._written += bool(candidate.question)
         if candidate.rejected in (PASSAGE_REJECTED, NO_KEYPHRASE):
             self._exhausted.add(drawn.id)
             self._undrawn = deque(passage for passage in self._undrawn if passage.id != drawn.id)
@@ -198,10 +210,9 @@ class PassageScheduler:
     def _give_up(self) -> None:
         """Give up evolutions that have failed `MAX_ATTEMPTS` times and never succeeded, if a row still wants them."""
         wanted = {row.evolution for row in self.rows if row.open} - self._evolved
-        failed = {evolution: tries for evolution, tries in self._tries.items() if tries >= MAX_ATTEMPTS}
-        self.given_up |= {
-            evolution: tries for evolution, tries in failed.items() if evolution in wanted
-        } | self.given_up
+        for evolution, tries in self._tries.items():
+            if tries >= MAX_ATTEMPTS and evolution in wanted:
+                self.given_up.setdefault(evolution, tries)
 
     def _plant(self, rows: Sequence[RowState]) -> None:
         """Group rows into new trees, each with the evolutions that are not given up; the last one may lack some."""
