@@ -36,12 +36,14 @@ from langchain_rageval.testset.candidate_step import CandidateStep
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.evolutions import EVOLUTIONS, Branch, compose
 from langchain_rageval.testset.generation import Attempt, Generation, GenerationOptions
+from langchain_rageval.testset.generation_plan import GenerationPlan
 from langchain_rageval.testset.generator_steps import (
     GENERATOR_DEFAULTS,
     GeneratorOptions,
     GeneratorSteps,
     steps_of_user,
 )
+from langchain_rageval.testset.rehearsal import plan_generation
 from langchain_rageval.testset.row import TestsetRow
 from langchain_rageval.testset.sampling import branches_of_tree
 from langchain_rageval.testset.testset import Testset
@@ -239,6 +241,34 @@ class TestsetGenerator(Traced[Any, Testset]):
         """Like `generate`, but calls the models' async methods on the caller's event loop."""
         return await self._agenerate(documents, size, seed, {})
 
+    def plan(self, documents: Any, size: int | None = None, *, seed: int | None = None) -> GenerationPlan:
+        """Return what `generate` is expected to cost, without calling a model.
+
+        The expected cost assumes that nothing is rejected; the greatest cost, that every row uses all its attempts.
+        The journal is not considered.
+
+        Args:
+            documents: as for `generate`.
+            size: number of rows; by default the `size` of the generator.
+            seed: random seed; by default the `seed` of the generator.
+
+        Returns:
+            Step name to calls and tokens, with a total, as `plan` returns for metrics. The names are those of
+            `testset.usage_by_step`.
+
+        Raises:
+            ConfigError: if the documents hold no text.
+        """
+        return plan_generation(
+            self._steps,
+            self._filled_docstore(documents),
+            self.distribution,
+            size=self._size(size),
+            seed=self._seed(seed),
+            tree=self.tree,
+            dedupe=self.dedupe is not None,
+        )
+
     def stream_generate(
         self, documents: Any, *, size: int | None = None, seed: int | None = None
     ) -> Generator[TestsetRow]:
@@ -372,12 +402,20 @@ class TestsetGenerator(Traced[Any, Testset]):
         return show_progress(total, meter, show=self.progress, unit="rows", outcome=generation.describe_rejections)
 
     def _new_generation(self, documents: Any, size: int | None, seed: int | None) -> Generation:
-        size = self.size if size is None else _whole("size", size, 1)
-        seed = self.seed if seed is None else _whole("seed", seed, None)
+        size, seed = self._size(size), self._seed(seed)
+        return Generation(self._generation_options(), self._filled_docstore(documents), size, seed)
+
+    def _size(self, size: int | None) -> int:
+        return self.size if size is None else _whole("size", size, 1)
+
+    def _seed(self, seed: int | None) -> int:
+        return self.seed if seed is None else _whole("seed", seed, None)
+
+    def _filled_docstore(self, documents: Any) -> Docstore:
         store = documents if isinstance(documents, Docstore) else self._new_docstore(documents)
         if not store.passages:
             raise ConfigError("the documents hold no text to ask about")
-        return Generation(self._generation_options(), store, size, seed)
+        return store
 
     def _generation_options(self) -> GenerationOptions:
         return GenerationOptions(
