@@ -119,6 +119,12 @@ class Candidate(InputModel):
         trial = self.history[-1].model_copy(update={"accepted": accepted, "feedback": feedback})
         return self.replace(history=[*self.history[:-1], trial])
 
+    @property
+    def objection(self) -> str:
+        """Feedback of the last trial if it was rejected, else ""."""
+        last = self.history[-1] if self.history else None
+        return "" if last is None or last.accepted else last.feedback
+
     def reject(self, reason: str) -> Self:
         """Return a copy of the candidate that is rejected, with the reason in English."""
         return self.replace(rejected=reason)

@@ -220,14 +220,12 @@ class Generation:
         return [_to_row(candidate) for candidate in accepted.values() if candidate.rejected is None]
 
     def describe_rejections(self) -> str:
-        """Return the rejections by reason and the last comment, such as "2 rejected: 2 not evolved; last: too easy"."""
+        """Return the rejections by reason and the last feedback, such as "2 rejected: 2 not evolved; last: vague"."""
         counts = self.scheduler.rejected.most_common()
         if not counts:
             return "0 rejected"
         reasons = ", ".join(f"{count} {reason}" for reason, count in counts)
-        history = self.rejected[-1].history if self.rejected else []
-        comment = " ".join(next((trial.feedback for trial in reversed(history) if trial.feedback), "").split())
-        last = shorten(comment, _LONGEST_COMMENT, placeholder="…")
+        last = shorten(self.rejected[-1].objection, _LONGEST_COMMENT, placeholder="…") if self.rejected else ""
         return f"{self.scheduler.rejected.total()} rejected: {reasons}" + (f"; last: {last}" if last else "")
 
     def testset(self, *, broken_off: bool = False) -> Testset:
@@ -311,15 +309,15 @@ class Generation:
         return {**usages, EMBED: embedding} if embedding.embedded else usages
 
     def _log(self, number: int, candidate: Candidate) -> None:
-        """Write an accepted or rejected question to the log, with the reason and the last comment."""
+        """Write an accepted or rejected question to the log, with the reason and the feedback."""
         row = self.scheduler.rows[number]
         place = f"row {number + 1} ({row.evolution.get_name()}), attempt {row.attempts}"
         if candidate.rejected is None:
             _LOG.debug("%s: accepted: %s", place, candidate.question)
             return
         subject = candidate.question or f"passage {candidate.passages[0].id} of {candidate.passages[0].source}"
-        comment = next((trial.feedback for trial in reversed(candidate.history) if trial.feedback), "")
-        _LOG.debug("%s: %s: %s%s", place, candidate.rejected, subject, f" ({comment})" if comment else "")
+        comment = f" ({candidate.objection})" if candidate.objection else ""
+        _LOG.debug("%s: %s: %s%s", place, candidate.rejected, subject, comment)
 
     def _has_similar(self, passage: Passage) -> bool:
         if passage.id not in self._has_similar_cache:

@@ -58,6 +58,7 @@ class RowState:
         accepted: accepted candidate; None while the row is open.
         drawn: passage of the last attempt; None before the first.
         retry_passage: passage of the next attempt, after a question that did not evolve or while the row waits.
+        waited: True if the row has waited a round for a question that cannot be evolved.
     """
 
     evolution: Branch
@@ -66,6 +67,7 @@ class RowState:
     accepted: Candidate | None = None
     drawn: Passage | None = None
     retry_passage: Passage | None = None
+    waited: bool = False
 
     @property
     def open(self) -> bool:
@@ -93,7 +95,7 @@ class PassageScheduler:
     failed ones only if there are no others.
 
     A reviewed question that could not be evolved is offered to the first open row whose evolution it was not tried
-    with. So that it meets an open row, one simple row waits for each question that is evolved in the same round.
+    with. So that it meets an open row, one simple row waits a round for each question that is evolved in that round.
 
     In trees, the rows of a tree start from the reviewed question of its simple row, once that one is accepted. Rows
     that fail are grouped into new trees.
@@ -256,9 +258,11 @@ class PassageScheduler:
     def _hold_back(self, passages: dict[int, Passage], evolving: int) -> None:
         """Remove the passages of the last simple rows, one for each question that is evolved; these rows keep them."""
         if self._branches is None:
-            waiting = [number for number in passages if self.rows[number].evolution == simple]
-            for number in waiting[max(0, len(waiting) - evolving) :]:
-                self.rows[number].retry_passage = passages.pop(number)
+            states = {number: self.rows[number] for number in passages}
+            patient = [number for number, row in states.items() if row.evolution == simple and not row.waited]
+            for number in patient[max(0, len(patient) - evolving) :]:
+                states[number].waited = True
+                states[number].retry_passage = passages.pop(number)
 
     def _draw(self, row: RowState) -> Passage | None:
         if row.retry_passage is not None:

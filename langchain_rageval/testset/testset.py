@@ -81,6 +81,11 @@ class Testset:
         return sum(self.usage_by_step.values(), Usage())
 
     @property
+    def rejection_examples(self) -> dict[str, str]:
+        """Mapping of each reason for rejection to the feedback of the last candidate with it, if there is any."""
+        return {str(candidate.rejected): candidate.objection for candidate in self.rejected if candidate.objection}
+
+    @property
     def calls_per_row(self) -> float | None:
         """Model calls per question of the test set, those of rejected candidates included; None without questions."""
         return self.usage.calls / len(self) if self.rows else None
