@@ -1,4 +1,4 @@
-"""`rageval plan FILE`: estimate the cost of `rageval evaluate FILE`, or of `rageval generate FILE` with `--generate`."""
+"""`rageval plan FILE`: estimate the cost of `rageval evaluate FILE`, or of `rageval generate FILE`."""
 
 from __future__ import annotations
 
