@@ -57,7 +57,7 @@ class RowState:
         attempts: number of attempts so far.
         accepted: accepted candidate; None while the row is open.
         drawn: passage of the last attempt; None before the first.
-        retry_passage: passage of the next attempt, after a question that did not evolve or while the row waits.
+        retry_passage: passage of the next attempt, after a reviewed question that failed, or while the row waits.
         waited: True if the row has waited a round for a question that cannot be evolved.
     """
 
@@ -206,8 +206,8 @@ class PassageScheduler:
             spare = spare or SpareQuestion(reviewed)
             spare.tried.add(row.evolution)
             self._spares.append(spare)
-        first_draw = self._draws[drawn.id] == 1
-        row.retry_passage = drawn if candidate.rejected == NOT_EVOLVED and first_draw else None
+        suitable = candidate.rejected == NOT_EVOLVED or (evolves and reviewed is not None)
+        row.retry_passage = drawn if suitable and self._draws[drawn.id] == 1 else None
 
     def _give_up(self) -> None:
         """Give up evolutions that have failed `MAX_ATTEMPTS` times and never succeeded, if a row still wants them."""
