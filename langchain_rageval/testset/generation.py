@@ -229,8 +229,10 @@ class Generation:
         return f"{self.scheduler.rejected.total()} rejected: {reasons}" + (f"; last: {last}" if last else "")
 
     def testset(self, *, broken_off: bool = False) -> Testset:
-        """Return the accepted rows as a test set; `broken_off` marks a run that Ctrl-C ended."""
+        """Return the accepted rows as a test set, tree by tree; `broken_off` marks a run that Ctrl-C ended."""
         candidates = [row.accepted for row in self.scheduler.rows if row.accepted is not None]
+        trees = list(dict.fromkeys(candidate.tree_id for candidate in candidates))
+        candidates.sort(key=lambda candidate: trees.index(candidate.tree_id))
         yields = {"attempts": self.scheduler.attempts, "rejected": dict(self.scheduler.rejected.most_common())}
         notes = list(self._notes(len(candidates), broken_off))
         rows = [_to_row(candidate) for candidate in candidates]

@@ -158,6 +158,8 @@ class TestsetGenerator(Traced[Any, Testset]):
             )
         if dedupe is not None and not (isinstance(dedupe, int | float) and 0 < dedupe <= 1):
             raise ConfigError(f"dedupe must be a cosine above 0 and at most 1, or None, got {dedupe!r}")
+        if not isinstance(tree, bool):
+            raise ConfigError(f"tree must be True or False, got {tree!r}")
         _whole("size", size, 1)
         _whole("seed", seed, None)
         given: dict[str, Any] = {

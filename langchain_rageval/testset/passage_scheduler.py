@@ -150,6 +150,7 @@ class PassageScheduler:
         """
         if self.hopeless:
             return {}
+        self._drop_unreachable()
         self._give_up()
         self._replant()
         rows = {n: row for n, row in enumerate(self.rows) if row.open and row.evolution not in self.given_up}
@@ -208,6 +209,16 @@ class PassageScheduler:
             self._spares.append(spare)
         suitable = candidate.rejected == NOT_EVOLVED or (evolves and reviewed is not None)
         row.retry_passage = drawn if suitable and self._draws[drawn.id] == 1 else None
+
+    def _drop_unreachable(self) -> None:
+        """Before the first attempt, leave out of the trees what needs similar passages if no passage has one."""
+        reachable = [branch for branch in self._branches or () if not _adds_passage(branch)]
+        if self.attempts or not 2 <= len(reachable) < len(self._branches or ()):
+            return
+        if not any(map(self._has_similar, self._passages)):
+            self.rejected[NO_NEAR_PASSAGE] += 1
+            self._branches = reachable
+            self._plant(self.rows)
 
     def _give_up(self) -> None:
         """Give up evolutions that have failed `MAX_ATTEMPTS` times and never succeeded, if a row still wants them."""

@@ -18,6 +18,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from helpers.corpus import corpus
 from helpers.writers import Ring, documents, rejecting
 
+from langchain_text_splitters import RecursiveCharacterTextSplitter
+
 from langchain_rageval import TestsetGenerator
 from langchain_rageval.testset import Testset
 
@@ -32,13 +34,17 @@ def ideal(testset: Testset) -> int:
     return sum(6 if row.evolution == "simple" else 10 for row in testset)
 
 
+def _splitter() -> RecursiveCharacterTextSplitter:
+    return RecursiveCharacterTextSplitter(chunk_size=800, chunk_overlap=0)
+
+
 def measure(docs: Any, rejected: dict[str, float]) -> str:
     """Return calls per row, share of the ideal, rows, calls and the most frequent reasons, over all seeds."""
     rows = calls = least = 0
     reasons: Counter[str] = Counter()
     for seed in SEEDS:
         writer = rejecting(**rejected)
-        options: dict[str, Any] = {"splitter": False, "progress": False, "size": SIZE}
+        options: dict[str, Any] = {"splitter": _splitter(), "progress": False, "size": SIZE}
         testset = TestsetGenerator(writer.model, embeddings=Ring(), **options).generate(docs, seed=seed)
         assert testset.usage.calls == writer.total
         rows, calls, least = rows + len(testset), calls + writer.total, least + ideal(testset)

@@ -88,9 +88,25 @@ def test_a_distribution_without_the_simple_question_or_with_it_alone_is_refused(
 
 
 def test_a_corpus_without_near_passages_gives_trees_of_the_other_evolutions():
-    testset = generator(Writer()).generate(documents(1), size=3)
-    assert testset.counts.keys() <= {"simple", "reasoning"}
-    assert testset.yields["rejected"]["no passage is near enough"] >= 1
+    far = Ring(near=0.0)
+    given = TestsetGenerator(
+        Writer().model, embeddings=far, distribution=TREE, splitter=False, progress=False, tree=True
+    )
+    testset = given.generate(documents(4), size=4)
+    assert [row.evolution for row in testset] == ["simple", "reasoning"] * 2
+    assert testset.yields == {"attempts": 4, "rejected": {"no passage is near enough": 1}}
+
+
+def test_the_rows_of_a_tree_stand_together_although_some_were_moved():
+    testset = generator(rejecting(evolution=0.6)).generate(documents(60), size=20, seed=2)
+    ids = [row.tree_id for row in testset]
+    assert testset.rejected
+    assert ids == [row.tree_id for tree in trees(testset) for row in tree]
+
+
+def test_a_tree_is_true_or_false():
+    with pytest.raises(ConfigError, match=r"^tree must be True or False, got 'yes'$"):
+        generator(Writer(), tree="yes")
 
 
 async def test_trees_do_not_depend_on_the_order_of_completion_and_resume(tmp_path):
