@@ -17,7 +17,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from helpers.corpus import corpus
 from helpers.writers import Ring, documents, rejecting
-
 from langchain_text_splitters import RecursiveCharacterTextSplitter
 
 from langchain_rageval import TestsetGenerator

@@ -80,6 +80,7 @@ def test_the_log_names_each_outcome_at_the_level_debug(caplog):
 
 def test_the_progress_names_rejections_and_the_last_feedback(monkeypatch, capsys):
     monkeypatch.setattr("langchain_rageval.run.progress._SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr("langchain_rageval.run.progress._supports_live_line", lambda: False)
     testset = generator(rejecting(needed=1), {"simple": 1}, progress=True).generate(documents(2), size=1)
     count = len(testset.rejected)
     line = capsys.readouterr().err.splitlines()[-1]
