@@ -45,6 +45,11 @@ class TestsetRow(InputModel):
     metadata: dict[str, Any] = Field(default_factory=dict)
     tree_id: str = ""
 
+    @property
+    def tree(self) -> dict[str, str]:
+        """The id of the tree as metadata; empty outside of a tree."""
+        return {"tree_id": self.tree_id} if self.tree_id else {}
+
     def _repr_html_(self) -> str:
         """Return question, reference answer and history as HTML for notebooks."""
         head = paragraph(bold(self.question), "(" + text(self.evolution) + ")")
@@ -52,14 +57,13 @@ class TestsetRow(InputModel):
 
     def to_sample(self) -> Sample:
         """Return a Sample without answer and contexts; without references if there is no answer to the question."""
-        tree = {"tree_id": self.tree_id} if self.tree_id else {}
         return Sample(
             id=self.id,
             question=self.question,
             references=[self.reference] if self.answerable and self.reference.strip() else [],
             reference_contexts=self.contexts if self.answerable else [],
             reference_context_ids=self.passage_ids if self.answerable else [],
-            metadata={**self.metadata, "evolution": self.evolution, "answerable": self.answerable, **tree},
+            metadata={**self.metadata, "evolution": self.evolution, "answerable": self.answerable, **self.tree},
         )
 
 

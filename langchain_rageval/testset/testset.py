@@ -242,7 +242,7 @@ class Testset:
             {
                 "inputs": {"question": row.question},
                 outputs: {"answer": row.reference},
-                "metadata": {"id": row.id, "evolution": row.evolution, "contexts": row.contexts},
+                "metadata": {"id": row.id, "evolution": row.evolution, "contexts": row.contexts, **row.tree},
             }
             for row in self.rows
         ]

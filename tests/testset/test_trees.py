@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from helpers.writers import Ring, Writer, documents, rejecting
 
-from langchain_rageval import ConfigError
+from langchain_rageval import ConfigError, load_samples
 from langchain_rageval.testset import Testset, TestsetGenerator, evolution
 
 TREE = {"simple": 1, "reasoning": 1, "multi_context": 1}
@@ -149,3 +149,10 @@ def test_rows_of_trees_are_streamed_and_kept_in_the_file(tmp_path):
     assert sorted(given.stream_generate(docs), key=whole.rows.index) == whole.rows
     whole.to_jsonl(tmp_path / "t.jsonl")
     assert Testset.load(tmp_path / "t.jsonl") == whole
+
+
+@pytest.mark.parametrize("tree", [True, False])
+def test_the_file_read_as_samples_gives_the_samples_of_the_test_set(tree, tmp_path):
+    testset = generator(Writer(), tree=tree).generate(documents(20), size=4)
+    testset.to_jsonl(tmp_path / "t.jsonl")
+    assert list(load_samples(tmp_path / "t.jsonl")) == testset.to_samples()
