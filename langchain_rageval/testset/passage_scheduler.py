@@ -57,7 +57,7 @@ class RowState:
         attempts: number of attempts so far.
         accepted: accepted candidate; None while the row is open.
         drawn: passage of the last attempt; None before the first.
-        retry_passage: passage of the next attempt, after a reviewed question that failed, or while the row waits.
+        retry_passage: passage of the next attempt, after one whose evolution was rejected, or while the row waits.
         waited: True if the row has waited a round for a question that cannot be evolved.
     """
 
@@ -207,7 +207,7 @@ class PassageScheduler:
             spare = spare or SpareQuestion(reviewed)
             spare.tried.add(row.evolution)
             self._spares.append(spare)
-        suitable = candidate.rejected == NOT_EVOLVED or (evolves and reviewed is not None)
+        suitable = candidate.rejected == NOT_EVOLVED or (evolves and candidate.rejected in _EVOLVED)
         row.retry_passage = drawn if suitable and self._draws[drawn.id] == 1 else None
 
     def _drop_unreachable(self) -> None:
