@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, closing
 from functools import partial, reduce
-from math import isfinite
 from operator import add
 from typing import Annotated, Any, ClassVar, Unpack
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import (
     ensure_config,
     get_async_callback_manager_for_config,
@@ -33,8 +32,8 @@ from langchain_rageval.run.progress import Progress, show_progress
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.traced import Traced
 from langchain_rageval.testset.candidate_step import CandidateStep
+from langchain_rageval.testset.distribution import DISTRIBUTION, normalize_shares
 from langchain_rageval.testset.docstore import Docstore
-from langchain_rageval.testset.evolutions import EVOLUTIONS, Branch, compose
 from langchain_rageval.testset.generation import Attempt, Generation, GenerationOptions
 from langchain_rageval.testset.generation_plan import GenerationPlan
 from langchain_rageval.testset.generator_steps import (
@@ -48,13 +47,6 @@ from langchain_rageval.testset.row import TestsetRow
 from langchain_rageval.testset.sampling import branches_of_tree
 from langchain_rageval.testset.testset import Testset
 from langchain_rageval.testset.user_step import UserStep
-
-DISTRIBUTION: Mapping[str, float] = {
-    "simple": 0.5,
-    "reasoning": 0.25,
-    "conditional": 0.15,
-    "multi_context": 0.1,
-}
 
 _WORKERS_PER_SLOT = 2
 
@@ -166,7 +158,7 @@ class TestsetGenerator(Traced[Any, Testset]):
             "writer": _with_language(writer, language),
             "critic": _with_language(writer if critic is None else critic, language),
             "embeddings": embeddings,
-            "distribution": _normalize_shares(DISTRIBUTION if distribution is None else distribution),
+            "distribution": normalize_shares(DISTRIBUTION if distribution is None else distribution),
             "size": size,
             "seed": seed,
             "tree": tree,
@@ -475,41 +467,6 @@ def _with_language(judge: JudgeLike, language: str) -> Judge:
     if language not in languages():
         raise ConfigError(f"language must be one of {', '.join(['auto', *sorted(languages())])}, got {language!r}")
     return in_language(judge, language)
-
-
-def _normalize_shares(distribution: Any) -> dict[Branch, float]:
-    pairs = [(share, key) for key, share in distribution.items()] if isinstance(distribution, Mapping) else distribution
-    if not isinstance(pairs, list | tuple) or not all(map(_is_pair, pairs)):
-        raise ConfigError(
-            "distribution must be a mapping of evolutions to shares, or a list of pairs (share, evolution), "
-            f"got {distribution!r}"
-        )
-    shares: dict[Branch, float] = {}
-    for share, key in pairs:
-        branch = _to_branch(key)
-        if not isinstance(share, int | float) or not (isfinite(share) and share > 0):
-            raise ConfigError(f"the share of {branch.get_name()} must be a number above 0, got {share!r}")
-        shares[branch] = shares.get(branch, 0.0) + float(share)
-    if not shares:
-        raise ConfigError("distribution must contain at least one evolution, such as {'simple': 1}")
-    total = sum(shares.values())
-    return {branch: share / total for branch, share in shares.items()}
-
-
-def _is_pair(item: Any) -> bool:
-    return isinstance(item, list | tuple) and len(item) == 2
-
-
-def _to_branch(key: Any) -> Branch:
-    """Return the branch for a key of a distribution: names joined by "+", a Runnable or a function."""
-    if isinstance(key, Runnable) or callable(key):
-        return compose([key])
-    parts = [EVOLUTIONS.get(name.strip()) for name in str(key).split("+")]
-    if not isinstance(key, str) or None in parts:
-        raise ConfigError(
-            f"there is no evolution {key!r}; choose from {', '.join(EVOLUTIONS)}, joined by + or |, or pass a Runnable"
-        )
-    return compose(parts)
 
 
 def _whole(name: str, given: Any, least: int | None) -> int:

@@ -252,8 +252,7 @@ class PassageScheduler:
         if row.tree:
             return row.tree.root if row.evolution != simple else None
         for spare in self._spares:
-            near = not _adds_passage(row.evolution) or self._has_similar(spare.candidate.passages[0])
-            if near and row.evolution not in spare.tried:
+            if row.evolution not in spare.tried and self._suits(row.evolution, spare.candidate.passages[0]):
                 self._spares.remove(spare)
                 self._offered[number] = spare
                 if row.retry_passage and not self._draws[row.retry_passage.id]:
@@ -279,19 +278,22 @@ class PassageScheduler:
         if row.retry_passage is not None:
             passage, row.retry_passage = row.retry_passage, None
             return passage
-        needs_similar = any(map(_adds_passage, self._evolutions_of(row)))
-        if needs_similar and not any(self._has_similar(passage) for passage in self._passages):
-            needs_similar = False
-            if row.tree is None:
-                self.rejected[NO_NEAR_PASSAGE] += 1
-                row.evolution = compose(part for part in parts_of(row.evolution) if not _adds_passage(part))
+        if row.tree is None and not any(self._suits(row.evolution, passage) for passage in self._passages):
+            self.rejected[NO_NEAR_PASSAGE] += 1
+            row.evolution = compose(part for part in parts_of(row.evolution) if not _adds_passage(part))
+        wanted = self._evolutions_of(row)
+        wanted = [branch for branch in wanted if any(self._suits(branch, passage) for passage in self._passages)]
         for _ in range(2):
             for index, passage in enumerate(self._undrawn):
-                if not needs_similar or self._has_similar(passage):
+                if all(self._suits(branch, passage) for branch in wanted):
                     del self._undrawn[index]
                     return passage
             self._refill()
         return None
+
+    def _suits(self, branch: Branch, passage: Passage) -> bool:
+        """Return True if a passage has what an evolution needs."""
+        return not _adds_passage(branch) or self._has_similar(passage)
 
     def _evolutions_of(self, row: RowState) -> list[Branch]:
         """Return the evolutions for which a passage of a row must be suitable: those of its tree."""
