@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from langchain_rageval.data.schema import Direction, Row
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.comparison import (
-    COMPARISON_HEADINGS,
+    PAIRED_HEADINGS,
     Comparison,
     Pair,
     compare_metric,
@@ -28,7 +28,7 @@ SIMPLE = "simple"
 
 EVOLUTION_HEADINGS = (
     "evolution",
-    *({"baseline": SIMPLE, "candidate": "evolved", "pairs": "trees"}.get(name, name) for name in COMPARISON_HEADINGS),
+    *({"baseline": SIMPLE, "candidate": "evolved", "pairs": "trees"}.get(name, name) for name in PAIRED_HEADINGS),
 )
 
 
