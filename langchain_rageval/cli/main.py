@@ -31,6 +31,7 @@ from langchain_rageval.cli import (
     resume,
     review,
     rubric_study,
+    runs,
     trend,
 )
 from langchain_rageval.cli import run as run_command
@@ -46,6 +47,7 @@ COMMANDS = (
     compare,
     ci,
     trend,
+    runs,
     leaderboard,
     rubric_study,
     label,

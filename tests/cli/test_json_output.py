@@ -22,6 +22,7 @@ COMMANDS = {
     "report": ["report.jsonl"],
     "compare": ["report.jsonl", "report.jsonl"],
     "trend": ["live.jsonl", "--baseline", "report.jsonl"],
+    "runs": ["."],
     "plan": ["samples.jsonl"],
     "generate": ["documents", "--size", "2"],
     "metrics": [],
