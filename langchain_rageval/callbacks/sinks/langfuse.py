@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 class LangfuseSink:
     """Posts each score to the Langfuse trace of its run; Langfuse must trace the chain.
 
-    Pass Langfuse's `CallbackHandler` and the `RagEvalCallback` in the same `callbacks`, in any order. Otherwise give
-    the id of the trace in the config of the call: `{"metadata": {"trace_id": "..."}}`.
+    The trace is that of the span in which the chain is called, as in
+    `with client.start_as_current_observation(name="answer"): chain.invoke(...)`. For synchronous calls, Langfuse's
+    `CallbackHandler` in the same `callbacks` suffices. Otherwise give the id of the trace in the config of the call:
+    `{"metadata": {"trace_id": "..."}}`.
 
     A score without a value is not posted, because Langfuse has no empty scores. A score that is posted again replaces
     the earlier one. The client sends scores in its own thread, logs its errors, and is flushed by `close`.
@@ -47,8 +49,9 @@ class LangfuseSink:
         span = span_in(row.sample.metadata)
         if TRACE_ID not in span:
             raise ConfigError(
-                f"run {row.sample.metadata.get('run_id')} belongs to no trace: add langfuse.langchain.CallbackHandler() to "
-                'the callbacks of the chain, or {"metadata": {"trace_id": "..."}} to its config'
+                f"run {row.sample.metadata.get('run_id')} belongs to no trace: call the chain in "
+                '`with client.start_as_current_observation(name="answer")`, or add {"metadata": {"trace_id": "..."}} to '
+                "its config"
             )
         for score in row.scores.values():
             if score.value is None:
