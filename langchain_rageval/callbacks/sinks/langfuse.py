@@ -50,8 +50,8 @@ class LangfuseSink:
         if TRACE_ID not in span:
             raise ConfigError(
                 f"run {row.sample.metadata.get('run_id')} belongs to no trace: call the chain in "
-                '`with client.start_as_current_observation(name="answer")`, or add {"metadata": {"trace_id": "..."}} to '
-                "its config"
+                '`with client.start_as_current_observation(name="answer")`, or add {"metadata": {"trace_id": "..."}} '
+                "to its config"
             )
         for score in row.scores.values():
             if score.value is None:
