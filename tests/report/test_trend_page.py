@@ -6,12 +6,14 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
+import yaml
 from axe_core_python.sync_playwright import Axe
 from helpers.chromium import EVIL, NEEDS_CHROMIUM, opened_pages, running_chromium
 from helpers.reports import row, scored
 from playwright.sync_api import expect
 
 from langchain_rageval import ConfigError, Report, Score, trend
+from langchain_rageval.report.page import read_template
 from langchain_rageval.report.trend_chart import trend_charts
 
 START = datetime(2026, 11, 2, tzinfo=UTC)  # a Monday
@@ -272,6 +274,12 @@ def test_notes_about_a_trend_are_translated(tmp_path):
     assert "Строки без времени не учтены: 1." in html
     assert "Вопросы отличаются от вопросов базового прогона: language: " in html
     assert "The questions differ" not in html
+
+
+def test_both_languages_have_the_same_words():
+    words = yaml.safe_load(read_template("trend_words.yaml"))
+    assert words["en"].keys() == words["ru"].keys()
+    assert words["en"]["trend_headlines"].keys() == words["ru"]["trend_headlines"].keys()
 
 
 def test_an_unknown_language_is_refused(tmp_path):
