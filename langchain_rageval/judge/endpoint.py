@@ -189,6 +189,7 @@ class Endpoint:
             rate_limiter=self._rate_limiter,
             schema=request.schema,
             gates=self.gates,
+            draw=draw,
             offline=request.offline,
         )
 
