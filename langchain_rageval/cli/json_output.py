@@ -37,6 +37,10 @@ _REPORT_KEYS = (
 )
 KEYS: Mapping[str, tuple[str, ...]] = {
     "evaluate": _REPORT_KEYS,
+    "replies": (
+        "wave, requests, file: number, size and path of the next file of requests, if replies are missing",
+        "otherwise the keys of `rageval report --json`",
+    ),
     "report": _REPORT_KEYS,
     "compare": (
         "metrics: by name direction, verdict, baseline, candidate, difference, low, high, p_value, p_unadjusted, "

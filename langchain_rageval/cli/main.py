@@ -26,7 +26,9 @@ from langchain_rageval.cli import (
     metrics,
     plan,
     qualify,
+    replies,
     report,
+    requests,
     resume,
     rubric_study,
 )
@@ -38,6 +40,8 @@ from langchain_rageval.errors import BelowThreshold, RagevalError
 COMMANDS = (
     evaluate,
     resume,
+    requests,
+    replies,
     plan,
     report,
     compare,

@@ -16,6 +16,7 @@ from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric, Samples, iterate_samples, prepare_samples, size_of
 from langchain_rageval.evaluation.options import EVALUATE_DEFAULTS, STREAM_DEFAULTS, EvaluateOptions, StreamOptions
 from langchain_rageval.report.report import Report
+from langchain_rageval.run.batch.waves import Waves
 from langchain_rageval.run.options import fill_defaults
 from langchain_rageval.run.progress import Progress, show_progress
 
@@ -157,5 +158,5 @@ async def _awith_progress(job: Evaluation, samples: Any, progress: bool) -> Asyn
 
 def _show_waves(job: Evaluation, progress_bar: Progress) -> None:
     """Let the progress show the state of the batches."""
-    if job.waves is not None:
+    if isinstance(job.waves, Waves):
         job.waves.show = progress_bar.show

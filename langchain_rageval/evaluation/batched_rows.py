@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 
 from langchain_rageval.errors import RagevalError
 from langchain_rageval.evaluation.scheduler import PendingSample, Task
+from langchain_rageval.run.batch.wave_files import FileWaves
 from langchain_rageval.run.batch.waves import Waves
 from langchain_rageval.run.threads import DaemonThreads
 
@@ -21,7 +23,7 @@ Advance = Callable[[list[Task]], tuple[list[PendingSample], list[Task]]]
 def rows_in_waves(
     tasks_by_sample: Iterator[list[Task]],
     advance: Advance,
-    waves: Waves,
+    waves: Waves | FileWaves,
     threads: DaemonThreads,
     at_once: int,
     *,
@@ -38,7 +40,8 @@ def rows_in_waves(
         may_stop: True if a stopping rule may end the run; few samples are then drawn at first.
     """
     waves.resume()
-    size = _FIRST_SAMPLES if may_stop else _MOST_SAMPLES
+    most = sys.maxsize if isinstance(waves, FileWaves) else _MOST_SAMPLES
+    size = _FIRST_SAMPLES if may_stop else most
     while samples := list(islice(tasks_by_sample, size)):
         while samples:
             jobs = [partial(advance, tasks) for tasks in samples]
@@ -49,4 +52,4 @@ def rows_in_waves(
                     samples.append(waiting)
             if samples and not waves.send():
                 raise RagevalError("samples wait for replies, but no request was recorded; please report this")
-        size = min(2 * size, _MOST_SAMPLES)
+        size = min(2 * size, most)

@@ -57,6 +57,7 @@ from langchain_rageval.run.batch.anthropic_batches import recorded_anthropic
 from langchain_rageval.run.batch.openai_batches import recorded_openai
 from langchain_rageval.run.batch.recorder import Recorder, Recording, Unanswered
 from langchain_rageval.run.batch.reply_store import ReplyStore
+from langchain_rageval.run.batch.wave_files import FileWaves
 from langchain_rageval.run.batch.waves import Waves
 from langchain_rageval.run.budget import BudgetCeiling, BudgetTracker, Cost
 from langchain_rageval.run.model_label import model_label
@@ -113,7 +114,7 @@ class Evaluation:
     judge_breaker: JudgeBreaker = field(default_factory=JudgeBreaker)
     not_asked: list[tuple[int, str]] = field(default_factory=list)
     sequential: SequentialRun | None = None
-    waves: Waves | None = None
+    waves: Waves | FileWaves | None = None
     reserved: dict[tuple[int, int], Cost] = field(default_factory=dict)
 
     @classmethod
@@ -222,7 +223,7 @@ class Evaluation:
             await asyncio.gather(*workers, return_exceptions=True)
             self.score_store.close()
 
-    def _rows_in_waves(self, samples: Iterable[Any], waves: Waves) -> Generator[Row]:
+    def _rows_in_waves(self, samples: Iterable[Any], waves: Waves | FileWaves) -> Generator[Row]:
         """Score samples through batch APIs; a worker thread does all tasks of a sample, one after the other."""
         tasks, at_once = self.scheduler.tasks_by_sample(samples), self.run.limiter.limit or 1
         may_stop = self.sequential is not None
@@ -312,7 +313,7 @@ class Evaluation:
         waves = Waves(recorder, journal, batch.poll, self.run.stopped, self.run.ceiling)
         return self.recorded_by(recorder, waves)
 
-    def recorded_by(self, recorder: Recorder, waves: Waves) -> Evaluation:
+    def recorded_by(self, recorder: Recorder, waves: Waves | FileWaves) -> Evaluation:
         """Return the evaluation with the requests of its judges answered and recorded by a recorder.
 
         Raises:
@@ -321,6 +322,8 @@ class Evaluation:
         for judge in self._judges:
             for member in judge.members:
                 recorder.model_of(member.model)
+                if not recorder.is_live:
+                    member._endpoint.assume_format()
         for metric in self.metrics:
             for model in called_models(metric):
                 if isinstance(model, Embeddings):

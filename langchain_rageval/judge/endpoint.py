@@ -281,6 +281,11 @@ class Endpoint:
                 name = model_identity(self.model)
                 log.warning("%s %s; asked by %s%s", name, ", ".join(problems), mode.rung, folded)
 
+    def assume_format(self) -> None:
+        """Take the best request mode for the one that the endpoint follows, where no request can show it."""
+        self.capabilities.probed = True
+        self.capabilities.mode = self.first_mode
+
     @property
     def note(self) -> str | None:
         """Sentence about the way in which the model was called; None before the first valid reply."""

@@ -210,7 +210,7 @@ class Recorder:
         with self._lock:
             self.sent_live += 1
         reply = replace(send(), owner=exchange.owner)
-        self.count_sent(replace(cost_of(request), tokens=tokens_of(reply)))
+        self.count_sent(replace(cost_of(request), tokens=reported_tokens(reply)))
         if reply.is_final:
             self.store.put(request.id, reply)
         return reply
@@ -296,7 +296,7 @@ def cost_of(request: RecordedRequest) -> Cost:
     return Cost(embeddings=1) if is_embedding else Cost(calls=1, tokens=tokens_in(request.body))
 
 
-def tokens_of(reply: StoredReply) -> int:
+def reported_tokens(reply: StoredReply) -> int:
     """Return the number of tokens that a reply reports, 0 if it reports none."""
     try:
         body = json.loads(reply.body)

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from langchain_rageval._internal.html import pluralize
 from langchain_rageval.errors import BudgetExceeded, ConfigError, JudgeUnavailable, message_of
 from langchain_rageval.run.batch.batch_api import BatchApi, BatchState, RecordedRequest
-from langchain_rageval.run.batch.recorder import Recorder, cost_of, tokens_of
+from langchain_rageval.run.batch.recorder import Recorder, cost_of, reported_tokens
 from langchain_rageval.run.batch.reply_store import StoredReply
 from langchain_rageval.run.budget import BudgetCeiling, Cost
 from langchain_rageval.run.journal import Journal
@@ -237,7 +237,7 @@ class Waves:
             reply = StoredReply(outcome.status, outcome.body, owners.get(outcome.request_id))
             if reply.is_final and self._recorder.store.get(outcome.request_id) is None:
                 self._recorder.store.put(outcome.request_id, reply)
-                self._recorder.count_sent(Cost(tokens=tokens_of(reply)))
+                self._recorder.count_sent(Cost(tokens=reported_tokens(reply)))
         self._forget(batch)
 
     def _show(self, state: BatchState, batches: int) -> None:
