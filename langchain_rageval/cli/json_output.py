@@ -38,7 +38,7 @@ _REPORT_KEYS = (
 KEYS: Mapping[str, tuple[str, ...]] = {
     "evaluate": _REPORT_KEYS,
     "replies": (
-        "wave, requests, file: number, size and path of the next file of requests, if replies are missing",
+        "wave, requests, files: number and size of the next wave and paths of its files, if replies are missing",
         "otherwise the keys of `rageval report --json`",
     ),
     "report": _REPORT_KEYS,

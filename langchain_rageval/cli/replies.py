@@ -33,7 +33,9 @@ def add_to(commands: Any) -> None:
         "replies", help="read the replies to a file of `rageval requests`; write the next requests, or the report"
     )
     parser.set_defaults(run=run)
-    parser.add_argument("file", help="replies in OpenAI's batch format, as `vllm run-batch` writes them")
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="replies in OpenAI's batch format, as `vllm run-batch` writes them"
+    )
     parser.add_argument(
         "--journal",
         default="run.db",
@@ -63,13 +65,14 @@ def run(options: argparse.Namespace) -> int:
     repeated = _recorded_options(options.journal)
     gates = parse_gates(options.fail_under, score_names(parse_metric_names(repeated.metrics)))
     for option in ("out", "report", "html"):
-        check_writable(f"--{option}", getattr(options, option), options.file)
+        for file in options.files:
+            check_writable(f"--{option}", getattr(options, option), file)
     with closing(Journal(options.journal)) as journal:
-        _warn_about(read_replies(Path(options.file), journal), options.file)
+        _warn_about(read_replies(list(map(Path, options.files)), journal), " and ".join(options.files))
     result = score_as_far_as_possible(repeated, Path(options.out) if options.out else None)
     if isinstance(result, WaveFile):
         if options.json:
-            write_json({"wave": result.number, "requests": len(result.owners), "file": result.path})
+            write_json({"wave": result.number, "requests": len(result.owners), "files": result.paths})
         elif not options.quiet:
             write_message(describe_wave(result, options.journal))
         return 0

@@ -87,9 +87,10 @@ def score_as_far_as_possible(options: argparse.Namespace, path: Path | None) -> 
 
 def describe_wave(wave: WaveFile, journal: str) -> str:
     """Return the number of requests in a file, and what to do with it."""
-    output = Path(wave.path).with_suffix(".out.jsonl")
+    outputs = [str(Path(path).with_suffix(".out.jsonl")) for path in wave.paths]
+    which = "it" if len(outputs) == 1 else "each with its model"
     return (
-        f"wave {wave.number}: {pluralize(len(wave.owners), 'request')} written to {wave.path}. Have the model answer "
-        f"it, as with `vllm run-batch -i {wave.path} -o {output} --model MODEL`, then run `rageval replies {output} "
-        f"--journal {journal}`"
+        f"wave {wave.number}: {pluralize(len(wave.owners), 'request')} written to {wave.named}. Answer {which}, as "
+        f"with `vllm run-batch -i {wave.paths[0]} -o {outputs[0]} --model MODEL`, then run `rageval replies "
+        f"{' '.join(outputs)} --journal {journal}`"
     )

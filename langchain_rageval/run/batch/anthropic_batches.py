@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from langchain_rageval.errors import ConfigError
@@ -12,6 +13,7 @@ from langchain_rageval.run.batch.recorder import Recorder
 
 _STATUS_OF_ERROR = {"invalid_request_error": 400, "request_too_large": 413}
 _UNANSWERED = 500
+_MOST_LISTED = 1000  # the newest batches
 _SECONDS_TO_CREATE = 3600.0  # longest upload of a batch
 _TESTED = "langchain-anthropic 1.7 with anthropic 2.12"
 
@@ -36,7 +38,7 @@ class AnthropicBatches(BatchApi):
         If it is another one, none of its replies are used, and the requests are sent again.
         """
         created = None
-        for batch in self.client.messages.batches.list(limit=100):
+        for batch in islice(self.client.messages.batches.list(limit=100), _MOST_LISTED):
             time = batch.created_at.timestamp()
             if time < since - 1:
                 break

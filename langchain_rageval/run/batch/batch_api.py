@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -113,6 +114,16 @@ class BatchApi(ABC):
     @abstractmethod
     def replies(self, batch_id: str) -> Iterator[BatchReply]:
         """Yield the outcomes of a batch that has ended, in any order."""
+
+
+def groups_of(requests: Iterable[RecordedRequest]) -> list[list[RecordedRequest]]:
+    """Return requests in groups that may form one batch: of one API, path and model, with equal headers."""
+    groups: dict[tuple[object, ...], list[RecordedRequest]] = {}
+    for request in requests:
+        model = json.loads(request.body).get("model")
+        key = (id(request.api), request.path, str(model), tuple(request.headers.items()))
+        groups.setdefault(key, []).append(request)
+    return list(groups.values())
 
 
 _RETRIES = 5  # of a request about a batch

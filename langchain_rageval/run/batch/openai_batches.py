@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from langchain_rageval.errors import ConfigError
@@ -13,6 +14,7 @@ from langchain_rageval.run.batch.recorder import Recorder
 _KEY = "rageval"
 _ENDED = ("failed", "completed", "expired", "cancelled")
 _UNANSWERED = 500
+_MOST_LISTED = 1000  # the newest batches
 _TESTED = "langchain-openai 1.0 to 1.7 with openai 2.0 to 3.54"
 
 
@@ -37,11 +39,13 @@ class OpenAIBatches(BatchApi):
 
     def find(self, key: str, count: int, since: float) -> str | None:
         """Return the id of the batch whose metadata contain the key."""
-        for batch in self.client.batches.list(limit=100):
+        seen = set()
+        for batch in islice(self.client.batches.list(limit=100), _MOST_LISTED):
             if (batch.metadata or {}).get(_KEY) == key:
                 return str(batch.id)
-            if batch.created_at < since - _CLOCK_SKEW:
+            if batch.id in seen:  # a server that sends the same page again
                 return None
+            seen.add(batch.id)
         return None
 
     def state(self, batch_id: str) -> BatchState:
@@ -65,9 +69,6 @@ class OpenAIBatches(BatchApi):
                 for line in self.client.files.content(file_id).text.splitlines():
                     if line.strip():
                         yield batch_reply(json.loads(line))
-
-
-_CLOCK_SKEW = 3600.0
 
 
 def batch_line(request: RecordedRequest) -> str:

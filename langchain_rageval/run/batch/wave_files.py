@@ -4,35 +4,41 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.run.batch.batch_api import BatchReply
+from langchain_rageval.run.batch.batch_api import BatchReply, RecordedRequest, groups_of
 from langchain_rageval.run.batch.openai_batches import batch_line, batch_reply
 from langchain_rageval.run.batch.recorder import Recorder
 from langchain_rageval.run.batch.reply_store import ReplyStore, StoredReply
 from langchain_rageval.run.journal import Journal
 
 _WAVES = "waves"
+_UNSAFE = re.compile(r"[^\w.-]+")
 _LAST_NUMBER = re.compile(r"\d+(?=\D*$)")
 
 
 @dataclass(frozen=True)
 class WaveFile:
-    """File of requests that wait for replies.
+    """Files of the requests that wait for replies.
 
     Attributes:
         number: number of the wave, from 1.
-        path: path of the file.
+        paths: path of the file for each model, the one with most requests first.
         owners: sample and metric of each request, by the custom id.
     """
 
     number: int
-    path: str
+    paths: Sequence[str]
     owners: Mapping[str, str]
+
+    @property
+    def named(self) -> str:
+        """Paths, for messages."""
+        return " and ".join(self.paths)
 
 
 class WaveWritten(Exception):
@@ -76,13 +82,8 @@ class FileWaves:
         last, owners = last_wave(self._journal), {request.id: request.owner for request in requests}
         is_same = last is not None and set(last.owners) == set(owners)
         number = (last.number if last else 0) + (not is_same)
-        path = self._path or Path(next_path(last.path if last else "wave-1.jsonl", number))
-        wave = WaveFile(number, str(path), owners)
-        try:
-            with path.open("w", encoding="utf-8", newline="\n") as file:
-                file.writelines(map(batch_line, requests))
-        except OSError as error:
-            raise ConfigError(f"{path} cannot be written: {error.strerror}; choose another path") from None
+        path = self._path or next_path(Path(last.paths[0] if last else "wave-1.jsonl"), number)
+        wave = WaveFile(number, list(_write(path, requests)), owners)
         self._journal.put(f"{_WAVES}:{number}", json.dumps(asdict(wave)))
         self._journal.put(_WAVES, str(number))
         raise WaveWritten(wave)
@@ -116,8 +117,8 @@ def last_wave(journal: Journal) -> WaveFile | None:
     return None if number is None else _wave(journal, int(number))
 
 
-def read_replies(path: Path, journal: Journal) -> RepliesRead:
-    """Store the replies of a file in the journal. Reading a file twice changes nothing.
+def read_replies(paths: Sequence[Path], journal: Journal) -> RepliesRead:
+    """Store the replies of files in the journal. Reading a file twice changes nothing.
 
     Raises:
         ConfigError: if the file cannot be read, is cut off, holds two replies to one request, or replies to others.
@@ -126,29 +127,29 @@ def read_replies(path: Path, journal: Journal) -> RepliesRead:
     if last is None:
         raise ConfigError(f"{journal.path} has no wave of requests; write one with `rageval requests --journal`")
     waves = [_wave(journal, number) for number in range(last.number, 0, -1)]
-    places, replies = dict[str, int](), list[BatchReply]()
-    for place, line in _lines(path):
-        reply = _parsed(path, place, line)
+    places, replies = dict[str, str](), list[BatchReply]()
+    for place, line in (located for path in paths for located in _lines(path)):
+        reply = _parsed(place, line)
         if reply.request_id in places:
             raise ConfigError(
-                f"{path}: lines {places[reply.request_id]} and {place} answer the same request (custom_id "
-                f"{reply.request_id[:12]}…): pass the output of one run of the batch"
+                f"{place}: the request of custom_id {reply.request_id[:12]}… is also answered in "
+                f"{places[reply.request_id]}; pass the output of one run of the batch"
             )
         if not any(reply.request_id in wave.owners for wave in waves):
             raise ConfigError(
-                f"{path}, line {place}: custom_id {reply.request_id[:12]}… is of no wave in {journal.path}; pass the "
-                f"output for {last.path}, or the journal of the run that wrote the requests"
+                f"{place}: custom_id {reply.request_id[:12]}… is of no wave in {journal.path}; pass the output for "
+                f"{last.named}, or the journal of the run that wrote the requests"
             )
         places[reply.request_id] = place
         replies.append(reply)
     if not replies:
-        raise ConfigError(f"{path} is empty; pass the output for {last.path}")
+        raise ConfigError(f"{_named(paths)} is empty; pass the output for {last.named}")
     store = ReplyStore(journal)
     wave = next(wave for wave in waves if replies[0].request_id in wave.owners)
     if wave is not last and all(store.get(reply.request_id) for reply in replies):
         raise ConfigError(
-            f"{path} holds the replies of wave {wave.number}, which were read before; wave {last.number} waits for the "
-            f"output for {last.path}"
+            f"{_named(paths)} holds the replies of wave {wave.number}, which were read before; wave {last.number} "
+            f"waits for the output for {last.named}"
         )
     failed = 0
     for reply in replies:
@@ -159,40 +160,56 @@ def read_replies(path: Path, journal: Journal) -> RepliesRead:
     return RepliesRead(wave, sum(request_id not in places for request_id in wave.owners), failed)
 
 
-def next_path(path: str, number: int) -> str:
+def next_path(path: Path, number: int) -> Path:
     """Return a path with another number: `wave-2.jsonl` after `wave-1.jsonl`, `wave-2.jsonl` after `wave.jsonl`."""
-    name = Path(path)
-    numbered = _LAST_NUMBER.sub(str(number), name.stem)
-    return str(name.with_stem(numbered if _LAST_NUMBER.search(name.stem) else f"{name.stem}-{number}"))
+    numbered = _LAST_NUMBER.sub(str(number), path.stem)
+    return path.with_stem(numbered if _LAST_NUMBER.search(path.stem) else f"{path.stem}-{number}")
+
+
+def _write(path: Path, requests: Sequence[RecordedRequest]) -> Iterator[str]:
+    """Write a file for each model, since a batch is of one model, and yield the paths."""
+    for number, group in enumerate(sorted(groups_of(requests), key=len, reverse=True)):
+        model = _UNSAFE.sub("-", str(json.loads(group[0].body).get("model")))
+        file_path = path if number == 0 else path.with_stem(f"{path.stem}.{model}")
+        try:
+            with file_path.open("w", encoding="utf-8", newline="\n") as file:
+                file.writelines(map(batch_line, group))
+        except OSError as error:
+            raise ConfigError(f"{file_path} cannot be written: {error.strerror}; choose another path") from None
+        yield str(file_path)
+
+
+def _named(paths: Sequence[Path]) -> str:
+    return " and ".join(map(str, paths))
 
 
 def _wave(journal: Journal, number: int) -> WaveFile:
     return WaveFile(**json.loads(journal.get(f"{_WAVES}:{number}") or "{}"))
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file that are not blank, with their numbers from 1."""
+def _lines(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a file that are not blank, each after its place."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}; pass the output of the batch") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not a text in UTF-8; pass the output of the batch") from None
-    return ((place, line) for place, line in enumerate(text.split("\n"), 1) if line.strip())
+    return ((f"{path}, line {number}", line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
 
 
-def _parsed(path: Path, place: int, line: str) -> BatchReply:
+def _parsed(place: str, line: str) -> BatchReply:
     try:
         parsed: Any = json.loads(line)
     except ValueError:
         raise ConfigError(
-            f"{path}, line {place}: not a JSON object; the file was cut off or changed on the way: copy it again"
+            f"{place}: not a JSON object; the file was cut off or changed on the way: copy it again"
         ) from None
     if isinstance(parsed, dict) and "body" in parsed and "response" not in parsed:
-        raise ConfigError(f"{path} holds requests, not replies; pass the file that the batch has written")
+        raise ConfigError(f"{place}: a request, not a reply; pass the file that the batch has written")
     try:
         return batch_reply(parsed)
     except ValueError as error:
         raise ConfigError(
-            f"{path}, line {place}: not a reply in OpenAI's batch format, {error}; pass the output of the batch"
+            f"{place}: not a reply in OpenAI's batch format, {error}; pass the output of the batch"
         ) from None

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 
 from langchain_rageval._internal.html import pluralize
 from langchain_rageval.errors import BudgetExceeded, ConfigError, JudgeUnavailable, message_of
-from langchain_rageval.run.batch.batch_api import BatchApi, BatchState, RecordedRequest
+from langchain_rageval.run.batch.batch_api import BatchApi, BatchState, RecordedRequest, groups_of
 from langchain_rageval.run.batch.recorder import Recorder, cost_of, reported_tokens
 from langchain_rageval.run.batch.reply_store import StoredReply
 from langchain_rageval.run.budget import BudgetCeiling, Cost
@@ -275,12 +275,7 @@ class Waves:
 
 def _parts(wave: Sequence[RecordedRequest]) -> Iterator[list[RecordedRequest]]:
     """Yield the requests of a wave in batches: of one API, path and model each, within the provider's limits."""
-    groups: dict[tuple[object, ...], list[RecordedRequest]] = {}
-    for request in wave:
-        model = json.loads(request.body).get("model")
-        key = (id(request.api), request.path, str(model), tuple(request.headers.items()))
-        groups.setdefault(key, []).append(request)
-    for group in groups.values():
+    for group in groups_of(wave):
         part, size = list[RecordedRequest](), 0
         for request in group:
             if part and (len(part) == request.api.max_requests or size + request.size > request.api.max_bytes):

@@ -40,7 +40,12 @@ class BatchServer(OpenAIServer):
         self.files: dict[str, bytes] = {}
         self.batches: dict[str, dict[str, Any]] = {}
         self.answered: Counter[str] = Counter()
-        self.on_state: Callable[[str], None] = lambda _state: None
+        self.on_state: Callable[[str], None] = lambda _state: None  # called before the response is sent
+
+    @property
+    def sent(self) -> list[dict[str, Any]]:
+        """The batches, in order."""
+        return list(self.batches.values())
 
     @property
     def sent_live(self) -> list[Received]:
@@ -56,6 +61,7 @@ class BatchServer(OpenAIServer):
             case ["files"]:
                 return Response.json(self._upload(received))
             case ["files", name, "content"]:
+                self.on_state("downloaded")
                 return Response(200, self.files[name], "application/jsonl")
             case ["batches"] if received.body is not None:
                 return Response.json(self._create(received.body))
@@ -63,7 +69,9 @@ class BatchServer(OpenAIServer):
                 return Response.json({"object": "list", "data": list(map(_public, reversed(self.batches.values())))})
             case ["batches", name]:
                 return Response.json(self._poll(name))
-        return self._answer(received)
+        response = self._answer(received)
+        self.on_state("live")
+        return response
 
     def _answer(self, received: Received) -> Response:
         try:
