@@ -225,7 +225,10 @@ class Evaluation:
 
     def _rows_in_waves(self, samples: Iterable[Any], waves: Waves | FileWaves) -> Generator[Row]:
         """Score samples through batch APIs; a worker thread does all tasks of a sample, one after the other."""
-        tasks, at_once = self.scheduler.tasks_by_sample(samples), self.run.limiter.limit or 1
+        tasks = self.scheduler.tasks_by_sample(samples)
+        at_once = (
+            1 if isinstance(waves, FileWaves) else self.run.limiter.limit or 1
+        )  # files in the order of the samples
         may_stop = self.sequential is not None
         try:
             for pending in rows_in_waves(tasks, self._advance, waves, self.run.threads, at_once, may_stop=may_stop):

@@ -27,7 +27,7 @@ class WaveFile:
 
     Attributes:
         number: number of the wave, from 1.
-        paths: path of the file for each model, the one with most requests first.
+        paths: path of the file for each model, that of the judge first.
         owners: sample and metric of each request, by the custom id.
     """
 
@@ -145,7 +145,7 @@ def read_replies(paths: Sequence[Path], journal: Journal) -> RepliesRead:
     if not replies:
         raise ConfigError(f"{_named(paths)} is empty; pass the output for {last.named}")
     store = ReplyStore(journal)
-    wave = next(wave for wave in waves if replies[0].request_id in wave.owners)
+    wave = max(waves, key=lambda wave: sum(request_id in wave.owners for request_id in places))  # lost ones are in two
     if wave is not last and all(store.get(reply.request_id) for reply in replies):
         raise ConfigError(
             f"{_named(paths)} holds the replies of wave {wave.number}, which were read before; wave {last.number} "
@@ -168,7 +168,7 @@ def next_path(path: Path, number: int) -> Path:
 
 def _write(path: Path, requests: Sequence[RecordedRequest]) -> Iterator[str]:
     """Write a file for each model, since a batch is of one model, and yield the paths."""
-    for number, group in enumerate(sorted(groups_of(requests), key=len, reverse=True)):
+    for number, group in enumerate(sorted(groups_of(requests), key=_is_embedding)):
         model = _UNSAFE.sub("-", str(json.loads(group[0].body).get("model")))
         file_path = path if number == 0 else path.with_stem(f"{path.stem}.{model}")
         try:
@@ -177,6 +177,10 @@ def _write(path: Path, requests: Sequence[RecordedRequest]) -> Iterator[str]:
         except OSError as error:
             raise ConfigError(f"{file_path} cannot be written: {error.strerror}; choose another path") from None
         yield str(file_path)
+
+
+def _is_embedding(group: Sequence[RecordedRequest]) -> bool:
+    return group[0].path.endswith("/embeddings")
 
 
 def _named(paths: Sequence[Path]) -> str:

@@ -1,14 +1,16 @@
-"""OpenAI's files and batches on a loopback server: each request of a batch is answered by the server's own routes."""
+"""Batch APIs of OpenAI and Anthropic on loopback servers, which answer each request of a batch as a live one."""
 
 import json
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime
 from email import message_from_bytes
 from typing import Any
 
 from helpers.servers.chat import Brain
 from helpers.servers.loopback import Received, Refused, Response
 from helpers.servers.openai_server import OpenAIServer
+from helpers.servers.vendors import VendorServer
 
 
 class BatchServer(OpenAIServer):
@@ -178,3 +180,75 @@ def file_in(received: Received) -> bytes:
 
 def _public(batch: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in batch.items() if not name.startswith("_")}
+
+
+class AnthropicBatchServer(VendorServer):
+    """Anthropic's messages and message batches; see `VendorServer`.
+
+    Args:
+        polls: number of questions for its state after which a batch has ended.
+        outcome: function from the place of a batch, from 1, and the place of a request in it, from 0, to what becomes
+            of the request: "succeeded", "errored", "invalid", "expired" or "canceled".
+    """
+
+    def __init__(self, *, polls: int = 1, outcome: Callable[[int, int], str] = lambda _batch, _place: "succeeded"):
+        super().__init__()
+        self.polls, self.outcome = polls, outcome
+        self.batches: dict[str, dict[str, Any]] = {}
+        self.answered: Counter[str] = Counter()
+
+    def respond(self, received: Received) -> Response:
+        parts = received.path.partition("?")[0].strip("/").split("/")
+        if parts[:3] != ["v1", "messages", "batches"]:
+            return super().respond(received)
+        with self._lock:
+            self.requests.append(received)
+        match parts[3:]:
+            case [] if received.body is not None:
+                return Response.json(self._create(received.body["requests"]))
+            case []:
+                return Response.json({"data": list(map(_public, reversed(self.batches.values()))), "has_more": False})
+            case [name]:
+                return Response.json(self._poll(name))
+        lines = (json.dumps(result) for result in reversed(self.batches[parts[3]]["_results"]))
+        return Response(200, "\n".join(lines).encode(), "application/x-jsonl")
+
+    def _create(self, requests: list[dict[str, Any]]) -> dict[str, Any]:
+        name = f"msgbatch_{len(self.batches) + 1}"
+        counts = dict.fromkeys(("succeeded", "errored", "canceled", "expired"), 0)
+        self.batches[name] = {
+            "id": name,
+            "type": "message_batch",
+            "processing_status": "in_progress",
+            "created_at": datetime.now(UTC).isoformat(),
+            "expires_at": datetime.now(UTC).isoformat(),
+            "request_counts": {"processing": len(requests), **counts},
+            "results_url": None,
+            "_requests": requests,
+            "_results": [],
+            "_polls": 0,
+        }
+        return _public(self.batches[name])
+
+    def _poll(self, name: str) -> dict[str, Any]:
+        batch = self.batches[name]
+        batch["_polls"] += 1
+        if batch["processing_status"] == "in_progress" and batch["_polls"] >= self.polls:
+            number = list(self.batches).index(name) + 1
+            results = [self._result(self.outcome(number, place), item) for place, item in enumerate(batch["_requests"])]
+            counted = Counter(result["result"]["type"] for result in results)
+            kinds = ("processing", "succeeded", "errored", "canceled", "expired")
+            batch["_results"], batch["request_counts"] = results, {kind: counted[kind] for kind in kinds}
+            batch["processing_status"] = "ended"
+            batch["results_url"] = f"{self.url}/v1/messages/batches/{name}/results"
+        return _public(batch)
+
+    def _result(self, outcome: str, item: dict[str, Any]) -> dict[str, Any]:
+        result: dict[str, Any] = {"type": "errored" if outcome == "invalid" else outcome}
+        if outcome == "succeeded":
+            self.answered[item["custom_id"]] += 1
+            result["message"] = self.anthropic(item["params"])
+        elif outcome in ("errored", "invalid"):
+            kind = "invalid_request_error" if outcome == "invalid" else "api_error"
+            result["error"] = {"type": "error", "error": {"type": kind, "message": "refused by a filter"}}
+        return {"custom_id": item["custom_id"], "result": result}
