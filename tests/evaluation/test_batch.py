@@ -1,5 +1,6 @@
 """evaluate(batch=Batch()): waves through OpenAI's batch API, with the real client against a loopback server."""
 
+import _thread
 import asyncio
 import json
 
@@ -28,6 +29,7 @@ from langchain_rageval import (
     jury,
     noise_sensitivity,
 )
+from langchain_rageval.cli.main import run as cli
 from langchain_rageval.errors import JudgeUnavailable
 
 FAST = Batch(poll=0.01)
@@ -326,3 +328,81 @@ def test_a_failed_score_is_asked_for_again_by_a_later_run(tmp_path):
         second = batched(server, metrics, RICH[:1], journal=tmp_path / "run.db", max_concurrency=1)
     assert first.rows[0].scores["faithfulness"].failure.error == "JudgeOutputError"
     assert second.rows[0].scores["faithfulness"].value == 0.5
+
+
+def interrupt_once(server):
+    """Interrupt the main thread when the first batch is asked about, as Ctrl-C does."""
+
+    def on_state(state):
+        if state == "in_progress":
+            server.on_state = lambda _state: None
+            _thread.interrupt_main()
+
+    server.on_state = on_state
+
+
+def test_ctrl_c_leaves_the_batches_running_and_says_how_to_come_back(tmp_path, live):
+    journal = tmp_path / "run.db"
+    with BatchServer(offline, polls=2) as server:
+        interrupt_once(server)
+        report = batched(server, journal=journal)
+        names = ", ".join(f"batch_{place + 1} at OpenAI" for place in range(len(server.batches)))
+        again = batched(server, journal=journal)
+    assert not report.complete
+    assert report.notes[1] == (
+        f"Batches that have not ended: {names}. The same call with the same journal picks up their replies, as does "
+        f"`rageval resume {journal}` for a run of `rageval evaluate`."
+    )
+    assert comparable(again) == comparable(live)
+    assert max(server.answered.values()) == 1
+
+
+def test_ctrl_c_without_a_journal_says_that_the_replies_are_lost():
+    with BatchServer(offline, polls=2) as server:
+        interrupt_once(server)
+        report = batched(server, [faithfulness(Judge(model(server)))])
+    assert report.notes[1] == (
+        "Batches that have not ended: batch_1 at OpenAI. Their replies are lost, because the run had no journal."
+    )
+
+
+def test_the_command_line_resumes_an_interrupted_batch(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = "".join(f"{sample.model_dump_json()}\n" for sample in RICH)
+    (tmp_path / "answers.jsonl").write_text(lines, encoding="utf-8")
+    with BatchServer(offline, polls=2) as server:
+        interrupt_once(server)
+        judge = ["--judge", "vllm:m", "--base-url", f"{server.url}/v1"]
+        assert cli(["evaluate", "answers.jsonl", *judge, "--batch", "--journal", "run.db", "--quiet"]) == 130
+        assert capsys.readouterr().err == (
+            "rageval: The run was interrupted: 0 samples have scores.\n"
+            "rageval: Batches that have not ended: batch_1 at OpenAI. The same call with the same journal picks up "
+            "their replies, as does `rageval resume run.db` for a run of `rageval evaluate`.\n"
+            f"rageval: ChatOpenAI(model='m', openai_api_base='{server.url}/v1', temperature=0.1) was called in "
+            "json_schema mode.\n"
+            "rageval: Requests sent through the batch API of OpenAI: 2 in 1 wave; 1 sent live.\n"
+            "rageval: interrupted\n"
+        )
+        monkeypatch.setattr("langchain_rageval.evaluation.batch.Batch.poll", 0.01)
+        assert cli(["resume", "run.db", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["metrics"]["faithfulness"]["mean"] == 0.5
+    assert server.calls == 4
+
+
+def test_the_progress_shows_waves_and_the_counts_of_the_provider(monkeypatch):
+    shown = []
+    monkeypatch.setattr("langchain_rageval.run.progress.Progress.show", lambda _self, state: shown.append(state))
+    with BatchServer(offline, polls=2, outcome=lambda _batch, _place: "answered") as server:
+        batched(server, [faithfulness(Judge(model(server)))])
+    assert shown == [
+        "wave 1: 1 batch, 0 answered",
+        "wave 1: 1 batch, 2 answered",
+        "wave 2: 1 batch, 0 answered",
+        "wave 2: 1 batch, 1 answered",
+    ]
+
+
+def test_a_poll_that_meets_an_outage_is_repeated(live):
+    with BatchServer(offline, polls=1, outages=3) as server:
+        report = batched(server, [faithfulness(Judge(model(server)))])
+    assert values(report) == [0.5, 0.5]

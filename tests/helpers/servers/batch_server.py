@@ -22,6 +22,7 @@ class BatchServer(OpenAIServer):
         outcome: function from the place of a batch, from 1, and the place of a request in it, from 0, to what becomes
             of the request: "answered", "expired", "failed", "refused" or "lost".
         status: function from the place of a batch to its final status.
+        outages: number of questions for the state of a batch that are answered with HTTP 429.
 
     Attributes:
         batches: each batch with the parsed lines of its file, by id.
@@ -35,10 +36,11 @@ class BatchServer(OpenAIServer):
         polls: int = 1,
         outcome: Callable[[int, int], str] = lambda _batch, _request: "answered",
         status: Callable[[int], str] = lambda _batch: "completed",
+        outages: int = 0,
         **options: Any,
     ):
         super().__init__(reply, **options)
-        self.polls, self.outcome, self.status = polls, outcome, status
+        self.polls, self.outcome, self.status, self.outages = polls, outcome, status, outages
         self.files: dict[str, bytes] = {}
         self.batches: dict[str, dict[str, Any]] = {}
         self.answered: Counter[str] = Counter()
@@ -69,6 +71,9 @@ class BatchServer(OpenAIServer):
                 return Response.json(self._create(received.body))
             case ["batches"]:
                 return Response.json({"object": "list", "data": list(map(_public, reversed(self.batches.values())))})
+            case ["batches", _] if self.outages:
+                self.outages -= 1
+                return Response.json(self.error_body(429, "too many questions"), 429, {"Retry-After": "0"})
             case ["batches", name]:
                 return Response.json(self._poll(name))
         response = self._answer(received)
