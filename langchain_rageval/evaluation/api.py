@@ -11,6 +11,7 @@ from contextlib import aclosing, closing
 from typing import Any, Unpack
 
 from langchain_rageval.data.schema import Row
+from langchain_rageval.evaluation.batched_evaluation import BatchedEvaluation, in_batches
 from langchain_rageval.evaluation.context_windows import warn_of_long_requests
 from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric, Samples, iterate_samples, prepare_samples, size_of
@@ -67,7 +68,7 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
     if chosen["until"] is not None and not isinstance(source, Sequence):
         source = prepare_samples(list(source), job.metrics, strict=job.strict)
     warn_of_long_requests(source, job.metrics)
-    job = job.until(chosen["until"], source).in_batches(chosen["batch"])
+    job = in_batches(job.until(chosen["until"], source), chosen["batch"])
     with job.open_output(chosen["out"], samples) as output:
         try:
             with closing(
@@ -92,7 +93,7 @@ async def aevaluate(
     if (chosen["until"] or chosen["batch"]) is not None and not isinstance(source, Sequence):
         source = prepare_samples([item async for item in iterate_samples(source)], job.metrics, strict=job.strict)
     warn_of_long_requests(source, job.metrics)
-    job = job.until(chosen["until"], source).in_batches(chosen["batch"])
+    job = in_batches(job.until(chosen["until"], source), chosen["batch"])
     with job.open_output(chosen["out"], samples) as output:
         async with aclosing(
             _awith_progress(job, source if job.sequential is None else job.sequential, chosen["progress"])
@@ -158,5 +159,5 @@ async def _awith_progress(job: Evaluation, samples: Any, progress: bool) -> Asyn
 
 def _show_waves(job: Evaluation, progress_bar: Progress) -> None:
     """Let the progress show the state of the batches."""
-    if isinstance(job.waves, Waves):
+    if isinstance(job, BatchedEvaluation) and isinstance(job.waves, Waves):
         job.waves.show = progress_bar.show

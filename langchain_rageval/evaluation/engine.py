@@ -10,8 +10,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
-from contextlib import AbstractContextManager, aclosing, contextmanager, nullcontext
-from contextvars import Context
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -23,15 +22,12 @@ from langchain_core.callbacks import BaseCallbackManager
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
-from langsmith.run_helpers import tracing_context
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval._version import __version__
 from langchain_rageval.data.instrument import Instrument, Provenance
-from langchain_rageval.data.schema import Row, Sample, Score, Usage
+from langchain_rageval.data.schema import Row, Score, Usage
 from langchain_rageval.errors import BudgetExceeded, ConfigError, JudgeUnavailable, SampleError
-from langchain_rageval.evaluation.batch import Batch
-from langchain_rageval.evaluation.batched_rows import rows_in_waves
 from langchain_rageval.evaluation.dry_run import Parts, dry_run, dry_run_context, plannable_parts
 from langchain_rageval.evaluation.inputs import (
     AnyMetric,
@@ -53,28 +49,16 @@ from langchain_rageval.metrics.structure import called_models, judges_of, metric
 from langchain_rageval.report.data import head_of
 from langchain_rageval.report.files import ReportFile
 from langchain_rageval.report.report import Report
-from langchain_rageval.run.batch.anthropic_batches import recorded_anthropic
-from langchain_rageval.run.batch.openai_batches import recorded_openai
-from langchain_rageval.run.batch.recorder import Recorder, Recording, Unanswered
-from langchain_rageval.run.batch.reply_store import ReplyStore
-from langchain_rageval.run.batch.wave_files import FileWaves
-from langchain_rageval.run.batch.waves import Waves
 from langchain_rageval.run.budget import BudgetCeiling, BudgetTracker, Cost
-from langchain_rageval.run.model_label import model_label
 from langchain_rageval.run.options import build_run
 from langchain_rageval.run.run import Run
-from langchain_rageval.run.single_flight import SingleFlight
 from langchain_rageval.run.traced import has_callbacks
-from langchain_rageval.run.usage_meter import UsageMeter, tokens_in
+from langchain_rageval.run.usage_meter import tokens_in
 
 T = TypeVar("T")
 
 _TOKENS_OF_A_PROMPT = 800  # instruction, examples and the reply
 _TEXTS_COMPARED = 2
-_SUPPORTED = (
-    "batch= takes judges of ChatOpenAI and ChatAnthropic, such as openai:MODEL and anthropic:MODEL; leave it out for "
-    "other judges"
-)
 
 
 Result = PendingSample | BaseException | None
@@ -98,8 +82,6 @@ class Evaluation:
         judge_breaker: ends the calls to judges that never answer.
         not_asked: index and name of each score that was left out because its judge is not called any more.
         sequential: the samples in random order, until a stopping rule is satisfied; None without a rule.
-        waves: sends requests through batch APIs; None to call the models at once.
-        reserved: cost of the tasks that wait for replies of a batch, by index of the sample and number of the metric.
     """
 
     metrics: Sequence[AnyMetric]
@@ -114,8 +96,6 @@ class Evaluation:
     judge_breaker: JudgeBreaker = field(default_factory=JudgeBreaker)
     not_asked: list[tuple[int, str]] = field(default_factory=list)
     sequential: SequentialRun | None = None
-    waves: Waves | FileWaves | None = None
-    reserved: dict[tuple[int, int], Cost] = field(default_factory=dict)
 
     @classmethod
     def of(cls, metrics: AnyMetric | Sequence[AnyMetric], options: StreamOptions) -> Evaluation:
@@ -153,9 +133,6 @@ class Evaluation:
         """
         if hasattr(samples, "__aiter__") and not hasattr(samples, "__iter__"):
             raise ConfigError("evaluate cannot wait for an async iterator; use `await aevaluate(...)`")
-        if self.waves is not None:
-            yield from self._rows_in_waves(samples, self.waves)
-            return
         stopped, results = threading.Event(), SimpleQueue[Result]()
         tasks_of_worker = self.scheduler.tasks(samples, stopped)
 
@@ -188,11 +165,6 @@ class Evaluation:
 
     async def arows(self, samples: Any) -> AsyncGenerator[Row]:
         """Score samples on the caller's loop and yield each row when it is finished."""
-        if self.waves is not None:
-            async with aclosing(self._arows_in_waves(self.rows(samples))) as rows:
-                async for row in rows:
-                    yield row
-            return
         tasks_of_worker, stopping = self.scheduler.atasks(samples), asyncio.Event()
         left = self.scheduler.n_workers(samples)
         results: asyncio.Queue[Result] = asyncio.Queue(left)
@@ -223,56 +195,6 @@ class Evaluation:
             await asyncio.gather(*workers, return_exceptions=True)
             self.score_store.close()
 
-    def _rows_in_waves(self, samples: Iterable[Any], waves: Waves | FileWaves) -> Generator[Row]:
-        """Score samples through batch APIs; a worker thread does all tasks of a sample, one after the other."""
-        tasks = self.scheduler.tasks_by_sample(samples)
-        at_once = (
-            1 if isinstance(waves, FileWaves) else self.run.limiter.limit or 1
-        )  # files in the order of the samples
-        may_stop = self.sequential is not None
-        try:
-            for pending in rows_in_waves(tasks, self._advance, waves, self.run.threads, at_once, may_stop=may_stop):
-                for row in self._rows_of(pending):
-                    yield row
-                    del self.scheduler.begun[row.index]
-            self.mixed_measures.warn()
-        except BaseException:
-            self.run.stop()
-            raise
-        finally:
-            self.score_store.close()
-
-    async def _arows_in_waves(self, rows: Iterator[Row]) -> AsyncGenerator[Row]:
-        """Yield rows that a worker thread waits for."""
-        try:
-            while row := await asyncio.wrap_future(self.run.threads.submit(partial(next, rows, None))):
-                yield row
-        except BaseException:
-            self.run.stop()
-            raise
-
-    def _advance(self, tasks: list[Task]) -> tuple[list[PendingSample], list[Task]]:
-        """Do the tasks of a sample whose replies are known.
-
-        Returns:
-            The sample if it is finished, and the tasks that wait for replies. These are done again from the beginning,
-            so nothing that they have counted is kept.
-        """
-        results, waiting = SimpleQueue[Result](), []
-        flights = SingleFlight()
-        for task in tasks:
-            owner = f"{task.pending.sample.id}/{task.number}"
-            recording = self.run.recording and replace(self.run.recording, owner=owner, used=[])
-            run = replace(self.run, single_flight=flights, meter=UsageMeter(), recording=recording)
-            task.pending.run = run
-            try:
-                self._do(task, results)
-            except Unanswered:
-                waiting.append(task)
-            else:
-                self.run.meter.add_all_of(run.meter)
-        return [] if results.empty() else [results.get()], waiting  # type: ignore[list-item]
-
     def open_output(self, out: str | Path | None, samples: Any) -> AbstractContextManager[list[Row] | ReportFile]:
         """Return a context manager that gives a list for the finished rows, or the file for them if there is `out`.
 
@@ -301,38 +223,6 @@ class Evaluation:
             raise ConfigError(f"until must be Decided(...) or Precise(...), got {type(rule).__name__}")
         return replace(self, sequential=SequentialRun(rule, samples, self.metrics))
 
-    def in_batches(self, batch: Batch | None) -> Evaluation:
-        """Return the evaluation with requests sent through batch APIs.
-
-        Raises:
-            ConfigError: if a judge has no supported batch API.
-        """
-        if batch is None:
-            return self
-        if not isinstance(batch, Batch):
-            raise ConfigError(f"batch must be Batch(), got {type(batch).__name__}")
-        journal = self.score_store.journal
-        recorder = Recorder(ReplyStore(journal), [recorded_openai, recorded_anthropic], _SUPPORTED)
-        waves = Waves(recorder, journal, batch.poll, self.run.stopped, self.run.ceiling)
-        return self.recorded_by(recorder, waves)
-
-    def recorded_by(self, recorder: Recorder, waves: Waves | FileWaves) -> Evaluation:
-        """Return the evaluation with the requests of its judges answered and recorded by a recorder.
-
-        Raises:
-            ConfigError: if a judge is not supported.
-        """
-        for judge in self._judges:
-            for member in judge.members:
-                recorder.model_of(member.model)
-                if not recorder.is_live:
-                    member._endpoint.assume_format()
-        for metric in self.metrics:
-            for model in called_models(metric):
-                if isinstance(model, Embeddings):
-                    recorder.records(model)
-        return replace(self, run=replace(self.run, recording=Recording(recorder)), waves=waves)
-
     def build_report(self, output: list[Row] | ReportFile, *, complete: bool = True) -> Report:
         """Return the report of the finished rows.
 
@@ -347,10 +237,9 @@ class Evaluation:
         stopped = self.judge_breaker.notes()
         indexes = output.indexes if isinstance(output, ReportFile) else {row.index for row in output}
         interrupted = [] if complete else [f"The run was interrupted: {len(indexes)} samples have scores."]
-        if interrupted and self.waves is not None and self.waves.remedy:
-            interrupted.append(self.waves.remedy)
         notes = [
             *interrupted,
+            *(self._interruption_notes() if interrupted else []),
             *stopped,
             *(self.sequential.notes if self.sequential is not None else []),
             *self._notes(),
@@ -406,22 +295,15 @@ class Evaluation:
             unknown = {name: one.unknown for part in self._instruments for name, one in part.items() if one.unknown}
             yield from (f"The instrument of {name} is unknown: {reason}." for name, reason in unknown.items())
         yield from self._budget_notes()
-        yield from self._batch_notes()
         lowest, limit = self.run.limiter.lowest_size, self.run.limiter.limit
         if limit is not None and lowest is not None and lowest < limit:
             yield f"The endpoint rejected calls: between {lowest} and {limit} were allowed at a time."
         if self.run.meter.abandoned:
             yield f"{self.run.meter.abandoned} calls took longer than {self.run.timeout:g} s and were abandoned."
 
-    def _batch_notes(self) -> Iterator[str]:
-        """Yield sentences about the waves, and about embeddings that had to be called at once."""
-        if self.waves is None or self.run.recording is None:
-            return
-        yield from self.waves.notes
-        recorder = self.run.recording.recorder
-        models = [model for metric in self.metrics for model in called_models(metric) if isinstance(model, Embeddings)]
-        labels = [model_label(model) for model in models if not recorder.records(model)]
-        yield from dict.fromkeys(f"{label} was called live: it has no supported batch API." for label in labels)
+    def _interruption_notes(self) -> Iterator[str]:
+        """Yield sentences about what an interrupted run leaves behind."""
+        yield from ()
 
     def _budget_notes(self) -> Iterator[str]:
         """Yield a sentence about the scores that did not fit the budget, if there are any."""
@@ -461,21 +343,19 @@ class Evaluation:
         with self._admit(task) as run:
             if run is None:
                 return {}
-            if run.recording is not None and not self._untraced:
-                _check_answered(metric, pending.sample, run)
-            if self.on_failure == "raise":
-                with _sample_errors_located(pending):
-                    scores = scores_by_name(metric.invoke(pending.sample, run.into(self.config)))
-            else:
-                scores = score_sample(metric, pending.sample, run, self._complete_config, untraced=self._untraced)
-            if run.recording is not None and any(score.failure for score in scores.values()):
-                run.recording.forget_replies()
+            scores = self._invoke(metric, pending, run)
         scores = with_instruments(scores, metric, self._instruments[task.number])
         scores = _with_places(scores, pending)
         scores = self._count_failure(task, scores)
         if scores:
             self.score_store.save(task.number, pending.sample, scores)
         return scores
+
+    def _invoke(self, metric: AnyMetric, pending: PendingSample, run: Run) -> dict[str, Score]:
+        if self.on_failure == "raise":
+            with _sample_errors_located(pending):
+                return scores_by_name(metric.invoke(pending.sample, run.into(self.config)))
+        return score_sample(metric, pending.sample, run, self._complete_config, untraced=self._untraced)
 
     async def _ascore(self, task: Task) -> dict[str, Score]:
         metric, pending = self.metrics[task.number], task.pending
@@ -552,8 +432,7 @@ class Evaluation:
     @contextmanager
     def _within_budget(self, task: Task) -> Iterator[Run | None]:
         metric, pending = self.metrics[task.number], task.pending
-        waiting = self.reserved.pop((pending.index, task.number), None)
-        reserved = waiting or self.budget_tracker.admit(task.number, partial(self._estimate_cost, task))
+        reserved = self._reserve(task)
         if reserved is None:
             self.left_out.extend((pending.index, name) for name in names_of(metric))
             yield None
@@ -561,14 +440,16 @@ class Evaluation:
         run = pending.run.metered()
         try:
             yield run
-        except Unanswered:
-            self.reserved[pending.index, task.number] = reserved
-            raise
-        except BaseException:
-            self.budget_tracker.settle(task.number, reserved, Cost.of(run.meter.usage, run.meter.unreported))
-            raise
-        else:
-            self.budget_tracker.settle(task.number, reserved, Cost.of(run.meter.usage, run.meter.unreported))
+        finally:
+            self._settle(task, reserved, Cost.of(run.meter.usage, run.meter.unreported))
+
+    def _reserve(self, task: Task) -> Cost | None:
+        """Return the reserved cost of a task; None if it does not fit the budget."""
+        return self.budget_tracker.admit(task.number, partial(self._estimate_cost, task))
+
+    def _settle(self, task: Task, reserved: Cost, cost: Cost) -> None:
+        """Replace the reserved cost of a task that was done."""
+        self.budget_tracker.settle(task.number, reserved, cost)
 
     def _estimate_cost(self, task: Task) -> Cost:
         """Return the cost of a task in a dry run; without a successful one, that of one call per judge and step."""
@@ -603,20 +484,6 @@ class Evaluation:
         if self.score_store.journal is None:
             return job()
         return await asyncio.wrap_future(self.run.threads.submit(job))
-
-
-def _check_answered(metric: AnyMetric, sample: Sample, run: Run) -> None:
-    """Raise Unanswered if a reply for a score is missing.
-
-    Nothing is traced or counted; traces then contain each step once, when all replies are known.
-    """
-    silent = replace(run, meter=UsageMeter(), single_flight=SingleFlight())
-
-    def score() -> None:
-        with tracing_context(enabled=False):
-            score_sample(metric, sample, silent, ensure_config(None), untraced=True)
-
-    Context().run(score)
 
 
 @contextmanager

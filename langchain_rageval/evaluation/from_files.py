@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from langchain_rageval.evaluation.batched_evaluation import BatchedEvaluation
 from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric, prepare_samples
 from langchain_rageval.report.report import Report
@@ -39,8 +40,8 @@ def evaluate_from_files(
     """
     job = Evaluation.of(metrics, {"journal": journal, "strict": strict})
     source = prepare_samples(samples, job.metrics, strict=strict)
-    recorder = Recorder(ReplyStore(journal), [recorded_openai], _SUPPORTED, live=False)
-    job = job.recorded_by(recorder, FileWaves(recorder, journal, path))
+    recorder = Recorder(ReplyStore(journal, keeps_refusals=True), [recorded_openai], _SUPPORTED, live=False)
+    job = BatchedEvaluation.recorded(job, recorder, FileWaves(recorder, journal, path))
     rows = []
     try:
         with closing(job.rows(source)) as finished:

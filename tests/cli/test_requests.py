@@ -136,6 +136,21 @@ def test_failed_requests_are_asked_again(answers, runner, capsys):
     )
 
 
+def test_refused_requests_are_failures_until_their_answers_are_read(answers, runner, capsys):
+    write_first_wave(capsys, "context_recall")
+    code, shown = read(capsys, runner.run("wave-1.jsonl", "wave-1.out.jsonl", status=403), "--report", "report.jsonl")
+    assert code == 2
+    assert shown.err == (
+        "rageval: every score failed (samples: 2); first failure: OpenAIPermissionDeniedError: Error code: 403 (does "
+        "this key have access to the model?)\n"
+    )
+    code, shown = read(capsys, runner.run("wave-1.jsonl", "wave-1.out.jsonl"))
+    assert code == 0
+    assert shown.err.startswith("rageval: wave 2: 2 requests written to wave-2.jsonl.")
+    read(capsys, runner.run("wave-2.jsonl", "wave-2.out.jsonl"), "--report", "report.jsonl")
+    assert all(row.scores["context_recall"].value is not None for row in Report.load("report.jsonl").rows)
+
+
 def error_of(capsys, *words):
     code, shown = read(capsys, *words)
     assert code == 2

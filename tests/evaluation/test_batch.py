@@ -145,7 +145,7 @@ def test_a_cancelled_batch_is_sent_again(live):
 
 def test_a_refused_request_is_a_failure_of_its_score():
     with BatchServer(offline, outcome=lambda _batch, _place: "refused") as server:
-        report = batched(server, [faithfulness(Judge(model(server), mode="json_schema"))])
+        report = batched(server, [faithfulness(Judge(model(server), mode="json_schema"))], max_concurrency=1)
     (_, failed) = [row.scores["faithfulness"] for row in report.rows]
     assert failed.failure.message == "Error code: 400 - refused by a filter"
     assert failed.usage.calls == 1
@@ -275,7 +275,7 @@ def test_a_wave_beyond_the_budget_is_not_sent():
 
 
 def test_a_stopping_rule_draws_samples_in_growing_waves(monkeypatch):
-    monkeypatch.setattr("langchain_rageval.evaluation.batched_rows._FIRST_SAMPLES", 20)
+    monkeypatch.setattr("langchain_rageval.evaluation.batched_evaluation._FIRST_SAMPLES", 20)
     fact = "Город {} стоит на реке.".format
     samples = [
         {"id": str(number), "question": f"Где город {number}?", "answer": fact(number), "contexts": [fact(number)]}

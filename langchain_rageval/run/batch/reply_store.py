@@ -38,12 +38,14 @@ class ReplyStore:
     """Replies by the id of their request. Usable from threads.
 
     Args:
-        journal: the journal; None keeps the replies in memory. Refusals that the user may resolve, such as of a key,
-            are always kept in memory only.
+        journal: the journal; None keeps the replies in memory.
+        keeps_refusals: True to keep all refusals in the journal; False to keep those that the user may resolve, such
+            as of a key, in memory only.
     """
 
-    def __init__(self, journal: Journal | None) -> None:
+    def __init__(self, journal: Journal | None, *, keeps_refusals: bool = False) -> None:
         self.journal = journal
+        self._keeps_refusals = keeps_refusals
         self._memory: dict[str, StoredReply] = {}
         self._lock = threading.Lock()
 
@@ -84,7 +86,7 @@ class ReplyStore:
         if (
             self.journal is None
             or request_id in self._memory
-            or (reply.status >= 400 and reply.status not in _LASTING_REFUSALS)
+            or (reply.status >= 400 and reply.status not in _LASTING_REFUSALS and not self._keeps_refusals)
         ):
             self._memory[request_id] = reply
         else:

@@ -144,20 +144,26 @@ def read_replies(paths: Sequence[Path], journal: Journal) -> RepliesRead:
         replies.append(reply)
     if not replies:
         raise ConfigError(f"{_named(paths)} is empty; pass the output for {last.named}")
-    store = ReplyStore(journal)
+    store = ReplyStore(journal, keeps_refusals=True)
     wave = max(waves, key=lambda wave: sum(request_id in wave.owners for request_id in places))  # lost ones are in two
-    if wave is not last and all(store.get(reply.request_id) for reply in replies):
+    stored = {
+        reply.request_id: StoredReply(reply.status, reply.body, wave.owners.get(reply.request_id)) for reply in replies
+    }
+    new = {request_id: reply for request_id, reply in stored.items() if _is_new(reply, store.get(request_id))}
+    failed = sum(not reply.is_final for reply in stored.values())
+    if wave is not last and not new and not failed:
         raise ConfigError(
             f"{_named(paths)} holds the replies of wave {wave.number}, which were read before; wave {last.number} "
             f"waits for the output for {last.named}"
         )
-    failed = 0
-    for reply in replies:
-        stored = StoredReply(reply.status, reply.body, wave.owners.get(reply.request_id))
-        failed += not stored.is_final
-        if stored.is_final and store.get(reply.request_id) is None:
-            store.put(reply.request_id, stored)
+    for request_id, reply in new.items():
+        store.put(request_id, reply)
     return RepliesRead(wave, sum(request_id not in places for request_id in wave.owners), failed)
+
+
+def _is_new(reply: StoredReply, earlier: StoredReply | None) -> bool:
+    """Return True if a reply is to be stored: it answers a request that had no answer, or only a refusal."""
+    return reply.is_final and (earlier is None or reply.status < 400 <= earlier.status)
 
 
 def next_path(path: Path, number: int) -> Path:
