@@ -16,7 +16,6 @@ from langchain_rageval.cli.evaluate import add_gate_options, finish, parse_gates
 from langchain_rageval.cli.failures import check_not_all_failed
 from langchain_rageval.cli.imported_object import search_in_folder
 from langchain_rageval.cli.json_output import add_json_option, write_json
-from langchain_rageval.cli.metric_selection import parse_metric_names, score_names
 from langchain_rageval.cli.printable import write_message
 from langchain_rageval.cli.recorded_command import COMMAND
 from langchain_rageval.cli.requests import describe_wave, score_as_far_as_possible
@@ -63,7 +62,8 @@ def run(options: argparse.Namespace) -> int:
             f"{options.journal} is not a file; pass the file that was given to `rageval requests --journal`"
         )
     repeated = _recorded_options(options.journal)
-    gates = parse_gates(options.fail_under, score_names(parse_metric_names(repeated.metrics)))
+    options.metrics = repeated.metrics
+    gates = parse_gates(options)
     for option in ("out", "report", "html"):
         for file in options.files:
             check_writable(f"--{option}", getattr(options, option), file)

@@ -68,7 +68,7 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
     if chosen["until"] is not None and not isinstance(source, Sequence):
         source = prepare_samples(list(source), job.metrics, strict=job.strict)
     warn_of_long_requests(source, job.metrics)
-    job = in_batches(job.until(chosen["until"], source), chosen["batch"])
+    job = in_batches(job, chosen["batch"]).until(chosen["until"], source)
     with job.open_output(chosen["out"], samples) as output:
         try:
             with closing(
@@ -93,7 +93,7 @@ async def aevaluate(
     if (chosen["until"] or chosen["batch"]) is not None and not isinstance(source, Sequence):
         source = prepare_samples([item async for item in iterate_samples(source)], job.metrics, strict=job.strict)
     warn_of_long_requests(source, job.metrics)
-    job = in_batches(job.until(chosen["until"], source), chosen["batch"])
+    job = in_batches(job, chosen["batch"]).until(chosen["until"], source)
     with job.open_output(chosen["out"], samples) as output:
         async with aclosing(
             _awith_progress(job, source if job.sequential is None else job.sequential, chosen["progress"])

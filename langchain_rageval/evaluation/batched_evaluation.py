@@ -103,6 +103,10 @@ class BatchedEvaluation(Evaluation):
             self.run.stop()
             raise
 
+    def _lead(self, samples: Any) -> int:
+        """Return the number of all samples: how many are drawn is decided by wave."""
+        return max(1, len(samples))
+
     def _finished_samples(self, samples: Iterable[Any]) -> Iterator[PendingSample]:
         is_file = isinstance(self.waves, FileWaves)  # which holds the requests in the order of the samples
         at_once = 1 if is_file else self.run.limiter.limit or 1

@@ -156,8 +156,8 @@ def read_replies(paths: Sequence[Path], journal: Journal) -> RepliesRead:
             f"{_named(paths)} holds the replies of wave {wave.number}, which were read before; wave {last.number} "
             f"waits for the output for {last.named}"
         )
-    for request_id, reply in new.items():
-        store.put(request_id, reply)
+    for request_id, final in new.items():
+        store.put(request_id, final)
     return RepliesRead(wave, sum(request_id not in places for request_id in wave.owners), failed)
 
 
