@@ -25,10 +25,12 @@ from langchain_rageval.run.requests import Embed, Operation
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.usage_meter import tokens_in
+from langchain_rageval.testset.bridges import may_have_bridge
 from langchain_rageval.testset.candidate import BLANK_QUESTION, DUPLICATE, Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep
 from langchain_rageval.testset.docstore import Docstore, embed_passages
 from langchain_rageval.testset.evolutions import Branch, kinds_of
+from langchain_rageval.testset.focus import Focus, check_stratum, passages_in_focus
 from langchain_rageval.testset.journaled_step import FAILED, JournaledStep
 from langchain_rageval.testset.passage import Passage
 from langchain_rageval.testset.passage_scheduler import PassageScheduler
@@ -59,6 +61,8 @@ class GenerationOptions:
         retry: retry policy for transport errors.
         journal: journal, or path of one.
         budget: limit of the run.
+        focus: sources or metadata of the passages that questions start from; None for all.
+        stratify: name of the metadata by which the passages are stratified.
     """
 
     judges: Sequence[Judge]
@@ -72,6 +76,8 @@ class GenerationOptions:
     retry: RetryPolicy
     journal: str | Path | Journal | None
     budget: Budget | None
+    focus: Focus | None = None
+    stratify: str = "source"
 
 
 @dataclass
@@ -116,7 +122,11 @@ class Generation:
         self._owns_journal = isinstance(options.journal, str | Path)
         self.journal = Journal(options.journal) if isinstance(options.journal, str | Path) else options.journal
         evolutions = allocate_rows(options.distribution, self.size, self.seed)
-        passages = draw_order(self.store.passages, self.seed)
+        focused = passages_in_focus(self.store.passages, options.focus)
+        check_stratum(focused, options.stratify)
+        passages = draw_order(focused, self.seed, options.stratify)
+        adds = any(kind.adds_passage for branch in options.distribution for kind in kinds_of(branch))
+        self._bridged = adds and any(may_have_bridge(self.store, passage) for passage in passages)
         self.scheduler = PassageScheduler(passages, evolutions, self.seed, self._has_similar)
 
     def __enter__(self) -> Generation:
@@ -129,8 +139,9 @@ class Generation:
             self.journal.close()
 
     def prepare(self) -> Operation[None]:
-        """Embed the passages if an evolution needs similar ones."""
-        if any(kind.adds_passage for row in self.scheduler.rows for kind in kinds_of(row.evolution)):
+        """Embed the passages if an evolution adds near ones, and no passage can share an entity with another."""
+        adds = any(kind.adds_passage for row in self.scheduler.rows for kind in kinds_of(row.evolution))
+        if adds and not self._bridged:
             yield from embed_passages(self.store)
 
     def next_round(self) -> dict[int, Candidate]:
@@ -165,12 +176,13 @@ class Generation:
         """
         results = {number: _reject_blank(candidate) for number, candidate in results.items()}
         accepted = {number: candidate for number, candidate in results.items() if candidate.rejected is None}
-        vectors = yield from self._embed_questions([candidate.question for candidate in accepted.values()])
+        vectors = yield from self._embed_questions([candidate.standalone_question for candidate in accepted.values()])
         for (number, candidate), vector in zip(list(accepted.items()), vectors, strict=True):
-            if self._is_duplicate(candidate.question, vector):
+            question = candidate.standalone_question
+            if self._is_duplicate(question, vector):
                 accepted[number] = candidate.reject(DUPLICATE)
             else:
-                self._questions[number] = (candidate.question.casefold(), vector)
+                self._questions[number] = (question.casefold(), vector)
         for number, candidate in results.items():
             self.scheduler.record(number, accepted.get(number, candidate))
             if candidate.rejected and candidate.rejected.startswith(FAILED):
@@ -194,6 +206,8 @@ class Generation:
             yield f"A step is not in the journal, and a resumed run repeats it: {reason}."
         if self.first_failure:
             yield f"The first failure: {self.first_failure}"
+        for reason, names in self.scheduler.left_out.items():
+            yield f"Left out of some rows: {', '.join(names)} ({reason}); these rows have the rest of their evolution."
         if n_rows < self.size:
             reason = _INTERRUPTED if broken_off else self.stop_reason or "see yields"
             yield f"{n_rows} of {self.size} rows were generated: {reason}."
@@ -230,6 +244,8 @@ class Generation:
             return self._chains[evolution]
 
     def _has_similar(self, passage: Passage) -> bool:
+        if self._bridged:
+            return may_have_bridge(self.store, passage)
         if passage.id not in self._has_similar_cache:
             self._has_similar_cache[passage.id] = bool(self.store.similar(passage))
         return self._has_similar_cache[passage.id]
@@ -258,10 +274,14 @@ def _reject_blank(candidate: Candidate) -> Candidate:
 
 def _to_row(candidate: Candidate) -> TestsetRow:
     passages = candidate.passages
-    content = json.dumps([candidate.question, [passage.id for passage in passages]])
+    content: list[Any] = [candidate.question, [passage.id for passage in passages]]
+    if candidate.turns:
+        content.append([[turn.role, turn.text] for turn in candidate.turns])
+    standalone = {"standalone_question": candidate.standalone} if candidate.turns else {}
     return TestsetRow(
-        id=blake2b(content.encode(), digest_size=8).hexdigest(),
+        id=blake2b(json.dumps(content).encode(), digest_size=8).hexdigest(),
         question=candidate.question,
+        turns=candidate.turns,
         contexts=[passage.text for passage in passages],
         reference=candidate.reference or "",
         evolution=candidate.evolution,
@@ -269,7 +289,7 @@ def _to_row(candidate: Candidate) -> TestsetRow:
         history=candidate.history,
         passage_ids=[passage.id for passage in passages],
         spans=[(passage.source, passage.start, passage.end) for passage in passages],
-        metadata=passages[0].metadata,
+        metadata={**passages[0].metadata, **candidate.metadata, **standalone},
     )
 
 

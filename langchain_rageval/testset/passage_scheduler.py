@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from langchain_rageval.testset.candidate import (
     NO_KEYPHRASE,
     NO_NEAR_PASSAGE,
+    NO_NUMBERS,
     NOT_EVOLVED,
     PASSAGE_REJECTED,
     Candidate,
 )
 from langchain_rageval.testset.evolutions import Branch, compose, kinds_of, parts_of
+from langchain_rageval.testset.evolve import has_numbers
 from langchain_rageval.testset.passage import Passage
 
 MAX_ATTEMPTS = 8
@@ -63,6 +65,7 @@ class PassageScheduler:
         rows: states of the rows, in order.
         attempts: number of candidates so far.
         rejected: number of rejections by reason.
+        left_out: names of evolutions that were left out of rows, by the reason: no passage suits them.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class PassageScheduler:
         self.rows = [RowState(evolution) for evolution in evolutions]
         self.attempts = 0
         self.rejected: Counter[str] = Counter()
+        self.left_out: dict[str, list[str]] = {}
         self._passages = passages
         self._seed = seed
         self._has_similar = has_similar
@@ -122,18 +126,27 @@ class PassageScheduler:
         if row.retry_passage is not None:
             passage, row.retry_passage = row.retry_passage, None
             return passage
-        needs_similar = _adds_passage(row.evolution)
-        if needs_similar and not any(self._has_similar(passage) for passage in self._passages):
-            self.rejected[NO_NEAR_PASSAGE] += 1
-            row.evolution = compose(part for part in parts_of(row.evolution) if not _adds_passage(part))
-            needs_similar = False
+        for part in parts_of(row.evolution):
+            if not any(self._suits(part, passage) for passage in self._passages):
+                reason = NO_NEAR_PASSAGE if _adds_passage(part) else NO_NUMBERS
+                self.rejected[reason] += 1
+                names = self.left_out.setdefault(reason, [])
+                names += [] if part.get_name() in names else [part.get_name()]
+                row.evolution = compose(other for other in parts_of(row.evolution) if other != part)
         for _ in range(2):
             for index, passage in enumerate(self._undrawn):
-                if not needs_similar or self._has_similar(passage):
+                if self._suits(row.evolution, passage):
                     del self._undrawn[index]
                     return passage
             self._refill()
         return None
+
+    def _suits(self, branch: Branch, passage: Passage) -> bool:
+        """Return True if a passage has what the evolutions of a branch need: numbers, or another passage."""
+        needs_numbers = any(kind.needs_numbers for kind in kinds_of(branch))
+        return not (
+            (needs_numbers and not has_numbers(passage)) or (_adds_passage(branch) and not self._has_similar(passage))
+        )
 
     def _refill(self) -> None:
         """Make passages available again that can give another question; failed passages only if there are no others."""

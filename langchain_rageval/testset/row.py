@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from langchain_rageval._internal.html import bold, details, item_list, paragraph, text
-from langchain_rageval.data.schema import InputModel, Sample
+from langchain_rageval.data.schema import InputModel, Sample, Turn
 from langchain_rageval.testset.candidate import Trial
 
 
@@ -17,6 +17,8 @@ class TestsetRow(InputModel):
     Attributes:
         id: stable identifier, a hash of question and passages.
         question: question to ask the RAG system.
+        turns: earlier turns of the conversation that the question continues, the oldest first; `[]` for a question that
+            stands alone. They are the `history` of the sample.
         contexts: texts of the passages that are needed to answer; for an unanswerable question, the texts it was
             written from.
         reference: reference answer; for an unanswerable question, the sentence that the documents do not say; "" if
@@ -26,13 +28,15 @@ class TestsetRow(InputModel):
         history: all attempts with their feedback, in order.
         passage_ids: ids of the passages, in the order of `contexts`.
         spans: source, offset of the first character and offset after the last character of each context.
-        metadata: metadata of the first passage.
+        metadata: metadata of the first passage, and what evolutions add: `persona`, `style`, `bridge` (entities that
+            connect the passages), `standalone_question` (a follow-up as understood without its turns).
     """
 
     __test__: ClassVar[bool] = False  # keeps pytest from collecting the class
 
     id: str
     question: str
+    turns: list[Turn] = Field(default_factory=list)
     contexts: list[str]
     reference: str
     evolution: str
@@ -49,7 +53,8 @@ class TestsetRow(InputModel):
             + (f" <em>{text(trial.feedback)}</em>" if trial.feedback else "")
             for trial in self.history
         ]
-        head = paragraph(bold(self.question), "(" + text(self.evolution) + ")")
+        turns = "".join(paragraph(f"<em>{text(turn.role)}</em> {text(turn.text)}") for turn in self.turns)
+        head = turns + paragraph(bold(self.question), "(" + text(self.evolution) + ")")
         return head + paragraph(text(self.reference)) + details("history", item_list(trials))
 
     def to_sample(self) -> Sample:
@@ -57,6 +62,7 @@ class TestsetRow(InputModel):
         return Sample(
             id=self.id,
             question=self.question,
+            history=self.turns,
             references=[self.reference] if self.answerable and self.reference.strip() else [],
             reference_contexts=self.contexts if self.answerable else [],
             reference_context_ids=self.passage_ids if self.answerable else [],

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from random import Random
 
 from langchain_rageval.testset.evolutions import Branch
+from langchain_rageval.testset.focus import stratum_of
 from langchain_rageval.testset.passage import Passage
 
 
@@ -27,20 +28,21 @@ def allocate_rows(shares: Mapping[Branch, float], size: int, seed: int) -> list[
     return rows
 
 
-def draw_order(passages: Iterable[Passage], seed: int) -> list[Passage]:
-    """Return passages in random order, stratified by source: each prefix holds about its share of every document.
+def draw_order(passages: Iterable[Passage], seed: int, stratify: str = "source") -> list[Passage]:
+    """Return passages in random order, stratified: each prefix holds about its share of every document or topic.
 
     Args:
         passages: passages of all documents.
         seed: random seed; the same seed gives the same order on every machine, whatever the order of the documents.
+        stratify: name of the metadata that divides the passages into strata, such as "topic".
     """
     random = Random(seed)
-    by_source: dict[str, list[Passage]] = {}
+    strata: dict[str, list[Passage]] = {}
     for passage in passages:
-        by_source.setdefault(passage.source, []).append(passage)
+        strata.setdefault(passage.source if stratify == "source" else stratum_of(passage, stratify), []).append(passage)
     places: list[tuple[float, str, Passage]] = []
-    for source, own in sorted(by_source.items()):
+    for stratum, own in sorted(strata.items()):
         random.shuffle(own)
         offset = random.random()
-        places += [((index + offset) / len(own), source, passage) for index, passage in enumerate(own)]
+        places += [((index + offset) / len(own), stratum, passage) for index, passage in enumerate(own)]
     return [passage for _, _, passage in sorted(places, key=lambda place: place[:2])]

@@ -1,0 +1,63 @@
+"""Index of texts by the stems of their words: which texts contain a phrase in any of its grammatical forms."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from math import log
+
+from langchain_rageval.text.normalization import words_of
+from langchain_rageval.text.stemming import stem_of, stems_of
+
+_SHORTEST_WORD = 3
+
+
+class PhraseIndex:
+    """Inverted index of texts: the numbers of the texts (from 0) that contain each stem.
+
+    Args:
+        texts: texts to index, in order.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = texts
+        self._numbers_by_stem: dict[str, list[int]] = defaultdict(list)
+        for number, text in enumerate(texts):
+            for stem in stems_of(text):
+                self._numbers_by_stem[stem].append(number)
+
+    def texts_with(self, phrase: str) -> list[int]:
+        """Return the numbers of the texts that contain the stems of a phrase next to each other, in order.
+
+        Words of one or two letters are ignored. An empty list if the phrase has no other words.
+        """
+        wanted = _stem_sequence(phrase)
+        if not wanted:
+            return []
+        found = [set(self._numbers_by_stem.get(stem, ())) for stem in wanted]
+        return [number for number in sorted(set.intersection(*found)) if _contains(self._texts[number], wanted)]
+
+    def shares_stem(self, text: str, most: int) -> bool:
+        """Return True if the text has a stem that at least two indexed texts contain, and at most `most` of them."""
+        return any(2 <= len(self._numbers_by_stem.get(stem, ())) <= most for stem in stems_of(text))
+
+    def nearest(self, text: str) -> list[int]:
+        """Return the numbers of the texts that share stems with a text, the nearest first.
+
+        Rare stems count more: the weight of a stem is its inverse document frequency (Spärck Jones, 1972).
+        """
+        weights: dict[int, float] = defaultdict(float)
+        for stem in sorted(stems_of(text)):
+            numbers = self._numbers_by_stem.get(stem, ())
+            for number in numbers:
+                weights[number] += log(1 + len(self._texts) / len(numbers))
+        return sorted(weights, key=lambda number: (-weights[number], number))
+
+
+def _stem_sequence(text: str) -> list[str]:
+    return [stem_of(word) for word in words_of(text) if len(word) >= _SHORTEST_WORD or word.isdigit()]
+
+
+def _contains(text: str, wanted: Sequence[str]) -> bool:
+    stems, length = _stem_sequence(text), len(wanted)
+    return any(stems[at : at + length] == wanted for at in range(len(stems) - length + 1))
