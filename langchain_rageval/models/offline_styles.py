@@ -76,7 +76,7 @@ def write_conversation(inputs: _Inputs) -> dict[str, Any]:
     topic = next((match.group() for match in _TOPIC.finditer(question) if first and first in match.group()), "")
     mentions = [fill_template(question, name, subject(question)) for name in ("topic", "topic again")]
     answer = fill_template(question, "which")
-    exchanges = [{"question": mentions[bool(place)], "answer": answer} for place in range(min(2, int(inputs["earlier"])))]
+    exchanges = [{"question": mention, "answer": answer} for mention in mentions[: int(inputs["earlier"])]]
     last = question.replace(topic, _pronoun(topic, question), 1) if topic else fill_template(question, "follow_up")
     return {"exchanges": exchanges, "question": last}
 

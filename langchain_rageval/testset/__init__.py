@@ -22,6 +22,7 @@ from langchain_rageval.testset.evolutions import (
     unanswerable,
 )
 from langchain_rageval.testset.find_passages import find_passages
+from langchain_rageval.testset.foreign_documents import from_haystack
 from langchain_rageval.testset.generator import TestsetGenerator
 from langchain_rageval.testset.keyphrases import keyphrases
 from langchain_rageval.testset.passage import Passage
@@ -51,6 +52,7 @@ __all__ = [
     "evolution_filter",
     "find_passages",
     "follow_up",
+    "from_haystack",
     "keyphrases",
     "load_documents",
     "multi_context",

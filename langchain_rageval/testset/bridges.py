@@ -34,32 +34,38 @@ def may_have_bridge(store: Docstore, passage: Passage) -> bool:
 
 
 def find_bridges(store: Docstore, drawn: Passage, entities: Iterable[str]) -> list[Bridge]:
-    """Return bridges to different passages over different entities, those over the rarest entities first.
+    """Return bridges to different passages over different entities, those to the most related passages first.
 
-    An entity that begins with a digit, such as an amount, is no bridge, nor is one that more than three and more than a
-    fifth of the passages name. Of several passages, the one that shares most entities is chosen, then one of another
-    document. Near-duplicates of the drawn passage and passages that overlap with it are left out.
+    Passages that share more entities are more related; of equally related ones, those that share a rarer entity come
+    first, then those of another document. An entity that begins with a digit, such as an amount, is no bridge, nor is
+    one that more than three and more than a fifth of the passages name. Near-duplicates of the drawn passage and
+    passages that overlap with it are left out.
 
     Args:
         store: passages to search.
         drawn: passage from which the bridges start.
         entities: entities that the drawn passage names.
     """
-    candidates: dict[str, list[Passage]] = {}
-    for entity in entities:
-        numbers = store.phrase_index.texts_with(entity)
-        if entity[:1].isdigit() or len(numbers) > _most_passages(store):
-            continue
-        others = [store.passages[number] for number in numbers]
-        candidates[entity] = [other for other in others if not _says_the_same(drawn, other)]
-    shared = [passage.id for passages in candidates.values() for passage in passages]
+    named = [entity for entity in entities if not entity[:1].isdigit()]
+    numbers_of_entity = {entity: store.phrase_index.texts_with(entity) for entity in named}
+    rarest_first = sorted(numbers_of_entity, key=lambda entity: len(numbers_of_entity[entity]))
+    shared: dict[int, list[str]] = {}
+    for entity in rarest_first:
+        if len(numbers_of_entity[entity]) <= _most_passages(store):
+            for number in numbers_of_entity[entity]:
+                shared.setdefault(number, []).append(entity)
+
+    def rank(number: int) -> tuple[int, int, bool, int]:
+        rarest = len(numbers_of_entity[shared[number][0]])
+        return -len(shared[number]), rarest, store.passages[number].source == drawn.source, number
+
     bridges: list[Bridge] = []
-    for entity, passages in sorted(candidates.items(), key=lambda item: len(item[1])):
+    for number in sorted(shared, key=rank):
+        passage, used = store.passages[number], [bridge.entity for bridge in bridges]
+        own = next((entity for entity in shared[number] if entity not in used), None)
         taken = [drawn, *(bridge.passage for bridge in bridges)]
-        left = [other for other in passages if not any(_says_the_same(other, used) for used in taken)]
-        if left:
-            best = max(left, key=lambda other: (shared.count(other.id), other.source != drawn.source))
-            bridges.append(Bridge(entity, best))
+        if own and not any(_says_the_same(passage, other) for other in taken):
+            bridges.append(Bridge(own, passage))
     return bridges
 
 

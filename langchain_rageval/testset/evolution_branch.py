@@ -14,7 +14,7 @@ from langchain_rageval.testset.candidate import NOT_EVOLVED, QUESTION_REJECTED, 
 from langchain_rageval.testset.candidate_step import CandidateStep
 from langchain_rageval.testset.compress import compress
 from langchain_rageval.testset.docstore import Docstore
-from langchain_rageval.testset.evolution_filter import EvolutionFilter, evolution_filter
+from langchain_rageval.testset.evolution_filter import evolution_filter
 from langchain_rageval.testset.evolve import Kind, evolve
 from langchain_rageval.testset.question_filter import QuestionFilter, question_filter
 
@@ -58,8 +58,8 @@ class EvolutionBranch(CandidateStep):
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Rewrite the question by the evolution and filter the result, at most twice.
 
-        A try takes four calls: evolve, compress, review, compare; over several passages extract entities, evolve,
-        compress, review. Two calls if the evolution only rephrases.
+        A try takes four calls: evolve, compress, review, compare; over a shared entity extract, evolve, compress,
+        review. Two calls if the evolution only rephrases.
         """
         parent = state
         evolve_question, *filters = self.parts
@@ -88,8 +88,7 @@ def evolution_branch(
     """Return the step that applies an evolution and then `compress`, `question_filter` and `evolution_filter`.
 
     An evolution that only rephrases the question (`kind.asks_more` is False) is followed by `question_filter` alone,
-    without its rewrites. One that adds passages is not followed by the packaged `evolution_filter`: `find_passages`
-    rejects its question unless all passages are needed.
+    without its rewrites.
 
     Args:
         kind: evolution to apply.
@@ -107,7 +106,4 @@ def evolution_branch(
         return EvolutionBranch(name=kind.name, parts=(first, review), asks_more=False)
     shorten = steps.get("compress") or compress(writer)
     compare = steps.get("evolution_filter") or evolution_filter(critic)
-    found_needed = kind.adds_passage and isinstance(compare, EvolutionFilter)
-    return EvolutionBranch(
-        name=kind.name, parts=(first, shorten, review) if found_needed else (first, shorten, review, compare)
-    )
+    return EvolutionBranch(name=kind.name, parts=(first, shorten, review, compare))
