@@ -120,24 +120,26 @@ class Answering:
             self._store.close()
 
     def _ask(self, index: int, progress: Progress) -> None:
-        question = self._samples[index].question
-        answer = self._store.load(question)
+        question, history = self._samples[index].question, self._samples[index].history
+        answer = self._store.load(question, history)
         if answer is None:
             collector = ChainCollector()
-            call = partial(self._chain.invoke, self._build_input(question), collector.config(self._config, self._keys))
+            call = partial(
+                self._chain.invoke, self._build_input(question, history), collector.config(self._config, self._keys)
+            )
             answer = collector.answer(question, self._output(call), self._chain)
-            self._store.save(question, answer)
+            self._store.save(question, history, answer)
         self._finish(index, answer, progress)
 
     async def _aask(self, index: int, progress: Progress) -> None:
-        question = self._samples[index].question
-        answer = self._store.load(question)
+        question, history = self._samples[index].question, self._samples[index].history
+        answer = self._store.load(question, history)
         if answer is None:
             collector = ChainCollector()
             config = collector.config(self._config, self._keys)
-            output = await self._aoutput(partial(self._chain.ainvoke, self._build_input(question), config))
+            output = await self._aoutput(partial(self._chain.ainvoke, self._build_input(question, history), config))
             answer = collector.answer(question, output, self._chain)
-            self._store.save(question, answer)
+            self._store.save(question, history, answer)
         self._finish(index, answer, progress)
 
     def _output(self, call: Callable[[], Any]) -> Any:

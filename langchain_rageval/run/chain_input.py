@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import dis
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, Protocol, get_type_hints
 
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableLambda, RunnableParallel, RunnablePassthrough
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel, TypeAdapter
 from typing_extensions import TypedDict
 
+from langchain_rageval.data.schema import Turn
 from langchain_rageval.errors import ConfigError
 
+_LOG = logging.getLogger("langchain_rageval")
 _QUESTION_NAMES = ("question", "input", "query", "user_input", "user_question", "user_query")
 _TEXT_PARAMETERS = ("question", "query", "user_question", "user_query", "q", "text", "prompt", "message")
 _HISTORY_NAMES = ("chat_history", "history", "message_history", "conversation_history")
@@ -26,7 +29,7 @@ _INNER = ("steps", "steps__", "bound", "runnable", "default", "mapper", "nodes",
 """Attributes that hold the parts of Runnables of LangChain and LangGraph."""
 
 Schema = Mapping[str, Any]
-_Kind = Literal["text", "messages", "no messages", "no text"]
+_Kind = Literal["text", "messages", "earlier messages", "earlier text"]
 
 
 def as_chain(chain: Any) -> Runnable[Any, Any]:
@@ -42,33 +45,61 @@ def as_chain(chain: Any) -> Runnable[Any, Any]:
     return RunnableLambda(chain)
 
 
-def input_builder(chain: Runnable[Any, Any]) -> Callable[[str], Any]:
-    """Return the function from a question to the input of a chain.
+class BuildInput(Protocol):
+    """Function from a question and the turns before it, the oldest first, to the input of a chain."""
+
+    def __call__(self, question: str, history: Sequence[Turn] = ()) -> Any:
+        """Return the input."""
+
+
+def input_builder(chain: Runnable[Any, Any]) -> BuildInput:
+    """Return the function from a question, and the turns before it, to the input of a chain.
 
     The input is a text if the chain takes one. Otherwise it is a mapping: the question is under the names of the input
     schema that stand for a question, else under its only name, and also under `question` and `input` unless the schema
-    excludes them. A list of messages in the schema gets the question as a message, a chat history is empty.
+    excludes them. A list of messages in the schema gets the turns and the question as messages. A chat history in the
+    schema gets the turns; if there are some and the schema has none, they are under `chat_history`, unless the schema
+    excludes it. A chain that takes a text gets the question alone, with a warning in the log "langchain_rageval".
 
     Args:
         chain: chain of the user.
     """
     if _takes_text(chain):
-        return lambda question: question
+        return _text_alone
     schema = _input_schema(chain)
     if _is_messages(schema, schema):
-        return lambda question: [HumanMessage(question)]
+        return lambda question, history=(): [*_messages(history), HumanMessage(question)]
     kinds = _kinds(schema)
     is_closed = schema.get("additionalProperties") is False or _graph_of(chain) is not None
     extra = () if is_closed and kinds else _ALWAYS
 
     constructor = _constructor(chain)
 
-    def build(question: str) -> Any:
-        values = {"text": question, "messages": [HumanMessage(question)], "no messages": [], "no text": ""}
+    def build(question: str, history: Sequence[Turn] = ()) -> Any:
+        values = {
+            "text": question,
+            "messages": [*_messages(history), HumanMessage(question)],
+            "earlier messages": _messages(history),
+            "earlier text": "\n".join(f"{turn.role}: {turn.text}" for turn in history),
+        }
         fields = {name: values[kind] for name, kind in kinds.items()}
-        return dict.fromkeys(extra, question) | fields if constructor is None else constructor(**fields)
+        if constructor is not None:
+            return constructor(**fields)
+        takes_history = not {"messages", "earlier messages", "earlier text"}.isdisjoint(kinds.values())
+        own_history = {} if takes_history or not (history and extra) else {_HISTORY_NAMES[0]: _messages(history)}
+        return dict.fromkeys(extra, question) | own_history | fields
 
     return build
+
+
+def _text_alone(question: str, history: Sequence[Turn] = ()) -> str:
+    if history:
+        _LOG.warning("the chain takes a text, so it gets the question %r without its earlier turns", question)
+    return question
+
+
+def _messages(history: Sequence[Turn]) -> list[BaseMessage]:
+    return [HumanMessage(turn.text) if turn.role == "user" else AIMessage(turn.text) for turn in history]
 
 
 def conversation_keys(chain: Runnable[Any, Any]) -> set[str]:
@@ -241,7 +272,7 @@ def _kinds(schema: Schema) -> dict[str, _Kind]:
     for name, part in properties.items():
         types = _types(part)
         if name in _HISTORY_NAMES:
-            kinds[name] = "no text" if types == {"string"} else "no messages"
+            kinds[name] = "earlier text" if types == {"string"} else "earlier messages"
         elif name in _QUESTION_NAMES and (not types or "string" in types):
             kinds[name] = "text"
         elif (name == "messages" and types != {"string"}) or _is_messages(part, schema):

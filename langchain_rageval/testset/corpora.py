@@ -33,9 +33,15 @@ def record_id(record: Mapping[Any, Any]) -> str | None:
     return next((str(value) for value in values if isinstance(value, str | int) and str(value).strip()), None)
 
 
-def is_beir_record(record: Mapping[Any, Any]) -> bool:
-    """Return True for a document of a BEIR corpus, which has `_id`, `title` and `text`."""
-    return isinstance(record.get("text"), str) and {"_id", "title"} <= record.keys()
+def corpus_key(record: Mapping[Any, Any]) -> str | None:
+    """Return the key of the text in a document of BEIR (`_id`, `title`, `text`) or MS MARCO (`docid`, `title`, `body`).
+
+    None for any other record.
+    """
+    forms = {"text": {"_id", "title"}, "body": {"docid", "title"}}
+    return next(
+        (key for key, names in forms.items() if isinstance(record.get(key), str) and names <= record.keys()), None
+    )
 
 
 def titled(title: Any, text: str) -> str:

@@ -17,7 +17,7 @@ class EvolutionFilter(CandidateStep):
     """
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Ask the critic to compare the question with its parent: one call; none without a parent, or if just joined."""
+        """Ask the critic to compare the question with its parent: one call; none without a parent or just joined."""
         just_bridged = "bridge" in state.metadata and state.evolution.split("+")[-1] == MULTI_CONTEXT
         if not state.parent or just_bridged:
             return state

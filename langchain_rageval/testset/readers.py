@@ -27,7 +27,7 @@ from langchain_rageval.testset.corpora import (
     TREC_SUFFIXES,
     beir_questions,
     collection_documents,
-    is_beir_record,
+    corpus_key,
     record_id,
     titled,
     trec_documents,
@@ -38,7 +38,7 @@ _LOG = logging.getLogger("langchain_rageval")
 _MAX_NAMES = 3  # files that a warning names
 _TEXT_KEYS = ("text", "page_content", "content")  # of a JSON record, a table or an object
 _RUSSIAN_KEYS = ("текст", "текст документа", "содержание", "содержимое")
-_CORPUS_KEYS = ("contents", "body", "passage")  # of Anserini, MS MARCO documents and MS MARCO passages
+_CORPUS_KEYS = ("contents", "passage")  # of Anserini and of the passages of MS MARCO
 _FOLDED_KEYS = frozenset(map(folded, (*_TEXT_KEYS, *_CORPUS_KEYS, *_RUSSIAN_KEYS)))
 _CHARSET = re.compile(rb"<meta[^>]+charset=[\"']?([\w-]+)", re.IGNORECASE)
 _EXPECTED = "expected Documents, texts, a path, a DataFrame or a list of these"
@@ -48,12 +48,13 @@ def load_documents(path: str | os.PathLike[str]) -> Iterator[Document]:
     """Load the documents of a file, or of a folder and its subfolders.
 
     `.txt`, `.md` and `.markdown` files are one document each. In `.jsonl`, `.ndjson` and `.json` files each record is a
-    document, with its text under `text`, `page_content`, `content`, `contents`, `body`, `passage`, `текст` or
-    `содержание`, and its id under `id`, `_id` or `doc_id`; other fields become metadata. So is each row of a table in `.csv`, `.tsv` or `.xlsx`; without such a column, the text holds all columns.
-    Of a folder of a BEIR data set only `corpus.jsonl` is read, each text under its title. `.trec`, `.trectext`,
-    `.sgml` and `.sgm` files hold documents in TREC's markup; a `.tsv` file without a header, such as the collection of
-    MS MARCO, has an id and a text in each line. LangChain's loaders read `.pdf` (a document for each page), `.html`, `.htm` and `.docx` (one each). Texts are in
-    UTF-8, UTF-16 or a single-byte encoding such as Windows-1251. Hidden and empty files are skipped. A symbolic link
+    document, with its text under `text`, `page_content`, `content`, `contents`, `passage`, `текст` or
+    `содержание`, and its id under `id`, `_id` or `doc_id`; other fields become metadata. So is each row of a table in
+    `.csv`, `.tsv` or `.xlsx`; without such a column, the text holds all columns. Of a folder of a BEIR data set only
+    `corpus.jsonl` is read, each text under its title. `.trec`, `.trectext`, `.sgml` and `.sgm` files hold documents in
+    TREC's markup; a `.tsv` file without a header, such as the collection of MS MARCO, has an id and a text in each
+    line. LangChain's loaders read `.pdf` (a document for each page), `.html`, `.htm` and `.docx` (one each). Texts are
+    in UTF-8, UTF-16 or a single-byte encoding such as Windows-1251. Hidden and empty files are skipped. A symbolic link
     within a folder is read only if it leads to a file in the same folder; linked folders are not entered. A warning in
     the log "langchain_rageval" names each link that is not read, each unknown kind of file, each file or line that
     cannot be read, and each encoding that is not UTF-8.
@@ -93,10 +94,10 @@ def to_documents(source: Any, *, column: str = "text") -> list[Document]:
 
     Args:
         source: a Document, an object or mapping with a text under `text`, `page_content` or `content`, a document of
-            Haystack, a node of LlamaIndex or another object with `get_content()`, the path of a file or folder, a
-            DataFrame (pandas, polars or a table of pyarrow), or an iterable of Documents, texts, objects, mappings and `pathlib.Path`s. A
-            str in an iterable is always a text. A str that is passed alone is a path if a file or folder of that name
-            exists, otherwise a text; to pass a single text, put it in a list: `[text]`.
+            Haystack, a node of LlamaIndex or another object with `get_content()`, the path of a file or folder, a DataFrame
+            (pandas, polars or a table of pyarrow), or an iterable of Documents, texts, objects, mappings and
+            `pathlib.Path`s. A str in an iterable is always a text. A str that is passed alone is a path if a file or
+            folder of that name exists, otherwise a text; to pass a single text, put it in a list: `[text]`.
         column: column of a DataFrame, or key of a mapping, that holds the texts. "page_content" and "content" are used
             if "text" is missing. Other columns become metadata, and `id`, `_id` or `doc_id` the id.
 
@@ -150,7 +151,8 @@ def _document(text: str, metadata: Mapping[Any, Any], own_id: Any = None) -> Doc
 def _from_mapping(record: Mapping[Any, Any], keys: Iterable[str], prefix: str) -> Document:
     """Convert a mapping to a document: the first text under `keys`; its metadata and other fields become metadata."""
     record = from_serialized(record) or record
-    text_key = next((key for key in keys if isinstance(record.get(key), str)), None)
+    title_key = corpus_key(record)
+    text_key = title_key or next((key for key in keys if isinstance(record.get(key), str)), None)
     text_key = text_key or next((name for name in record if _is_text_key(name) and isinstance(record[name], str)), None)
     if text_key is None:
         expected = ", ".join(dict.fromkeys(keys))
@@ -158,11 +160,10 @@ def _from_mapping(record: Mapping[Any, Any], keys: Iterable[str], prefix: str) -
     metadata = record.get("metadata")
     fields = {_metadata_key(name): value for name, value in record.items() if name not in (text_key, "metadata")}
     fields |= dict(metadata) if isinstance(metadata, Mapping) else {}
-    if not is_beir_record(record):
-        return _document(record[text_key], fields, record_id(record))
-    return _document(
-        titled(record["title"], record["text"]), {"source": str(record["_id"])} | fields, record_id(record)
-    )
+    own_id = record_id(record)
+    if title_key is None:
+        return _document(record[text_key], fields, own_id)
+    return _document(titled(record["title"], record[text_key]), {"source": own_id} | fields, own_id)
 
 
 def _is_text_key(name: Any) -> bool:
