@@ -94,8 +94,8 @@ def to_documents(source: Any, *, column: str = "text") -> list[Document]:
 
     Args:
         source: a Document, an object or mapping with a text under `text`, `page_content` or `content`, a document of
-            Haystack, a node of LlamaIndex or another object with `get_content()`, the path of a file or folder, a DataFrame
-            (pandas, polars or a table of pyarrow), or an iterable of Documents, texts, objects, mappings and
+            Haystack, a node of LlamaIndex or another object with `get_content()`, the path of a file or folder, a
+            DataFrame (pandas, polars or a table of pyarrow), or an iterable of Documents, texts, objects, mappings and
             `pathlib.Path`s. A str in an iterable is always a text. A str that is passed alone is a path if a file or
             folder of that name exists, otherwise a text; to pass a single text, put it in a list: `[text]`.
         column: column of a DataFrame, or key of a mapping, that holds the texts. "page_content" and "content" are used

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from math import log
 
 from langchain_rageval.text.normalization import words_of
-from langchain_rageval.text.stemming import stem_of, stems_of
+from langchain_rageval.text.stemming import stem_of
 
 _SHORTEST_WORD = 3
+_RUSSIAN_ENDINGS = "аеиоуыэюяйь"
 
 
 class PhraseIndex:
@@ -23,7 +24,7 @@ class PhraseIndex:
         self._texts = texts
         self._numbers_by_stem: dict[str, list[int]] = defaultdict(list)
         for number, text in enumerate(texts):
-            for stem in stems_of(text):
+            for stem in set(_stems(text)):
                 self._numbers_by_stem[stem].append(number)
 
     def texts_with(self, phrase: str) -> list[int]:
@@ -31,7 +32,7 @@ class PhraseIndex:
 
         Words of one or two letters are ignored. An empty list if the phrase has no other words.
         """
-        wanted = _stem_sequence(phrase)
+        wanted = _stems(phrase)
         if not wanted:
             return []
         found = [set(self._numbers_by_stem.get(stem, ())) for stem in wanted]
@@ -39,7 +40,7 @@ class PhraseIndex:
 
     def shares_stem(self, text: str, most: int) -> bool:
         """Return True if the text has a stem that at least two indexed texts contain, and at most `most` of them."""
-        return any(2 <= len(self._numbers_by_stem.get(stem, ())) <= most for stem in stems_of(text))
+        return any(2 <= len(self._numbers_by_stem.get(stem, ())) <= most for stem in set(_stems(text)))
 
     def nearest(self, text: str) -> list[int]:
         """Return the numbers of the texts that share stems with a text, the nearest first.
@@ -47,17 +48,22 @@ class PhraseIndex:
         Rare stems count more: the weight of a stem is its inverse document frequency (Spärck Jones, 1972).
         """
         weights: dict[int, float] = defaultdict(float)
-        for stem in sorted(stems_of(text)):
+        for stem in sorted(set(_stems(text))):
             numbers = self._numbers_by_stem.get(stem, ())
             for number in numbers:
                 weights[number] += log(1 + len(self._texts) / len(numbers))
         return sorted(weights, key=lambda number: (-weights[number], number))
 
 
-def _stem_sequence(text: str) -> list[str]:
-    return [stem_of(word) for word in words_of(text) if len(word) >= _SHORTEST_WORD or word.isdigit()]
+def _stems(text: str) -> list[str]:
+    """Return the stems of the words of a text in order, without words of one or two letters.
+
+    Russian endings of short words are removed, so that "Изар" and "Изаре", "баня" and "баню" have one stem.
+    """
+    words = (word for word in words_of(text) if len(word) >= _SHORTEST_WORD or word.isdigit())
+    return [stem_of(word).rstrip(_RUSSIAN_ENDINGS) or word for word in words]
 
 
 def _contains(text: str, wanted: Sequence[str]) -> bool:
-    stems, length = _stem_sequence(text), len(wanted)
+    stems, length = _stems(text), len(wanted)
     return any(stems[at : at + length] == wanted for at in range(len(stems) - length + 1))
