@@ -112,6 +112,8 @@ class Generation:
     def __post_init__(self) -> None:
         """Open the journal and plan the rows."""
         options = self.options
+        focused = passages_in_focus(self.store.passages, options.focus)
+        check_stratum(focused, options.stratify)
         call_options: CallOptions = {
             "max_concurrency": options.max_concurrency,
             "timeout": options.timeout,
@@ -122,8 +124,6 @@ class Generation:
         self._owns_journal = isinstance(options.journal, str | Path)
         self.journal = Journal(options.journal) if isinstance(options.journal, str | Path) else options.journal
         evolutions = allocate_rows(options.distribution, self.size, self.seed)
-        focused = passages_in_focus(self.store.passages, options.focus)
-        check_stratum(focused, options.stratify)
         passages = draw_order(focused, self.seed, options.stratify)
         adds = any(kind.adds_passage for branch in options.distribution for kind in kinds_of(branch))
         self._bridged = adds and any(may_have_bridge(self.store, passage) for passage in passages)
