@@ -185,7 +185,7 @@ class Question(BaseModel):
     question: str
 
 
-class Exchange(BaseModel):
+class ChatExchange(BaseModel):
     """A question of a user in a conversation, and the answer of the assistant."""
 
     question: str
@@ -195,7 +195,7 @@ class Exchange(BaseModel):
 class FollowUp(BaseModel):
     """The earlier exchanges of a conversation, and its last question, which needs them to be understood."""
 
-    exchanges: list[Exchange]
+    exchanges: list[ChatExchange]
     question: str
 
 

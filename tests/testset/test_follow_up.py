@@ -15,7 +15,7 @@ from langchain_rageval import (
     TestsetGenerator,
     Turn,
 )
-from langchain_rageval.steps import Exchange, FollowUp, FollowUpReview, NeededPassages, ReferenceAnswer
+from langchain_rageval.steps import ChatExchange, FollowUp, FollowUpReview, NeededPassages, ReferenceAnswer
 from langchain_rageval.testset import (
     Candidate,
     answer,
@@ -32,7 +32,7 @@ from langchain_rageval.testset import (
 
 ALONE = "Когда умер Генрих Лев?"
 ASKED = Candidate(passages=[passage(0, "Генрих Лев основал Мюнхен. Он умер в 1195 году.")]).with_question(ALONE, "seed")
-FOUNDED = Exchange(question="Кто основал Мюнхен?", answer="Генрих Лев.")
+FOUNDED = ChatExchange(question="Кто основал Мюнхен?", answer="Генрих Лев.")
 CHAT = FollowUp(exchanges=[FOUNDED], question="А когда он умер?")
 TURNS = [Turn(role="user", text="Кто основал Мюнхен?"), Turn(role="assistant", text="Генрих Лев.")]
 FINE = FollowUpReview(feedback="", depends=True, same=True, open=True)
@@ -65,7 +65,7 @@ def test_the_seed_decides_whether_one_two_or_three_questions_come_before():
         (FollowUp(exchanges=[], question="А когда?"), "`exchanges` holds 1 to 3 exchanges, not 0"),
         (FollowUp(exchanges=[FOUNDED] * 4, question="А когда?"), "`exchanges` holds 1 to 3 exchanges, not 4"),
         (
-            FollowUp(exchanges=[Exchange(question="Кто?", answer=" ")], question="А когда?"),
+            FollowUp(exchanges=[ChatExchange(question="Кто?", answer=" ")], question="А когда?"),
             "a question or an answer of `exchanges` is blank",
         ),
         (
