@@ -38,6 +38,13 @@ def add_to(commands: Any) -> None:
         default="simple=0.5,reasoning=0.25,conditional=0.15,multi_context=0.1",
         help="share of each evolution; reasoning+conditional applies both in turn (default: %(default)s)",
     )
+    parser.add_argument(
+        "--focus",
+        action="append",
+        metavar="SOURCE|NAME=VALUE",
+        help="start questions from these documents only: a source, in which * stands for any characters, or a value in "
+        "the metadata; may be repeated (default: all documents)",
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the random choices (default: %(default)s)")
     parser.add_argument(
         "--writer",
@@ -98,6 +105,7 @@ def run(options: argparse.Namespace) -> int:
         size=options.size,
         seed=options.seed,
         closed_book=critic if options.closed_book else None,
+        focus=_parse_focus(options.focus),
         language=options.language,
         max_concurrency=options.max_concurrency,
         timeout=options.timeout,
@@ -132,6 +140,15 @@ def _parse_distribution(text: str) -> dict[str, float]:
         except ValueError:
             raise ConfigError(f"--distribution takes NAME=SHARE, got {name}={share}") from None
     return shares
+
+
+def _parse_focus(texts: list[str] | None) -> dict[str, list[str]] | None:
+    """Return the values of `--focus` by name; a text without "=" is a source."""
+    focus: dict[str, list[str]] = {}
+    for text in texts or []:
+        name, equals, value = text.partition("=")
+        focus.setdefault(name if equals else "source", []).append(value if equals else text)
+    return focus or None
 
 
 def _check_not_empty(testset: Testset) -> None:

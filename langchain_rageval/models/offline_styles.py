@@ -51,7 +51,7 @@ def reframe(inputs: _Inputs, *, style: str) -> dict[str, Any]:
 
 
 def speak_as_persona(inputs: _Inputs) -> dict[str, Any]:
-    """Offline reply to the step `evolve_persona`: the question after a greeting, whoever the persona is."""
+    """Offline reply to the step `evolve_persona`: the question after a greeting, for any persona."""
     question = str(inputs["question"])
     return {"question": fill_template(question, "persona", question)}
 

@@ -275,7 +275,7 @@ def _has_numbers(question: str, texts: Sequence[str]) -> bool:
 
 
 def quoted_phrases(question: str) -> list[str]:
-    """Return the phrases of a question that stand in quotation marks."""
+    """Return the phrases in quotation marks of a question."""
     return [russian or other for russian, other in _QUOTED.findall(question)]
 
 

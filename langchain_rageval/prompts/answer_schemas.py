@@ -200,7 +200,7 @@ class FollowUp(BaseModel):
 
 
 class FollowUpReview(BaseModel):
-    """Whether the last question of a conversation depends on it, asks the same as its standalone form, and is open."""
+    """Review of the last question of a conversation: three verdicts, each independent of the others."""
 
     feedback: str
     depends: bool

@@ -26,8 +26,8 @@ class EvolutionBranch(CandidateStep):
 
     A question that must become deeper or broader starts its second try from the question of the first one, because the
     same request would return the same question; both are compared with the same parent. A question that is only
-    rephrased starts again from its parent, and the writer reads the feedback of the critic. The question filter does not
-    rewrite it, which would remove the style.
+    rephrased starts again from its parent, and the writer reads the feedback of the critic. The question filter does
+    not rewrite it, which would remove the style.
 
     Attributes:
         parts: step that evolves the question, then the filters.
