@@ -54,8 +54,9 @@ class Candidate(InputModel):
         passages: passages that the question is about, the drawn one first.
         question: current text of the question; "" before it is written.
         parent: question from which the last evolution started.
-        turns: earlier turns of the conversation that the question continues, the oldest first; `[]` if there are none.
-        standalone: the same question as understood without the turns; "" if there are no turns.
+        chat_history: earlier turns of the conversation that the question continues, the oldest first; `[]` if there
+            are none.
+        standalone: the same question as understood without these turns; "" if there are none.
         evolution: names of the evolutions applied so far, your own steps included, joined by "+"; "simple" if there are
             none.
         answerable: True if the passages are meant to answer the question.
@@ -76,7 +77,7 @@ class Candidate(InputModel):
     passages: list[Passage] = Field(min_length=1)
     question: str = ""
     parent: str = ""
-    turns: list[Turn] = Field(default_factory=list)
+    chat_history: list[Turn] = Field(default_factory=list)
     standalone: str = ""
     evolution: str = SIMPLE
     answerable: bool = True

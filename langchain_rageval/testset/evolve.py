@@ -127,7 +127,7 @@ class QuestionEvolver(CandidateStep):
             metadata=self.kind.label(state.metadata),
         )
         if self.kind.writes_turns:
-            evolved = evolved.replace(turns=_turns(answer), standalone=state.standalone_question)
+            evolved = evolved.replace(chat_history=_turns(answer), standalone=state.standalone_question)
         if not evolved.answerable and self.docstore is not None:
             nearest = nearest_passages(self.docstore, answer.question, state.passages, _CHECKED_PASSAGES)
             evolved = evolved.replace(nearest=nearest)

@@ -275,13 +275,13 @@ def _reject_blank(candidate: Candidate) -> Candidate:
 def _to_row(candidate: Candidate) -> TestsetRow:
     passages = candidate.passages
     content: list[Any] = [candidate.question, [passage.id for passage in passages]]
-    if candidate.turns:
-        content.append([[turn.role, turn.text] for turn in candidate.turns])
-    standalone = {"standalone_question": candidate.standalone} if candidate.turns else {}
+    if candidate.chat_history:
+        content.append([[turn.role, turn.text] for turn in candidate.chat_history])
+    standalone = {"standalone_question": candidate.standalone} if candidate.chat_history else {}
     return TestsetRow(
         id=blake2b(json.dumps(content).encode(), digest_size=8).hexdigest(),
         question=candidate.question,
-        turns=candidate.turns,
+        chat_history=candidate.chat_history,
         contexts=[passage.text for passage in passages],
         reference=candidate.reference or "",
         evolution=candidate.evolution,

@@ -63,7 +63,7 @@ class QuestionFilter(CandidateStep):
 
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Ask the critic to review the question: one call, and two more for each rewrite."""
-        if state.turns:
+        if state.chat_history:
             return (yield from self._review_follow_up(state))
         for rewrites_left in reversed(range(self.max_rewrites + 1 if self.rewrite_step else 1)):
             inputs = {"question": state.question, "passages": numbered_passages([*state.passages, *state.nearest])}
@@ -80,7 +80,7 @@ class QuestionFilter(CandidateStep):
 
     def _review_follow_up(self, state: Candidate) -> Operation[Candidate]:
         """Ask the critic to review the last question of a conversation with its earlier turns: one call."""
-        turns = [{"role": turn.role, "text": turn.text} for turn in state.turns]
+        turns = [{"role": turn.role, "text": turn.text} for turn in state.chat_history]
         inputs = {"turns": turns, "question": state.question, "standalone": state.standalone}
         review = yield from ask_step(self.turns_step, inputs, drawn_text(state))
         accepted = review.depends and review.same and review.open

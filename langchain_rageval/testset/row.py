@@ -17,8 +17,8 @@ class TestsetRow(InputModel):
     Attributes:
         id: stable identifier, a hash of question and passages.
         question: question to ask the RAG system.
-        turns: earlier turns of the conversation that the question continues, the oldest first; `[]` for a question that
-            stands alone. They are the `history` of the sample.
+        chat_history: earlier turns of the conversation that the question continues, the oldest first; `[]` for a
+            question that stands alone. They are the `history` of the sample.
         contexts: texts of the passages that are needed to answer; for an unanswerable question, the texts it was
             written from.
         reference: reference answer; for an unanswerable question, the sentence that the documents do not say; "" if
@@ -36,7 +36,7 @@ class TestsetRow(InputModel):
 
     id: str
     question: str
-    turns: list[Turn] = Field(default_factory=list)
+    chat_history: list[Turn] = Field(default_factory=list)
     contexts: list[str]
     reference: str
     evolution: str
@@ -46,6 +46,11 @@ class TestsetRow(InputModel):
     spans: list[tuple[str, int, int]] = Field(default_factory=list)
     metadata: dict[str, Any] = Field(default_factory=dict)
 
+    @property
+    def standalone_question(self) -> str:
+        """Question as understood without earlier turns; for a question without them, the question."""
+        return str(self.metadata.get("standalone_question") or self.question) if self.chat_history else self.question
+
     def _repr_html_(self) -> str:
         """Return question, reference answer and history as HTML for notebooks."""
         trials = [
@@ -53,7 +58,7 @@ class TestsetRow(InputModel):
             + (f" <em>{text(trial.feedback)}</em>" if trial.feedback else "")
             for trial in self.history
         ]
-        turns = "".join(paragraph(f"<em>{text(turn.role)}</em> {text(turn.text)}") for turn in self.turns)
+        turns = "".join(paragraph(f"<em>{text(turn.role)}</em> {text(turn.text)}") for turn in self.chat_history)
         head = turns + paragraph(bold(self.question), "(" + text(self.evolution) + ")")
         return head + paragraph(text(self.reference)) + details("history", item_list(trials))
 
@@ -62,7 +67,7 @@ class TestsetRow(InputModel):
         return Sample(
             id=self.id,
             question=self.question,
-            history=self.turns,
+            history=self.chat_history,
             references=[self.reference] if self.answerable and self.reference.strip() else [],
             reference_contexts=self.contexts if self.answerable else [],
             reference_context_ids=self.passage_ids if self.answerable else [],

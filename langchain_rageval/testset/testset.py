@@ -213,7 +213,7 @@ class Testset:
 
 def _chat_history(row: TestsetRow) -> dict[str, Any]:
     """Return the earlier turns of a follow-up as messages; empty for a question that stands alone."""
-    messages = [{"role": turn.role, "content": turn.text} for turn in row.turns]
+    messages = [{"role": turn.role, "content": turn.text} for turn in row.chat_history]
     return {"chat_history": messages} if messages else {}
 
 

@@ -1,6 +1,8 @@
 """Follow-ups: questions that need the turns before them."""
 
+import json
 import re
+from types import SimpleNamespace
 
 import pytest
 from helpers.scripted import scripted
@@ -11,6 +13,7 @@ from langchain_rageval import (
     ConfigError,
     HashingEmbeddings,
     OfflineJudge,
+    Sample,
     Testset,
     TestsetGenerator,
     Turn,
@@ -45,7 +48,7 @@ def generator(writer, distribution, **options):
 def test_the_question_becomes_the_last_one_of_a_conversation():
     writer = scripted(CHAT)
     made = follow_up(writer).invoke(ASKED)
-    assert (made.question, made.turns, made.standalone) == ("А когда он умер?", TURNS, ALONE)
+    assert (made.question, made.chat_history, made.standalone) == ("А когда он умер?", TURNS, ALONE)
     assert (made.parent, made.evolution, made.standalone_question) == (ALONE, "follow_up", ALONE)
     assert writer.inputs[0].keys() == {"question", "passages", "earlier"}
 
@@ -133,11 +136,11 @@ def test_the_row_and_its_sample_have_the_turns(tmp_path):
     assert writer.total == 16
     for row in testset:
         assert row.evolution == "follow_up"
-        assert [turn.role for turn in row.turns] == ["user", "assistant"] * (len(row.turns) // 2)
-        assert 2 <= len(row.turns) <= 6
+        assert [turn.role for turn in row.chat_history] == ["user", "assistant"] * (len(row.chat_history) // 2)
+        assert 2 <= len(row.chat_history) <= 6
         assert row.metadata["standalone_question"] == row.history[1].question != row.question
-        assert row.to_sample().history == row.turns
-        assert row.turns[0].text in row._repr_html_()
+        assert row.to_sample().history == row.chat_history
+        assert row.chat_history[0].text in row._repr_html_()
     testset.to_jsonl(tmp_path / "set.jsonl")
     assert Testset.load(tmp_path / "set.jsonl").rows == testset.rows
 
@@ -162,7 +165,7 @@ def test_only_styles_and_personas_may_come_after_a_follow_up():
     branch = reasoning | follow_up | style("voice") | persona("Новичок")
     (row,) = generator(Writer(), {branch: 1}, size=1).generate(documents(9))
     assert row.evolution == "reasoning+follow_up+voice+persona"
-    assert row.turns
+    assert row.chat_history
     assert (row.metadata["style"], row.metadata["persona"]) == ("voice", "Новичок")
 
 
@@ -180,7 +183,7 @@ def test_the_offline_writer_writes_conversations(text, branch):
     )
     (row,) = given.generate([text])
     assert row.evolution == branch
-    assert row.turns
+    assert row.chat_history
     assert row.reference
 
 
@@ -199,3 +202,30 @@ def test_a_chain_gets_the_turns_of_the_question():
         len(sample.history) // 2
     )
     assert [message.content for message in given["chat_history"]] == [turn.text for turn in sample.history]
+
+
+def test_a_row_of_the_file_is_read_as_a_sample_with_its_conversation(tmp_path):
+    testset = generator(Writer(), {"follow_up": 1, "simple": 1}, size=2).generate(documents(9))
+    testset.to_jsonl(tmp_path / "set.jsonl")
+    _header, *lines = (tmp_path / "set.jsonl").read_text(encoding="utf-8").splitlines()
+    samples = [Sample.parse(json.loads(line)) for line in lines]
+    assert [sample.history for sample in samples] == [row.chat_history for row in testset]
+    assert sorted(len(sample.history) > 0 for sample in samples) == [False, True]
+    assert [row.standalone_question for row in testset] == [row.history[1].question for row in testset]
+
+
+def test_a_langsmith_example_has_the_conversation():
+    testset = generator(Writer(), {"follow_up": 1, "simple": 1}, size=2).generate(documents(9))
+
+    class Recorder:
+        def create_dataset(self, name, description):
+            return SimpleNamespace(id="d")
+
+        def create_examples(self, dataset_id, examples):
+            self.inputs = [example["inputs"] for example in examples]
+
+    client = Recorder()
+    testset.to_langsmith(client, "беседы")
+    for row, inputs in zip(testset, client.inputs, strict=True):
+        turns = [{"role": turn.role, "content": turn.text} for turn in row.chat_history]
+        assert inputs == {"question": row.question} | ({"chat_history": turns} if turns else {})
