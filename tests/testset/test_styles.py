@@ -210,3 +210,36 @@ def test_the_names_of_packaged_evolutions_are_taken():
         with pytest.raises(ConfigError):
             evolution(name, "Перепиши.")
     assert multi_context.kinds[0].adds_passage
+
+
+# Resume
+
+
+def test_a_journal_gives_the_same_steered_set_without_a_call(tmp_path):
+    people = ["Новичок", "Знаток"]
+    distribution = {
+        **{persona(who): 1 for who in people},
+        "follow_up+voice": 1,
+        "multi_context": 1,
+        "numbers": 1,
+        reasoning | style("pirate", "Перепиши, как пират."): 1,
+    }
+    texts = [f"Запись {n}: Мюнхен и Изар, {n} и {n + 50} пфеннигов за провоз {n} возов." for n in range(12)]
+    sets, totals = [], []
+    for _ in range(2):
+        writer = Writer()
+        given = generator(writer, distribution, size=12, seed=3, journal=tmp_path / "run.db")
+        sets.append(given.generate(texts))
+        totals.append(writer.total)
+    assert sets[0].rows == sets[1].rows
+    assert len(sets[0]) == 12
+    assert totals[0] > totals[1] == 0
+
+
+def test_the_steps_of_two_personas_are_different_journal_entries(tmp_path):
+    questions = []
+    for who in ("Новичок", "Знаток"):
+        writer = Writer(Question=lambda i, _: {"question": f"{i['persona']}: поле?"} if "persona" in i else None)
+        given = generator(writer, {persona(who): 1}, size=1, journal=tmp_path / "run.db")
+        questions += [row.question for row in given.generate(["Поле."])]
+    assert questions == ["Новичок: поле?", "Знаток: поле?"]
