@@ -62,7 +62,7 @@ def ask_off_topic(inputs: _Inputs) -> dict[str, Any]:
     own = TEMPLATES[template_language(" ".join([question, *passage_texts(inputs)]))]
     number = crc32(question.encode())
     things = [thing for thing in own["things"] if not stems_of(thing) & present] or own["things"]
-    verb, thing = own["verbs"][number % len(own["verbs"])], things[number // 4 % len(things)]
+    verb, thing = own["verbs"][number % len(own["verbs"])], things[number // len(own["verbs"]) % len(things)]
     return {"question": str(own["off topic"]).format(verb, thing)}
 
 

@@ -33,7 +33,7 @@ def may_have_bridge(store: Docstore, passage: Passage) -> bool:
     return store.phrase_index.shares_stem(passage.text, _most_passages(store))
 
 
-def find_bridges(store: Docstore, drawn: Passage, entities: Iterable[str]) -> list[Bridge]:
+def find_bridges(store: Docstore, drawn: Passage, entities: Iterable[str], most: int) -> list[Bridge]:
     """Return bridges to different passages over different entities, those to the most related passages first.
 
     Passages that share more entities are more related; of equally related ones, those that share a rarer entity come
@@ -45,6 +45,7 @@ def find_bridges(store: Docstore, drawn: Passage, entities: Iterable[str]) -> li
         store: passages to search.
         drawn: passage from which the bridges start.
         entities: entities that the drawn passage names.
+        most: maximum number of bridges.
     """
     named = [entity for entity in entities if not entity[:1].isdigit()]
     numbers_of_entity = {entity: store.phrase_index.texts_with(entity) for entity in named}
@@ -61,6 +62,8 @@ def find_bridges(store: Docstore, drawn: Passage, entities: Iterable[str]) -> li
 
     bridges: list[Bridge] = []
     for number in sorted(shared, key=rank):
+        if len(bridges) == most:
+            break
         passage, used = store.passages[number], [bridge.entity for bridge in bridges]
         own = next((entity for entity in shared[number] if entity not in used), None)
         taken = [drawn, *(bridge.passage for bridge in bridges)]

@@ -151,11 +151,11 @@ class QuestionEvolver(CandidateStep):
         if store is None:
             return self._reject(state, NO_NEAR_PASSAGE)
         entities = yield from self._entities(state, store)
-        bridges = find_bridges(store, drawn, entities)
         count = Random(f"{state.seed} {drawn.id} bridges").randint(1, _MOST_BRIDGES)
-        added, metadata = [bridge.passage for bridge in bridges[:count]], state.metadata
+        bridges = find_bridges(store, drawn, entities, count)
+        added, metadata = [bridge.passage for bridge in bridges], state.metadata
         if added:
-            metadata = {**metadata, "bridge": [bridge.entity for bridge in bridges[:count]]}
+            metadata = {**metadata, "bridge": [bridge.entity for bridge in bridges]}
         elif store.embeddings is not None or store.vectorstore is not None:
             yield from embed_passages(store)
             added = store.similar(drawn)

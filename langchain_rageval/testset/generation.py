@@ -244,10 +244,9 @@ class Generation:
             return self._chains[evolution]
 
     def _has_similar(self, passage: Passage) -> bool:
-        if self._bridged:
-            return may_have_bridge(self.store, passage)
         if passage.id not in self._has_similar_cache:
-            self._has_similar_cache[passage.id] = bool(self.store.similar(passage))
+            found = may_have_bridge(self.store, passage) if self._bridged else self.store.similar(passage)
+            self._has_similar_cache[passage.id] = bool(found)
         return self._has_similar_cache[passage.id]
 
     def _embed_questions(self, questions: Sequence[str]) -> Operation[list[Any]]:

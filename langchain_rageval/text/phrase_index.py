@@ -21,10 +21,12 @@ class PhraseIndex:
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
-        self._texts = texts
+        self._stems_of_text: list[str] = []
         self._numbers_by_stem: dict[str, list[int]] = defaultdict(list)
         for number, text in enumerate(texts):
-            for stem in set(_stems(text)):
+            stems = _stems(text)
+            self._stems_of_text.append(_joined(stems))
+            for stem in set(stems):
                 self._numbers_by_stem[stem].append(number)
 
     def texts_with(self, phrase: str) -> list[int]:
@@ -36,7 +38,8 @@ class PhraseIndex:
         if not wanted:
             return []
         found = [set(self._numbers_by_stem.get(stem, ())) for stem in wanted]
-        return [number for number in sorted(set.intersection(*found)) if _contains(self._texts[number], wanted)]
+        phrase = _joined(wanted)
+        return [number for number in sorted(set.intersection(*found)) if phrase in self._stems_of_text[number]]
 
     def shares_stem(self, text: str, most: int) -> bool:
         """Return True if the text has a stem that at least two indexed texts contain, and at most `most` of them."""
@@ -51,7 +54,7 @@ class PhraseIndex:
         for stem in sorted(set(_stems(text))):
             numbers = self._numbers_by_stem.get(stem, ())
             for number in numbers:
-                weights[number] += log(1 + len(self._texts) / len(numbers))
+                weights[number] += log(1 + len(self._stems_of_text) / len(numbers))
         return sorted(weights, key=lambda number: (-weights[number], number))
 
 
@@ -64,6 +67,5 @@ def _stems(text: str) -> list[str]:
     return [stem_of(word).rstrip(_RUSSIAN_ENDINGS) or word for word in words]
 
 
-def _contains(text: str, wanted: Sequence[str]) -> bool:
-    stems, length = _stems(text), len(wanted)
-    return any(stems[at : at + length] == wanted for at in range(len(stems) - length + 1))
+def _joined(stems: Sequence[str]) -> str:
+    return f" {' '.join(stems)} "

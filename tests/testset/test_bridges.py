@@ -26,7 +26,7 @@ def start(store, place=0):
 
 
 def bridged(store, *entities):
-    return [(b.entity, store.passages.index(b.passage)) for b in find_bridges(store, store.passages[0], entities)]
+    return [(b.entity, store.passages.index(b.passage)) for b in find_bridges(store, store.passages[0], entities, 2)]
 
 
 def test_a_phrase_is_found_in_any_of_its_forms_and_only_with_its_words_together():
@@ -61,7 +61,7 @@ def test_a_near_duplicate_and_an_overlapping_passage_are_left_out():
     one, other = passage(0, MUNICH), passage(0, RIVER + " И далее.")
     store = store_of(MUNICH, RIVER)
     store.passages[:] = [one, other]
-    assert find_bridges(store, one, ["Изар"]) == []
+    assert find_bridges(store, one, ["Изар"], 2) == []
 
 
 def test_whether_a_passage_can_have_a_bridge_is_known_without_a_model():
