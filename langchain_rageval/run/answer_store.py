@@ -33,7 +33,7 @@ class AnswerStore:
         configurable = (config or {}).get("configurable", {})
         self._fingerprint = "" if journal is None else chain_fingerprint(chain, configurable)
 
-    def load(self, question: str, history: Sequence[Turn]) -> ChainAnswer | None:
+    def load(self, question: str, history: Sequence[Turn] = ()) -> ChainAnswer | None:
         """Return the stored answer to a question after the turns before it; None if there is none.
 
         Raises:
@@ -48,7 +48,7 @@ class AnswerStore:
             problem = f"{self._journal} holds an entry that is not an answer: {error}"
             raise JournalError(f"{problem}; name another path") from error
 
-    def save(self, question: str, history: Sequence[Turn], answer: ChainAnswer) -> None:
+    def save(self, question: str, answer: ChainAnswer, history: Sequence[Turn] = ()) -> None:
         """Store an answer; a failure is not stored, so that a later run asks again.
 
         Raises:
@@ -66,5 +66,5 @@ class AnswerStore:
             self._journal.close()
 
     def _key(self, question: str, history: Sequence[Turn]) -> str:
-        turns = [[[turn.role, turn.text] for turn in history]] if history else []
-        return journal_key(_KIND, self._fingerprint, question, *turns)
+        content = [question, [turn.model_dump() for turn in history]] if history else question
+        return journal_key(_KIND, self._fingerprint, content)

@@ -66,7 +66,7 @@ def input_of(sample, kind):
             {
                 "question": CHAT.question,
                 "input": CHAT.question,
-                "chat_history": "user: Кто основал Мюнхен?\nassistant: Генрих Лев.",
+                "chat_history": "User: Кто основал Мюнхен?\nAssistant: Генрих Лев.",
             },
             {"question": ALONE.question, "input": ALONE.question, "chat_history": ""},
         ),
@@ -86,7 +86,7 @@ def test_a_list_of_messages_gets_the_turns_before_the_question():
 def test_a_chain_that_takes_a_text_gets_the_question_and_a_warning(caplog):
     assert input_of(CHAT, str) == CHAT.question
     assert [record.getMessage() for record in caplog.records] == [
-        "the chain takes a text, so it gets the question 'А когда он умер?' without its earlier turns"
+        "the chain takes no history: 1 questions are asked without the turns before them"
     ]
 
 
