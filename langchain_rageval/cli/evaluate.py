@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_rageval.cli.arguments import (
     PIPE,
+    add_audit_options,
     add_budget_options,
     add_input_options,
     add_judge_options,
@@ -19,7 +20,7 @@ from langchain_rageval.cli.arguments import (
     parse_pairs,
 )
 from langchain_rageval.cli.failures import check_not_all_failed, warn_about_failures
-from langchain_rageval.cli.inputs import build_budget, load_inputs
+from langchain_rageval.cli.inputs import build_audit, build_budget, load_inputs
 from langchain_rageval.cli.json_output import (
     add_json_option,
     check_single_stdout,
@@ -55,13 +56,14 @@ def add_to(commands: Any) -> None:
         action="append",
         default=[],
         metavar="METRIC=NUMBER",
-        help="exit with 1 if the mean is worse than the number; may be repeated",
+        help="exit with 1 if the mean, or that of the audit, is worse than the number; may be repeated",
     )
     parser.add_argument(
         "--until-decided",
         action="store_true",
         help="ask about samples in random order and stop when every --fail-under is decided, with 5%% error over all",
     )
+    add_audit_options(parser)
     parser.add_argument(
         "--max-failed",
         type=float,
@@ -118,6 +120,7 @@ def run(options: argparse.Namespace) -> int:
         progress=not options.quiet,
         strict=options.strict,
         until=until,
+        audit=build_audit(options),
     )
     report = replace(report, name="" if options.file == PIPE else Path(options.file).stem)
     stopped = [note for note in report.notes if note.startswith(STOPPED)]

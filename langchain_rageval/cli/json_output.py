@@ -33,6 +33,8 @@ _REPORT_KEYS = (
     "diagnosis: by cause the number of samples",
     "left_out: index and metric of each score that was omitted because the budget was spent or the gates were decided",
     "decisions: by metric verdict, low, high, samples, error and required, with --until-decided",
+    "audit: by metric mean, low and high of the strong judge, own_mean, agreement, audited, samples, failed, calls, "
+    "tokens, calls_spared, tokens_spared and parted, with --audit",
     "notes: remarks on the results",
 )
 KEYS: Mapping[str, tuple[str, ...]] = {
@@ -121,6 +123,7 @@ def report_object(report: Report) -> dict[str, Any]:
         "diagnosis": dict(report.diagnose().counts),
         "left_out": [{"index": index, "metric": metric} for index, metric in report.left_out],
         "decisions": {name: decision.to_dict() for name, decision in report.decisions.items()},
+        "audit": {name: audit.to_dict() for name, audit in report.audit.items()},
         "notes": report.notes,
     }
 

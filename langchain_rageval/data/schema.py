@@ -418,11 +418,13 @@ class Row(_FrozenModel):
         index: position of the sample in the input, from 0.
         sample: the sample; if the input was not a valid sample, a substitute with the fields that could be read.
         scores: scores by metric name, in the order of the metrics.
+        audit: scores that the strong judge of an audit gave the sample, by metric name; empty if it was not audited.
     """
 
     index: int = Field(ge=0)
     sample: Sample
     scores: dict[_CleanText, Score]
+    audit: dict[_CleanText, Score] = {}
 
     def _repr_html_(self) -> str:
         """Return the sample and its scores as HTML, for notebooks."""

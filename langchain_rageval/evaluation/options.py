@@ -8,6 +8,7 @@ from typing import Literal
 
 from langchain_core.callbacks import BaseCallbackHandler
 
+from langchain_rageval.evaluation.audit import Audit
 from langchain_rageval.evaluation.until import Until
 from langchain_rageval.run.options import RUN_DEFAULTS, RunOptions
 
@@ -45,10 +46,13 @@ class EvaluateOptions(StreamOptions, total=False):
             grow with the number of samples.
         until: `Decided` or `Precise`, a rule that ends the run when the samples asked about suffice; None, the default,
             asks about all. All samples are read before the first call.
+        audit: `Audit`, a strong judge that scores a random part of the samples; None, the default, for no audit. All
+            samples are read before the first call.
     """
 
     out: str | Path | None
     until: Until | None
+    audit: Audit | None
 
 
 STREAM_DEFAULTS: StreamOptions = {
@@ -59,4 +63,4 @@ STREAM_DEFAULTS: StreamOptions = {
     "strict": False,
     "fields": None,
 }
-EVALUATE_DEFAULTS: EvaluateOptions = {**STREAM_DEFAULTS, "progress": True, "out": None, "until": None}
+EVALUATE_DEFAULTS: EvaluateOptions = {**STREAM_DEFAULTS, "progress": True, "out": None, "until": None, "audit": None}

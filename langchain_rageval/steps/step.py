@@ -192,6 +192,10 @@ class SampleStep(JudgeStep):
         answer: BaseModel = yield self.ask(question, voter)
         return answer
 
+    def judged_by(self, judge: Judge) -> JudgeStep:
+        """Return a copy of the step that asks another judge."""
+        return self.definition(judge)
+
     @property
     def offline_answer(self) -> OfflineAnswer | None:
         """Function that answers without a model."""
