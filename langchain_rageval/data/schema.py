@@ -236,6 +236,8 @@ class Finding(_FrozenModel):
         reason: the judge's explanation; "" if it gave none.
         cites: numbers of the context sentences that support the verdict, as "chunk.sentence", such as "2.3"; `[]` if
             none were cited.
+        probabilities: probability of each possible verdict, which add up to 1; empty if they are unknown. See
+            `Judge(model, probabilities=True)`.
     """
 
     kind: FindingKind
@@ -244,6 +246,16 @@ class Finding(_FrozenModel):
     verdict: _CleanText
     reason: _CleanText = ""
     cites: list[_CleanText] = Field(default_factory=list)  # faster than a default of [], which is deep-copied
+    probabilities: dict[_CleanText, float] = Field(default_factory=dict)
+
+    @property
+    def probability(self) -> float | None:
+        """Probability of the verdict; None if it is unknown."""
+        return self.probabilities.get(self.verdict, 0.0) if self.probabilities else None
+
+    def probability_of(self, verdict: str) -> float:
+        """Return the probability of a verdict; without probabilities 1 for the given verdict, 0 for any other."""
+        return self.probabilities.get(verdict, 0.0) if self.probabilities else float(verdict == self.verdict)
 
 
 class Failure(_FrozenModel):

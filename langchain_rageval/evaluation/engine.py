@@ -322,6 +322,7 @@ class Evaluation:
         stages = [stage for metric in self.metrics for part in metrics_in(metric) for stage in stages_of(part)]
         yield from dict.fromkeys(note for stage in stages for note in stage.report_notes)
         yield from dict.fromkeys(note for judge in self._judges if (note := judge._endpoint.note))
+        yield from dict.fromkeys(note for judge in self._judges if (note := judge._endpoint.probabilities_note))
         yield from self.mixed_measures.notes()
         yield from self.score_store.notes()
         if self.score_store.journal is None:

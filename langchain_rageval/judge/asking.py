@@ -244,6 +244,7 @@ def _read_reply(
     objection = question.objection(answer) or _copied_example(question.request, answer)
     if objection:
         raise OutputParserException(ValueError(objection), llm_output=answer.model_dump_json())
+    endpoint.record_answer(answer, reply)
     return answer
 
 
