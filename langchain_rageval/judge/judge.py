@@ -49,7 +49,7 @@ class Judge:
             default, is one for a model that runs in this process, such as ChatLlamaCpp, HuggingFacePipeline or
             MLXPipeline, and no limit for others.
         probabilities: True to request the log-probabilities of the tokens, from which each verdict and grade gets its
-            probability; for clients that return them, such as ChatOpenAI, also with vLLM and llama.cpp. Without them
+            probability; for ChatOpenAI, also with vLLM or llama-server, and for other clients that return them. Without them
             the verdicts have no probabilities, and the report notes it.
         version: identifies a model whose configuration cannot be read, such as a function that uses an open client;
             change it when the model changes. Without it the scores of such a model are not journalled.

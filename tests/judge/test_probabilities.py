@@ -263,7 +263,10 @@ def test_faithfulness_is_scored_by_expectation():
     judge = judge_with(Statements=STATEMENTS, Verdicts=VERDICTS)
     score = faithfulness(judge, expected=True).invoke(SAMPLE)
     assert score.value == pytest.approx((0.9 + 0.3) / 2)
-    assert score.reason == "The contexts support 1 of 2 statements; not found: «It is free». By the probabilities, 1.20 of 2."
+    assert (
+        score.reason
+        == "The contexts support 1 of 2 statements; not found: «It is free». By the probabilities, 1.20 of 2."
+    )
     plain = faithfulness(judge)
     assert plain.instrument.partition(".")[0] == score.found_by
     assert plain.instrument != score.instrument
