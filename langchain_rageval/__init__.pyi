@@ -23,6 +23,7 @@ from langchain_rageval.evaluation.planning import plan as plan
 from langchain_rageval.evaluation.scored_by import scored_by as scored_by
 from langchain_rageval.evaluation.until import Decided as Decided
 from langchain_rageval.evaluation.until import Precise as Precise
+from langchain_rageval.judge.cascade import cascade as cascade
 from langchain_rageval.judge.judge import Judge as Judge
 from langchain_rageval.judge.jury import jury as jury
 from langchain_rageval.judge.parser import StrictJsonOutputParser as StrictJsonOutputParser

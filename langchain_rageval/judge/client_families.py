@@ -153,6 +153,7 @@ _FAMILIES = [
         {"json_schema": _llama_cpp_schema, "json_mode": _format_json},
         start="json_schema",
         grammar=True,
+        probabilities=_LOG_PROBABILITIES,
     ),
 ]
 

@@ -49,8 +49,8 @@ class Judge:
             default, is one for a model that runs in this process, such as ChatLlamaCpp, HuggingFacePipeline or
             MLXPipeline, and no limit for others.
         probabilities: True to request the log-probabilities of the tokens, from which each verdict and grade gets its
-            probability; for ChatOpenAI, also with vLLM or llama-server, and for other clients that return them. Without them
-            the verdicts have no probabilities, and the report notes it.
+            probability; for ChatOpenAI, also with vLLM or llama-server, for ChatLlamaCpp with `logits_all=True`, and
+            for other clients that return them. Without them the verdicts have none, and the report notes it.
         version: identifies a model whose configuration cannot be read, such as a function that uses an open client;
             change it when the model changes. Without it the scores of such a model are not journalled.
 
@@ -155,6 +155,16 @@ class Judge:
     def members(self) -> tuple[Judge, ...]:
         """Judges that vote on verdicts: here only this judge. The first member also answers everything else."""
         return (self,)
+
+    @property
+    def asked(self) -> tuple[Judge, ...]:
+        """Judges whose models are called: here only this judge."""
+        return (self,)
+
+    @property
+    def cascades(self) -> tuple[Judge, ...]:
+        """Cascades that the judge consists of: here none."""
+        return ()
 
     def prompt_set(self, text: str) -> PromptSet:
         """Return the prompts for a text: those that the user chose, or the package's in the text's language."""

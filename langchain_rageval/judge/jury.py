@@ -8,6 +8,7 @@ from typing import Any
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.judge.cascade import Cascade
 from langchain_rageval.judge.judge import Judge, JudgeLike
 
 
@@ -25,6 +26,16 @@ class Jury(Judge):
     def members(self) -> tuple[Judge, ...]:
         """Judges of the jury, which vote on verdicts."""
         return self._members
+
+    @property
+    def asked(self) -> tuple[Judge, ...]:
+        """Judges whose models are called: those of the members."""
+        return tuple(judge for member in self._members for judge in member.asked)
+
+    @property
+    def cascades(self) -> tuple[Judge, ...]:
+        """Cascades among the members."""
+        return tuple(one for member in self._members for one in member.cascades)
 
     @cached_property
     def identity(self) -> str:
@@ -77,9 +88,11 @@ def jury(judges: Sequence[JudgeLike]) -> Judge:
 
 
 def map_members(judge: Judge, change: Callable[[Judge], Judge]) -> Judge:
-    """Apply a function to a judge and return the result; for a jury, apply it to each member."""
+    """Apply a function to a judge and return the result; for a jury or a cascade, apply it to each of its judges."""
     if isinstance(judge, Jury):
-        return replace(judge, _members=tuple(map(change, judge.members)))
+        return replace(judge, _members=tuple(map_members(member, change) for member in judge.members))
+    if isinstance(judge, Cascade):
+        return judge.with_judges(lambda one: map_members(one, change))
     return change(judge)
 
 

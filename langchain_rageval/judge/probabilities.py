@@ -19,7 +19,7 @@ from langchain_core.messages import BaseMessage
 from pydantic import BaseModel
 
 from langchain_rageval.judge.value_repairs import BOOLEAN_WORDS
-from langchain_rageval.prompts.answer_schemas import ITEM_NUMBERS
+from langchain_rageval.prompts.answer_schemas import ITEM_KEYS
 
 _STRING = re.compile(r"""(["'])((?:[^\\]|\\.)*?)\1""", re.DOTALL)
 _WORD = re.compile(r"[^\s,:\[\]{}\"']+")
@@ -103,9 +103,26 @@ def least_probability(answer: BaseModel) -> float | None:
     return min((distribution.get(label, 0.0) for distribution, label in known if distribution), default=None)
 
 
+def verdict_key(answer: Any) -> Any:
+    """Return what an answer decides: its verdicts with the numbers of their items, without reasons and evidence.
+
+    Equal for two answers that decide alike, in whatever order.
+    """
+    if isinstance(answer, list | tuple):
+        return sorted((verdict_key(item) for item in answer), key=repr)
+    if not isinstance(answer, BaseModel):
+        return answer
+    fields = type(answer).model_fields
+    own = [name for name in fields if name in ITEM_KEYS or name in _verdict_fields(type(answer))]
+    nested = [name for name in fields if name not in own and _inner_classes(fields[name].annotation)]
+    parts: list[tuple[str, Any]] = [(name, getattr(answer, name)) for name in own]
+    return parts + [(name, verdict_key(getattr(answer, name))) for name in nested]
+
+
 def has_verdicts(kind: type[BaseModel]) -> bool:
-    """Return True if a class, or a class within it, has a field with a verdict."""
-    return bool(_verdict_fields(kind)) or any(map(has_verdicts, _inner_classes(kind)))
+    """Return True if a class, or a class within it, has a field with a verdict, or assigns items by their numbers."""
+    own = _verdict_fields(kind) or ITEM_KEYS & kind.model_fields.keys()
+    return bool(own) or any(map(has_verdicts, _inner_classes(kind)))
 
 
 def _tokens_of(reply: BaseMessage) -> list[_Token]:
@@ -154,9 +171,7 @@ def _verdict_fields(kind: type[BaseModel]) -> list[str]:
     return [
         name
         for name, info in kind.model_fields.items()
-        if info.annotation is bool
-        or (info.annotation is int and name not in ITEM_NUMBERS)
-        or _labels_of(info.annotation)
+        if info.annotation is bool or (info.annotation is int and name not in ITEM_KEYS) or _labels_of(info.annotation)
     ]
 
 

@@ -86,8 +86,13 @@ class JudgeStep(Stage[State]):
 
     @property
     def judges(self) -> Sequence[Judge]:
-        """Judges that the step asks: the members of a jury, or the judge itself."""
-        return self.judge.members
+        """Judges whose models the step calls: the members of a jury, both judges of a cascade, or the judge itself."""
+        return self.judge.asked
+
+    @property
+    def cascades(self) -> Sequence[Judge]:
+        """Cascades that the judge of the step consists of."""
+        return self.judge.cascades
 
     @property
     def offline_answer(self) -> OfflineAnswer | None:

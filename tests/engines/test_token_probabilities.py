@@ -1,4 +1,4 @@
-"""Token log-probabilities of real engines: each verdict of a random Llama gets the probability that the engine gave it."""
+"""Token log-probabilities of real engines: each verdict of a random Llama gets its probability."""
 
 from typing import Literal
 
@@ -47,3 +47,12 @@ def test_llama_server(gguf_file, engine_server):
     url = engine_server(*command, ready="/health")
     model = ChatOpenAI(model="tiny", base_url=f"{url}/v1", api_key=KEY, max_retries=0, max_tokens=100)
     check_probabilities(Judge(model, probabilities=True, mode="json_schema"))
+
+
+@need("llama_cpp")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_chat_llama_cpp_with_the_logits_of_all_tokens(gguf_file):
+    from langchain_community.chat_models import ChatLlamaCpp
+
+    options = {"n_ctx": 2048, "n_batch": 512, "max_tokens": 100, "verbose": False, "logits_all": True}
+    check_probabilities(Judge(ChatLlamaCpp(model_path=str(gguf_file), **options), probabilities=True))

@@ -216,7 +216,7 @@ def test_a_strong_judge_that_fails_is_counted_and_stops_no_gate_unseen():
     audit = report.audit["grade"]
     assert (audit.mean, audit.low, audit.agreement, audit.audited, audit.failed) == (None, None, None, 0, 4)
     assert str(audit) == "grade: no sample has scores of both judges (4 failed)"
-    with pytest.raises(BelowThreshold, match="^grade has no audited score, at least 0.5 is required$"):
+    with pytest.raises(BelowThreshold, match=r"^grade has no audited score, at least 0\.5 is required$"):
         report.check({"grade": 0.5})
 
 
