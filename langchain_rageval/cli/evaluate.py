@@ -100,8 +100,8 @@ def run(options: argparse.Namespace) -> int:
     from langchain_rageval.evaluation.judge_breaker import STOPPED
 
     check_single_stdout(options)
-    gates = _parse_gates(options.fail_under, score_names(parse_metric_names(options.metrics)))
-    until = _stopping_rule(options, gates)
+    gates = parse_gates(options.fail_under, score_names(parse_metric_names(options.metrics)))
+    until = stopping_rule(options, gates)
     budget = build_budget(options)
     for option, share in (("--max-failed", options.max_failed), ("--max-unscored", options.max_unscored)):
         if not 0 <= share <= 1:
@@ -143,7 +143,8 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _stopping_rule(options: argparse.Namespace, gates: Mapping[str, float]) -> Decided | None:
+def stopping_rule(options: argparse.Namespace, gates: Mapping[str, float]) -> Decided | None:
+    """Return the rule that the options describe; None if the run asks about all samples."""
     from langchain_rageval.evaluation.until import Decided
 
     if options.until_decided and not gates:
@@ -162,7 +163,8 @@ def _with_earlier_scores(report: Report, options: argparse.Namespace) -> Report:
     return join_reports(Report.load(options.file), report)
 
 
-def _parse_gates(items: Sequence[str], metrics: Sequence[str]) -> dict[str, float]:
+def parse_gates(items: Sequence[str], metrics: Sequence[str]) -> dict[str, float]:
+    """Parse the thresholds of `--fail-under`; each belongs to one of the metrics."""
     gates: dict[str, float] = {}
     for metric, number in parse_pairs(items, "--fail-under").items():
         if metric not in metrics:

@@ -50,7 +50,10 @@ KEYS: Mapping[str, tuple[str, ...]] = {
         "samples: number of samples",
         "rehearsed: number of samples that the estimate is based on",
         "metrics: by name calls, input_tokens, output_tokens, embedded",
-        "total: the same numbers for all metrics together",
+        "audit: by name the same numbers for the strong judge, with --audit",
+        "total: the same numbers for all of them together",
+        "asked: number of samples that are expected to be asked about",
+        "waves: number of batches that must follow one another, with --batch, otherwise null",
         "notes: limits of the estimate",
     ),
     "generate": (
@@ -143,7 +146,10 @@ def plan_object(plan: Plan) -> dict[str, Any]:
         "samples": plan.samples,
         "rehearsed": plan.rehearsed,
         "metrics": {name: _planned_metric_object(metric) for name, metric in plan.items()},
+        "audit": {name: _planned_metric_object(metric) for name, metric in plan.audit.items()},
         "total": _planned_metric_object(plan.total),
+        "asked": plan.asked,
+        "waves": plan.waves,
         "notes": plan.notes,
     }
 

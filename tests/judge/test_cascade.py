@@ -2,6 +2,7 @@
 
 import json
 import re
+from math import log
 
 import pytest
 from langchain_core.messages import AIMessage
@@ -61,8 +62,6 @@ def with_probability(number, text):
     end = text.index('"', at)
     tokens = [(text[:at], 0.0), (text[at:end], -0.0), (text[end:], 0.0)]
     items = [{"token": part, "logprob": lp, "bytes": list(part.encode()), "top_logprobs": []} for part, lp in tokens]
-    from math import log
-
     items[1]["logprob"] = log(number)
     other = "absent" if text[at:end] != "absent" else "supported"
     items[1]["top_logprobs"] = [{"token": other, "bytes": list(other.encode()), "logprob": log(1 - number)}]
@@ -132,7 +131,8 @@ def test_a_verdict_of_low_probability_is_passed_on(limit, passed_on):
 
 
 def test_a_jury_that_disagrees_is_a_cheap_judge_too():
-    members = [judge_of(f"cheap {n}", verdicts("supported", label))[0] for n, label in enumerate(["absent"] * 2 + ["supported"])]
+    labels = ["absent", "absent", "supported"]
+    members = [judge_of(f"cheap {n}", verdicts("supported", label))[0] for n, label in enumerate(labels)]
     strong, received = judge_of("strong", verdicts("supported", "supported"))
     score, _ = run(jury(members), strong)
     assert (score.value, len(received)) == (1.0, 1)
