@@ -13,6 +13,8 @@ from langchain_rageval.statistics.student_t import student_t_quantile
 
 _Floats = NDArray[np.float64]
 
+_ROUNDING = 1e-12  # variance of equal numbers, as computed
+
 
 class PredictionPoweredMean(NamedTuple):
     """Estimate of a mean with its interval, within the scale.
@@ -90,7 +92,7 @@ def _weight(labels: _Floats, predictions: _Floats, others: _Floats) -> float:
     if others.size < 2:
         return 0.0
     variance = float(np.concatenate([predictions, others]).var(ddof=1))
-    if variance <= 0:
+    if variance <= _ROUNDING:
         return 0.0
     covariance = float(np.cov(labels, predictions, ddof=0)[0, 1])
     return min(max(covariance / variance / (1 + labels.size / others.size), 0.0), 1.0)
