@@ -53,8 +53,8 @@ class Pilot:
     ) -> float:
         """Return the mean number of samples that a run with a stopping rule is expected to ask about.
 
-        The run is simulated with rows drawn from the pilot. Their weights are drawn anew for each simulation (Bayesian
-        bootstrap), so that the estimate allows for how little a pilot tells about the mean.
+        The run is simulated with rows drawn from the pilot. Each simulation draws new weights for them (Bayesian
+        bootstrap), so that the estimate allows for the uncertainty of the pilot's mean.
 
         Args:
             until: the rule.

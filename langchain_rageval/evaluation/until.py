@@ -133,7 +133,7 @@ _ENDLESS = 10**9  # samples
 
 
 class _Bounds(NamedTuple):
-    """What a question needs to know about a metric.
+    """Range, direction and configuration of a metric.
 
     Attributes:
         low: lowest value.

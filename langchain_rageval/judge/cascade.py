@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_rageval._internal.cached import cached_property
+from langchain_rageval._internal.per_process import PerProcess
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.endpoint import Endpoint
 from langchain_rageval.judge.judge import Judge, JudgeLike
@@ -40,11 +41,16 @@ class Cascade(Judge):
     cheap: Judge = field(kw_only=True)
     strong: Judge = field(kw_only=True)
     least_probability: float = field(kw_only=True)
-    counts: CascadeCounts = field(default_factory=CascadeCounts, kw_only=True)
+    _counts: PerProcess[CascadeCounts] = field(kw_only=True)
 
     def __repr__(self) -> str:
         """Return the cascade as text: its judges, without secrets."""
         return f"cascade({self.cheap!r}, {self.strong!r}, least_probability={self.least_probability:g})"
+
+    @property
+    def counts(self) -> CascadeCounts:
+        """Number of requests of this process, shared with copies of the cascade."""
+        return self._counts.value
 
     @property
     def asked(self) -> tuple[Judge, ...]:
@@ -68,7 +74,7 @@ class Cascade(Judge):
 
     def with_judges(self, change: Callable[[Judge], Judge]) -> Cascade:
         """Return a cascade of what a function returns for both judges, with the same counts."""
-        return _cascade_of(change(self.cheap), change(self.strong), self.least_probability, self.counts)
+        return _cascade_of(change(self.cheap), change(self.strong), self.least_probability, self._counts)
 
     @property
     def cascades(self) -> tuple[Judge, ...]:
@@ -115,10 +121,10 @@ def cascade(cheap: JudgeLike, strong: JudgeLike, *, least_probability: float = 0
     last = Judge.of(strong)
     if len(last.members) > 1 or last.draws > 1:
         raise ConfigError("the strong judge of a cascade is one judge with draws=1: its word is final")
-    return _cascade_of(Judge.of(cheap), last, float(number), CascadeCounts())
+    return _cascade_of(Judge.of(cheap), last, float(number), PerProcess(CascadeCounts))
 
 
-def _cascade_of(cheap: Judge, strong: Judge, least_probability: float, counts: CascadeCounts) -> Cascade:
+def _cascade_of(cheap: Judge, strong: Judge, least_probability: float, counts: PerProcess[CascadeCounts]) -> Cascade:
     first = cheap.members[0]
     built = Cascade(
         first.model,
@@ -134,7 +140,7 @@ def _cascade_of(cheap: Judge, strong: Judge, least_probability: float, counts: C
         cheap=cheap,
         strong=strong,
         least_probability=least_probability,
-        counts=counts,
+        _counts=counts,
     )
     endpoint: Endpoint = first._endpoint
     object.__setattr__(built, "_endpoint", endpoint)

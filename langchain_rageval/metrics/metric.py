@@ -20,7 +20,8 @@ from langchain_rageval._version import __version__
 from langchain_rageval.data.instrument import Instrument, join_digests, split_digests
 from langchain_rageval.data.schema import Aspect, Direction, Sample, Score, Usage, without_surrogates
 from langchain_rageval.errors import ConfigError, SampleError, config_error_of, record_step
-from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.judge import Judge, JudgeLike, with_probabilities
+from langchain_rageval.judge.jury import map_members
 from langchain_rageval.metrics.adapters import Adapters
 from langchain_rageval.metrics.extraction_findings import extraction_findings, split_extraction, with_extraction
 from langchain_rageval.metrics.structure import sequential_steps, stages_of
@@ -172,9 +173,10 @@ class Metric(Traced[Any, Score], Adapters):
         return can_be_rejudged(stages_of(self))
 
     def judged_by(self, judge: JudgeLike) -> Metric:
-        """Return this metric with another judge in place of all of its own, and of a verifier.
+        """Return this metric with all of its judges, and a verifier, replaced by one judge.
 
         Embeddings, prompts of the steps and all options stay; the prompt set and the language are those of the judge.
+        If the judges of this metric request probabilities, so does the other one.
 
         Raises:
             ConfigError: if no step asks a judge that can be replaced.
@@ -182,6 +184,8 @@ class Metric(Traced[Any, Score], Adapters):
         if not self.can_be_judged_by_another:
             raise ConfigError(f"{self.name} asks no judge that can be replaced")
         other = Judge.of(judge)
+        if any(own.probabilities for own in self.judges):
+            other = map_members(other, with_probabilities)
         steps = [step.judged_by(other) if isinstance(step, Stage) else step for step in sequential_steps(self)]
         return Metric(
             self.name,

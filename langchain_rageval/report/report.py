@@ -101,11 +101,11 @@ class Report(ReportData):
 
     @property
     def audit(self) -> AuditSummary:
-        """What a run with `audit=` found out: for each metric the strong judge's mean over all samples, estimated.
+        """Audit of each metric: the estimated mean of the strong judge over all samples.
 
         `report.audit["faithfulness"]` has `mean`, `low` and `high` of the strong judge, `agreement` of the two judges
         and the number of samples that are `audited`. The interval is prediction-powered, at 95%; like that of
-        `summary`, it is for samples like these. Empty without an audit.
+        `summary`, it is for samples like these. Empty for a run without `audit=`.
         """
         audits = [score for row in self.rows for score in row.audit.values()]
         instruments = {score.instrument: self.provenance.instrument(score.metric, score.instrument) for score in audits}

@@ -80,7 +80,7 @@ class Stage(Traced[S, S]):
         return False
 
     def judged_by(self, judge: Judge) -> Stage[S]:
-        """Return the stage with a judge in place of its own judges or its verifier; this stage if it has none."""
+        """Return the stage with its judges or its verifier replaced by a judge; this stage if it has none."""
         return self
 
     @property

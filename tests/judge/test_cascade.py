@@ -1,6 +1,7 @@
 """Cascades: a cheap judge passes on to a strong one what it is unsure of."""
 
 import json
+import pickle
 import re
 from math import log
 
@@ -221,3 +222,10 @@ def test_the_strong_judge_has_one_vote(strong):
     with pytest.raises(ConfigError) as raised:
         cascade(OfflineJudge(), strong)
     assert str(raised.value) == "the strong judge of a cascade is one judge with draws=1: its word is final"
+
+
+def test_a_cascade_is_pickled_without_its_counts():
+    judge = cascade(Judge(OfflineJudge()), Judge(OfflineJudge()))
+    judge.counts.record("unreadable")
+    copy = pickle.loads(pickle.dumps(judge))
+    assert (repr(copy), copy.counts.so_far.total()) == (repr(judge), 0)

@@ -324,3 +324,9 @@ def test_probabilities_are_part_of_the_instrument_only_if_requested():
     model = RunnableLambda(lambda messages: "")
     assert "probabilities" not in Judge(model, version="1").instrument
     assert Judge(model, version="1", probabilities=True).instrument["probabilities"] is True
+
+
+def test_another_judge_of_a_metric_that_needs_probabilities_requests_them_too():
+    metric = aspect_critique(Judge(RunnableLambda(lambda messages: ""), version="1"), "coherence", expected=True)
+    other = Judge(RunnableLambda(lambda messages: RUSSIAN), version="2")
+    assert metric.judged_by(other).invoke(RUSSIAN_SAMPLE).value == pytest.approx(0.45 / 0.8)
