@@ -9,7 +9,6 @@ from langchain_rageval.cli.arguments import add_audit_options, add_input_options
 from langchain_rageval.cli.evaluate import parse_gates, stopping_rule
 from langchain_rageval.cli.inputs import build_audit, load_inputs
 from langchain_rageval.cli.json_output import add_json_option, plan_object, write_json
-from langchain_rageval.cli.metric_selection import parse_metric_names, score_names
 
 
 def add_to(commands: Any) -> None:
@@ -48,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     from langchain_rageval.evaluation.planning import plan
 
     samples, metrics = load_inputs(options)
-    gates = parse_gates(options.fail_under, score_names(parse_metric_names(options.metrics)))
+    gates = parse_gates(options)
     estimate = plan(
         samples,
         metrics,

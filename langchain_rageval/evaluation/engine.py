@@ -62,6 +62,7 @@ T = TypeVar("T")
 
 _TOKENS_OF_A_PROMPT = 800  # instruction, examples and the reply
 _TEXTS_COMPARED = 2
+_LEAD_PER_WORKER = 2  # samples that a stopping rule allows to be under way while one is slow
 
 
 Result = PendingSample | BaseException | None
@@ -205,6 +206,8 @@ class Evaluation:
             raise
         finally:
             stopped.set()
+            if self.sequential is not None:
+                self.sequential.end()
             self.score_store.close()
 
     async def arows(self, samples: Any) -> AsyncGenerator[Row]:
@@ -268,7 +271,8 @@ class Evaluation:
         metrics = self.metrics[: self.own]
         audited = {name for metric in self.metrics[len(metrics) :] for name in names_of(metric)}
         share = self.draw.share if self.draw is not None else None
-        return replace(self, sequential=SequentialRun(rule, samples, metrics, audited, share))
+        lead = _LEAD_PER_WORKER * self.scheduler.n_workers(samples)
+        return replace(self, sequential=SequentialRun(rule, samples, metrics, lead, audited, share))
 
     def build_report(self, output: list[Row] | ReportFile, *, complete: bool = True) -> Report:
         """Return the report of the finished rows.

@@ -80,7 +80,7 @@ class Pilot:
         rng: np.random.Generator,
     ) -> int:
         places: Sequence[None] = [None] * size
-        run = SequentialRun(until, places, metrics, audited, share)
+        run = SequentialRun(until, places, metrics, 1, audited, share)
         weights = rng.dirichlet(np.ones(len(self.rows)))
         drawn_rows = rng.choice(len(self.rows), size=min(size, _LONGEST), p=weights)
         is_audited = rng.random(len(drawn_rows)) < (share or 0.0)

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from langchain_rageval._internal.cached import cached_property
@@ -34,6 +35,7 @@ class PendingSample:
         left: number of metrics that are not finished.
         scores: scores of the finished metrics, by the number of the metric.
         own: number of metrics that are not those of an audit, which follow them; None if there is no audit.
+        time: when the last score was finished; None before that.
     """
 
     index: int
@@ -42,6 +44,7 @@ class PendingSample:
     left: int
     scores: dict[int, dict[str, Score]] = field(default_factory=dict)
     own: int | None = None
+    time: datetime | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, number: int, scores: dict[str, Score]) -> bool:
@@ -49,6 +52,7 @@ class PendingSample:
         with self.lock:
             self.scores[number] = scores
             self.left -= 1
+            self.time = datetime.now(UTC).replace(microsecond=0)
             return not self.left
 
     def row(self) -> Row:
@@ -63,7 +67,7 @@ class PendingSample:
         for number, part in parts:
             (own if self.own is None or number < self.own else of_audit).extend(part.items())
         check_unique([name for name, _ in own])
-        return Row(index=self.index, sample=self.sample, scores=dict(own), audit=dict(of_audit))
+        return Row(index=self.index, sample=self.sample, scores=dict(own), audit=dict(of_audit), time=self.time)
 
 
 @dataclass(frozen=True)

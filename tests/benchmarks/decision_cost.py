@@ -97,7 +97,7 @@ def simulate(runs: int, share: float | None, *, in_rounds: bool) -> Asked:
         samples = _samples()
         draw = None if share is None else Audit(OfflineJudge(), share, number).draw(samples, exact=False)
         rule = Decided({"faithful": float(truth.mean()) - DISTANCE}, seed=number)
-        run = SequentialRun(rule, samples, [faithful], {"faithful"} if draw else (), share)
+        run = SequentialRun(rule, samples, [faithful], 1, {"faithful"} if draw else (), share)
         for drawn in run:
             audited = draw is not None and drawn.item in draw
             audit = {"faithful": _score(truth[drawn.index])} if audited else {}
