@@ -20,7 +20,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_rageval.run.billing import MeteredChain, MeteredTry
-from langchain_rageval.run.embedding import MAX_WAIT, Batch, Vector
+from langchain_rageval.run.embedding import MAX_WAIT, EmbedBatch, Vector
 from langchain_rageval.run.requests import (
     Call,
     Compute,
@@ -67,7 +67,7 @@ def _reply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
     match request:
         case Shared(key, operation):
             return run.single_flight.do((key, configurable_choices(config)), partial(drive, operation, run, config))
-        case Call() | Batch() | Rate() | Invoke():
+        case Call() | EmbedBatch() | Rate() | Invoke():
             return _send(request, run, config)
         case SendOnce(inner):
             return _send_once(inner, run, config)
@@ -128,7 +128,7 @@ def _send_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
                     return run.call_with_timeout(partial(chain.invoke, chain_input, chain_config), chain, turn)
             case _ if run.fake_reply:
                 return run.fake_reply(request)
-            case Batch(embeddings, texts):
+            case EmbedBatch(embeddings, texts):
                 return run.call_with_timeout(partial(embeddings.embed_documents, list(texts)), embeddings, turn)
             case Rate(cross_encoder, pairs):
                 return run.call_with_timeout(partial(cross_encoder.score, list(pairs)), cross_encoder, turn)
@@ -221,7 +221,7 @@ async def _areply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
         case Shared(key, operation):
             shared_key = key, configurable_choices(config)
             return await run.single_flight.ado(shared_key, partial(adrive, operation, run, config))
-        case Call() | Batch() | Rate() | Invoke():
+        case Call() | EmbedBatch() | Rate() | Invoke():
             return await _asend(request, run, config)
         case SendOnce(inner):
             return await _asend_once(inner, run, config)
@@ -266,10 +266,10 @@ async def _asend_once(request: ModelRequest, run: Run, config: RunnableConfig) -
             case Invoke(chain, chain_input):
                 with run.charge_call(), MeteredChain(run, halvings) as chain_meter:
                     return await _ainvoke_with_timeout(run, chain, chain_input, chain_meter.config_of(config))
-            case Batch(embeddings, texts) if type(embeddings).aembed_documents is Embeddings.aembed_documents:
+            case EmbedBatch(embeddings, texts) if type(embeddings).aembed_documents is Embeddings.aembed_documents:
                 embed = partial(embeddings.embed_documents, list(texts))
                 return await run.acall_with_timeout(embed, embeddings, turn)
-            case Batch(embeddings, texts):
+            case EmbedBatch(embeddings, texts):
                 return await run.await_with_timeout(embeddings.aembed_documents(list(texts)), embeddings)
             case Rate(cross_encoder, pairs):  # has no async methods
                 rate = partial(cross_encoder.score, list(pairs))
@@ -424,7 +424,7 @@ def _model_of(request: ModelRequest) -> object:
     match request:
         case Call(model=model):
             return model
-        case Batch(embeddings=embeddings):
+        case EmbedBatch(embeddings=embeddings):
             return embeddings
         case Rate(cross_encoder=cross_encoder):
             return cross_encoder

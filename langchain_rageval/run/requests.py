@@ -17,7 +17,7 @@ from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_core.runnables import Runnable
 
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
-from langchain_rageval.run.embedding import Batch
+from langchain_rageval.run.embedding import EmbedBatch
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ class Invoke:
     input: Any
 
 
-ModelRequest = Call | Batch | Rate | Invoke
+ModelRequest = Call | EmbedBatch | Rate | Invoke
 """Requests that are sent to a model, and retried after a transport error."""
 
 

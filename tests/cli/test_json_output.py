@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 import pytest
 from helpers.munich import CONTEXTS, REFUSAL, SAMPLE
@@ -24,6 +25,7 @@ COMMANDS = {
     "generate": ["documents", "--size", "2"],
     "metrics": [],
     "qualify": ["--repeats", "1"],
+    "trend": ["live.jsonl"],
 }
 
 
@@ -35,6 +37,8 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "documents").mkdir()
     (tmp_path / "documents" / "munich.txt").write_text(" ".join(CONTEXTS), encoding="utf-8")
     report([1.0, 0.0, 0.5] * 3, notes=["Судил никто."]).to_jsonl(tmp_path / "report.jsonl")
+    rows = report([1.0, 0.5]).rows
+    Report([row.model_copy(update={"time": datetime(2026, 11, 2, tzinfo=UTC)}) for row in rows]).to_jsonl("live.jsonl")
     return tmp_path
 
 

@@ -100,10 +100,9 @@ def test_a_strong_judge_scores_its_share_of_the_samples_and_the_cheap_one_scores
 
 
 def test_the_report_estimates_the_strong_judges_mean_although_the_cheap_one_is_biased():
-    report, _, _ = audited()
+    report, _, _ = audited(cheap=lambda number: 10 if number % 3 else TRUTH[number])
     audit = report.audit["grade"]
     assert report.summary()["grade"].mean == pytest.approx(audit.own_mean)
-    assert audit.own_mean > MEAN + 0.08
     assert audit.low <= MEAN <= audit.high
     assert audit.low < audit.mean < audit.high < audit.own_mean
     pairs = [(row.scores["grade"].value, row.audit["grade"].value) for row in report.rows if row.audit]
