@@ -350,7 +350,7 @@ class Evaluation:
         if self.unaudited:
             yield f"Not audited, because no other judge can be put in: {', '.join(self.unaudited)}."
         if self.audit_left_out:
-            yield f"{len(self.audit_left_out)} scores of the audit were left out: the budget or the judge ended first."
+            yield f"Scores left out of the audit: {len(self.audit_left_out)}; the budget or the judge ended first."
         lowest, limit = self.run.limiter.lowest_size, self.run.limiter.limit
         if limit is not None and lowest is not None and lowest < limit:
             yield f"The endpoint rejected calls: between {lowest} and {limit} were allowed at a time."

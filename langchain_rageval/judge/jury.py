@@ -9,7 +9,7 @@ from typing import Any
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.cascade import Cascade
-from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.judge import Judge, JudgeLike, with_probabilities
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -94,6 +94,17 @@ def map_members(judge: Judge, change: Callable[[Judge], Judge]) -> Judge:
     if isinstance(judge, Cascade):
         return judge.with_judges(lambda one: map_members(one, change))
     return change(judge)
+
+
+def request_probabilities(judge: JudgeLike, expected: Any) -> Judge:
+    """Return a judge that requests the probabilities of verdicts if `expected` is True, else the judge itself.
+
+    Raises:
+        ConfigError: if `expected` is neither True nor False.
+    """
+    if not isinstance(expected, bool):
+        raise ConfigError(f"expected must be True or False, got {expected!r}")
+    return map_members(Judge.of(judge), with_probabilities) if expected else Judge.of(judge)
 
 
 def with_fresh_endpoint(judge: Judge) -> Judge:

@@ -12,8 +12,8 @@ from typing import get_args
 
 from langchain_rageval.data.schema import Direction, Finding, Sample, Score, without_surrogates
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.judge.judge import Judge, JudgeLike, with_probabilities
-from langchain_rageval.judge.jury import map_members
+from langchain_rageval.judge.judge import JudgeLike
+from langchain_rageval.judge.jury import request_probabilities
 from langchain_rageval.metrics import ASPECTS
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.value import Value
@@ -59,8 +59,7 @@ def aspect_critique(
         raise ConfigError(f"the definition of {aspect!r} is blank; describe when the aspect applies")
     if direction not in (None, *get_args(Direction)):
         raise ConfigError(f'direction is "higher" or "lower", got {direction!r}')
-    if expected:
-        judge = map_members(Judge.of(judge), with_probabilities)
+    judge = request_probabilities(judge, expected)
     direction = direction or ASPECTS.get(aspect, "higher")
     return Metric(
         name or aspect,

@@ -11,8 +11,8 @@ from dataclasses import replace
 from functools import partial
 from math import fsum
 
-from langchain_rageval.judge.judge import Judge, JudgeLike, with_probabilities
-from langchain_rageval.judge.jury import map_members
+from langchain_rageval.judge.judge import JudgeLike
+from langchain_rageval.judge.jury import request_probabilities
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.supported import share_of_supported, verdicts_from_findings
 from langchain_rageval.metrics.value import NO_FACTS, Value
@@ -40,8 +40,7 @@ def faithfulness(
         A metric that reads `question`, `answer` and `contexts`; unscored if the answer states no facts. Findings are
         the statements in order, with their verdicts and the context sentences cited as evidence.
     """
-    if expected:
-        judge = map_members(Judge.of(judge), with_probabilities)
+    judge = request_probabilities(judge, expected)
     steps = extract_statements(judge, of="answer") | verify(judge, of="answer", verifier=verifier)
     return Metric(
         name,
@@ -65,7 +64,7 @@ def expected_share(state: State) -> Value:
     """
     value = supported_share(state)
     statements = [finding for finding in value.findings if finding.kind == "statement"]
-    if value.number is None:
+    if value.number is None or not any(finding.probabilities for finding in statements):
         return value
     expected = fsum(finding.probability_of("supported") for finding in statements)
     count = len(statements)

@@ -15,8 +15,8 @@ from typing import Any, Literal, get_args
 
 from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.judge.judge import Judge, JudgeLike, with_probabilities
-from langchain_rageval.judge.jury import map_members
+from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.jury import request_probabilities
 from langchain_rageval.judge.ladder import bound_options, inner_models
 from langchain_rageval.judge.voting import voters_of
 from langchain_rageval.metrics.metric import Metric
@@ -79,9 +79,7 @@ def rubric(
     Warns:
         UserWarning: if the scale is wider than 10 steps, or the judge's temperature above 0.3 with a single draw.
     """
-    judge = Judge.of(judge)
-    if expected:
-        judge = map_members(judge, with_probabilities)
+    judge = request_probabilities(judge, expected)
     lowest, highest = scale = _validate_scale(scale)
     if examples not in get_args(Examples):
         raise ConfigError(f"examples must be one of {', '.join(get_args(Examples))}, got {examples!r}")
@@ -140,6 +138,8 @@ def expected_grade(state: State, *, weights: Mapping[str, float], scale: Scale) 
         if finding.kind == "criterion"
     }
     plain, russian = weighted_grade(state, weights=weights, scale=scale), _is_russian(state)
+    if not any(finding.probabilities for finding in findings):
+        return plain
     shown = ", ".join(f"{_IN_RUSSIAN.get(name, name) if russian else name} {one:.2f}" for name, one in expected.items())
     added = f"С учётом вероятностей: {shown}." if russian else f"By the probabilities: {shown}."
     return replace(plain, number=_weighted(expected, weights, scale), reason=f"{plain.reason} {added}")

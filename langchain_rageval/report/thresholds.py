@@ -99,6 +99,9 @@ def _problems(metric: MetricSummary, threshold: float, coverage: _Coverage, audi
             problems.append(f"{metric.metric} is {found} {by}, {required}")
     elif not reaches(metric.mean, threshold, metric.direction) and not isclose(metric.mean, threshold, abs_tol=1e-9):
         problems.append(f"{metric.metric} is {metric.mean:.3f} {metric.interval}, {required}")
+    if audit is not None and audit.failed > coverage.max_failed * (audit.audited + audit.failed):
+        failed = f"failed on {audit.failed} of {audit.audited + audit.failed} samples"
+        problems.append(f"the audit of {metric.metric} {failed}, at most {coverage.max_failed:.0%} may")
     count = metric.scored + metric.unscored + metric.failed
     for how, number, most in (
         ("failed on", metric.failed, coverage.max_failed),

@@ -74,6 +74,22 @@ def test_a_resumed_run_keeps_its_audit(rageval, samples, audit, tmp_path):
     assert server.calls == calls
 
 
+def test_a_merge_request_shows_the_strong_judges_mean_and_its_gate(rageval, samples, audit, tmp_path):
+    _, words = audit
+    page = tmp_path / "summary.md"
+    code, _, _ = rageval("ci", samples, *words, "--quiet", "--fail-under", "faithfulness=0.5", "--markdown", page)
+    assert code == 1
+    lines = page.read_text(encoding="utf-8").splitlines()
+    place = lines.index("### Audit by a strong judge")
+    assert lines[place + 2] == (
+        "| metric | strong judge | 95% interval | own judge | agree | audited | calls | calls spared |"
+    )
+    cells = lines[place + 4].split(" | ")
+    assert cells[:2] == ["| faithfulness", "0.000"]
+    assert cells[3:] == ["1.000", "0%", "5 of 20", "10", "30 |"]
+    assert any("❌ mean at least 0.5" in line for line in lines)
+
+
 def test_an_invalid_share_ends_before_the_first_call(rageval, samples, audit):
     server, words = audit
     code, _, complaints = rageval("evaluate", samples, *words[:-1], "0")

@@ -215,8 +215,27 @@ def test_a_strong_judge_that_fails_is_counted_and_stops_no_gate_unseen():
     audit = report.audit["grade"]
     assert (audit.mean, audit.low, audit.agreement, audit.audited, audit.failed) == (None, None, None, 0, 4)
     assert str(audit) == "grade: no sample has scores of both judges (4 failed)"
-    with pytest.raises(BelowThreshold, match=r"^grade has no audited score, at least 0\.5 is required$"):
+    with pytest.raises(BelowThreshold) as raised:
         report.check({"grade": 0.5})
+    assert str(raised.value) == (
+        "grade has no audited score, at least 0.5 is required; the audit of grade failed on 4 of 4 samples, "
+        "at most 5% may"
+    )
+
+
+def test_a_gate_fails_if_the_strong_judge_failed_on_too_many_samples():
+    own, _ = judge_of(lenient, "cheap")
+
+    def reply(messages):
+        number = int(messages[-1].text.rpartition("answer number ")[2].partition('"')[0])
+        return AIMessage("I cannot say." if number < 50 else '{"grade": 10}')
+
+    strong = Judge(RunnableLambda(reply), version="strict", attempts=1)
+    report = evaluate(samples(), grades(own), audit=Audit(strong, share=1), progress=False, max_concurrency=1)
+    report.check({"grade": 0.9}, max_failed=0.25)
+    with pytest.raises(BelowThreshold) as raised:
+        report.check({"grade": 0.9}, max_failed=0.2)
+    assert str(raised.value) == "the audit of grade failed on 50 of 200 samples, at most 20% may"
 
 
 def test_metrics_without_a_judge_are_named_and_not_audited():
@@ -270,7 +289,7 @@ def test_a_budget_leaves_out_scores_of_the_audit_and_says_so():
     assert len(report.left_out) == 40 - len(own)
     missing = 10 - len(strong)
     assert not missing or (
-        f"{missing} scores of the audit were left out: the budget or the judge ended first." in report.notes
+        f"Scores left out of the audit: {missing}; the budget or the judge ended first." in report.notes
     )
 
 

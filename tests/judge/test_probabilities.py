@@ -10,7 +10,17 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
 
-from langchain_rageval import Criterion, Judge, aspect_critique, context_precision, evaluate, faithfulness, rubric
+from langchain_rageval import (
+    ConfigError,
+    Criterion,
+    Judge,
+    OfflineJudge,
+    aspect_critique,
+    context_precision,
+    evaluate,
+    faithfulness,
+    rubric,
+)
 from langchain_rageval.judge.parser import StrictJsonOutputParser
 from langchain_rageval.judge.probabilities import (
     assign_probabilities,
@@ -311,6 +321,22 @@ def test_without_log_probabilities_the_plain_verdict_counts_and_the_report_says_
     assert [note.partition(" returned ")[2] for note in report.notes] == [
         "no token log-probabilities: its verdicts have no probabilities and count as certain."
     ]
+
+
+def test_reasons_do_not_speak_of_probabilities_that_are_unknown():
+    judge = Judge(OfflineJudge())
+    for builder in (faithfulness, rubric):
+        plain, expected = builder(judge).invoke(RUSSIAN_SAMPLE), builder(judge, expected=True).invoke(RUSSIAN_SAMPLE)
+        assert (expected.value, expected.reason) == (plain.value, plain.reason)
+
+
+@pytest.mark.parametrize(
+    "build", [faithfulness, rubric, lambda judge, **options: aspect_critique(judge, "coherence", **options)]
+)
+def test_expected_is_true_or_false(build):
+    with pytest.raises(ConfigError) as raised:
+        build(OfflineJudge(), expected="no")
+    assert str(raised.value) == "expected must be True or False, got 'no'"
 
 
 def test_a_score_with_probabilities_is_rescored_and_stored():
