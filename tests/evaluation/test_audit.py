@@ -228,7 +228,7 @@ def test_a_gate_fails_if_the_strong_judge_failed_on_too_many_samples():
 
     def reply(messages):
         number = int(messages[-1].text.rpartition("answer number ")[2].partition('"')[0])
-        return AIMessage("I cannot say." if number < 50 else '{"grade": 10}')
+        return AIMessage("I cannot say." if number % 4 == 3 else '{"grade": 10}')
 
     strong = Judge(RunnableLambda(reply), version="strict", attempts=1)
     report = evaluate(samples(), grades(own), audit=Audit(strong, share=1), progress=False, max_concurrency=1)
