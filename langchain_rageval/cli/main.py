@@ -29,6 +29,7 @@ from langchain_rageval.cli import (
     qualify,
     report,
     resume,
+    review,
     rubric_study,
     trend,
 )
@@ -51,6 +52,7 @@ COMMANDS = (
     agreement,
     qualify,
     generate,
+    review,
     run_command,
     metrics,
     demo,
