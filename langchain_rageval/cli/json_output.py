@@ -40,6 +40,10 @@ _REPORT_KEYS = (
 )
 KEYS: Mapping[str, tuple[str, ...]] = {
     "evaluate": _REPORT_KEYS,
+    "replies": (
+        "wave, requests, files: number and size of the next wave and paths of its files, if replies are missing",
+        "otherwise the keys of `rageval report --json`",
+    ),
     "report": _REPORT_KEYS,
     "compare": (
         "metrics: by name direction, verdict, baseline, candidate, difference, low, high, p_value, p_unadjusted, "

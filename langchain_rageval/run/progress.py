@@ -22,6 +22,11 @@ class Progress:
         self._started = time.monotonic()
         self.rows = 0
         self.failed = 0
+        self._state = ""
+
+    def show(self, state: str) -> None:
+        """Show what the run waits for, such as the state of a batch, after the counts."""
+        self._state = state
 
     def advance(self, failed: int = 0) -> None:
         """Count a finished row and the number of its failed scores."""
@@ -34,7 +39,8 @@ class Progress:
     def status_line(self) -> str:
         """Return the progress as text: rows, calls, tokens, failures, and the estimated time left if it is known."""
         rows = f"{self.rows}/{self.total}" if self.total is not None else str(self.rows)
-        return f"{rows} {self._unit}, {self._usage()}{self.failed} failed{self._time_left()}"
+        state = f"; {self._state}" if self._state else ""
+        return f"{rows} {self._unit}, {self._usage()}{self.failed} failed{self._time_left()}{state}"
 
     def _usage(self) -> str:
         if self._meter is None:
@@ -59,6 +65,15 @@ class PlainProgress(Progress):
     def advance(self, failed: int = 0) -> None:
         """Count a finished row; print a progress line if the last line is at least 5 seconds old."""
         super().advance(failed)
+        self._print_if_late()
+
+    def show(self, state: str) -> None:
+        """Print a line if the state has changed, at most every 5 seconds."""
+        if state != self._state:
+            super().show(state)
+            self._print_if_late()
+
+    def _print_if_late(self) -> None:
         now = time.monotonic()
         self._last_time = self._last_time or self._started
         if now - self._last_time >= _SECONDS_BETWEEN_LINES:
@@ -94,6 +109,11 @@ class LiveProgress(Progress):
         """Count a finished row and redraw the progress line."""
         super().advance(failed)
         self._bar.update(self._task, completed=self.rows, description=self.status_line())
+
+    def show(self, state: str) -> None:
+        """Redraw the progress line."""
+        super().show(state)
+        self._bar.update(self._task, description=self.status_line())
 
     def finish(self) -> None:
         """Remove the progress line."""
