@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -44,7 +43,7 @@ from langchain_rageval.evaluation.options import STREAM_DEFAULTS, OnFailure, Str
 from langchain_rageval.evaluation.scheduler import PendingSample, Scheduler, Task
 from langchain_rageval.evaluation.score_store import ScoreStore
 from langchain_rageval.evaluation.until import SequentialRun, Until
-from langchain_rageval.judge.cascade import Cascade
+from langchain_rageval.judge.cascade import cascade_notes
 from langchain_rageval.judge.endpoint import Endpoint
 from langchain_rageval.metrics.provenance import instruments_in, with_instruments
 from langchain_rageval.metrics.sample_scores import ascore_sample, failure_scores, score_sample, scores_by_name
@@ -90,7 +89,6 @@ class Evaluation:
         draw: samples of the audit; None if there is no audit.
         unaudited: names of metrics whose judge cannot be replaced.
         audit_left_out: index and name of each score of the audit that did not fit the budget.
-        cascades: cascades of the metrics, each with the numbers of requests before this run.
     """
 
     metrics: Sequence[AnyMetric]
@@ -109,7 +107,6 @@ class Evaluation:
     draw: AuditDraw | None = None
     unaudited: Sequence[str] = ()
     audit_left_out: list[tuple[int, str]] = field(default_factory=list)
-    cascades: Sequence[tuple[Cascade, Counter[str]]] = ()
 
     @classmethod
     def of(cls, metrics: AnyMetric | Sequence[AnyMetric], options: StreamOptions) -> Evaluation:
@@ -132,7 +129,7 @@ class Evaluation:
         flat = flatten_metrics(metrics)
         config: RunnableConfig = {"callbacks": callbacks} if callbacks else {}
         store, tracker = ScoreStore(complete["journal"], flat), BudgetTracker(complete["budget"], run.meter)
-        return cls(flat, run, on_failure, strict, config, store, tracker, cascades=_cascades_of(flat))
+        return cls(flat, run, on_failure, strict, config, store, tracker)
 
     @cached_property
     def scheduler(self) -> Scheduler:
@@ -159,7 +156,6 @@ class Evaluation:
         metrics = [*self.metrics, *strong]
         store, draw = self.score_store.with_metrics(metrics), audit.draw(samples, exact=exact)
         own = len(self.metrics)
-        cascades = _cascades_of(metrics)
         return replace(
             self,
             metrics=metrics,
@@ -167,7 +163,6 @@ class Evaluation:
             own=own,
             draw=draw,
             unaudited=unaudited,
-            cascades=cascades,
         )
 
     def rows(self, samples: Iterable[Any]) -> Generator[Row]:
@@ -344,7 +339,7 @@ class Evaluation:
         yield from dict.fromkeys(note for stage in stages for note in stage.report_notes)
         yield from dict.fromkeys(note for judge in self._judges if (note := judge._endpoint.note))
         yield from dict.fromkeys(note for judge in self._judges if (note := judge._endpoint.probabilities_note))
-        yield from dict.fromkeys(note for one, before in self.cascades if (note := one.note_since(before)))
+        yield from cascade_notes(self.run.meter.events)
         yield from self.mixed_measures.notes()
         yield from self.score_store.notes()
         if self.score_store.journal is None:
@@ -550,13 +545,6 @@ class Evaluation:
         if self.score_store.journal is None:
             return job()
         return await asyncio.wrap_future(self.run.threads.submit(job))
-
-
-def _cascades_of(metrics: Sequence[AnyMetric]) -> list[tuple[Cascade, Counter[str]]]:
-    """Return the cascades of the judges of metrics, each with the numbers of requests so far."""
-    stages = [stage for metric in metrics for part in metrics_in(metric) for stage in stages_of(part)]
-    cascades = {id(one): one for stage in stages for one in stage.cascades if isinstance(one, Cascade)}
-    return [(one, one.counts.so_far) for one in cascades.values()]
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from langchain_rageval.judge.stop_reason import CutOffReply
 from langchain_rageval.judge.voting import voters_of
 from langchain_rageval.prompts.control_tokens import escape_control_tokens
 from langchain_rageval.prompts.layout import RequestContent
-from langchain_rageval.run.requests import Call, Gather, Locked, Operation, SendOnce, Shared
+from langchain_rageval.run.requests import Call, Count, Gather, Locked, Operation, SendOnce, Shared
 from langchain_rageval.run.retry import is_server_error, is_transient
 
 T = TypeVar("T", bound=BaseModel)
@@ -113,7 +113,7 @@ def _ask_cascade(judge: Cascade, question: JudgeQuestion[T], attempts: Attempts,
         ]
     )
     reason = _doubt(judge, question, votes)
-    judge.counts.record(reason)
+    yield Count(judge.event(reason))
     if not reason and votes[0] is not None:
         return votes[0]
     return (yield from ask_judge(judge.strong, question, Attempts(judge.strong.attempts), draw))

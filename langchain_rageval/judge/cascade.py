@@ -2,36 +2,46 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_rageval._internal.cached import cached_property
-from langchain_rageval._internal.per_process import PerProcess
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.endpoint import Endpoint
 from langchain_rageval.judge.judge import Judge, JudgeLike
 
 
-class CascadeCounts:
-    """Number of requests that a cascade answered, and of those that it passed on, by reason."""
+class CascadeEvent(NamedTuple):
+    """Event of a cascade: an answer by its cheap judge, or a request that was passed on.
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._counts: Counter[str] = Counter()
+    Attributes:
+        cheap: identity of the cheap judge.
+        strong: identity of the strong judge.
+        reason: why the request was passed on; "" if the cheap judge answered it.
+    """
 
-    def record(self, reason: str) -> None:
-        """Count a request; the reason is "" if the cheap judge answered it."""
-        with self._lock:
-            self._counts[reason] += 1
+    cheap: str
+    strong: str
+    reason: str
 
-    @property
-    def so_far(self) -> Counter[str]:
-        """Numbers of requests by reason, a copy."""
-        with self._lock:
-            return Counter(self._counts)
+
+def cascade_notes(events: Mapping[Any, int]) -> Iterator[str]:
+    """Yield a sentence for each cascade about how many requests it passed on, and why.
+
+    Args:
+        events: events of a run and how often they occurred; events of other kinds are ignored.
+    """
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for event, count in events.items():
+        if isinstance(event, CascadeEvent):
+            counts.setdefault((event.cheap, event.strong), Counter())[event.reason] += count
+    for (cheap, strong), by_reason in counts.items():
+        passed_on = {reason: count for reason, count in by_reason.most_common() if reason}
+        reasons = ", ".join(f"{count} {reason}" for reason, count in passed_on.items())
+        share = f"{sum(passed_on.values())} of {by_reason.total()} requests"
+        yield f"{cheap} passed {share} on to {strong}{f': {reasons}' if reasons else ''}."
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -41,16 +51,10 @@ class Cascade(Judge):
     cheap: Judge = field(kw_only=True)
     strong: Judge = field(kw_only=True)
     least_probability: float = field(kw_only=True)
-    _counts: PerProcess[CascadeCounts] = field(kw_only=True)
 
     def __repr__(self) -> str:
         """Return the cascade as text: its judges, without secrets."""
         return f"cascade({self.cheap!r}, {self.strong!r}, least_probability={self.least_probability:g})"
-
-    @property
-    def counts(self) -> CascadeCounts:
-        """Number of requests of this process, shared with copies of the cascade."""
-        return self._counts.value
 
     @property
     def asked(self) -> tuple[Judge, ...]:
@@ -72,27 +76,13 @@ class Cascade(Judge):
         judges = {"cheap": self.cheap.instrument, "strong": self.strong.instrument}
         return {"cascade": judges, "least_probability": self.least_probability}
 
+    def event(self, reason: str) -> CascadeEvent:
+        """Return the event that a request was passed on for a reason, or, with "", that it was not."""
+        return CascadeEvent(self.cheap.identity, self.strong.identity, reason)
+
     def with_judges(self, change: Callable[[Judge], Judge]) -> Cascade:
-        """Return a cascade of what a function returns for both judges, with the same counts."""
-        return _cascade_of(change(self.cheap), change(self.strong), self.least_probability, self._counts)
-
-    @property
-    def cascades(self) -> tuple[Judge, ...]:
-        """This cascade, and those that it consists of."""
-        return (self, *self.cheap.cascades, *self.strong.cascades)
-
-    def note_since(self, before: Counter[str]) -> str | None:
-        """Return a sentence about the requests since an earlier value of `counts.so_far`; None if there were none."""
-        counts = self.counts.so_far - before
-        total = counts.total()
-        if not total:
-            return None
-        passed_on = total - counts[""]
-        reasons = ", ".join(f"{count} {reason}" for reason, count in counts.most_common() if reason)
-        return (
-            f"{self.cheap.identity} passed {passed_on} of {total} requests on to {self.strong.identity}"
-            f"{f': {reasons}' if reasons else ''}."
-        )
+        """Return a cascade of what a function returns for both judges."""
+        return _cascade_of(change(self.cheap), change(self.strong), self.least_probability)
 
 
 def cascade(cheap: JudgeLike, strong: JudgeLike, *, least_probability: float = 0.9) -> Judge:
@@ -121,10 +111,10 @@ def cascade(cheap: JudgeLike, strong: JudgeLike, *, least_probability: float = 0
     last = Judge.of(strong)
     if len(last.members) > 1 or last.draws > 1:
         raise ConfigError("the strong judge of a cascade is one judge with draws=1: its word is final")
-    return _cascade_of(Judge.of(cheap), last, float(number), PerProcess(CascadeCounts))
+    return _cascade_of(Judge.of(cheap), last, float(number))
 
 
-def _cascade_of(cheap: Judge, strong: Judge, least_probability: float, counts: PerProcess[CascadeCounts]) -> Cascade:
+def _cascade_of(cheap: Judge, strong: Judge, least_probability: float) -> Cascade:
     first = cheap.members[0]
     built = Cascade(
         first.model,
@@ -140,7 +130,6 @@ def _cascade_of(cheap: Judge, strong: Judge, least_probability: float, counts: P
         cheap=cheap,
         strong=strong,
         least_probability=least_probability,
-        _counts=counts,
     )
     endpoint: Endpoint = first._endpoint
     object.__setattr__(built, "_endpoint", endpoint)

@@ -161,11 +161,6 @@ class Judge:
         """Judges whose models are called: here only this judge."""
         return (self,)
 
-    @property
-    def cascades(self) -> tuple[Judge, ...]:
-        """Cascades that the judge consists of: here none."""
-        return ()
-
     def prompt_set(self, text: str) -> PromptSet:
         """Return the prompts for a text: those that the user chose, or the package's in the text's language."""
         if self.prompts is not None:

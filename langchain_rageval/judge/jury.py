@@ -32,11 +32,6 @@ class Jury(Judge):
         """Judges whose models are called: those of the members."""
         return tuple(judge for member in self._members for judge in member.asked)
 
-    @property
-    def cascades(self) -> tuple[Judge, ...]:
-        """Cascades among the members."""
-        return tuple(one for member in self._members for one in member.cascades)
-
     @cached_property
     def identity(self) -> str:
         """Identity of the jury: class, name and settings of the models of its judges, without secrets."""

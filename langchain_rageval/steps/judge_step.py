@@ -90,11 +90,6 @@ class JudgeStep(Stage[State]):
         return self.judge.asked
 
     @property
-    def cascades(self) -> Sequence[Judge]:
-        """Cascades that the judge of the step consists of."""
-        return self.judge.cascades
-
-    @property
     def offline_answer(self) -> OfflineAnswer | None:
         """Function that answers a step of the user without a model, in a dry run or for an OfflineJudge."""
         return None

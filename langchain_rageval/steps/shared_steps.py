@@ -44,11 +44,6 @@ class SharedSteps(Stage[State]):
         return [judge for stage in self.stages for judge in stage.judges]
 
     @property
-    def cascades(self) -> Sequence[Judge]:
-        """Cascades among the judges of the stages."""
-        return [cascade for stage in self.stages for cascade in stage.cascades]
-
-    @property
     def models(self) -> Sequence[Any]:
         """Models that the stages call."""
         return [model for stage in self.stages for model in stage.models]

@@ -56,11 +56,6 @@ class Stage(Traced[S, S]):
         return ()
 
     @property
-    def cascades(self) -> Sequence[Judge]:
-        """Cascades among the judges that the stage asks."""
-        return ()
-
-    @property
     def models(self) -> Sequence[Any]:
         """Models that the stage calls: models of its judges, embeddings or a cross-encoder."""
         return [judge.model for judge in self.judges]

@@ -25,11 +25,6 @@ class LlmGrader(Grader):
         """Judges that grade the chunks."""
         return self.step.judges
 
-    @property
-    def cascades(self) -> Sequence[Judge]:
-        """Cascades among the judges of the grader."""
-        return self.step.cascades
-
     def with_fresh_capabilities(self) -> Self:
         """Return a copy whose judge does not share endpoint capabilities with the judge of this grader."""
         return self.model_copy(update={"step": self.step.with_fresh_capabilities()})
