@@ -31,6 +31,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "rageval ci answers.jsonl --baseline main.jsonl --junit rageval.xml",
     ),
     "trend": ("rageval trend live.db --baseline dev.jsonl --by week", "rageval trend live.db --by version"),
+    "runs": ("rageval runs reports/", "rageval runs reports/ --fail-under faithfulness=0.8"),
     "leaderboard": ("rageval leaderboard model-a.jsonl model-b.jsonl --metric faithfulness",),
     "rubric-study": ("rageval rubric-study answers.jsonl --judge openai:gpt-4o-mini --scale 0-3",),
     "qualify": (

@@ -41,8 +41,9 @@ _REPORT_KEYS = (
 KEYS: Mapping[str, tuple[str, ...]] = {
     "evaluate": _REPORT_KEYS,
     "replies": (
-        "wave, requests, files: number and size of the next wave and paths of its files, if replies are missing",
-        "otherwise the keys of `rageval report --json`",
+        "wave: number of the next wave; the finished report instead has the keys of `rageval report --json`",
+        "requests: number of requests in the wave",
+        "files: paths of their files",
     ),
     "report": _REPORT_KEYS,
     "compare": (
@@ -57,6 +58,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
         "alarms: by metric raised, since, mean, baseline, samples",
         "notes: remarks on the results",
     ),
+    "runs": ("runs: list with name, finished, samples, complete, judges, means, gate",),
     "plan": (
         "samples: number of samples",
         "rehearsed: number of samples that the estimate is based on",

@@ -33,6 +33,7 @@ from langchain_rageval.cli import (
     resume,
     review,
     rubric_study,
+    runs,
     trend,
 )
 from langchain_rageval.cli import run as run_command
@@ -50,6 +51,7 @@ COMMANDS = (
     compare,
     ci,
     trend,
+    runs,
     leaderboard,
     rubric_study,
     label,

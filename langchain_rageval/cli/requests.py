@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from langchain_rageval.run.batch.wave_files import WaveFile
 
 _NO_SERVER = "http://localhost:8000/v1"
+_KEY = "OPENAI_API_KEY"
 
 
 def add_to(commands: Any) -> None:
@@ -79,10 +81,22 @@ def score_as_far_as_possible(options: argparse.Namespace, path: Path | None) -> 
 
     # No server is called: its address and its key are not needed.
     options.base_url = options.base_url or (_NO_SERVER if options.judge.startswith("vllm:") else None)
-    os.environ.setdefault("OPENAI_API_KEY", "unused")
-    samples, metrics = load_inputs(options)
+    with _any_key():
+        samples, metrics = load_inputs(options)
     with closing(Journal(options.journal)) as journal:
         return evaluate_from_files(samples, metrics, journal, path, strict=options.strict)
+
+
+@contextmanager
+def _any_key() -> Iterator[None]:
+    """Let clients be built without a key."""
+    is_missing = _KEY not in os.environ
+    os.environ.setdefault(_KEY, "unused")
+    try:
+        yield
+    finally:
+        if is_missing:
+            del os.environ[_KEY]
 
 
 def describe_wave(wave: WaveFile, journal: str) -> str:

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from helpers.servers.batch_runner import BatchRunner
 from helpers.servers.brain import RICH, offline
-from helpers.servers.loopback import Received
 from helpers.servers.openai_server import OpenAIServer
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import TypeAdapter
@@ -16,30 +16,9 @@ from langchain_rageval.cli.main import run as cli
 METRICS = "faithfulness,context_precision,context_recall"
 
 
-class Runner(OpenAIServer):
-    """Batch runner that reads and writes files, as `vllm run-batch` does; it opens no connection."""
-
-    def run(self, source, target, *, leave_out=(), status=200):
-        lines = [json.loads(line) for line in Path(source).read_text(encoding="utf-8").splitlines()]
-        with Path(target).open("w", encoding="utf-8") as file:
-            for place, line in enumerate(lines):
-                if place not in leave_out:
-                    file.write(json.dumps(self.reply_to(line, status), ensure_ascii=False) + "\n")
-        return target
-
-    def reply_to(self, line, status):
-        assert line.keys() == {"custom_id", "method", "url", "body"}
-        assert line["method"] == "POST"
-        body = json.loads(self.routes[line["url"]](Received(line["url"], {}, line["body"], b"")).content)
-        response = {"status_code": status, "request_id": "vllm-batch", "body": body}
-        return {"id": "vllm-1", "custom_id": line["custom_id"], "response": response, "error": None}
-
-
 @pytest.fixture
 def runner():
-    server = Runner(offline)
-    yield server
-    server._server.server_close()
+    return BatchRunner(offline)
 
 
 @pytest.fixture

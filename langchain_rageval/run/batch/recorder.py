@@ -38,7 +38,7 @@ class Unanswered(BaseException):
 
 @dataclass
 class Exchange:
-    """One try of a call.
+    """State of one try of a call: who calls, and which requests were sent.
 
     Attributes:
         owner: sample and metric that call.
