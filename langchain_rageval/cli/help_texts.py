@@ -23,7 +23,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "rageval replies wave-1.out.jsonl --journal run.db",
         "rageval replies wave-2.out.jsonl --report r.jsonl --html report.html",
     ),
-    "plan": ("rageval plan samples.jsonl --metrics faithfulness,context_recall --draws 3",),
+    "plan": (
+        "rageval plan samples.jsonl --metrics faithfulness,context_recall --draws 3",
+        "rageval plan documents/ --generate --size 50",
+    ),
     "report": ("rageval report report.jsonl --open", "rageval report report.jsonl --json"),
     "compare": ("rageval compare before.jsonl after.jsonl --margin 0.02 --fail-if-worse",),
     "ci": (
