@@ -19,7 +19,7 @@ def add_to(commands: Any) -> None:
     """Add the command `rageval plan` and its options to the command line."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "plan",
-        help="estimate the calls and tokens of `rageval evaluate` or `rageval generate`, on request from a pilot",
+        help="estimate the calls and tokens of `rageval evaluate` or `rageval generate`, without calls or from a pilot",
     )
     parser.set_defaults(run=run)
     add_input_options(parser)
