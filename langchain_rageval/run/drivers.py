@@ -147,7 +147,7 @@ def _send_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
                 return run.call_with_timeout(partial(cross_encoder.score, list(pairs)), cross_encoder, turn)
 
 
-def _replay(call: Call, recording: Recording, run: Run, config: RunnableConfig, turn: Turn) -> Any:
+def _replay(call: Call, recording: Recording, run: Run, config: RunnableConfig, turn: ModelTurn) -> Any:
     """Return the reply that a batch gave to a call; raise Unanswered if the call waits for the next wave."""
     copy = replace(call, model=recording.recorder.model_of(call.model))
     with MeteredTry(copy, run, 0) as metered, recording.exchange(call.draw, call.rate_limiter) as exchange:

@@ -36,7 +36,9 @@ class Progress:
 
     def show(self, state: str) -> None:
         """Show what the run waits for, such as the state of a batch, after the counts."""
-        self._state = state
+        if state != self._state:
+            self._state = state
+            self.refresh()
 
     def advance(self, failed: int = 0) -> None:
         """Count a finished row and the number of its failed scores."""
@@ -77,12 +79,6 @@ class PlainProgress(Progress):
     _last_time = 0.0
     _has_printed = False
 
-    def show(self, state: str) -> None:
-        """Print a line if the state has changed, at most every 5 seconds."""
-        if state != self._state:
-            super().show(state)
-            self.refresh()
-
     def refresh(self) -> None:
         """Print a progress line if the last line is at least 5 seconds old."""
         now = time.monotonic()
@@ -121,11 +117,6 @@ class LiveProgress(Progress):
     def refresh(self) -> None:
         """Redraw the progress line."""
         self._bar.update(self._task, completed=self.rows, description=self.status_line())
-
-    def show(self, state: str) -> None:
-        """Redraw the progress line."""
-        super().show(state)
-        self._bar.update(self._task, description=self.status_line())
 
     def finish(self) -> None:
         """Remove the progress line."""
