@@ -3,6 +3,7 @@
 from langchain_rageval._version import __version__ as __version__
 from langchain_rageval.callbacks.callback import RagEvalCallback as RagEvalCallback
 from langchain_rageval.data.conversations import samples_of as samples_of
+from langchain_rageval.data.last_turns import last_turns as last_turns
 from langchain_rageval.data.loading import load_samples as load_samples
 from langchain_rageval.data.schema import Finding as Finding
 from langchain_rageval.data.schema import Row as Row
@@ -40,6 +41,7 @@ from langchain_rageval.metrics.context_entity_recall import context_entity_recal
 from langchain_rageval.metrics.context_precision import context_precision as context_precision
 from langchain_rageval.metrics.context_recall import context_recall as context_recall
 from langchain_rageval.metrics.context_relevance import context_relevance as context_relevance
+from langchain_rageval.metrics.conversation_metrics import conversation_metrics as conversation_metrics
 from langchain_rageval.metrics.exact_match import exact_match as exact_match
 from langchain_rageval.metrics.faithfulness import faithfulness as faithfulness
 from langchain_rageval.metrics.function_metric import metric as metric

@@ -55,6 +55,7 @@ FindingKind = Literal[
     "aspect",
     "agreement",
     "extraction",
+    "turn",
 ]
 """Kind of item that a finding is about."""
 
@@ -267,13 +268,14 @@ class Finding(_FrozenModel):
 
     Attributes:
         kind: kind of the item: "statement", "reference_statement", "context", "sentence", "criterion", "question",
-            "entity", "aspect", "agreement" of votes, or "extraction" for what was wrong with the list of statements.
+            "entity", "aspect", "agreement" of votes, "extraction" for what was wrong with the list of statements, or
+            "turn" for what a turn of a conversation says.
         number: number of the item in the prompt, from 1.
         text: the item itself, such as the statement.
         verdict: the judge's verdict or the computed result, such as "supported", "useful" or a grade.
         reason: the judge's explanation; "" if it gave none.
         cites: numbers of the context sentences that support the verdict, as "chunk.sentence", such as "2.3"; `[]` if
-            none were cited.
+            none were cited. Of the kind "turn", the number of the turn itself and of those that decide, such as "2".
     """
 
     kind: FindingKind

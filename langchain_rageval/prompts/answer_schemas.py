@@ -7,13 +7,24 @@ from 1, as in the request.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator
 
 from langchain_rageval.prompts.sentence_numbers import Evidence, SentenceNumbers
 
 VerdictLabel = Literal["supported", "contradicted", "absent"]
+ToldLabel = Literal["kept", "asked again", "ignored"]
+NeedLabel = Literal["met", "withdrawn", "unmet"]
+
+
+def _turn_numbers(value: Any) -> Any:
+    """Return a list for a single number, and no numbers for null; other values unchanged."""
+    return [] if value is None else [value] if isinstance(value, int | str) else value
+
+
+TurnNumbers = Annotated[list[int], BeforeValidator(_turn_numbers)]
+"""Numbers of turns of a conversation; none if the reply says null."""
 
 
 class Statements(BaseModel):
@@ -163,6 +174,65 @@ class RubricGrades(BaseModel):
     grades: list[RubricGrade]
 
 
+class TurnFact(BaseModel):
+    """What one turn of a conversation says."""
+
+    turn: int
+    text: str
+
+
+class TurnFacts(BaseModel):
+    """What the assistant states, what the user tells, and what the user needs."""
+
+    statements: list[TurnFact]
+    told: list[TurnFact]
+    needs: list[TurnFact]
+
+
+class Contradiction(BaseModel):
+    """Two statements that cannot both be true."""
+
+    reason: str
+    first: int
+    second: int
+
+
+class Contradictions(BaseModel):
+    """All pairs of statements that cannot both be true."""
+
+    contradictions: list[Contradiction]
+
+
+class ToldVerdict(BaseModel):
+    """Whether the assistant keeps to what the user told."""
+
+    fact: int
+    reason: str
+    verdict: ToldLabel
+    turns: TurnNumbers
+
+
+class ToldVerdicts(BaseModel):
+    """One verdict for each fact."""
+
+    verdicts: list[ToldVerdict]
+
+
+class NeedVerdict(BaseModel):
+    """Whether the user got what they need."""
+
+    need: int
+    reason: str
+    verdict: NeedLabel
+    turns: TurnNumbers
+
+
+class NeedVerdicts(BaseModel):
+    """One verdict for each need."""
+
+    verdicts: list[NeedVerdict]
+
+
 class Keyphrases(BaseModel):
     """Three to five phrases that name what a passage is about."""
 
@@ -241,6 +311,10 @@ ANSWER_SCHEMAS: dict[str, type[BaseModel]] = {
     "detect_abstention": Abstention,
     "detect_answerable": Answerable,
     "grade_rubric": RubricGrades,
+    "list_turn_facts": TurnFacts,
+    "find_contradictions": Contradictions,
+    "check_told_facts": ToldVerdicts,
+    "check_needs": NeedVerdicts,
     "extract_keyphrases": Keyphrases,
     "grade_passage": PassageGrades,
     "write_question": Question,

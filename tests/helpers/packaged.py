@@ -4,16 +4,20 @@ from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 
 LANGUAGES = ["en", "it", "ko", "ru", "zh"]
 JUDGING = {
+    "check_needs",
+    "check_told_facts",
     "classify_statements",
     "critique_aspect",
     "detect_abstention",
     "detect_answerable",
     "extract_entities",
     "extract_statements",
+    "find_contradictions",
     "find_entities",
     "grade_contexts",
     "grade_relevance",
     "grade_rubric",
+    "list_turn_facts",
     "regenerate_questions",
     "select_sentences",
     "verify_statements",
