@@ -62,9 +62,10 @@ def test_each_share_is_computed_from_the_verdicts_and_its_reason_names_the_turns
     assert list(found) == NAMES
     assert [score.value for score in found.values()] == [0.0, 0.0, 0.5]
     assert [score.reason for score in found.values()] == [
-        "Statements of the assistant without a contradiction: 0 of 2; contradicted: «A cat costs 5 euros» (turns 2, 4); "
-        "contradicted: «Two cats cost 20 euros» (turns 4, 2).",
-        "Facts told by the user that the assistant keeps to: 0 of 1; asked again: «The user has two cats» (turns 1, 4).",
+        "Statements of the assistant without a contradiction: 0 of 2; contradicted: «A cat costs 5 euros» (turns 2, 4)"
+        "; contradicted: «Two cats cost 20 euros» (turns 4, 2).",
+        "Facts told by the user that the assistant keeps to: 0 of 1; asked again: «The user has two cats» "
+        "(turns 1, 4).",
         "Needs of the user that are met: 1 of 2; unmet: «The price for two» (turn 3).",
     ]
     assert {score.aspect for score in found.values()} == {"conversation"}

@@ -229,7 +229,8 @@ def test_the_majority_of_votes_decides_and_on_a_tie_the_fact_is_kept(votes, verd
 
 @pytest.mark.parametrize("turns", ["4", "null", '["4"]'])
 def test_a_number_alone_or_null_is_read_as_a_list_of_turns(turns):
-    reply = '{"verdicts": [{"need": 1, "reason": "r", "verdict": "unmet", "turns": %s}]}' % turns
+    verdict = f'"need": 1, "reason": "r", "verdict": "unmet", "turns": {turns}'
+    reply = f'{{"verdicts": [{{{verdict}}}]}}'
     found = run(check_needs(scripted(reply)), "need_verdicts")
     assert found[0][4] == (["3"] if turns == "null" else ["3", "4"])
 
