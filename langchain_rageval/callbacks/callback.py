@@ -41,6 +41,7 @@ from langchain_rageval.run.sample_reader import read_sample
 from langchain_rageval.run.thread_id import enclosing_thread_id, thread_id_in
 
 _DEFAULTS: CallOptions = {**CALL_DEFAULTS, "max_concurrency": 4}
+_ALL = 2**64
 _COUNTERS = ("seen", "sampled", *OUTCOMES, "sink_errors", "skipped", "broken_off", "lost")
 
 
@@ -127,7 +128,7 @@ class RagEvalCallback(ChainEvents):
         self._options = ScoringOptions(
             build, tuple(sinks), max_pending, max_per_minute, options["max_concurrency"], extract, redact
         )
-        self._sampled_below = int(sample_rate * 2**64)
+        self._sampled_below = int(sample_rate * _ALL)
         self._salt = _salt_of(seed)
         self._closed = False
         self._reset()
@@ -209,24 +210,27 @@ class RagEvalCallback(ChainEvents):
             return
         state.pipeline.count(seen=1)
         thread_id = thread_id_in(labels.metadata) or enclosing_thread_id()
-        is_undecided = thread_id is None and run_type == "chain" and self._sampled_below > 0
+        awaits_thread = thread_id is None and run_type == "chain"
+        is_undecided = awaits_thread and 0 < self._sampled_below < _ALL
         if not is_undecided and not self._is_sampled(run_id, thread_id):
             state.trees.start_tree(run_id, None)
             return
         state.pipeline.count(sampled=int(not is_undecided))
         run_metadata = {**(labels.metadata or {}), **({"tags": labels.tags} if labels.tags else {})}
         record = new_record(run_id, name, run_type, inputs) if self._options.extract else None
-        root = RootRun(run_id, name or "", inputs, run_metadata, record, thread_id=thread_id, is_undecided=is_undecided)
+        root = RootRun(run_id, name or "", inputs, run_metadata, record, thread_id=thread_id)
+        root.awaits_thread, root.is_undecided = awaits_thread, is_undecided
         state.trees.start_tree(run_id, root, run_type)
 
     def _start(
         self, run_type: RunType, run_id: UUID, parent_id: UUID | None, name: str | None, inputs: Any, labels: RunLabels
     ) -> None:
         """Start a run; the first step of a tree may show the id of the conversation, which decides on the tree."""
-        root = self._trees.undecided_root(parent_id)
+        root = self._trees.root_that_awaits_thread(parent_id)
         if root is not None:
+            root.awaits_thread = False
             root.thread_id = thread_id_in(labels.metadata) or enclosing_thread_id()
-            if not self._decide(root):
+            if root.is_undecided and not self._decide(root):
                 self._trees.drop_tree(root)
         super()._start(run_type, run_id, parent_id, name, inputs, labels)
 

@@ -41,7 +41,8 @@ class RootRun:
         sources: tool and id of the call by retrieval, for retrievals of tools.
         messages: first messages, or chat history, in the inputs of a step; None as long as no step had any.
         thread_id: id of the conversation that the run is a turn of; None if it is unknown.
-        is_undecided: True until it is known whether the run is sampled, since its conversation may be shown by a step.
+        awaits_thread: True until the first step, which may show the id of the conversation.
+        is_undecided: True if that id is to decide whether the run is sampled.
         is_new_conversation: True if no earlier turn can have left Documents in the state of the chain.
     """
 
@@ -57,6 +58,7 @@ class RootRun:
     sources: dict[UUID, str] = field(default_factory=dict)
     messages: list[Any] | None = None
     thread_id: str | None = None
+    awaits_thread: bool = False
     is_undecided: bool = False
     is_new_conversation: bool = False
 
@@ -108,16 +110,17 @@ class RunTrees:
     def n_sampled(self) -> int:
         """Number of sampled trees that are running."""
         with self._lock:
-            return sum(node.root is not None and node.parent is None for node in list(self._nodes.values()))
+            roots = [node.root for node in list(self._nodes.values()) if node.root is not None and node.parent is None]
+            return sum(not root.is_undecided for root in roots)
 
     def is_open(self, run_id: UUID) -> bool:
         """Return True if a run is open."""
         return run_id.int in self._nodes
 
-    def undecided_root(self, parent_id: UUID | None) -> RootRun | None:
-        """Return the root of the tree of a step's parent if it is not known yet whether the tree is sampled."""
+    def root_that_awaits_thread(self, parent_id: UUID | None) -> RootRun | None:
+        """Return the root of the tree of a step's parent if the step may show the id of its conversation."""
         node = self._nodes.get(parent_id.int) if parent_id else None
-        return node.root if node is not None and node.root is not None and node.root.is_undecided else None
+        return node.root if node is not None and node.root is not None and node.root.awaits_thread else None
 
     def drop_tree(self, root: RootRun) -> None:
         """Stop recording a tree whose first step is about to start: it turned out not to be sampled."""
@@ -240,7 +243,7 @@ class RunTrees:
             oldest = list(self._nodes)[: len(self._nodes) // 10 + 1]
             dropped = [node for key in oldest if (node := self._nodes.pop(key, None)) is not None]
         for node in dropped:
-            if node.root is not None and node.parent is None:
+            if node.root is not None and node.parent is None and not node.root.is_undecided:
                 self._on_evict(node.root)
 
 
