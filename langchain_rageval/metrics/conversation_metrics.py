@@ -1,4 +1,4 @@
-"""Conversation metrics: whether the assistant contradicts itself, keeps to what the user told, and meets their needs.
+"""Conversation metrics: whether the assistant contradicts itself, keeps to what the user said, and meets their needs.
 
 Each is from 0 to 1, higher is better. They look at a whole conversation, where other metrics judge one answer. Own
 definitions; DeepEval asks about retention and resolution under the names of knowledge retention and conversation
@@ -24,7 +24,7 @@ from langchain_rageval.steps.check_turns import (
     UNMET,
     WITHDRAWN,
     check_needs,
-    check_told_facts,
+    check_user_facts,
 )
 from langchain_rageval.steps.find_contradictions import CONSISTENT, CONTRADICTED, find_contradictions
 from langchain_rageval.steps.judge_step import JudgeStep
@@ -34,7 +34,7 @@ from langchain_rageval.text.language import detect_language
 
 NO_HISTORY = "the sample has no history"
 ONE_STATING_TURN = "fewer than two turns of the assistant state facts"
-NOTHING_TOLD = "the user tells nothing that later turns could keep to"
+NO_USER_FACTS = "the user states no facts that later turns could keep to"
 NO_NEEDS = "the user needs nothing"
 
 _MAX_QUOTED = 3
@@ -55,7 +55,7 @@ _CONSISTENCY = _Wording(
     {CONTRADICTED: ("contradicted", "противоречит другому ответу")},
 )
 _RETENTION = _Wording(
-    "Facts told by the user that the assistant keeps to: {} of {}",
+    "Facts of the user that the assistant keeps to: {} of {}",
     "Учтено из того, что сообщил пользователь: {} из {}",
     {ASKED_AGAIN: ("asked again", "переспрошено"), IGNORED: ("ignored", "не учтено")},
 )
@@ -71,8 +71,8 @@ def conversation_metrics(judge: JudgeLike, *, name: str = "conversation") -> Sui
 
     - `conversation_consistency`: share of the assistant's statements that no statement of another of its turns
       contradicts. A correction that says so is no contradiction.
-    - `conversation_retention`: share of the facts that the user told which the assistant keeps to, neither asking for
-      them again nor ignoring them.
+    - `conversation_retention`: share of the facts stated by the user that the assistant keeps to, neither asking
+      for them again nor ignoring them.
     - `conversation_resolution`: share of the user's needs that are met by the end, without those that were withdrawn.
 
     Score one sample per conversation; `last_turns` selects it.
@@ -108,7 +108,7 @@ def conversation_metrics(judge: JudgeLike, *, name: str = "conversation") -> Sui
             "consistency_verdicts",
             {CONSISTENT, CONTRADICTED},
         ),
-        part("retention", check_told_facts(judge), kept_share, "told_verdicts", {KEPT, ASKED_AGAIN, IGNORED}),
+        part("retention", check_user_facts(judge), kept_share, "fact_verdicts", {KEPT, ASKED_AGAIN, IGNORED}),
         part("resolution", check_needs(judge), met_share, "need_verdicts", {MET, WITHDRAWN, UNMET}),
     )
 
@@ -122,9 +122,9 @@ def consistent_share(state: State) -> Value:
 
 
 def kept_share(state: State) -> Value:
-    """Return the share of the facts told by the user that the assistant keeps to."""
-    findings: Sequence[Finding] = state["told_verdicts"]
-    return _share(state["sample"], findings, KEPT, _RETENTION, None if _items(findings) else NOTHING_TOLD)
+    """Return the share of the facts of the user that the assistant keeps to."""
+    findings: Sequence[Finding] = state["fact_verdicts"]
+    return _share(state["sample"], findings, KEPT, _RETENTION, None if _items(findings) else NO_USER_FACTS)
 
 
 def met_share(state: State) -> Value:

@@ -27,14 +27,14 @@ _WISH = re.compile(
 )
 
 
-def list_turn_facts(inputs: _Inputs, assertions: _Assertions) -> dict[str, Any]:
+def read_dialogue(inputs: _Inputs, assertions: _Assertions) -> dict[str, Any]:
     """Return the assertions of the assistant, those of the user in the first person, and questions and wishes.
 
     Args:
         inputs: inputs of the step.
         assertions: returns the sentences of a text without questions and evasions.
     """
-    facts: dict[str, list[dict[str, Any]]] = {"statements": [], "told": [], "needs": []}
+    facts: dict[str, list[dict[str, Any]]] = {"statements": [], "facts": [], "needs": []}
     for turn in inputs["turns"]:
         for sentence in split_sentences(str(turn["text"])):
             fact = {"turn": turn["turn"], "text": sentence}
@@ -43,11 +43,11 @@ def list_turn_facts(inputs: _Inputs, assertions: _Assertions) -> dict[str, Any]:
             elif _is_question(sentence) or _WISH.search(sentence):
                 facts["needs"].append(fact)
             elif _FIRST_PERSON & {*words_of(sentence)} or _FIRST_PERSON & {*sentence.lower().split()}:
-                facts["told"].append(fact)
+                facts["facts"].append(fact)
     return facts
 
 
-def find_contradictions(inputs: _Inputs) -> dict[str, Any]:
+def compare_claims(inputs: _Inputs) -> dict[str, Any]:
     """Return the pairs of similar statements of different turns with other numbers, or one of which is negated."""
     pairs = []
     for one, other in combinations(inputs["statements"], 2):
@@ -57,10 +57,10 @@ def find_contradictions(inputs: _Inputs) -> dict[str, Any]:
     return {"contradictions": pairs}
 
 
-def check_told_facts(inputs: _Inputs) -> dict[str, Any]:
+def follow_facts(inputs: _Inputs) -> dict[str, Any]:
     """Return for each fact whether a later question of the assistant repeats it, or a later statement conflicts."""
     verdicts = []
-    for fact in inputs["told"]:
+    for fact in inputs["facts"]:
         text, wanted = str(fact["text"]), stems_of(str(fact["text"]))
         verdict, reason, turns = "kept", "no conflict", list[int]()
         for turn in _later(inputs, fact["turn"]):
@@ -75,7 +75,7 @@ def check_told_facts(inputs: _Inputs) -> dict[str, Any]:
     return {"verdicts": verdicts}
 
 
-def check_needs(inputs: _Inputs, assertions: _Assertions) -> dict[str, Any]:
+def follow_needs(inputs: _Inputs, assertions: _Assertions) -> dict[str, Any]:
     """Return for each need whether an assertion of the assistant's next turn, or one that overlaps it, answers it."""
     verdicts = []
     for need in inputs["needs"]:

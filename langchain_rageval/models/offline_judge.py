@@ -75,7 +75,7 @@ class OfflineJudge(BaseChatModel):
       the reference's stems, or else of the question's, that occur in the answer; readability is the share of distinct
       pairs of neighbouring words. Any other criterion is graded as correctness.
     - In conversations, statements contradict each other if they share 60% of the stems of the shorter one, and their
-      numbers differ or one is negated; sentences in the first person are facts that the user told, asked again by a
+      numbers differ or one is negated; sentences in the first person are facts of the user, asked again by a
       question that overlaps; questions and wishes are needs, met if the next turn of the assistant states something.
 
     As a writer it asks what is known about a phrase of the passage, how that phrase is connected with, changed by or
@@ -411,10 +411,10 @@ _JUDGED: Mapping[str, Callable[[_Inputs, _Sentences], dict[str, Any]]] = {
     "detect_abstention": _abstention,
     "detect_answerable": offline_entities.judge_answerability,
     "grade_rubric": _rubric_grades,
-    "list_turn_facts": lambda inputs, _: offline_conversations.list_turn_facts(inputs, _assertions),
-    "find_contradictions": lambda inputs, _: offline_conversations.find_contradictions(inputs),
-    "check_told_facts": lambda inputs, _: offline_conversations.check_told_facts(inputs),
-    "check_needs": lambda inputs, _: offline_conversations.check_needs(inputs, _assertions),
+    "list_turn_facts": lambda inputs, _: offline_conversations.read_dialogue(inputs, _assertions),
+    "find_contradictions": lambda inputs, _: offline_conversations.compare_claims(inputs),
+    "check_user_facts": lambda inputs, _: offline_conversations.follow_facts(inputs),
+    "check_needs": lambda inputs, _: offline_conversations.follow_needs(inputs, _assertions),
 }
 _WRITTEN: Mapping[str, Callable[[_Inputs], dict[str, Any]]] = {
     "extract_keyphrases": offline_writer.pick_keyphrases,

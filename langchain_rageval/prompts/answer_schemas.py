@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator
 from langchain_rageval.prompts.sentence_numbers import Evidence, SentenceNumbers
 
 VerdictLabel = Literal["supported", "contradicted", "absent"]
-ToldLabel = Literal["kept", "asked again", "ignored"]
+FactLabel = Literal["kept", "asked again", "ignored"]
 NeedLabel = Literal["met", "withdrawn", "unmet"]
 
 
@@ -182,10 +182,10 @@ class TurnFact(BaseModel):
 
 
 class TurnFacts(BaseModel):
-    """What the assistant states, what the user tells, and what the user needs."""
+    """Statements of the assistant, facts that the user stated, and needs of the user."""
 
     statements: list[TurnFact]
-    told: list[TurnFact]
+    facts: list[TurnFact]
     needs: list[TurnFact]
 
 
@@ -203,19 +203,19 @@ class Contradictions(BaseModel):
     contradictions: list[Contradiction]
 
 
-class ToldVerdict(BaseModel):
-    """Whether the assistant keeps to what the user told."""
+class FactVerdict(BaseModel):
+    """Whether the assistant keeps to a fact that the user stated."""
 
     fact: int
     reason: str
-    verdict: ToldLabel
+    verdict: FactLabel
     turns: TurnNumbers
 
 
-class ToldVerdicts(BaseModel):
+class FactVerdicts(BaseModel):
     """One verdict for each fact."""
 
-    verdicts: list[ToldVerdict]
+    verdicts: list[FactVerdict]
 
 
 class NeedVerdict(BaseModel):
@@ -313,7 +313,7 @@ ANSWER_SCHEMAS: dict[str, type[BaseModel]] = {
     "grade_rubric": RubricGrades,
     "list_turn_facts": TurnFacts,
     "find_contradictions": Contradictions,
-    "check_told_facts": ToldVerdicts,
+    "check_user_facts": FactVerdicts,
     "check_needs": NeedVerdicts,
     "extract_keyphrases": Keyphrases,
     "grade_passage": PassageGrades,

@@ -1,6 +1,6 @@
-"""Check over the later turns of a conversation what became of each fact that the user told, or of each need.
+"""Check over the later turns of a conversation what became of each fact that the user stated, and of each need.
 
-The judge reads the turns with their numbers, and numbered facts or needs. Reads `turn_facts` and adds `told_verdicts`
+The judge reads the turns with their numbers, and numbered facts or needs. Reads `turn_facts` and adds `fact_verdicts`
 or `need_verdicts`, a list of Finding: one for each item in order, then the agreement rates if there are several votes.
 A finding cites its own turn first, then the turns that decide. Makes no call if there are no items.
 """
@@ -19,7 +19,7 @@ from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, r
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_limits import AnswerLimits
-from langchain_rageval.prompts.answer_schemas import NeedVerdicts, ToldVerdicts, TurnFact, TurnFacts
+from langchain_rageval.prompts.answer_schemas import FactVerdicts, NeedVerdicts, TurnFact, TurnFacts
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.judge_step import JudgeStep, State, item_numbers, numbers_by_place
 from langchain_rageval.steps.numbered_turns import NumberedTurn, numbered_turns, request_turns, turn_windows
@@ -73,8 +73,8 @@ class CheckTurns(JudgeStep):
         vote (one repetition by one judge); no call without items.
         """
         sample: Sample = state["sample"]
-        facts: TurnFacts = state["turn_facts"]
-        items = dict(enumerate(getattr(facts, self.of), 1))
+        listed: TurnFacts = state["turn_facts"]
+        items = dict(enumerate(getattr(listed, self.of), 1))
         voters = voters_of(self.judge) if items else []
         turns = numbered_turns(sample)
         votes: list[_Verdicts] = yield Gather([self._vote(voter, sample.question, items, turns) for voter in voters])
@@ -175,17 +175,17 @@ class CheckTurns(JudgeStep):
         )
 
 
-def check_told_facts(judge: JudgeLike) -> JudgeStep:
-    """Return the step that checks whether the assistant keeps to what the user told; adds `told_verdicts`."""
+def check_user_facts(judge: JudgeLike) -> JudgeStep:
+    """Return the step that checks whether the assistant keeps to what the user stated; adds `fact_verdicts`."""
     return _check_turns(
         judge,
-        "check_told_facts",
-        ToldVerdicts,
-        of="told",
+        "check_user_facts",
+        FactVerdicts,
+        of="facts",
         key="fact",
         labels=(IGNORED, ASKED_AGAIN, KEPT),
         needs_turn=frozenset({IGNORED, ASKED_AGAIN}),
-        result_name="told_verdicts",
+        result_name="fact_verdicts",
     )
 
 

@@ -1,4 +1,4 @@
-"""List what the turns of a conversation say: statements of the assistant, facts that the user tells, and needs.
+"""List what the turns of a conversation say: statements of the assistant, facts that the user states, and needs.
 
 The judge reads the turns with their numbers: the history, the question and the answer of the sample. Adds `turn_facts`,
 a `TurnFacts`, each list in the order of the turns and without verbatim repeats. Makes no call for a sample without
@@ -20,7 +20,7 @@ from langchain_rageval.steps.judge_step import JudgeStep, State, list_length, mo
 from langchain_rageval.steps.numbered_turns import NumberedTurn, numbered_turns, request_turns, turn_windows
 from langchain_rageval.steps.statement_checks import statement_key
 
-_ROLES = {"statements": "assistant", "told": "user", "needs": "user"}
+_ROLES = {"statements": "assistant", "facts": "user", "needs": "user"}
 
 
 class ListTurnFacts(JudgeStep):

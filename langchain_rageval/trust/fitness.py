@@ -28,7 +28,6 @@ STEPS_OF: Mapping[str, Sequence[str]] = {
     "context_entity_recall": ("extract_entities", "find_entities"),
     "abstention": ("detect_abstention", "detect_answerable"),
     "rubric": ("grade_rubric",),
-    "conversation_metrics": ("list_turn_facts", "find_contradictions", "check_told_facts", "check_needs"),
     "aspect_critique": ("critique_aspect",),
     "llm_grader": ("grade_relevance",),
 }

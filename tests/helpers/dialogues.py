@@ -46,7 +46,7 @@ def _answer(dialogue: Dialogue, human: str) -> Any:
             shown = {turn["turn"] for turn in inputs["turns"]}
             return {
                 name: [{"turn": fact["turn"], "text": fact["text"]} for fact in dialogue[name] if fact["turn"] in shown]
-                for name in ("statements", "told", "needs")
+                for name in ("statements", "facts", "needs")
             }
         case "Contradictions":
             places = {item["text"]: item["statement"] for item in inputs["statements"]}
@@ -54,8 +54,8 @@ def _answer(dialogue: Dialogue, human: str) -> Any:
             pairs = [[texts[number - 1] for number in pair] for pair in dialogue["contradictions"]]
             asked = [[places[text] for text in pair] for pair in pairs if places.keys() >= {*pair}]
             return {"contradictions": [{"reason": "labelled", "first": a, "second": b} for a, b in asked]}
-        case "ToldVerdicts":
-            return _verdicts(dialogue["told"], inputs["told"], "fact")
+        case "FactVerdicts":
+            return _verdicts(dialogue["facts"], inputs["facts"], "fact")
         case "NeedVerdicts":
             return _verdicts(dialogue["needs"], inputs["needs"], "need")
         case title:

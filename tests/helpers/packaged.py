@@ -5,7 +5,7 @@ from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 LANGUAGES = ["en", "it", "ko", "ru", "zh"]
 JUDGING = {
     "check_needs",
-    "check_told_facts",
+    "check_user_facts",
     "classify_statements",
     "critique_aspect",
     "detect_abstention",

@@ -7,10 +7,10 @@ from langchain_rageval import OfflineJudge, Sample, Turn, conversation_metrics, 
 from langchain_rageval.steps import (
     Contradiction,
     Contradictions,
+    FactVerdict,
+    FactVerdicts,
     NeedVerdict,
     NeedVerdicts,
-    ToldVerdict,
-    ToldVerdicts,
     TurnFact,
     TurnFacts,
 )
@@ -31,11 +31,11 @@ RUSSIAN = Sample(
 )
 FACTS = TurnFacts(
     statements=[TurnFact(turn=2, text="A cat costs 5 euros."), TurnFact(turn=4, text="Two cats cost 20 euros.")],
-    told=[TurnFact(turn=1, text="The user has two cats.")],
+    facts=[TurnFact(turn=1, text="The user has two cats.")],
     needs=[TurnFact(turn=1, text="Whether cats are insured."), TurnFact(turn=3, text="The price for two.")],
 )
 PAIRS = Contradictions(contradictions=[Contradiction(reason="5 or 10 each", first=1, second=2)])
-TOLD = ToldVerdicts(verdicts=[ToldVerdict(fact=1, reason="It asks.", verdict="asked again", turns=[4])])
+TOLD = FactVerdicts(verdicts=[FactVerdict(fact=1, reason="It asks.", verdict="asked again", turns=[4])])
 NEEDS = NeedVerdicts(
     verdicts=[
         NeedVerdict(need=1, reason="Yes.", verdict="met", turns=[2]),
@@ -64,8 +64,7 @@ def test_each_share_is_computed_from_the_verdicts_and_its_reason_names_the_turns
     assert [score.reason for score in found.values()] == [
         "Statements of the assistant without a contradiction: 0 of 2; contradicted: «A cat costs 5 euros» (turns 2, 4)"
         "; contradicted: «Two cats cost 20 euros» (turns 4, 2).",
-        "Facts told by the user that the assistant keeps to: 0 of 1; asked again: «The user has two cats» "
-        "(turns 1, 4).",
+        "Facts of the user that the assistant keeps to: 0 of 1; asked again: «The user has two cats» (turns 1, 4).",
         "Needs of the user that are met: 1 of 2; unmet: «The price for two» (turn 3).",
     ]
     assert {score.aspect for score in found.values()} == {"conversation"}
@@ -83,9 +82,9 @@ def test_a_russian_conversation_has_russian_reasons():
 
 def test_more_than_three_exceptions_are_counted():
     told = [TurnFact(turn=1, text=f"Fact {number}.") for number in range(5)]
-    verdicts = [ToldVerdict(fact=n + 1, reason="", verdict="ignored", turns=[4]) for n in range(5)]
-    facts = FACTS.model_copy(update={"told": told})
-    found = scores(facts=facts, told=ToldVerdicts(verdicts=verdicts))["conversation_retention"]
+    verdicts = [FactVerdict(fact=n + 1, reason="", verdict="ignored", turns=[4]) for n in range(5)]
+    facts = FACTS.model_copy(update={"facts": told})
+    found = scores(facts=facts, told=FactVerdicts(verdicts=verdicts))["conversation_retention"]
     assert found.reason.endswith("ignored: «Fact 2» (turns 1, 4); and 2 more.")
 
 
@@ -104,11 +103,11 @@ def test_without_history_the_metrics_do_not_apply_and_nothing_is_asked():
 
 def test_a_conversation_without_statements_facts_or_needs_says_which():
     found = scores(
-        facts=TurnFacts(statements=FACTS.statements[:1], told=[], needs=[]), pairs=None, told=None, needs=None
+        facts=TurnFacts(statements=FACTS.statements[:1], facts=[], needs=[]), pairs=None, told=None, needs=None
     )
     assert [score.unscored for score in found.values()] == [
         "fewer than two turns of the assistant state facts",
-        "the user tells nothing that later turns could keep to",
+        "the user states no facts that later turns could keep to",
         "the user needs nothing",
     ]
     verdicts = [NeedVerdict(need=n, reason="", verdict="withdrawn", turns=[4]) for n in (1, 2)]

@@ -17,7 +17,7 @@ from langchain_rageval.text.sentences import split_sentences
 READS = {  # keys of the JSON block
     "answer_unaided": ["question"],
     "check_needs": ["turns", "needs"],
-    "check_told_facts": ["turns", "told"],
+    "check_user_facts": ["turns", "facts"],
     "classify_statements": ["question", "answer_statements", "reference_statements"],
     "compare_questions": ["parent", "question"],
     "compress_question": ["question"],
@@ -485,7 +485,7 @@ TEACHES = {  # step to case: place of the example that teaches it, and what then
                 [any(sign in fact["text"] for sign in ":：") for fact in e.output["statements"]] == [False, False, True]
             ),
         ),
-        "a need beside a fact in one turn": (0, lambda e: e.listed("told", "turn") == e.listed("needs", "turn")),
+        "a need beside a fact in one turn": (0, lambda e: e.listed("facts", "turn") == e.listed("needs", "turn")),
         "an order": (1, lambda e: e.order(e.input["turns"][0]["text"]) and not e.order(e.told)),
         "an evasive answer": (1, lambda e: len(e.input["turns"][1]["text"]) < 60 and not e.output["statements"]),
     },
@@ -495,11 +495,11 @@ TEACHES = {  # step to case: place of the example that teaches it, and what then
         "an open correction": (1, lambda e: figures(e.statement(1)) != figures(e.statement(2))),
         "an order": (1, lambda e: e.order(e.statement(3)) and not e.output["contradictions"]),
     },
-    "check_told_facts": {
+    "check_user_facts": {
         "a fact asked for again": (0, lambda e: verdicts_of(e)[0] == "asked again"),
         "a fact that is passed over": (
             0,
-            lambda e: e.no(e.input["told"][1]["text"]) and verdicts_of(e)[1] == "ignored",
+            lambda e: e.no(e.input["facts"][1]["text"]) and verdicts_of(e)[1] == "ignored",
         ),
         "a question for more than was told": (1, lambda e: e.output["verdicts"][0]["verdict"] == "kept"),
         "an order": (1, lambda e: e.order(e.input["turns"][0]["text"])),

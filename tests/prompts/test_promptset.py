@@ -301,11 +301,11 @@ def test_the_examples_of_one_language_fit_the_step_of_another_and_no_step_that_a
     [
         (
             lambda prompts: prompts.replace("verify", instruction="x"),
-            "there are answer_unaided, classify_statements, compare_questions, compress_question",
+            "there are answer_unaided, check_needs, check_user_facts, classify_statements, compare_questions",
         ),
         (
             lambda prompts: prompts.get("verify"),
-            "there are answer_unaided, classify_statements, compare_questions, compress_question",
+            "there are answer_unaided, check_needs, check_user_facts, classify_statements, compare_questions",
         ),
         (
             lambda prompts: prompts.replace("extract_statements", examples=[{**GOOD, "output": {"statements": "A."}}]),
@@ -338,7 +338,7 @@ def test_a_wrong_step_or_example_is_refused(wrong, told):
         (
             "extract_statments.yaml",
             "instruction: x",
-            "no step 'extract_statments'; there are answer_unaided, classify_statements",
+            "no step 'extract_statments'; there are answer_unaided, check_needs, check_user_facts",
         ),
         (
             "verify_statements.yaml",
