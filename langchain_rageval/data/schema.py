@@ -60,8 +60,8 @@ FindingKind = Literal[
 """Kind of item that a finding is about."""
 
 _MARKS = {
-    **dict.fromkeys(("supported", "TP", "useful", "needed", "found"), "✓"),
-    **dict.fromkeys(("contradicted", "FP", "not useful", "not found"), "✗"),
+    **dict.fromkeys(("supported", "TP", "useful", "needed", "found", "consistent", "kept", "met"), "✓"),
+    **dict.fromkeys(("contradicted", "FP", "not useful", "not found", "ignored", "asked again", "unmet"), "✗"),
     **dict.fromkeys(("absent", "FN"), "?"),
 }
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")

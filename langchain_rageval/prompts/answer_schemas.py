@@ -175,7 +175,7 @@ class RubricGrades(BaseModel):
 
 
 class TurnFact(BaseModel):
-    """What one turn of a conversation says."""
+    """Statement, fact or need of one turn of a conversation."""
 
     turn: int
     text: str
@@ -204,7 +204,7 @@ class Contradictions(BaseModel):
 
 
 class FactVerdict(BaseModel):
-    """Whether the assistant keeps to a fact that the user stated."""
+    """Verdict on whether the assistant keeps to a fact that the user stated."""
 
     fact: int
     reason: str
@@ -213,13 +213,13 @@ class FactVerdict(BaseModel):
 
 
 class FactVerdicts(BaseModel):
-    """One verdict for each fact."""
+    """Verdicts on facts of the user, one for each."""
 
     verdicts: list[FactVerdict]
 
 
 class NeedVerdict(BaseModel):
-    """Whether the user got what they need."""
+    """Verdict on whether the user got what they need."""
 
     need: int
     reason: str
@@ -228,7 +228,7 @@ class NeedVerdict(BaseModel):
 
 
 class NeedVerdicts(BaseModel):
-    """One verdict for each need."""
+    """Verdicts on needs of the user, one for each."""
 
     verdicts: list[NeedVerdict]
 

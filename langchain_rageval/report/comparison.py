@@ -368,7 +368,7 @@ def _question(row: Row) -> str:
 
 
 def _groups_of(pairs: Sequence[Pair], cluster: By | None) -> tuple[Sequence[Hashable] | None, list[str]]:
-    """Return the cluster of each pair, None if all are independent, and a note on clusters that nobody asked for.
+    """Return the cluster of each pair, None if all are independent, and a note on clusters by default.
 
     Those are the turns of a conversation, unless `cluster` is None, and the repeats of a sample.
     """
