@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from langchain_rageval.evaluation.planning import Plan, PlannedMetric
     from langchain_rageval.report.comparison import Comparison
     from langchain_rageval.report.report import Report
-    from langchain_rageval.report.summary import MetricSummary
+    from langchain_rageval.report.summary import MetricSummary, Summary
+    from langchain_rageval.report.trend import Trend
     from langchain_rageval.testset.testset import Testset
 
 _REPORT_KEYS = (
@@ -40,8 +41,14 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "report": _REPORT_KEYS,
     "compare": (
         "metrics: by name direction, verdict, baseline, candidate, difference, low, high, p_value, p_unadjusted, "
-        "pairs, clusters, better, worse, lost, gained, coverage_fell",
+        "pairs, clusters, better, worse, lost, gained, coverage_fell, samples",
         "margin: margin of the comparison",
+        "notes: remarks on the results",
+    ),
+    "trend": (
+        "periods: by period and metric mean, low, high, scored, unscored, failed",
+        "baseline: by metric the same numbers of the baseline, or null",
+        "alarms: by metric raised, since, mean, baseline, samples",
         "notes: remarks on the results",
     ),
     "plan": (
@@ -132,6 +139,27 @@ def comparison_object(comparison: Comparison) -> dict[str, Any]:
         fields = asdict(metric)
         metrics[name] = {"candidate": fields.pop("mean"), **{key: fields[key] for key in fields if key != "metric"}}
     return {"metrics": metrics, "margin": comparison.margin, "notes": comparison.notes}
+
+
+def trend_object(trend: Trend) -> dict[str, Any]:
+    """Return the JSON object of `rageval trend`."""
+
+    def means(summary: Summary) -> dict[str, Any]:
+        keys = ("mean", "low", "high", "scored", "unscored", "failed")
+        return {name: {key: getattr(metric, key) for key in keys} for name, metric in summary.items()}
+
+    alarms = {
+        name: {**asdict(alarm), "raised": alarm.raised.isoformat(), "since": alarm.since.isoformat()}
+        for name, alarm in trend.alarms.items()
+    }
+    for alarm in alarms.values():
+        del alarm["metric"]
+    return {
+        "periods": {name: means(summary) for name, summary in trend.items()},
+        "baseline": None if trend.baseline is None else means(trend.baseline),
+        "alarms": alarms,
+        "notes": list(trend.notes),
+    }
 
 
 def plan_object(plan: Plan) -> dict[str, Any]:

@@ -57,7 +57,12 @@ def samples_of(conversation: Any) -> list[Sample]:
     Raises:
         SampleError: if no message is the user's, or a field has the wrong type.
     """
-    turns = _turns_of(conversation)
+    return read_conversation(conversation, {})
+
+
+def read_conversation(conversation: Any, fields: Mapping[str, str]) -> list[Sample]:
+    """Like `samples_of`, with fields of `Sample` mapped to the names of their values in a record."""
+    turns = _turns_of(conversation, fields)
     if not turns:
         return []
     last = turns[-1].get("metadata", {})
@@ -91,15 +96,17 @@ def turn_number(history: Sequence[Turn]) -> int:
     return 1 + sum(pair == ("user", "assistant") for pair in pairwise(roles))
 
 
-def _turns_of(conversation: Any) -> list[Fields]:
+def _turns_of(conversation: Any, fields: Mapping[str, str]) -> list[Fields]:
     """Return the fields of the sample of each answered question, oldest first."""
     if isinstance(conversation, str):
         conversation = read_turns(conversation)
     if isinstance(conversation, list | tuple):
+        if not conversation:
+            raise SampleError(_NO_QUESTION)
         items = plain_items(conversation)
         messages = messages_in(items)
         return _answered(messages) if messages else _turns_of_records(list(conversation))
-    record = read_fields(conversation)
+    record = read_fields(conversation, fields)
     metadata = {name: value for name, value in record["metadata"].items() if name not in _OF_ONE_TURN}
     listed = conversation_in(conversation)
     messages = messages_in(listed)
@@ -118,7 +125,7 @@ def _answered(messages: Sequence[Any]) -> list[Fields]:
         raise SampleError(_NO_QUESTION)
     systems = sum(role_of(message) == "system" for message in messages)
     if systems:
-        _LOG.info("%d messages of the system are no turns of the conversation and are not judged", systems)
+        _LOG.info("messages of the system are no turns of a conversation and are not judged: %d", systems)
     for exchange in found:
         if not exchange.has_answer:
             question = unwrap_text(exchange.question)

@@ -72,7 +72,10 @@ def explain_fields(obj: Any, fields: Mapping[str, str] | None = None) -> tuple[d
     if reading is DEEPEVAL:
         rest = {name: _split_joined(name, value) for name, value in rest.items()}
     result, origins = _read(rest, mapped, reading)
-    return as_sample_fields(result), origins | paths
+    values = as_sample_fields(result)
+    if origins.get("history", "history") != "history":
+        values["history"] = _before_question(values)
+    return values, origins | paths
 
 
 def read_run(run: Any, example: Any = None) -> dict[str, Any]:
@@ -245,6 +248,15 @@ def _normalized_value(field: str, value: Any) -> Any:
         return [convert(item) for item in value]
     converted = convert(value)
     return [converted] if field in LIST_FIELDS and isinstance(converted, str) else converted
+
+
+def _before_question(fields: Mapping[str, Any]) -> list[Any]:
+    """Return a chat history without the question, and without the answer after it, which some memories add."""
+    history = list(fields["history"])
+    said = [turn["text"] for turn in history]
+    if said[-2:] == [fields.get("question"), fields.get("answer")]:
+        return history[:-2]
+    return history[:-1] if said[-1:] == [fields.get("question")] and history[-1]["role"] == "user" else history
 
 
 def _answer_to_text(value: Any) -> Any:

@@ -9,6 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -55,6 +56,7 @@ FindingKind = Literal[
     "aspect",
     "agreement",
     "extraction",
+    "standalone_question",
     "turn",
 ]
 """Kind of item that a finding is about."""
@@ -229,6 +231,9 @@ class Sample(InputModel):
         """Return the sample as HTML, for notebooks: question, answer, contexts and references."""
         answer = "<em>no answer</em>" if self.answer is None else text(self.answer)
         parts = [paragraph(bold(self.question)), paragraph(answer)]
+        if self.history:
+            turns = [text(f"{turn.role}: {turn.text}") for turn in self.history]
+            parts.insert(0, details(pluralize(len(turns), "earlier turn"), item_list(turns, numbered=True)))
         for items, what in ((self.contexts, "context"), (self.reference_contexts, "reference context")):
             if items is not None:
                 parts.append(details(pluralize(len(items), what), item_list([*map(text, items)], numbered=True)))
@@ -269,7 +274,8 @@ class Finding(_FrozenModel):
     Attributes:
         kind: kind of the item: "statement", "reference_statement", "context", "sentence", "criterion", "question",
             "entity", "aspect", "agreement" of votes, "extraction" for what was wrong with the list of statements, or
-            "turn" for what a turn of a conversation says.
+            "standalone_question" for the question of a conversation as it was judged, or "turn" for what a turn of a
+            conversation says.
         number: number of the item in the prompt, from 1.
         text: the item itself, such as the statement.
         verdict: the judge's verdict or the computed result, such as "supported", "useful" or a grade.
@@ -458,11 +464,28 @@ class Row(_FrozenModel):
         index: position of the sample in the input, from 0.
         sample: the sample; if the input was not a valid sample, a substitute with the fields that could be read.
         scores: scores by metric name, in the order of the metrics.
+        time: when the last score was finished, UTC, to the second; None if it is unknown.
+        tags: tags of the production callback, such as the version of the application.
     """
 
     index: int = Field(ge=0)
     sample: Sample
     scores: dict[_CleanText, Score]
+    time: datetime | None = None
+    tags: dict[_CleanText, _CleanText] = Field(default_factory=dict)
+
+    def __eq__(self, other: object) -> bool:
+        """Return True if index, sample, scores and tags are equal; rows of a resumed run differ in their time."""
+        if not isinstance(other, Row):
+            return NotImplemented
+        return (self.index, self.sample, self.scores, self.tags) == (
+            other.index,
+            other.sample,
+            other.scores,
+            other.tags,
+        )
+
+    __hash__ = None  # type: ignore[assignment]
 
     def _repr_html_(self) -> str:
         """Return the sample and its scores as HTML, for notebooks."""

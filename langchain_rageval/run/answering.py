@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import contextmanager
@@ -12,22 +13,28 @@ from typing import Any, TypedDict
 
 from langchain_core.runnables import RunnableConfig
 
-from langchain_rageval.data.schema import Sample
+from langchain_rageval.data.schema import Sample, Turn
+from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 from langchain_rageval.run.answer_store import AnswerStore
 from langchain_rageval.run.chain_collector import ChainAnswer, ChainCollector
-from langchain_rageval.run.chain_input import as_chain, conversation_keys, input_builder, is_async_only
+from langchain_rageval.run.chain_input import as_chain, conversation_keys, input_builder, is_async_only, takes_history
 from langchain_rageval.run.drivers import agather
 from langchain_rageval.run.journal import Journal
 from langchain_rageval.run.options import check_options
 from langchain_rageval.run.progress import Progress, show_progress
+from langchain_rageval.run.retry import MAX_STALE_TRIES, is_stale_connection
 from langchain_rageval.run.threads import shared_threads
+from langchain_rageval.run.turns import ModelTurn, engines_of
+
+_LOG = logging.getLogger("langchain_rageval")
 
 
 class AnswerOptions(TypedDict, total=False):
     """Options of a run that asks a chain.
 
     Attributes:
-        max_concurrency: Most questions at a time, 8 by default.
+        max_concurrency: Most questions at a time, 8 by default; one at a time if the chain holds a model that runs in
+            this process.
         timeout: Seconds for one question. A slower call is abandoned and recorded as an error. None, the default, waits
             as long as the chain takes.
         journal: Path of an SQLite file that stores each answer as soon as the chain has given it. The same call with
@@ -67,7 +74,12 @@ class Answering:
         self._samples, self._chain, self._config = samples, as_chain(chain), config
         self._timeout, self._options = options["timeout"], options
         self._build_input, self._keys = input_builder(self._chain), conversation_keys(self._chain)
+        chats = sum(bool(sample.history) for sample in samples)
+        if chats and not takes_history(self._chain):
+            _LOG.warning("the chain takes no history: %d questions are asked without the turns before them", chats)
         self._store = AnswerStore(options["journal"], self._chain, config)
+        # not `gates_of`: a chain that holds a metric of its own would wait for itself
+        self._gates = [AdaptiveLimiter(1)] if engines_of(self._chain) else []
         self._answers: dict[int, ChainAnswer] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -120,28 +132,39 @@ class Answering:
             self._store.close()
 
     def _ask(self, index: int, progress: Progress) -> None:
-        question = self._samples[index].question
-        answer = self._store.load(question)
+        question, history = self._samples[index].question, self._samples[index].history
+        answer = self._store.load(question, history)
         if answer is None:
             collector = ChainCollector()
-            call = partial(self._chain.invoke, self._build_input(question), collector.config(self._config, self._keys))
-            answer = collector.answer(question, self._output(call), self._chain)
-            self._store.save(question, answer)
+            chain_input = self._build_input(question, history)
+            call = partial(self._chain.invoke, chain_input, collector.config(self._config, self._keys))
+            with ModelTurn(self._gates) as turn:
+                answer = collector.answer(question, self._output(call, turn), self._chain)
+            self._store.save(question, answer, history)
         self._finish(index, answer, progress)
 
     async def _aask(self, index: int, progress: Progress) -> None:
-        question = self._samples[index].question
-        answer = self._store.load(question)
+        question, history = self._samples[index].question, self._samples[index].history
+        answer = self._store.load(question, history)
         if answer is None:
-            collector = ChainCollector()
-            config = collector.config(self._config, self._keys)
-            output = await self._aoutput(partial(self._chain.ainvoke, self._build_input(question), config))
-            answer = collector.answer(question, output, self._chain)
-            self._store.save(question, answer)
+            async with ModelTurn(self._gates):
+                answer = await self._aanswer(question, history)
+            self._store.save(question, answer, history)
         self._finish(index, answer, progress)
 
-    def _output(self, call: Callable[[], Any]) -> Any:
-        """Return the output of a call, or the exception that it raised."""
+    async def _aanswer(self, question: str, history: Sequence[Turn]) -> ChainAnswer:
+        """Ask a question again while a client meets connections of an event loop that was closed before."""
+        tries = 0
+        while True:
+            collector = ChainCollector()
+            config = collector.config(self._config, self._keys)
+            output = await self._aoutput(partial(self._chain.ainvoke, self._build_input(question, history), config))
+            tries += 1
+            if tries == MAX_STALE_TRIES or not (isinstance(output, Exception) and is_stale_connection(output)):
+                return collector.answer(question, output, self._chain)
+
+    def _output(self, call: Callable[[], Any], turn: ModelTurn) -> Any:
+        """Return the output of a call, or the exception that it raised; a call that is abandoned keeps its turn."""
         try:
             if self._timeout is None:
                 return call()
@@ -149,7 +172,10 @@ class Answering:
             try:
                 return future.result(self._timeout)
             except TimeoutError as error:
-                return error if future.done() else self._timeout_error()
+                if future.done():
+                    return error
+                turn.hold_for(future)
+                return self._timeout_error()
         except Exception as error:
             return error
 

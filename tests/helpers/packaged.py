@@ -12,6 +12,7 @@ JUDGING = {
     "detect_answerable",
     "extract_entities",
     "extract_statements",
+    "extract_turn_statements",
     "find_contradictions",
     "find_entities",
     "grade_contexts",
@@ -19,6 +20,8 @@ JUDGING = {
     "grade_rubric",
     "list_turn_facts",
     "regenerate_questions",
+    "regenerate_turn_questions",
+    "rewrite_question",
     "select_sentences",
     "verify_statements",
 }
