@@ -21,14 +21,16 @@ from langchain_rageval.prompts.criteria import default_criteria
 from langchain_rageval.prompts.layout import read_inputs
 
 MARK = "ß"
+LABELS = "supported|contradicted|absent|kept|asked again|ignored|met|unmet|withdrawn"
 
 
 def marked(text: str) -> str:
     """A pretended translation: letters outside of what must be kept are marked, sentences stay as they are."""
-    parts = re.split(r'(`[^`]+`|\{\w*\}|"(?:supported|contradicted|absent)"|\b[A-Z]\.\d+|\b(?:TP|FP|FN|JSON)\b)', text)
-    return "".join(
+    parts = re.split(rf'(`[^`]+`|\{{\w*\}}|"(?:{LABELS})"|\b[A-Z]\.\d+|\b(?:TP|FP|FN|JSON)\b)', text)
+    text = "".join(
         part if at % 2 else re.sub(r"\b([a-zа-яё]{3,})\b", rf"\1{MARK}", part) for at, part in enumerate(parts)
     )
+    return text if MARK in text else f"{text} {MARK}"
 
 
 def translating(change=lambda content: content):
@@ -71,6 +73,15 @@ def test_grades_numbers_of_passages_and_an_empty_answer_are_no_texts_to_translat
         for draft, original in zip(shown(prompts, step), shown(english, step), strict=True):
             changed = {name for name, value in draft.items() if value != original[name]}
             assert changed == {name for name in ("reason", "feedback", "answer") if original.get(name)}
+
+
+def test_roles_of_turns_are_not_translated():
+    judge = translating()
+    prompts = translate_prompts(judge, "de")
+    turns = prompts.get("list_turn_facts").examples[0].input["turns"]
+    assert [turn["role"] for turn in turns[:2]] == ["user", "assistant"]
+    assert all(MARK in turn["text"] for turn in turns)
+    assert not {"user", "assistant"} & {item["content"] for inputs in judge.inputs for item in inputs["texts"]}
 
 
 def test_the_model_is_asked_once_for_each_step_and_once_each_for_shared_texts_and_criteria():
