@@ -25,14 +25,15 @@ NOT_ANSWERED = "not answerable from its passages"
 ANSWERED_BY_DOCUMENTS = "the documents answer it"
 KNOWN_WITHOUT_DOCUMENTS = "known without the documents"
 DUPLICATE = "near-duplicate"
+DROPPED_BY_REVIEWER = "dropped by a reviewer"
 
 
 class Trial(InputModel):
     """One attempt to draw a passage, or to write, rewrite or check a question; part of the history of the question.
 
     Attributes:
-        kind: step that made the attempt: "passage", "seed", "given", "rewrite", "compress", or the name of an evolution
-            or filter.
+        kind: step that made the attempt: "passage", "seed", "given", "rewrite", "compress", "review" for a person's
+            decision, or the name of an evolution or filter.
         question: text of the question after the attempt; "" before the question is written.
         accepted: True if the attempt was accepted.
         feedback: comment of the critic, or the reason for the rejection.
