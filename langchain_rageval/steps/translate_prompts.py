@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
@@ -121,7 +121,7 @@ class _Job:
     def labels(self) -> set[str]:
         """Words that must not be translated: enum values of the answer's schema, roles of turns, and names."""
         schema = strict_schema(ANSWER_SCHEMAS[self.step]) if self.step in ANSWER_SCHEMAS else {}
-        return {*_enum_values(schema), *_enum_values(Turn.model_json_schema()), *self.names}
+        return {*_enum_values(schema), *get_args(Turn.model_fields["role"].annotation), *self.names}
 
     @cached_property
     def texts(self) -> dict[int, str]:

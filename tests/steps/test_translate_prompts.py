@@ -76,12 +76,10 @@ def test_grades_numbers_of_passages_and_an_empty_answer_are_no_texts_to_translat
 
 
 def test_roles_of_turns_are_not_translated():
-    judge = translating()
-    prompts = translate_prompts(judge, "de")
-    turns = prompts.get("list_turn_facts").examples[0].input["turns"]
-    assert [turn["role"] for turn in turns[:2]] == ["user", "assistant"]
-    assert all(MARK in turn["text"] for turn in turns)
-    assert not {"user", "assistant"} & {item["content"] for inputs in judge.inputs for item in inputs["texts"]}
+    prompts, asked = translate_prompts(judge := translating(), "de"), judge.inputs
+    roles = {turn["role"] for example in prompts.get("rewrite_question").examples for turn in example.input["history"]}
+    assert roles == {"user", "assistant"}
+    assert not {"user", "assistant"} & {item["content"] for inputs in asked for item in inputs["texts"]}
 
 
 def test_the_model_is_asked_once_for_each_step_and_once_each_for_shared_texts_and_criteria():
