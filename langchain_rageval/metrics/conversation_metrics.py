@@ -75,7 +75,8 @@ def conversation_metrics(judge: JudgeLike, *, name: str = "conversation") -> Sui
       for them again nor ignoring them.
     - `conversation_resolution`: share of the user's needs that are met by the end, without those that were withdrawn.
 
-    Score one sample per conversation; `last_turns` selects it.
+    Score the last sample of each conversation. `load_samples` reads it, `samples_of(conversation)[-1]` is it, and
+    `last_turns` of `langchain_rageval.data.last_turns` selects it from the samples of many conversations.
 
     Args:
         judge: called up to four times per sample: to list what the turns say, which the three metrics share, and once

@@ -22,7 +22,8 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_rageval import ConfigError, OfflineJudge, RagEvalCallback, aspect_critique, last_turns
+from langchain_rageval import ConfigError, OfflineJudge, RagEvalCallback, aspect_critique
+from langchain_rageval.data.last_turns import last_turns
 
 pytestmark = pytest.mark.filterwarnings("ignore:The class `InMemoryChatMessageHistory` was deprecated")
 
@@ -190,35 +191,73 @@ def test_a_seed_is_a_whole_number(seed):
         RagEvalCallback(METRIC, seed=seed)
 
 
-async def test_two_users_of_a_streaming_service_are_never_mixed():
-    callback, rows = watching(METRIC)
-    chat, app = chat_graph(), FastAPI()
+def meeting_graph(barrier):
+    """Return a chat whose turns wait within their run until as many other runs are open as the barrier needs."""
 
-    @app.get("/chat/{user}")
-    async def talk(user: str, text: str) -> StreamingResponse:
+    async def reply(state: Any) -> Any:
+        await barrier.wait()
+        return replying(state)
+
+    flow = StateGraph(MessagesState)
+    flow.add_node("reply", reply)
+    flow.add_edge(START, "reply")
+    return flow.compile(checkpointer=InMemorySaver())
+
+
+def streaming_service(chat, callback):
+    app = FastAPI()
+
+    @app.get("/chat/{thread}")
+    async def talk(thread: str, text: str) -> StreamingResponse:
         async def words() -> Any:
-            config: Any = {"configurable": {"thread_id": user}, "callbacks": [callback]}
+            config: Any = {"configurable": {"thread_id": thread}, "callbacks": [callback]}
             async for state in chat.astream(by_messages(text), config, stream_mode="values"):
                 yield f"{state['messages'][-1].text}\n"
-                await asyncio.sleep(0)  # lets the other user's run go on within this one
 
         return StreamingResponse(words(), media_type="text/plain")
 
-    async def visit(client: httpx.AsyncClient, user: str) -> None:
-        for number in range(5):
-            reply = await client.get(f"/chat/{user}", params={"text": f"{user} asks {number}?"})
-            assert reply.text.splitlines()[-1] == f"{user} asks {number}? after {2 * number}"
+    return app
 
+
+async def visit(client, thread, turns):
+    for number in range(turns):
+        reply = await client.get(f"/chat/{thread}", params={"text": f"{thread} asks {number}?"})
+        assert reply.text.splitlines()[-1] == f"{thread} asks {number}? after {2 * number}"
+
+
+def assert_each_thread_is_whole(rows, turns_each):
+    """Assert that each thread of the rows has all its turns, and in their histories no message of another thread."""
+    threads = {row.sample.metadata["conversation"] for row in rows}
+    for thread in threads:
+        found = turns([row for row in rows if row.sample.metadata["conversation"] == thread])
+        said = [
+            text for n in range(turns_each) for text in (f"{thread} asks {n}?", f"{thread} asks {n}? after {2 * n}")
+        ]
+        assert found == [(thread, n + 1, said[: 2 * n], said[2 * n]) for n in range(turns_each)]
+    return threads
+
+
+async def test_two_users_of_a_streaming_service_are_never_mixed():
+    callback, rows = watching(METRIC)
+    app = streaming_service(meeting_graph(asyncio.Barrier(2)), callback)  # each turn is open while the other's is
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://chat") as client:
-        await asyncio.gather(visit(client, "anna"), visit(client, "boris"))
+        await asyncio.gather(visit(client, "anna", 5), visit(client, "boris", 5))
     assert await asyncio.to_thread(callback.close, None)
-    for user in ("anna", "boris"):
-        found = turns([row for row in rows if row.sample.metadata["conversation"] == user])
-        assert [(turn, question) for _, turn, _, question in found] == [(n + 1, f"{user} asks {n}?") for n in range(5)]
-        for number, (_, _, history, _) in enumerate(found):
-            assert len(history) == 2 * number
-            assert all(text.startswith(f"{user} asks") for text in history)
+    assert assert_each_thread_is_whole(rows, 5) == {"anna", "boris"}
     assert len(rows) == 10
+
+
+async def test_all_sampled_threads_of_a_streaming_service_are_whole():
+    callback, rows = watching(METRIC, sample_rate=0.5)
+    app = streaming_service(meeting_graph(asyncio.Barrier(20)), callback)
+    threads = [f"thread-{number}" for number in range(20)]
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://chat") as client:
+        await asyncio.gather(*(visit(client, thread, 4) for thread in threads))
+    assert await asyncio.to_thread(callback.close, None)
+    sampled = {thread for thread in threads if callback._is_sampled(UUID(int=0), thread)}
+    assert 5 <= len(sampled) <= 15
+    assert assert_each_thread_is_whole(rows, 4) == sampled
+    assert len(rows) == 4 * len(sampled)
 
 
 @tool

@@ -1,6 +1,7 @@
 """The last sample of each conversation."""
 
-from langchain_rageval import Sample, Turn, last_turns, samples_of
+from langchain_rageval import Sample, Turn, samples_of
+from langchain_rageval.data.last_turns import last_turns
 
 
 def sample(text, **metadata):

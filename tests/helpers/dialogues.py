@@ -8,7 +8,7 @@ from typing import Any
 
 from helpers.scripted import Scripted, answering, human_of
 
-from langchain_rageval import Sample, last_turns, samples_of
+from langchain_rageval import Sample, samples_of
 from langchain_rageval.prompts.layout import read_inputs, read_schema
 
 FILE = Path(__file__).parents[1] / "data" / "dialogues.jsonl"
@@ -25,8 +25,7 @@ def dialogues() -> Sequence[Dialogue]:
 def whole(dialogue: Dialogue) -> Sample:
     """Return the sample that holds a whole dialogue."""
     messages = [(turn["role"], turn["text"]) for turn in dialogue["turns"]]
-    (last,) = last_turns(samples_of(messages))
-    return last.model_copy(update={"id": dialogue["id"]})
+    return samples_of(messages)[-1].model_copy(update={"id": dialogue["id"]})
 
 
 def labelled_judge(dialogue: Dialogue, written: Callable[[Any], str] = json.dumps) -> Scripted:
