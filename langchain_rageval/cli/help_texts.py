@@ -16,7 +16,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "rageval evaluate - --judge vllm:MODEL --base-url http://localhost:8000/v1",
     ),
     "resume": ("rageval resume run.db", "rageval resume run.db --max-concurrency 4"),
-    "plan": ("rageval plan samples.jsonl --metrics faithfulness,context_recall --draws 3",),
+    "plan": (
+        "rageval plan samples.jsonl --metrics faithfulness,context_recall --draws 3",
+        "rageval plan documents/ --generate --size 50",
+    ),
     "report": ("rageval report report.jsonl --open", "rageval report report.jsonl --json"),
     "compare": ("rageval compare before.jsonl after.jsonl --margin 0.02 --fail-if-worse",),
     "ci": (

@@ -18,11 +18,13 @@ from langchain_rageval.cli.printable import printable_json
 from langchain_rageval.errors import ConfigError
 
 if TYPE_CHECKING:
+    from langchain_rageval.data.schema import Usage
     from langchain_rageval.evaluation.planning import Plan, PlannedMetric
     from langchain_rageval.report.comparison import Comparison
     from langchain_rageval.report.report import Report
     from langchain_rageval.report.summary import MetricSummary, Summary
     from langchain_rageval.report.trend import Trend
+    from langchain_rageval.testset.generation_plan import GenerationPlan
     from langchain_rageval.testset.testset import Testset
 
 _REPORT_KEYS = (
@@ -65,6 +67,9 @@ KEYS: Mapping[str, tuple[str, ...]] = {
         "evolutions: by name the number of questions",
         "attempts: number of candidates",
         "rejected: by reason the number of candidates",
+        "usage: calls, input_tokens, output_tokens and embedded of all steps",
+        "steps: by name the same numbers",
+        "calls_per_row: calls for each question, those for rejected candidates included",
         "notes: remarks on the results",
     ),
     "metrics": ("metrics: by name a description",),
@@ -174,6 +179,20 @@ def plan_object(plan: Plan) -> dict[str, Any]:
     }
 
 
+def generation_plan_object(plan: GenerationPlan) -> dict[str, Any]:
+    """Return the JSON object of `rageval plan --generate`."""
+    steps = {step.step: asdict(step) for step in (*plan.values(), plan.total)}
+    costs = {name: {key: cost for key, cost in fields.items() if key != "step"} for name, fields in steps.items()}
+    total = costs.pop("total")
+    return {
+        "questions": plan.size,
+        "rehearsed": plan.rehearsed,
+        "steps": costs,
+        "total": total,
+        "notes": plan.notes,
+    }
+
+
 def testset_object(testset: Testset) -> dict[str, Any]:
     """Return the JSON object of `rageval generate`."""
     return {
@@ -182,8 +201,15 @@ def testset_object(testset: Testset) -> dict[str, Any]:
         "evolutions": testset.counts,
         "attempts": testset.yields["attempts"],
         "rejected": dict(testset.yields["rejected"]),
+        "usage": _usage_object(testset.usage),
+        "steps": {name: _usage_object(usage) for name, usage in testset.usage_by_step.items()},
+        "calls_per_row": testset.calls_per_row,
         "notes": testset.notes,
     }
+
+
+def _usage_object(usage: Usage) -> dict[str, Any]:
+    return usage.model_dump(exclude={"seconds"})
 
 
 def _metric_object(metric: MetricSummary) -> dict[str, Any]:

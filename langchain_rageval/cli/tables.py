@@ -16,7 +16,8 @@ from langchain_rageval.cli.printable import printable, printable_lines
 from langchain_rageval.data.schema import Row
 from langchain_rageval.evaluation.planning import PLAN_HEADINGS, Plan, plan_cells
 from langchain_rageval.report.summary import MetricSummary, summarise
-from langchain_rageval.testset.testset import Testset
+from langchain_rageval.testset.generation_plan import PLANNED_STEP_HEADINGS, GenerationPlan, planned_step_cells
+from langchain_rageval.testset.testset import Testset, usage_line
 from langchain_rageval.trust.qualification import (
     COST_HEADINGS,
     KIND_HEADINGS,
@@ -118,8 +119,22 @@ def show_plan(plan: Plan) -> None:
     show_notes(plan.notes, out)
 
 
+def show_generation_plan(plan: GenerationPlan) -> None:
+    """Print the expected and the greatest cost of each step of a generation, and the total."""
+    table = Table(title=plan.title, title_justify="left", title_style="bold")
+    for number, heading in enumerate(PLANNED_STEP_HEADINGS):
+        table.add_column(heading, justify="right" if number else "left")
+    for step in plan.values():
+        table.add_row(*map(escape, planned_step_cells(step)))
+    table.add_section()
+    table.add_row(*planned_step_cells(plan.total))
+    out = console()
+    out.print(table)
+    show_notes(plan.notes, out)
+
+
 def show_testset(testset: Testset, out: Console, *, written: str) -> None:
-    """Print the number of questions of each evolution with an example, the reasons of rejections, and the notes."""
+    """Print the numbers of questions with examples, the reasons of rejections, calls and tokens, and the notes."""
     table = Table(title=f"{len(testset)} questions", title_justify="left", title_style="bold")
     table.add_column("evolution")
     table.add_column("rows", justify="right")
@@ -129,8 +144,11 @@ def show_testset(testset: Testset, out: Console, *, written: str) -> None:
         table.add_row(escape(name), str(count), escape(shorten(first.question)))
     out.print(table)
     out.print(f"{testset.yields['attempts']} attempts")
+    examples = testset.rejection_examples
     for reason, count in testset.yields["rejected"].items():
-        out.print(f"  {count} rejected: {escape(printable(reason))}")
+        example = f" ({shorten(examples[reason])})" if reason in examples else ""
+        out.print(f"  {count} rejected: {escape(printable(reason + example))}")
+    out.print(usage_line(testset.usage, testset.calls_per_row))
     show_notes(testset.notes, out)
     if written:
         out.print(f"\nTest set written to {escape(written)}", soft_wrap=True)

@@ -168,7 +168,7 @@ class Comparison(Mapping[str, MetricComparison]):
     def headings(self) -> tuple[str, ...]:
         """Headings of the columns of `comparison_cells`."""
         if all(metric.samples is None for metric in self.values()):
-            return (*_HEADINGS, "pairs", "+", "−")
+            return PAIRED_HEADINGS
         return (*_HEADINGS, "samples")
 
     @property
@@ -187,6 +187,7 @@ _HEADINGS = (
     "95% interval",
     "p",
 )
+PAIRED_HEADINGS = (*_HEADINGS, "pairs", "+", "−")
 
 
 def comparison_cells(metric: MetricComparison) -> tuple[str, ...]:
@@ -219,16 +220,8 @@ def compare_rows(
     notes = check_instruments(ours, theirs, shared, allow_different_instruments, provenance)
     pairs = paired_rows(candidate, baseline)
     groups, repeats = _groups_of(pairs, cluster)
-    compared = [_compare(name, ours[name][0].direction, pairs, groups, rare_losses) for name in shared]
-    enough = [metric for metric in compared if _units(metric) >= LEAST_PAIRS]
-    adjusted = dict(
-        zip(
-            [m.metric for m in enough],
-            holm([m.p_unadjusted for m in enough if m.p_unadjusted is not None]),
-            strict=True,
-        )
-    )
-    metrics = [with_verdict(metric, adjusted.get(metric.metric), margin) for metric in compared]
+    compared = [compare_metric(name, ours[name][0].direction, pairs, groups, rare_losses) for name in shared]
+    metrics = with_verdicts(compared, margin)
     notes += [*_unpaired_notes(ours, theirs, candidate, baseline, pairs), *repeats, *_coverage_notes(metrics)]
     problems = _gate_problems(metrics, len(pairs), min(len(candidate), len(baseline)))
     return Comparison(metrics, notes, margin, problems)
@@ -437,7 +430,16 @@ def _gate_problems(metrics: Sequence[MetricComparison], pairs: int, samples: int
     return problems
 
 
-def _compare(
+def with_verdicts(compared: Sequence[MetricComparison], margin: float) -> list[MetricComparison]:
+    """Return comparisons with verdicts and with p-values that are Holm-adjusted over those with enough pairs."""
+    enough = [metric for metric in compared if _units(metric) >= LEAST_PAIRS]
+    adjusted = iter(holm([metric.p_unadjusted for metric in enough if metric.p_unadjusted is not None]))
+    return [
+        with_verdict(metric, next(adjusted) if _units(metric) >= LEAST_PAIRS else None, margin) for metric in compared
+    ]
+
+
+def compare_metric(
     name: str, direction: Direction, pairs: Sequence[Pair], groups: Sequence[Hashable] | None, rare_losses: bool
 ) -> MetricComparison:
     """Return the comparison of one metric, without adjusted p-value and verdict."""

@@ -17,6 +17,7 @@ from langchain_rageval.report.comparison import Comparison, compare_rows
 from langchain_rageval.report.data import ReportData, check_metric, head_of, instruments_of, metric_or_only
 from langchain_rageval.report.data_frame import to_data_frame
 from langchain_rageval.report.diagnosis import Diagnosis, diagnose_rows
+from langchain_rageval.report.evolution_comparison import EvolutionComparison, compare_evolutions
 from langchain_rageval.report.files import read_report, write_report
 from langchain_rageval.report.html_table import html_table
 from langchain_rageval.report.labelling import LabelSheet, rows_to_label
@@ -158,6 +159,22 @@ class Report(ReportData):
             ConfigError: if there is no such metric, nothing is scored, or `n` is below 1.
         """
         return rows_to_label(self.rows, n, metric_or_only(self, metric), seed)
+
+    def by_evolution(self) -> EvolutionComparison:
+        """Compare each evolution with the simple question about the same fact, for a test set of trees.
+
+        The report must be of samples of a test set that was generated with `tree=True`: `metadata.tree_id` names the
+        fact, and `metadata.evolution` the evolution. Facts are equal within a pair, so that a difference shows which
+        kind of difficulty the chain fails at. Differences, intervals and verdicts are those of `compare`, with the
+        trees as clusters; p-values are Holm-adjusted over all evolutions and metrics.
+
+        Returns:
+            Evolution to metric to its comparison, as a table, a DataFrame (`to_pandas`) or a picture (`plot`).
+
+        Raises:
+            ConfigError: if no sample belongs to a tree, or no tree has a simple and another question.
+        """
+        return compare_evolutions(self.rows)
 
     def compare(
         self,

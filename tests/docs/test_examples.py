@@ -103,7 +103,11 @@ def test_the_number_of_shared_calls_is_true():
 def test_every_call_of_a_report_in_the_text_works(ran, tmp_path):
     left = ran("how-to/evaluate")
     more = [left["samples"][0], {**left["samples"][0], "question": "?", "answer": "Мюнхен основан в 1158 году."}]
-    more = [{**sample, "metadata": {"document": number, "turn": number}} for number, sample in enumerate(more)]
+    evolutions = ["simple", "reasoning"]
+    more = [
+        {**sample, "metadata": {"document": evolution, "tree_id": "tree", "evolution": evolution, "turn": turn}}
+        for turn, (sample, evolution) in enumerate(zip(more, evolutions, strict=True), start=1)
+    ]
     report = evaluate(more, faithfulness(left["OfflineJudge"]()), progress=False)
     names = {"report": report, "path": tmp_path / "report.jsonl"}
     calls = set(re.findall(r"`(report\.[^`]*)`", prose(TEXT))) - {"report.jsonl.part", "report.jsonl", "report.html"}
@@ -133,6 +137,16 @@ def test_test_set_generation(ran, capsys):
     left = ran("how-to/test-set")
     assert left["testset"].counts == {"simple": 1, "reasoning+conditional": 1}
     assert "Test set of 2 questions" in capsys.readouterr().out
+
+
+def test_a_test_set_that_one_can_look_into_price_and_grow_as_trees(ran, capsys):
+    made = ran("how-to/test-set")
+    ran("how-to/test-set", "Why questions are rejected", **made)
+    ran("how-to/test-set", "What it costs", **made)
+    assert "Plan for 50 questions: 10.0 calls each if none is rejected" in capsys.readouterr().out
+    left = ran("how-to/test-set", "One fact, several difficulties", **made)
+    assert left["testset"].counts == {"simple": 2, "reasoning": 2, "conversational": 2}
+    assert "Evolved minus simple question about the same fact, 2 trees" in capsys.readouterr().out
 
 
 def test_a_pipe_from_documents_to_a_report(ran):
