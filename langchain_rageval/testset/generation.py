@@ -43,7 +43,7 @@ from langchain_rageval.testset.testset import Testset
 _LOG = logging.getLogger("langchain_rageval")
 _BUDGET_SPENT = "the budget is spent"
 _INTERRUPTED = "the run was interrupted"
-_ROUND_FAILED = "every attempt of a round failed"
+_MOST_FAILURES = 5  # attempts in a row, whole rounds, after which the models count as unusable
 _CHAIN = "generate_row"  # name in traces
 _LONGEST_COMMENT = 60
 _PROMPT_TOKENS = 800  # estimate for one call, without the passage
@@ -124,7 +124,8 @@ class Generation:
     _usage: StepUsage = field(default_factory=StepUsage)
     _not_journaled: dict[str, None] = field(default_factory=dict)
     _accepted: AcceptedQuestions = field(init=False)
-    _reasons: set[str | None] = field(default_factory=set)  # of the attempts of the current round
+    _reasons: list[str | None] = field(default_factory=list)  # of the attempts of the current round
+    _failures: int = 0  # attempts in the last rounds of which every attempt failed
 
     def __post_init__(self) -> None:
         """Open the journal and plan the rows."""
@@ -164,8 +165,8 @@ class Generation:
         """Return new candidates (questions to generate) by row number; empty if the run is over."""
         if _BUDGET_SPENT in self._reasons:
             self.stop_reason = _BUDGET_SPENT
-        elif self._reasons and all(reason and reason.startswith(FAILED) for reason in self._reasons):
-            self.stop_reason = _ROUND_FAILED
+        elif self._failed_in_a_row() >= _MOST_FAILURES:
+            self.stop_reason = f"the last {self._failures} attempts failed"
         elif self.scheduler.hopeless:
             self.stop_reason = f"none of the {self.scheduler.hopeless} questions was accepted; see `rejected`"
         self._reasons.clear()
@@ -216,7 +217,7 @@ class Generation:
                 self.rejected.append(outcome)
             if candidate.rejected and candidate.rejected.startswith(FAILED):
                 self.first_failure = self.first_failure or candidate.history[-1].feedback
-        self._reasons |= {candidate.rejected for candidate in results.values()}
+        self._reasons += [candidate.rejected for candidate in results.values()]
         return [_to_row(candidate) for candidate in accepted.values() if candidate.rejected is None]
 
     def describe_rejections(self) -> str:
@@ -237,6 +238,12 @@ class Generation:
         notes = list(self._notes(len(candidates), broken_off))
         rows = [_to_row(candidate) for candidate in candidates]
         return Testset(rows, yields, notes, len(rows) == self.size, broken_off, self.rejected, self._usages())
+
+    def _failed_in_a_row(self) -> int:
+        """Return the number of attempts in the last rounds of which every attempt failed."""
+        all_failed = all(reason and reason.startswith(FAILED) for reason in self._reasons)
+        self._failures = self._failures + len(self._reasons) if all_failed else 0
+        return self._failures
 
     def _notes(self, n_rows: int, broken_off: bool) -> Generator[str]:
         models = [inner for judge in self.options.judges for inner in inner_models(judge.model)]
