@@ -27,7 +27,9 @@ from langchain_rageval.cli import (
     metrics,
     plan,
     qualify,
+    replies,
     report,
+    requests,
     resume,
     review,
     rubric_study,
@@ -42,6 +44,8 @@ from langchain_rageval.errors import BelowThreshold, RagevalError
 COMMANDS = (
     evaluate,
     resume,
+    requests,
+    replies,
     plan,
     report,
     compare,
