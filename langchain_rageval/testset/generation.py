@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from textwrap import shorten
 from typing import Any
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig, RunnableSequence
 
+from langchain_rageval._internal.plotting import single_line
 from langchain_rageval.data.schema import Usage
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.judge.ladder import inner_models
@@ -46,6 +46,7 @@ _INTERRUPTED = "the run was interrupted"
 _MOST_FAILURES = 5  # attempts in a row, whole rounds, after which the models count as unusable
 _CHAIN = "generate_row"  # name in traces
 _LONGEST_COMMENT = 60
+_LONGEST_LOG_LINE = 1000
 _PROMPT_TOKENS = 800  # estimate for one call, without the passage
 
 
@@ -225,8 +226,8 @@ class Generation:
         counts = self.scheduler.rejected.most_common()
         if not counts:
             return "0 rejected"
-        reasons = ", ".join(f"{count} {reason}" for reason, count in counts)
-        last = shorten(self.rejected[-1].objection, _LONGEST_COMMENT, placeholder="…") if self.rejected else ""
+        reasons = ", ".join(f"{count} {single_line(reason)}" for reason, count in counts)
+        last = single_line(self.rejected[-1].objection, _LONGEST_COMMENT) if self.rejected else ""
         return f"{self.scheduler.rejected.total()} rejected: {reasons}" + (f"; last: {last}" if last else "")
 
     def testset(self, *, broken_off: bool = False) -> Testset:
@@ -322,11 +323,11 @@ class Generation:
         row = self.scheduler.rows[number]
         place = f"row {number + 1} ({row.evolution.get_name()}), attempt {row.attempts}"
         if candidate.rejected is None:
-            _LOG.debug("%s: accepted: %s", place, candidate.question)
+            _LOG.debug("%s: accepted: %s", place, single_line(candidate.question, _LONGEST_LOG_LINE))
             return
         subject = candidate.question or f"passage {candidate.passages[0].id} of {candidate.passages[0].source}"
         comment = f" ({candidate.objection})" if candidate.objection else ""
-        _LOG.debug("%s: %s: %s%s", place, candidate.rejected, subject, comment)
+        _LOG.debug("%s: %s", place, single_line(f"{candidate.rejected}: {subject}{comment}", _LONGEST_LOG_LINE))
 
     def _has_similar(self, passage: Passage) -> bool:
         if passage.id not in self._has_similar_cache:
