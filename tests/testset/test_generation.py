@@ -96,9 +96,11 @@ def test_a_feedback_of_markup_and_control_characters_does_not_disturb_the_progre
     monkeypatch.setattr("langchain_rageval.run.progress._SECONDS_BETWEEN_LINES", 0.0)
     monkeypatch.setattr("langchain_rageval.run.progress._supports_live_line", lambda: live)
     monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich then draws as in a terminal
+    monkeypatch.setenv("TERM", "xterm")
     no = {"feedback": "[/b] [red]{нет}\n\x1b[2J\u202eточки", "standalone": False, "answerable": True}
     writer = Writer(QuestionReview=lambda *_: no)
-    generator(writer, {"simple": 1}, progress=True, max_rewrites=0).generate(documents(2), size=1)
+    generator(writer, {"simple": 1}, progress=True, max_rewrites=0).generate(documents(4), size=1)
     shown = capsys.readouterr().err
     assert live or "last: [/b] [red]{нет} \ufffd[2J\ufffdточки" in shown
     line = "[/b] [red]{нет} \ufffd[2J\ufffdточки)"
