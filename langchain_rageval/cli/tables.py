@@ -110,10 +110,11 @@ def show_plan(plan: Plan) -> None:
     table = Table(title=plan.title, title_justify="left", title_style="bold")
     for number, heading in enumerate(PLAN_HEADINGS):
         table.add_column(heading, justify="right" if number else "left")
-    for metric in plan.values():
+    *costs, total = plan.lines
+    for metric in costs:
         table.add_row(*map(escape, plan_cells(metric)))
     table.add_section()
-    table.add_row(*plan_cells(plan.total))
+    table.add_row(*plan_cells(total))
     out = console()
     out.print(table)
     show_notes(plan.notes, out)

@@ -46,7 +46,7 @@ def dry_run_context(observe: Callable[[ModelRequest], None] | None = None) -> Ru
     def reply(request: ModelRequest) -> Any:
         if observe:
             observe(request)
-        return _fake_reply(request)
+        return local_reply(request)
 
     return Run(fake_reply=reply)
 
@@ -78,7 +78,7 @@ def _reduce_nothing(_state: State) -> Value:
     return Value.without("dry run")
 
 
-def _fake_reply(call: ModelRequest) -> Any:
+def local_reply(call: ModelRequest) -> Any:
     """Return a local reply to a model request."""
     match call:
         case Call():
