@@ -28,12 +28,12 @@ from langchain_rageval.run.run import Run
 from langchain_rageval.run.usage_meter import tokens_in
 from langchain_rageval.testset.accepted_questions import AcceptedQuestions, to_unit_vector
 from langchain_rageval.testset.bridges import may_have_bridge
-from langchain_rageval.testset.candidate import BLANK_QUESTION, DUPLICATE, Candidate
+from langchain_rageval.testset.candidate import BLANK_QUESTION, DUPLICATE, FAILED, Candidate
 from langchain_rageval.testset.docstore import Docstore, embed_passages
 from langchain_rageval.testset.evolutions import Branch, kinds_of, simple
 from langchain_rageval.testset.focus import Focus, check_stratum, passages_in_focus
 from langchain_rageval.testset.generator_steps import GeneratorSteps
-from langchain_rageval.testset.journaled_step import FAILED, JournaledStep
+from langchain_rageval.testset.journaled_step import JournaledStep
 from langchain_rageval.testset.passage import Passage
 from langchain_rageval.testset.passage_scheduler import PassageScheduler
 from langchain_rageval.testset.reviewed_question import ReviewedQuestion
