@@ -176,14 +176,14 @@ class Generation:
             if candidate.rejected and candidate.rejected.startswith(FAILED):
                 self.first_failure = self.first_failure or candidate.history[-1].feedback
         self._reasons |= {candidate.rejected for candidate in results.values()}
-        return [_to_row(candidate) for candidate in accepted.values() if candidate.rejected is None]
+        return [self._to_row(candidate) for candidate in accepted.values() if candidate.rejected is None]
 
     def testset(self, *, broken_off: bool = False) -> Testset:
         """Return the accepted rows as a test set; `broken_off` marks a run that Ctrl-C ended."""
         candidates = [row.accepted for row in self.scheduler.rows if row.accepted is not None]
         yields = {"attempts": self.scheduler.attempts, "rejected": dict(self.scheduler.rejected.most_common())}
         notes = list(self._notes(len(candidates), broken_off))
-        rows = [_to_row(candidate) for candidate in candidates]
+        rows = [self._to_row(candidate) for candidate in candidates]
         return Testset(rows, yields, notes, len(rows) == self.size, broken_off)
 
     def _notes(self, n_rows: int, broken_off: bool) -> Generator[str]:
@@ -233,6 +233,10 @@ class Generation:
         if passage.id not in self._has_similar_cache:
             self._has_similar_cache[passage.id] = bool(self.store.similar(passage))
         return self._has_similar_cache[passage.id]
+
+    def _to_row(self, candidate: Candidate) -> TestsetRow:
+        passages = [self.store.identify(passage) for passage in candidate.passages]
+        return _to_row(candidate.replace(passages=passages))
 
     def _embed_questions(self, questions: Sequence[str]) -> Operation[list[Any]]:
         """Return unit vectors of questions; None for a zero vector, and for all if `dedupe` is None."""

@@ -103,7 +103,7 @@ def _is_single(source: Any) -> bool:
 
 def _documents(item: Any, column: str, where: str) -> Iterator[Document]:
     if isinstance(item, Document):
-        yield Document(**without_surrogates({"page_content": item.page_content, "metadata": item.metadata}))
+        yield _document(item.page_content, item.metadata, item.id)
     elif isinstance(item, Path):
         yield from load_documents(item)
     elif isinstance(item, str):
@@ -112,13 +112,15 @@ def _documents(item: Any, column: str, where: str) -> Iterator[Document]:
         yield _from_mapping(item, (column, *_TEXT_KEYS), f"{where}: ")
     elif keys := [key for key in _TEXT_KEYS if isinstance(getattr(item, key, None), str)]:
         metadata = getattr(item, "metadata", None)
-        yield _document(getattr(item, keys[0]), metadata if isinstance(metadata, Mapping) else {})
+        own_id = getattr(item, "id", None)
+        yield _document(getattr(item, keys[0]), metadata if isinstance(metadata, Mapping) else {}, own_id)
     else:
         raise ConfigError(f"{where}: {_EXPECTED}, got {type(item).__name__}")
 
 
-def _document(text: str, metadata: Mapping[Any, Any]) -> Document:
-    return Document(**without_surrogates({"page_content": text, "metadata": dict(metadata)}))
+def _document(text: str, metadata: Mapping[Any, Any], own_id: Any = None) -> Document:
+    own_id = None if own_id is None or callable(own_id) else str(own_id)
+    return Document(**without_surrogates({"page_content": text, "metadata": dict(metadata), "id": own_id}))
 
 
 def _from_mapping(record: Mapping[Any, Any], keys: Iterable[str], prefix: str) -> Document:
