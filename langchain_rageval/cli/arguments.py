@@ -45,8 +45,8 @@ def add_input_options(parser: argparse.ArgumentParser) -> None:
         "--grader",
         choices=GRADERS,
         help="source of the relevance grades for ranking metrics such as ndcg@K: ids of the chunks that contain the "
-        "answer, human labels, the judge (llm), or the cosine with the question (default: labels with --qrels, "
-        "otherwise ids)",
+        "answer, their texts (spans), human labels, the judge (llm), or the cosine with the question (default: labels "
+        "with --qrels, otherwise ids)",
     )
     parser.add_argument(
         "--gain",

@@ -33,6 +33,7 @@ from langchain_rageval.evaluation.inputs import (
     AnyMetric,
     check_complete_sample,
     flatten_metrics,
+    id_notes,
     locate_message,
     locate_sample_error,
 )
@@ -243,6 +244,8 @@ class Evaluation:
             *(self.sequential.notes if self.sequential is not None else []),
             *self._notes(),
         ]
+        if not isinstance(output, ReportFile):
+            notes.extend(id_notes((row.sample for row in output), self.metrics))
         complete = complete and not stopped
         left_out = sorted(
             [*self.left_out, *self.not_asked, *(self.sequential.left_out if self.sequential is not None else [])]

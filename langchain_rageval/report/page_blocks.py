@@ -13,7 +13,7 @@ from langchain_rageval.data.schema import Row, Sample
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.report.answer_tree import build_answer_tree
 from langchain_rageval.report.files import row_line
-from langchain_rageval.run.sample_reader import SOURCES
+from langchain_rageval.run.sample_reader import SOURCES, SPANS
 
 PART = 100
 """Number of samples, or chunks, in one block."""
@@ -70,6 +70,7 @@ def sample_view(row: Row, chunks: Chunks, translate: Callable[[str], str]) -> di
     if sources:
         view["sources"] = [None if source is None else cut(source) for source in sources]
         view["sample"]["metadata"].pop(SOURCES, None)
+    view["sample"]["metadata"].pop(SPANS, None)
     metric = _metric_with_statements(row)
     if metric:
         view["statements"] = metric

@@ -19,6 +19,10 @@ from langchain_rageval.run.run_trees import RootRun, find_documents
 SOURCES = "context_sources"
 """Name in the metadata of a sample: the `source` of each context, in their order; None for a context without one."""
 
+SPANS = "context_spans"
+"""Name in the metadata of a sample: source and offsets of each context in its document, in their order; None for a
+context whose place is unknown."""
+
 _ANSWER_NAMES = ("result", "generation", "output_text", "text", "final_answer")
 
 
@@ -49,9 +53,8 @@ def read_sample(root: RootRun, inputs: Any, outputs: Any) -> Sample:
         return Sample.parse(fields)
     by_text = {document.page_content: document for document in documents}
     contexts = [by_text.get(item, item) if isinstance(item, str) else item for item in contexts]
-    sources = list(map(_source_of, contexts))
-    if any(sources):
-        fields["metadata"] = {**root.metadata, SOURCES: sources}
+    places = {SOURCES: list(map(_source_of, contexts)), SPANS: list(map(_span_of, contexts))}
+    fields["metadata"] = {**root.metadata, **{name: values for name, values in places.items() if any(values)}}
     return Sample.parse(fields | {"contexts": contexts})
 
 
@@ -86,6 +89,18 @@ def _source_of(context: Any) -> str | None:
     metadata = getattr(context, "metadata", None)
     source = metadata.get("source") if isinstance(metadata, Mapping) else None
     return None if source is None else str(source)
+
+
+def _span_of(context: Any) -> list[Any] | None:
+    """Return source, first and last offset of a Document that a splitter cut with `add_start_index=True`.
+
+    None for a page of a file: its offsets count from the beginning of the page.
+    """
+    source, metadata = _source_of(context), getattr(context, "metadata", None) or {}
+    start = metadata.get("start_index") if isinstance(metadata, Mapping) else None
+    if source is None or type(start) is not int or start < 0 or "page" in metadata:
+        return None
+    return [source, start, start + len(context.page_content)]
 
 
 def _convert_messages(value: Any) -> Any:
