@@ -63,11 +63,7 @@ def prepare_samples(
             "generator | answered_by(rag_chain) | scored_by(metrics)"
         )
     if isinstance(samples, str | Path):
-        if strict:
-            _check_file(samples, metrics, fields)
-        if reads_ids(_direct_parts(metrics)):
-            _check_ids(read_samples(samples, fields), metrics)
-        return read_samples(samples, fields)
+        return _prepare_file(samples, metrics, strict, fields)
     check_fields(fields or {})
     if hasattr(samples, "to_dict") and hasattr(samples, "columns"):
         samples = _decoded_rows(samples.to_dict("records"), fields or {})
@@ -87,6 +83,16 @@ def prepare_samples(
     _check_complete(parsed, metrics, strict)
     _check_ids(parsed, metrics)
     return parsed
+
+
+def _prepare_file(
+    path: str | Path, metrics: Sequence[AnyMetric], strict: bool, fields: Mapping[str, str] | None
+) -> Any:
+    if strict:
+        _check_file(path, metrics, fields)
+    if reads_ids(_direct_parts(metrics)):
+        _check_ids(read_samples(path, fields), metrics)
+    return read_samples(path, fields)
 
 
 def flatten_metrics(metrics: AnyMetric | Sequence[AnyMetric]) -> list[AnyMetric]:

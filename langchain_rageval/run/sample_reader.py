@@ -53,7 +53,7 @@ def read_sample(root: RootRun, inputs: Any, outputs: Any) -> Sample:
         return Sample.parse(fields)
     by_text = {document.page_content: document for document in documents}
     contexts = [by_text.get(item, item) if isinstance(item, str) else item for item in contexts]
-    places = {SOURCES: list(map(_source_of, contexts)), SPANS: list(map(_span_of, contexts))}
+    places: dict[str, list[Any]] = {SOURCES: [*map(_source_of, contexts)], SPANS: [*map(_span_of, contexts)]}
     fields["metadata"] = {**root.metadata, **{name: values for name, values in places.items() if any(values)}}
     return Sample.parse(fields | {"contexts": contexts})
 

@@ -45,6 +45,7 @@ _EXTRA_RESULTS = 8  # requested from a vector store in addition: some are the pa
 _MAX_COSINE = 1.01  # with rounding errors
 _SPACE = re.compile(r"\s*")
 _NO_SIMILAR = "{!r} has no similar passages"
+_UNNAMED = "documents"  # source of passages of the user that name none
 _CUT_CHARACTER = "\ufffd"  # left by splitters that cut a character between tokens
 
 
@@ -103,7 +104,8 @@ class Docstore:
         self._unit_vectors: UnitVector | None = None
         self._store_ids: dict[str, str] = {}
         self.documents = parsed = to_documents(documents)
-        self._add(_keep_whole(parsed) if splitter is False else _split(parsed, splitter or _default_splitter()))
+        self._are_passages = splitter is False
+        self._add(_keep_whole(parsed) if self._are_passages else _split(parsed, splitter or _default_splitter()))
 
     def __len__(self) -> int:
         """Return the number of passages."""
@@ -157,6 +159,19 @@ class Docstore:
         near = np.flatnonzero((cosines >= floor) & (cosines < ceiling))
         nearest_first = near[np.argsort(-cosines[near], kind="stable")]
         return [self.passages[row] for row in nearest_first if row != self._row_numbers[passage.id]][:k]
+
+    def passage_of(self, text: str) -> Passage | None:
+        """Return the passage with this text, or None."""
+        return self._by_text.get(text)
+
+    def texts(self) -> Iterator[tuple[str, int, str]]:
+        """Yield source, offset of the first character and text of each document, before it is split."""
+        for document in self.documents:
+            if self._are_passages:
+                passage = _whole(document, _source_in_metadata(document) or _UNNAMED)
+                yield passage.source, passage.start, passage.text
+            else:
+                yield _source_of(document), 0, document.page_content
 
     def identify(self, passage: Passage) -> Passage:
         """Return the passage with the id that the vector store gives to its text; unchanged without a vector store.
@@ -252,7 +267,7 @@ def _are_cosines(scores: Sequence[float | None]) -> bool:
 
 def _keep_whole(documents: Iterable[Document]) -> Iterator[Passage]:
     for document in documents:
-        yield _whole(document, _source_in_metadata(document) or "documents")
+        yield _whole(document, _source_in_metadata(document) or _UNNAMED)
 
 
 def _whole(document: Document, source: str) -> Passage:

@@ -83,6 +83,9 @@ class Generation:
         store: passages of the documents.
         size: number of rows to generate.
         seed: random seed.
+        present: rows that the new ones continue; no new question is a near-duplicate of theirs, and their passages are
+            drawn last.
+        evolutions: evolution of each row; by default drawn from the distribution.
         stop_reason: reason why the run ends early; "" while it may go on.
         first_failure: message of the first failed attempt; "" if none failed.
         run: limiter, retries and usage of the run.
@@ -94,6 +97,8 @@ class Generation:
     store: Docstore
     size: int
     seed: int
+    present: Sequence[TestsetRow] = ()
+    evolutions: Sequence[Branch] | None = None
     stop_reason: str = ""
     first_failure: str = ""
     _has_similar_cache: dict[str, bool] = field(default_factory=dict)
@@ -115,8 +120,20 @@ class Generation:
         self._budget_tracker = BudgetTracker(options.budget, self.run.meter)
         self._owns_journal = isinstance(options.journal, str | Path)
         self.journal = Journal(options.journal) if isinstance(options.journal, str | Path) else options.journal
-        evolutions = allocate_rows(options.distribution, self.size, self.seed)
+        self._plan_rows()
+
+    def continue_from(self, present: Sequence[TestsetRow], evolutions: Sequence[Branch]) -> None:
+        """Plan new rows, one for each evolution, that continue present ones."""
+        self.present, self.evolutions, self.size = present, evolutions, len(evolutions)
+        self._plan_rows()
+
+    def _plan_rows(self) -> None:
+        options, evolutions = self.options, self.evolutions
+        if evolutions is None:
+            evolutions = allocate_rows(options.distribution, self.size, self.seed)
         passages = draw_order(self.store.passages, self.seed)
+        used = {text for row in self.present for text in row.contexts}
+        passages.sort(key=lambda passage: passage.text in used)
         self.scheduler = PassageScheduler(passages, evolutions, self.seed, self._has_similar)
 
     def __enter__(self) -> Generation:
@@ -129,7 +146,11 @@ class Generation:
             self.journal.close()
 
     def prepare(self) -> Operation[None]:
-        """Embed the passages if an evolution needs similar ones."""
+        """Embed the questions of the present rows, and the passages if an evolution needs similar ones."""
+        questions = [row.question for row in self.present]
+        vectors = yield from self._embed_questions(questions)
+        for number, (question, vector) in enumerate(zip(questions, vectors, strict=True), 1):
+            self._questions[-number] = (question.casefold(), vector)
         if any(kind.adds_passage for row in self.scheduler.rows for kind in kinds_of(row.evolution)):
             yield from embed_passages(self.store)
 
@@ -218,6 +239,23 @@ class Generation:
             yield own
         finally:
             self._budget_tracker.settle(task_type, reserved, Cost.of(own.meter.usage, own.meter.unreported))
+
+    @contextmanager
+    def reserve(self, kind: str, guess: Cost) -> Iterator[Run | None]:
+        """Yield a metered run for work of a kind and an expected cost, or None if the budget has no room for it."""
+        reserved = self._budget_tracker.admit(kind, lambda: guess)
+        if reserved is None:
+            yield None
+            return
+        own = self.run.for_sample().metered()
+        try:
+            yield own
+        finally:
+            self._budget_tracker.settle(kind, reserved, Cost.of(own.meter.usage, own.meter.unreported))
+
+    def journaled(self, step: CandidateStep) -> JournaledStep:
+        """Return a step whose results are in the journal."""
+        return JournaledStep.of(step, self.journal)
 
     def _chain(self, number: int) -> RunnableSequence[Candidate, Candidate]:
         evolution = self.scheduler.rows[number].evolution

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, closing
+from dataclasses import replace
 from functools import partial, reduce
 from math import isfinite
 from operator import add
@@ -32,10 +33,12 @@ from langchain_rageval.run.options import RUN_DEFAULTS, check_options, fill_defa
 from langchain_rageval.run.progress import Progress, show_progress
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.traced import Traced
+from langchain_rageval.testset.answer_check import answer_check
 from langchain_rageval.testset.candidate import Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.evolutions import EVOLUTIONS, Branch, compose
+from langchain_rageval.testset.extend import documents_of, extended
 from langchain_rageval.testset.generation import Generation, GenerationOptions
 from langchain_rageval.testset.generator_steps import (
     GENERATOR_DEFAULTS,
@@ -43,8 +46,9 @@ from langchain_rageval.testset.generator_steps import (
     GeneratorSteps,
     steps_of_user,
 )
+from langchain_rageval.testset.refresh import Refresh
 from langchain_rageval.testset.row import TestsetRow
-from langchain_rageval.testset.testset import Testset
+from langchain_rageval.testset.testset import Origin, Testset
 from langchain_rageval.testset.user_step import UserStep
 
 DISTRIBUTION: Mapping[str, float] = {
@@ -235,6 +239,53 @@ class TestsetGenerator(Traced[Any, Testset]):
         """Like `generate`, but calls the models' async methods on the caller's event loop."""
         return await self._agenerate(documents, size, seed, {})
 
+    def extend(
+        self, testset: Testset, size: int | None = None, *, documents: Any = None, seed: int | None = None
+    ) -> Testset:
+        """Add rows to a test set, without near-duplicates of its questions and from unused passages first.
+
+        Args:
+            testset: the test set, whose rows stay as they are.
+            size: number of rows to add; by default the `size` of the generator.
+            documents: as for `generate`; by default those from which the test set was generated. A test set that was
+                loaded from a file does not know them.
+            seed: random seed; by default the `seed` of the generator.
+
+        Returns:
+            A new test set: the rows of `testset`, then the new ones. Its `changes` names both by id.
+
+        Raises:
+            ConfigError: if there are no documents, or they hold no text.
+            JournalError: if the journal cannot be read or written.
+        """
+        generation = self._new_extension(testset, size, documents, seed)
+        return extended(testset, self._finish(generation, {}))
+
+    async def aextend(
+        self, testset: Testset, size: int | None = None, *, documents: Any = None, seed: int | None = None
+    ) -> Testset:
+        """Like `extend`, but calls the models' async methods on the caller's event loop."""
+        generation = self._new_extension(testset, size, documents, seed)
+        return extended(testset, await self._afinish(generation, {}))
+
+    def refresh(self, testset: Testset, documents: Any) -> Testset:
+        """Adapt a test set to changed documents, in worker threads; see `Testset.refresh`.
+
+        Ctrl-C before all rows are checked raises KeyboardInterrupt; with a `journal`, the same call then pays only for
+        the rest.
+        """
+        refresh = self._new_refresh(testset, documents)
+        refresh.run(_WORKERS_PER_SLOT * self.max_concurrency, {})
+        self._continue(refresh)
+        return refresh.result(self._finish(refresh.generation, {}))
+
+    async def arefresh(self, testset: Testset, documents: Any) -> Testset:
+        """Like `refresh`, but calls the models' async methods on the caller's event loop."""
+        refresh = self._new_refresh(testset, documents)
+        await refresh.arun({})
+        self._continue(refresh)
+        return refresh.result(await self._afinish(refresh.generation, {}))
+
     def stream_generate(
         self, documents: Any, *, size: int | None = None, seed: int | None = None
     ) -> Generator[TestsetRow]:
@@ -306,21 +357,26 @@ class TestsetGenerator(Traced[Any, Testset]):
         return await self._agenerate(input, None, None, config)
 
     def _generate(self, documents: Any, size: int | None, seed: int | None, config: RunnableConfig) -> Testset:
-        generation = self._new_generation(documents, size, seed)
+        return self._finish(self._new_generation(documents, size, seed), config)
+
+    def _finish(self, generation: Generation, config: RunnableConfig) -> Testset:
+        broken_off = False
         try:
             with closing(self._rows(generation, config)) as rows:
                 for _ in rows:
                     pass
         except KeyboardInterrupt:
-            return generation.testset(broken_off=True)
-        return generation.testset()
+            broken_off = True
+        return replace(generation.testset(broken_off=broken_off), _origin=Origin(self, generation.store))
 
     async def _agenerate(self, documents: Any, size: int | None, seed: int | None, config: RunnableConfig) -> Testset:
-        generation = self._new_generation(documents, size, seed)
+        return await self._afinish(self._new_generation(documents, size, seed), config)
+
+    async def _afinish(self, generation: Generation, config: RunnableConfig) -> Testset:
         async with aclosing(self._arows(generation, config)) as rows:
             async for _ in rows:
                 pass
-        return generation.testset()
+        return replace(generation.testset(), _origin=Origin(self, generation.store))
 
     def _rows(
         self, generation: Generation, config: RunnableConfig, *, one_by_one: bool = False
@@ -366,10 +422,37 @@ class TestsetGenerator(Traced[Any, Testset]):
     def _new_generation(self, documents: Any, size: int | None, seed: int | None) -> Generation:
         size = self.size if size is None else _whole("size", size, 1)
         seed = self.seed if seed is None else _whole("seed", seed, None)
+        return Generation(self._generation_options(), self._to_docstore(documents), size, seed)
+
+    def _new_extension(self, testset: Testset, size: int | None, documents: Any, seed: int | None) -> Generation:
+        size = self.size if size is None else _whole("size", size, 1)
+        seed = self.seed if seed is None else _whole("seed", seed, None)
+        if not isinstance(testset, Testset):
+            raise ConfigError(f"testset must be a Testset, got {type(testset).__name__}")
+        if documents is None:
+            documents = documents_of(testset)
+        return Generation(self._generation_options(), self._to_docstore(documents), size, seed, testset.rows)
+
+    def _new_refresh(self, testset: Testset, documents: Any) -> Refresh:
+        if not isinstance(testset, Testset):
+            raise ConfigError(f"testset must be a Testset, got {type(testset).__name__}")
+        generation = Generation(
+            self._generation_options(), self._to_docstore(documents), 0, self.seed, testset.rows, evolutions=[]
+        )
+        steps = self._steps.after(generation.store)[:2]  # find_passages and answer
+        return Refresh(testset, generation, steps, answer_check(self.critic))
+
+    def _continue(self, refresh: Refresh) -> None:
+        """Plan a row for each row of the test set that fell."""
+        known = {branch.get_name(): branch for branch in self.distribution}
+        evolutions = [known.get(row.evolution) or _branch_of_names(row.evolution) for row in refresh.fallen]
+        refresh.generation.continue_from(refresh.remaining, [branch for branch in evolutions if branch is not None])
+
+    def _to_docstore(self, documents: Any) -> Docstore:
         store = documents if isinstance(documents, Docstore) else self._new_docstore(documents)
         if not store.passages:
             raise ConfigError("the documents hold no text to ask about")
-        return Generation(self._generation_options(), store, size, seed)
+        return store
 
     def _generation_options(self) -> GenerationOptions:
         return GenerationOptions(
@@ -451,16 +534,22 @@ def _is_pair(item: Any) -> bool:
     return isinstance(item, list | tuple) and len(item) == 2
 
 
+def _branch_of_names(names: str) -> Branch | None:
+    """Return the branch of names joined by "+"; None if one is not the name of a packaged evolution."""
+    parts = [EVOLUTIONS.get(name.strip()) for name in names.split("+")]
+    return None if None in parts else compose(parts)
+
+
 def _to_branch(key: Any) -> Branch:
     """Return the branch for a key of a distribution: names joined by "+", a Runnable or a function."""
     if isinstance(key, Runnable) or callable(key):
         return compose([key])
-    parts = [EVOLUTIONS.get(name.strip()) for name in str(key).split("+")]
-    if not isinstance(key, str) or None in parts:
+    branch = _branch_of_names(str(key))
+    if not isinstance(key, str) or branch is None:
         raise ConfigError(
             f"there is no evolution {key!r}; choose from {', '.join(EVOLUTIONS)}, joined by + or |, or pass a Runnable"
         )
-    return compose(parts)
+    return branch
 
 
 def _whole(name: str, given: Any, least: int | None) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TextIO, Unpack
 
@@ -18,6 +19,8 @@ from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.answering import ANSWER_DEFAULTS, Answering, AnswerOptions
 from langchain_rageval.run.options import fill_defaults
+from langchain_rageval.testset.diff import TestsetDiff, diff_rows
+from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.plots import draw_counts, draw_history
 from langchain_rageval.testset.row import TestsetRow
 
@@ -30,6 +33,19 @@ if TYPE_CHECKING:
 _HEADER = "rageval_testset"
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where a test set comes from, for as long as the process lives.
+
+    Attributes:
+        generator: the generator that made it.
+        store: the passages that it drew from.
+    """
+
+    generator: Any
+    store: Docstore
+
+
 @dataclass(frozen=True, repr=False)
 class Testset:
     """Questions with reference answers, in the order of the planned rows.
@@ -40,6 +56,9 @@ class Testset:
         notes: remarks for the reader, such as that an offline baseline wrote the questions.
         complete: True if the test set has the requested size.
         broken_off: True if Ctrl-C ended the run.
+        changes: what `refresh` or `extend` did: ids of the rows under "kept", "added", "mended" and "dropped"; empty
+            for a set that was generated at once.
+        number: 1, and one more after each `refresh` and `extend`.
     """
 
     __test__: ClassVar[bool] = False  # keeps pytest from collecting the class
@@ -49,6 +68,9 @@ class Testset:
     notes: list[str] = field(default_factory=list)
     complete: bool = True
     broken_off: bool = False
+    changes: Mapping[str, list[str]] = field(default_factory=dict, kw_only=True)
+    number: int = field(default=1, kw_only=True)
+    _origin: Origin | None = field(default=None, kw_only=True, repr=False, compare=False)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -61,6 +83,17 @@ class Testset:
     def __getitem__(self, index: int) -> TestsetRow:
         """Return the row (question with its answer) at an index."""
         return self.rows[index]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for copies and pickles, without the generator and its documents."""
+        return {**self.__dict__, "_origin": None}
+
+    @property
+    def version(self) -> str:
+        """Number of the version and hash of the questions, answers and contexts, such as "2-5f0c9a1e"."""
+        fields = {"id", "question", "contexts", "reference", "evolution", "answerable"}
+        content = json.dumps([row.model_dump(mode="json", include=fields) for row in self.rows], sort_keys=True)
+        return f"{self.number}-{blake2b(content.encode(), digest_size=4).hexdigest()}"
 
     @property
     def counts(self) -> dict[str, int]:
@@ -76,6 +109,8 @@ class Testset:
         rejected = "; ".join(f"{count} {reason}" for reason, count in self.yields["rejected"].items())
         lines = [f"Test set of {len(self)} question{plural}" + (f": {evolutions}" if evolutions else "")]
         lines.append(f"{attempts}; rejected: {rejected}" if rejected else attempts)
+        if self.changes:
+            lines.append("; ".join(f"{len(ids)} {change}" for change, ids in self.changes.items()))
         return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
@@ -120,6 +155,9 @@ class Testset:
         """
         header = {"version": __version__, "yields": self.yields, "notes": self.notes, "complete": self.complete}
         header["broken_off"] = self.broken_off
+        header["number"] = self.number
+        if self.changes:
+            header["changes"] = dict(self.changes)
         lines = [
             json.dumps({_HEADER: header}, ensure_ascii=False),
             *(row.model_dump_json(fallback=str) for row in self.rows),
@@ -148,7 +186,50 @@ class Testset:
             raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
         except (ValidationError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"{path} is not a test set that Testset.to_jsonl wrote: {error}") from None
-        return cls(rows, header["yields"], header["notes"], header["complete"], header["broken_off"])
+        later = {name: header[name] for name in ("changes", "number") if name in header}  # absent before 0.3
+        return cls(rows, header["yields"], header["notes"], header["complete"], header["broken_off"], **later)
+
+    def refresh(self, documents: Any, generator: Any = None) -> Testset:
+        """Adapt the test set to changed documents; only the rows whose passages have changed are asked about.
+
+        A row is kept without a call if the documents hold the texts of its passages, wherever. Of the other rows the
+        generator finds the passages again and answers the question. A row whose answer still holds is kept, and a row
+        with another answer is mended: both have the new passages. A row that the documents no longer answer is dropped,
+        and a new one with the same evolution is added.
+
+        Args:
+            documents: all documents as they are now, in any form that `TestsetGenerator.generate` takes.
+            generator: generator that asks; by default the one that made this test set. A test set that was loaded from
+                a file needs one.
+
+        Returns:
+            A new test set. Its `changes` maps "kept", "added", "mended" and "dropped" to ids of rows; ids and questions
+            of rows that stay are the same, and new rows are in the places of those that were dropped.
+
+        Raises:
+            ConfigError: if there is no generator, or the documents hold no text.
+            JournalError: if the journal of the generator cannot be read or written.
+        """
+        if generator is None and self._origin is None:
+            raise ConfigError(
+                "refresh needs the generator, which a test set from a file does not know: "
+                "testset.refresh(documents, generator)"
+            )
+        generator = generator or (self._origin and self._origin.generator)
+        if not hasattr(generator, "refresh"):
+            raise ConfigError(f"generator must be a TestsetGenerator, got {type(generator).__name__}")
+        refreshed: Testset = generator.refresh(self, documents)
+        return refreshed
+
+    def diff(self, other: Testset) -> TestsetDiff:
+        """Return what changes from this test set to another one: rows added, dropped, and changed fields.
+
+        Rows are paired by id; those whose id the other test set lacks, by question. Histories are not compared.
+
+        Args:
+            other: the later test set.
+        """
+        return diff_rows(self, other)
 
     def to_samples(self) -> list[Sample]:
         """Return samples with questions and references, without answers; `run` adds answers.
