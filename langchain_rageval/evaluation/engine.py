@@ -300,6 +300,8 @@ class Evaluation:
         lowest, limit = self.run.limiter.lowest_size, self.run.limiter.limit
         if limit is not None and lowest is not None and lowest < limit:
             yield f"The endpoint rejected calls: between {lowest} and {limit} were allowed at a time."
+        for problem in self.run.meter.unpriced:
+            yield f"The money is unknown: {problem}."
         if self.run.meter.abandoned:
             yield f"{self.run.meter.abandoned} calls took longer than {self.run.timeout:g} s and were abandoned."
 

@@ -59,6 +59,7 @@ class GenerationOptions:
         retry: retry policy for transport errors.
         journal: journal, or path of one.
         budget: limit of the run.
+        price: prices of the models.
     """
 
     judges: Sequence[Judge]
@@ -72,6 +73,7 @@ class GenerationOptions:
     retry: RetryPolicy
     journal: str | Path | Journal | None
     budget: Budget | None
+    price: Any = None
 
 
 @dataclass
@@ -115,6 +117,7 @@ class Generation:
             "max_concurrency": options.max_concurrency,
             "timeout": options.timeout,
             "retry": options.retry,
+            "price": options.price,
         }
         self.run = build_run(call_options)
         self._budget_tracker = BudgetTracker(options.budget, self.run.meter)
@@ -213,6 +216,8 @@ class Generation:
         yield from dict.fromkeys(note for note in model_notes if note)
         for reason in self._not_journaled:
             yield f"A step is not in the journal, and a resumed run repeats it: {reason}."
+        for problem in self.run.meter.unpriced:
+            yield f"The money is unknown: {problem}."
         if self.first_failure:
             yield f"The first failure: {self.first_failure}"
         if n_rows < self.size:

@@ -126,6 +126,7 @@ class TestsetGenerator(Traced[Any, Testset]):
     journal: Any
     budget: InstanceOf[Budget] | None
     progress: bool
+    price: Any
 
     def __init__(
         self,
@@ -467,6 +468,7 @@ class TestsetGenerator(Traced[Any, Testset]):
             retry=self.retry,
             journal=self.journal,
             budget=self.budget,
+            price=self.price,
         )
 
     def _new_docstore(self, documents: Any) -> Docstore:
