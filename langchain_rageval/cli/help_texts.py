@@ -16,7 +16,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "rageval evaluate - --judge vllm:MODEL --base-url http://localhost:8000/v1",
     ),
     "resume": ("rageval resume run.db", "rageval resume run.db --max-concurrency 4"),
-    "plan": ("rageval plan samples.jsonl --metrics faithfulness,context_recall --draws 3",),
+    "plan": (
+        "rageval plan samples.jsonl --metrics faithfulness,context_recall --draws 3",
+        "rageval plan samples.jsonl --judge openai:gpt-4o-mini --price gpt-4o-mini=0.15,0.6,0.075",
+    ),
     "report": ("rageval report report.jsonl --open", "rageval report report.jsonl --json"),
     "compare": ("rageval compare before.jsonl after.jsonl --margin 0.02 --fail-if-worse",),
     "leaderboard": ("rageval leaderboard model-a.jsonl model-b.jsonl --metric faithfulness",),
@@ -31,6 +34,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "rageval generate documents/ --size 50 --out testset.jsonl",
         "rageval generate documents/ --writer gigachat:GigaChat-2-Max --seed 7",
     ),
+    "diff": ("rageval diff testset-1.jsonl testset-2.jsonl --fail-if-changed",),
     "run": (
         "rageval run app:chain testset.jsonl --out answers.jsonl",
         "rageval run app:chain testset.jsonl --journal answers.db --timeout 120",

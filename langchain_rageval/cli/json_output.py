@@ -28,7 +28,7 @@ _REPORT_KEYS = (
     "samples: number of samples",
     "complete: false if the run was interrupted",
     "metrics: by name aspect, direction, mean, low, high, scored, unscored, failed, abstained, calls, input_tokens, "
-    "output_tokens, embedded, seconds",
+    "output_tokens, embedded, seconds, money",
     "aspects: by name the mean over the metrics of the aspect",
     "diagnosis: by cause the number of samples",
     "left_out: index and metric of each score that was omitted because the budget was spent or the gates were decided",
@@ -47,7 +47,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "plan": (
         "samples: number of samples",
         "rehearsed: number of samples that the estimate is based on",
-        "metrics: by name calls, input_tokens, output_tokens, embedded",
+        "metrics: by name calls, input_tokens, output_tokens, embedded, money",
         "total: the same numbers for all metrics together",
         "notes: limits of the estimate",
     ),
@@ -58,6 +58,14 @@ KEYS: Mapping[str, tuple[str, ...]] = {
         "attempts: number of candidates",
         "rejected: by reason the number of candidates",
         "notes: remarks on the results",
+    ),
+    "diff": (
+        "before: version of the earlier test set",
+        "after: version of the later one",
+        "added: ids of the rows of the later test set alone",
+        "dropped: ids of the rows of the earlier test set alone",
+        "changed: by id of the row and name of the field before and after",
+        "same: number of rows without a change",
     ),
     "metrics": ("metrics: by name a description",),
     "qualify": (
@@ -160,7 +168,7 @@ def testset_object(testset: Testset) -> dict[str, Any]:
 def _metric_object(metric: MetricSummary) -> dict[str, Any]:
     fields = asdict(metric)
     del fields["metric"], fields["usage"]
-    return fields | metric.usage.model_dump()
+    return fields | metric.usage.model_dump() | {"money": metric.money}
 
 
 def _planned_metric_object(metric: PlannedMetric) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from langchain_rageval.cli.arguments import add_input_options, add_judge_options
+from langchain_rageval.cli.arguments import add_input_options, add_judge_options, add_price_option, parse_prices
 from langchain_rageval.cli.inputs import load_inputs
 from langchain_rageval.cli.json_output import add_json_option, plan_object, write_json
 
@@ -18,6 +18,7 @@ def add_to(commands: Any) -> None:
     parser.set_defaults(run=run)
     add_input_options(parser)
     add_judge_options(parser)
+    add_price_option(parser)
     parser.add_argument("--journal", metavar="FILE", help="journal of the run; scores in it cost nothing")
     add_json_option(parser)
 
@@ -28,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     from langchain_rageval.evaluation.planning import plan
 
     samples, metrics = load_inputs(options)
-    estimate = plan(samples, metrics, journal=options.journal)
+    estimate = plan(samples, metrics, journal=options.journal, price=parse_prices(options))
     if options.json:
         write_json(plan_object(estimate))
     else:

@@ -14,8 +14,9 @@ from rich.text import Text
 
 from langchain_rageval.cli.printable import printable, printable_lines
 from langchain_rageval.data.schema import Row
-from langchain_rageval.evaluation.planning import PLAN_HEADINGS, Plan, plan_cells
+from langchain_rageval.evaluation.planning import Plan, plan_table
 from langchain_rageval.report.summary import MetricSummary, summarise
+from langchain_rageval.run.prices import format_money
 from langchain_rageval.testset.testset import Testset
 from langchain_rageval.trust.qualification import (
     COST_HEADINGS,
@@ -107,12 +108,13 @@ def console(*, stderr: bool = False) -> Console:
 def show_plan(plan: Plan) -> None:
     """Print the expected cost of each metric and the total."""
     table = Table(title=plan.title, title_justify="left", title_style="bold")
-    for number, heading in enumerate(PLAN_HEADINGS):
+    headings, lines = plan_table(plan)
+    for number, heading in enumerate(headings):
         table.add_column(heading, justify="right" if number else "left")
-    for metric in plan.values():
-        table.add_row(*map(escape, plan_cells(metric)))
-    table.add_section()
-    table.add_row(*plan_cells(plan.total))
+    for number, line in enumerate(lines):
+        if number == len(lines) - 1:
+            table.add_section()
+        table.add_row(*map(escape, line))
     out = console()
     out.print(table)
     show_notes(plan.notes, out)
@@ -150,12 +152,16 @@ def summary_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
     has_slices = len(slices) > 1
     for heading in (*(["slice"] if has_slices else []), "metric"):
         table.add_column(heading)
-    for heading in ("mean", "95% interval", "scored", "unscored", "failed", "calls", "tokens"):
+    summaries = {name: summarise(rows) for name, rows in slices.items()}
+    has_money = any(metric.money is not None for summary in summaries.values() for metric in summary.values())
+    money = ("money",) if has_money else ()
+    for heading in ("mean", "95% interval", "scored", "unscored", "failed", "calls", "tokens", *money):
         table.add_column(heading, justify="right")
-    for name, rows in slices.items():
-        for metric in summarise(rows).values():
+    for name, summary in summaries.items():
+        for metric in summary.values():
             names = [name, metric.metric] if has_slices else [metric.metric]
-            table.add_row(*(escape(cell) for cell in names), *_cells(metric))
+            amount = [format_money(metric.money)] if has_money else []
+            table.add_row(*(escape(cell) for cell in names), *_cells(metric), *amount)
     return table
 
 

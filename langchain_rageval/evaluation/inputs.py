@@ -224,7 +224,7 @@ def _check_ids(samples: Iterable[Any], metrics: Sequence[AnyMetric]) -> None:
 def id_notes(samples: Iterable[Any], metrics: Sequence[AnyMetric]) -> Iterator[str]:
     """Yield a sentence if the ids of samples that came from an iterator cannot be compared."""
     if problem := disjoint_ids(samples, _direct_parts(metrics)):
-        yield f"{problem[0].upper()}{problem[1:]}."
+        yield f"{problem}."
 
 
 def _check_file(path: str | Path, metrics: Sequence[AnyMetric], fields: Mapping[str, str] | None) -> None:

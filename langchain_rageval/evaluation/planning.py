@@ -23,6 +23,7 @@ from langchain_rageval.metrics.structure import names_of
 from langchain_rageval.report.html_table import html_table
 from langchain_rageval.run.journal import Journal
 from langchain_rageval.run.options import check_options
+from langchain_rageval.run.prices import Price, PriceList, format_money
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class PlannedMetric:
         input_tokens: tokens read by the models, as characters / 4; most tokenizers count more for Cyrillic.
         output_tokens: tokens written by the models, if their replies are as short as those of the dry run.
         embedded: number of texts to embed.
+        money: price of the calls, in the currency of `price`; None without prices, or if a model has no price.
     """
 
     metric: str
@@ -42,6 +44,7 @@ class PlannedMetric:
     input_tokens: int
     output_tokens: int
     embedded: int
+    money: float | None = None
 
     @property
     def tokens(self) -> int:
@@ -80,7 +83,10 @@ class Plan(Mapping[str, PlannedMetric]):
     def total(self) -> PlannedMetric:
         """Expected cost of all metrics together."""
         costs = [(m.calls, m.input_tokens, m.output_tokens, m.embedded) for m in self.values()]
-        return PlannedMetric("total", *(map(sum, zip(*costs, strict=True)) if costs else (0, 0, 0, 0)))
+        money = [m.money for m in self.values() if m.money is not None]
+        total = sum(money) if len(money) == len(self) else None
+        calls, read, written, embedded = map(sum, zip(*costs, strict=True)) if costs else (0, 0, 0, 0)
+        return PlannedMetric("total", calls, read, written, embedded, total)
 
     @property
     def calls(self) -> int:
@@ -98,6 +104,11 @@ class Plan(Mapping[str, PlannedMetric]):
         return self.total.embedded
 
     @property
+    def money(self) -> float | None:
+        """Price of the calls of all metrics; None without prices, or if a model has no price."""
+        return self.total.money
+
+    @property
     def title(self) -> str:
         """Heading of the plan: the number of samples in the run and in the dry run."""
         plural = "" if self.samples == 1 else "s"
@@ -108,22 +119,29 @@ class Plan(Mapping[str, PlannedMetric]):
         """Return the plan as text: a line for each metric, the total, and the notes."""
         lines = [
             f"{m.metric} {m.calls:,} calls, {m.tokens:,} tokens, {m.embedded:,} texts to embed"
+            + ("" if m.money is None else f", {format_money(m.money)} money")
             for m in (*self.values(), self.total)
         ]
         return "\n".join([self.title, *lines, *(f"Note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
         """Return an HTML table of the expected costs, for notebooks."""
-        return html_table(self.title, PLAN_HEADINGS, map(plan_cells, (*self.values(), self.total)), self.notes)
+        headings, cells = plan_table(self)
+        return html_table(self.title, headings, cells, self.notes)
 
 
-PLAN_HEADINGS = ("metric", "calls", "tokens read", "tokens written", "texts to embed")
-
-
-def plan_cells(metric: PlannedMetric) -> tuple[str, ...]:
-    """Return the expected cost of a metric as texts, one for each column of `PLAN_HEADINGS`."""
-    numbers = (metric.calls, metric.input_tokens, metric.output_tokens, metric.embedded)
-    return (metric.metric, *(f"{number:,}" for number in numbers))
+def plan_table(plan: Plan) -> tuple[Sequence[str], list[tuple[str, ...]]]:
+    """Return headings and lines of the table of a plan, the total last; with a column for money if there are prices."""
+    metrics = (*plan.values(), plan.total)
+    headings = ["metric", "calls", "tokens read", "tokens written", "texts to embed"]
+    lines = [
+        (m.metric, *(f"{number:,}" for number in (m.calls, m.input_tokens, m.output_tokens, m.embedded)))
+        for m in metrics
+    ]
+    if all(metric.money is None for metric in metrics):
+        return headings, lines
+    money = (format_money(metric.money) for metric in metrics)
+    return [*headings, "money"], [(*line, amount) for line, amount in zip(lines, money, strict=True)]
 
 
 def plan(
@@ -132,6 +150,7 @@ def plan(
     *,
     rehearsed: int = 200,
     journal: str | Path | Journal | None = None,
+    price: Mapping[str, Price] | Price | None = None,
 ) -> Plan:
     """Return what `evaluate` is expected to cost, without calling a model.
 
@@ -143,6 +162,7 @@ def plan(
         metrics: as for `evaluate`.
         rehearsed: maximum number of samples in the dry run; from more samples so many are drawn, always the same ones.
         journal: the journal of the run; scores stored in it cost nothing.
+        price: prices of the models, as for `evaluate`.
 
     Returns:
         Metric name to calls, tokens and texts to embed, over all samples. A step that metrics share is counted for the
@@ -156,10 +176,10 @@ def plan(
         raise ConfigError(
             f"rehearsed (samples to estimate from) must be a whole number of at least 1, got {rehearsed!r}"
         )
-    check_options({"journal": journal})
+    check_options({"journal": journal, "price": price})
     flat = flatten_metrics(metrics)
     drawn, count = _draw(_repeatable(samples, flat), rehearsed)
-    usages, failed = _measure(drawn, flat, _existing(journal))
+    usages, failed = _measure(drawn, flat, _existing(journal), PriceList.of(price))
     factor = count / max(1, len(drawn))
     planned = [
         PlannedMetric(
@@ -168,6 +188,7 @@ def plan(
             round((usage.input_tokens or 0) * factor),
             round((usage.output_tokens or 0) * factor),
             round(usage.embedded * factor),
+            None if usage.money is None else usage.money * factor,
         )
         for name, usage in usages.items()
     ]
@@ -202,13 +223,16 @@ def _existing(journal: str | Path | Journal | None) -> str | Path | Journal | No
 
 
 def _measure(
-    samples: Sequence[Any], metrics: Sequence[AnyMetric], journal: str | Path | Journal | None
+    samples: Sequence[Any],
+    metrics: Sequence[AnyMetric],
+    journal: str | Path | Journal | None,
+    prices: PriceList | None,
 ) -> tuple[dict[str, Usage], list[str]]:
     """Return the usage of each metric in a dry run over the samples, and notes on dry runs that failed."""
     parts = [plannable_parts(metric) for metric in metrics]
-    usages = {name: Usage() for by_name in parts for name in by_name}
+    usages = {name: Usage(money=prices and 0.0) for by_name in parts for name in by_name}
     notes: dict[str, str] = {}
-    context, store = dry_run_context(), ScoreStore(journal, metrics)
+    context, store = dry_run_context(prices=prices), ScoreStore(journal, metrics)
     with closing(store):
         for sample in _readable(samples):
             run = context.for_sample()
@@ -218,7 +242,8 @@ def _measure(
                         usages[name] += score.usage
                         if score.failure and score.failure.step != "sample":
                             notes[name] = f"{name} costs more: its dry run ended with {score.comment}."
-    return usages, list(notes.values())
+    unpriced = [f"The money is unknown: {problem}." for problem in context.meter.unpriced]
+    return usages, [*notes.values(), *unpriced]
 
 
 def _readable(samples: Iterable[Any]) -> Iterator[Sample]:

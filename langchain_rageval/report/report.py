@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO, overload
 
 from langchain_rageval.data.instrument import Instrument
 from langchain_rageval.data.sample_ids import SampleIds
-from langchain_rageval.data.schema import Row, Score
+from langchain_rageval.data.schema import Row, Score, Usage
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.comparison import Comparison, compare_rows
 from langchain_rageval.report.data import ReportData, check_metric, head_of, instruments_of, metric_or_only
@@ -27,12 +27,11 @@ from langchain_rageval.report.plot import plot_report
 from langchain_rageval.report.rescoring import rescore_rows
 from langchain_rageval.report.slices import By
 from langchain_rageval.report.summary import (
-    SUMMARY_HEADINGS,
     Summary,
     summarise,
     summarise_slices,
-    summary_cells,
     summary_line,
+    summary_table,
 )
 from langchain_rageval.report.thresholds import check_thresholds
 
@@ -67,8 +66,8 @@ class Report(ReportData):
 
     def _repr_html_(self) -> str:
         """Return the summary as an HTML table for notebooks, with why scores are missing, and notes."""
-        cells = map(summary_cells, self.summary().values())
-        return html_table(self._title(), SUMMARY_HEADINGS, cells, [*missing_scores(self.rows), *self.notes])
+        headings, cells = summary_table(self.summary())
+        return html_table(self._title(), headings, cells, [*missing_scores(self.rows), *self.notes])
 
     @overload
     def summary(self, by: None = None, *, cluster: By | None = None) -> Summary: ...
@@ -96,6 +95,11 @@ class Report(ReportData):
             ConfigError: if no sample has a value for `by` or `cluster`.
         """
         return summarise(self.rows, cluster) if by is None else summarise_slices(self.rows, by, cluster)
+
+    @property
+    def usage(self) -> Usage:
+        """Calls, tokens, seconds and, with `price=`, money of all scores together."""
+        return sum((metric.usage for metric in self.summary().values()), Usage())
 
     def failures(self) -> list[tuple[Row, Score]]:
         """Return every failed score with its row; `score.failure` gives the reason."""

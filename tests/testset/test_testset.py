@@ -94,7 +94,7 @@ def test_samples_hold_the_reference_and_where_it_comes_from():
             "page": 3,
             "evolution": "reasoning",
             "answerable": True,
-            "spans": [["house.md", 10, 39]],
+            "spans": [["страхование.txt", 10, 39]],
         },
     )
     assert (unanswered.references, unanswered.metadata["answerable"]) == ([], False)
