@@ -114,9 +114,11 @@ class RowUpdates:
     def _versions(self, passage: Passage) -> list[Passage]:
         """Return the passages that hold what became of a changed one, in the order of the text."""
         own = self._by_source.get(passage.source, [])
+        if same_id := [other for other in own if other.id == passage.id]:
+            return same_id
         shares = [(shared_share(passage.text, other.text), other) for other in own or self._with_sentences_of(passage)]
         near = sorted((pair for pair in shares if pair[0] >= _MIN_SHARED), key=lambda pair: -pair[0])[:_MAX_VERSIONS]
-        if not near and own:
+        if not near and len({other.start for other in own}) == len(own):
             near = [(0.0, other) for other in own if other.start < passage.end and passage.start < other.end]
         chosen = {other.id for _, other in near[:_MAX_VERSIONS]}
         return [other for _, other in shares if other.id in chosen]
