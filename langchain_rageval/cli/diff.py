@@ -48,10 +48,10 @@ def _show(difference: TestsetDiff) -> None:
     from langchain_rageval.cli.tables import console
 
     out = console()
+    out.print(f"[bold]{escape(difference.title)}[/bold]", soft_wrap=True)
     if not difference:
-        out.print(escape(difference.title))
         return
-    table = Table(title=escape(difference.title), title_justify="left", title_style="bold")
+    table = Table()
     table.add_column("")
     table.add_column("row, then field and its change")
     for sign, what in difference.lines():

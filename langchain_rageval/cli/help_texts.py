@@ -18,7 +18,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "resume": ("rageval resume run.db", "rageval resume run.db --max-concurrency 4"),
     "plan": (
         "rageval plan samples.jsonl --metrics faithfulness,context_recall --draws 3",
-        "rageval plan samples.jsonl --judge openai:gpt-4o-mini --price gpt-4o-mini=0.15,0.6,0.075",
+        "rageval plan s.csv --judge openai:gpt-4o-mini --price gpt-4o-mini=0.15,0.6",
     ),
     "report": ("rageval report report.jsonl --open", "rageval report report.jsonl --json"),
     "compare": ("rageval compare before.jsonl after.jsonl --margin 0.02 --fail-if-worse",),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ALL = "all"
 """Name that stands for all metrics except ranking metrics."""
 
-GRADERS = ("ids", "spans", "labels", "llm", "embedding")
+GRADERS = ("ids", "labels", "llm", "embedding", "spans")
 """Values of --grader."""
 
 

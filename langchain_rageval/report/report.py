@@ -30,8 +30,8 @@ from langchain_rageval.report.summary import (
     Summary,
     summarise,
     summarise_slices,
+    summary_content,
     summary_line,
-    summary_table,
 )
 from langchain_rageval.report.thresholds import check_thresholds
 
@@ -66,7 +66,7 @@ class Report(ReportData):
 
     def _repr_html_(self) -> str:
         """Return the summary as an HTML table for notebooks, with why scores are missing, and notes."""
-        headings, cells = summary_table(self.summary())
+        headings, cells = summary_content(self.summary())
         return html_table(self._title(), headings, cells, [*missing_scores(self.rows), *self.notes])
 
     @overload

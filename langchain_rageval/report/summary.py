@@ -163,7 +163,7 @@ def summary_line(metric: MetricSummary) -> str:
     return f"{metric.metric} {mean} ({counts}; {cost})"
 
 
-def summary_table(summary: Summary) -> tuple[Sequence[str], list[tuple[str, ...]]]:
+def summary_content(summary: Summary) -> tuple[Sequence[str], list[tuple[str, ...]]]:
     """Return headings and lines of the table of a summary; with a column for money if that of a metric is known."""
     lines = list(map(summary_cells, summary.values()))
     if all(metric.money is None for metric in summary.values()):

@@ -17,6 +17,7 @@ from langchain_rageval.text.shared_text import shared_share
 _MIN_SHARED = 0.2  # share of the shorter text from which a passage counts as the new version of another one
 _BREAK = re.compile(r"\n+|(?<=[.!?…])\s+|(?<=[。！？])")
 _SHORTEST_SENTENCE = 20  # characters
+_MOSTLY_THE_SAME = 0.8  # share from which one passage holds what became of another
 _MAX_VERSIONS = 3  # passages in which the text of one earlier passage is looked for
 
 
@@ -112,16 +113,17 @@ class RowUpdates:
                     yield passage.model_copy(update=span)
 
     def _versions(self, passage: Passage) -> list[Passage]:
-        """Return the passages that hold what became of a changed one, in the order of the text."""
+        """Return the passages that hold what became of a changed one, the most similar first."""
         own = self._by_source.get(passage.source, [])
         if same_id := [other for other in own if other.id == passage.id]:
             return same_id
         shares = [(shared_share(passage.text, other.text), other) for other in own or self._with_sentences_of(passage)]
-        near = sorted((pair for pair in shares if pair[0] >= _MIN_SHARED), key=lambda pair: -pair[0])[:_MAX_VERSIONS]
+        best = max((share for share, _ in shares), default=0.0)
+        least = best if best >= _MOSTLY_THE_SAME else _MIN_SHARED
+        near = [other for share, other in sorted(shares, key=lambda pair: -pair[0]) if share >= least]
         if not near and len({other.start for other in own}) == len(own):
-            near = [(0.0, other) for other in own if other.start < passage.end and passage.start < other.end]
-        chosen = {other.id for _, other in near[:_MAX_VERSIONS]}
-        return [other for _, other in shares if other.id in chosen]
+            near = [other for other in own if other.start < passage.end and passage.start < other.end]
+        return near[:_MAX_VERSIONS]
 
     def _with_sentences_of(self, passage: Passage) -> list[Passage]:
         """Return the passages that share the most lines or sentences with a passage whose document has no new version.

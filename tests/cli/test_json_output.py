@@ -24,6 +24,7 @@ COMMANDS = {
     "generate": ["documents", "--size", "2"],
     "metrics": [],
     "qualify": ["--repeats", "1"],
+    "diff": ["testset.jsonl", "testset.jsonl"],
 }
 
 
@@ -35,6 +36,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "documents").mkdir()
     (tmp_path / "documents" / "munich.txt").write_text(" ".join(CONTEXTS), encoding="utf-8")
     report([1.0, 0.0, 0.5] * 3, notes=["Судил никто."]).to_jsonl(tmp_path / "report.jsonl")
+    Testset([]).to_jsonl(tmp_path / "testset.jsonl")
     return tmp_path
 
 

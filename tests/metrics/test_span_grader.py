@@ -45,7 +45,10 @@ def test_parts_of_one_passage_count_once_in_recall_and_each_in_precision():
 
 
 def test_a_chunk_that_holds_both_passages_finds_both():
-    assert values(sample([OTHER, f"{FIRST} {SECOND}"]), recall_at, ndcg_at) == [1.0, pytest.approx(1 / 1.584962500721156)]
+    assert values(sample([OTHER, f"{FIRST} {SECOND}"]), recall_at, ndcg_at) == [
+        1.0,
+        pytest.approx(1 / 1.584962500721156),
+    ]
 
 
 def test_the_ideal_order_has_every_passage_that_was_not_retrieved():
