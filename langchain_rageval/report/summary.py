@@ -68,7 +68,7 @@ class MetricSummary:
 
     @property
     def money(self) -> float | None:
-        """What the calls of the metric cost; None if prices or tokens are unknown."""
+        """Money that the calls of the metric cost; None if prices or tokens are unknown."""
         return self.usage.money
 
     @property

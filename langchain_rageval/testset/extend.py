@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.testset.docstore import Docstore
-from langchain_rageval.testset.testset import Testset
+from langchain_rageval.testset.testset import CHANGES, Testset
 
 
 def documents_of(testset: Testset) -> Docstore:
@@ -25,12 +25,8 @@ def documents_of(testset: Testset) -> Docstore:
 
 def extended(testset: Testset, addition: Testset) -> Testset:
     """Return a test set with the rows of a test set and of an addition to it."""
-    changes = {
-        "kept": [row.id for row in testset.rows],
-        "added": [row.id for row in addition.rows],
-        "mended": [],
-        "dropped": [],
-    }
+    kept, added = ([row.id for row in part.rows] for part in (testset, addition))
+    changes: dict[str, list[str]] = dict(zip(CHANGES, (kept, added, [], []), strict=True))
     return replace(
         addition,
         rows=[*testset.rows, *addition.rows],

@@ -19,7 +19,7 @@ from langchain_rageval.testset.generation import Generation
 from langchain_rageval.testset.journaled_step import FAILED
 from langchain_rageval.testset.row import TestsetRow
 from langchain_rageval.testset.row_update import RowUpdate, RowUpdates
-from langchain_rageval.testset.testset import Testset
+from langchain_rageval.testset.testset import CHANGES, Testset
 from langchain_rageval.text.normalization import normalize_text
 
 _CALLS = 3  # of a row whose passages have changed: find the passages, answer, check the answer
@@ -38,7 +38,7 @@ class Refresh:
         steps: the step that finds the passages of a question, and the one that answers it.
         check: step that decides whether the passages support an earlier answer.
         rows: rows by their place in the test set: the rows so far, None for one that has to be replaced.
-        mended: ids of the rows with another answer.
+        corrected: ids of the rows with another answer.
         unchecked: number of rows that could not be checked.
         first_failure: why the first of these could not be checked.
     """
@@ -48,7 +48,7 @@ class Refresh:
     steps: Sequence[CandidateStep]
     check: CandidateStep
     rows: dict[int, TestsetRow | None] = field(default_factory=dict)
-    mended: list[str] = field(default_factory=list)
+    corrected: list[str] = field(default_factory=list)
     unchecked: int = 0
     first_failure: str = ""
 
@@ -93,13 +93,10 @@ class Refresh:
         """
         by_place = dict(zip(self._places(replacements), replacements.rows, strict=True))
         rows = [row or by_place.get(number) for number, row in self.rows.items()]
-        mended = set(self.mended)
-        changes = {
-            "kept": [row.id for row in self.remaining if row.id not in mended],
-            "added": [row.id for row in replacements.rows],
-            "mended": self.mended,
-            "dropped": [row.id for row in self.fallen],
-        }
+        corrected = set(self.corrected)
+        kept = [row.id for row in self.remaining if row.id not in corrected]
+        added, dropped = [row.id for row in replacements.rows], [row.id for row in self.fallen]
+        changes = dict(zip(CHANGES, (kept, added, self.corrected, dropped), strict=True))
         return replace(
             replacements,
             rows=[row for row in rows if row is not None],
@@ -172,7 +169,7 @@ class Refresh:
         checked = self._updates.with_passages(row, result.passages)
         if _same(result.reference, row.reference):
             return checked
-        self.mended.append(row.id)
+        self.corrected.append(row.id)
         trial = Trial(kind=CHECK_ANSWER, question=row.question, accepted=False, feedback=row.reference)
         return checked.model_copy(update={"reference": result.reference or "", "history": [*row.history, trial]})
 

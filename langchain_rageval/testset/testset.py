@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 _HEADER = "rageval_testset"
 
+CHANGES = ("kept", "added", "mended", "dropped")
+"""Kinds of change by `refresh`: rows whose answer still holds, new rows, rows with another answer than before, and rows
+that the documents no longer answer."""
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -56,8 +60,7 @@ class Testset:
         notes: remarks for the reader, such as that an offline baseline wrote the questions.
         complete: True if the test set has the requested size.
         broken_off: True if Ctrl-C ended the run.
-        changes: what `refresh` or `extend` did: ids of the rows under "kept", "added", "mended" and "dropped"; empty
-            for a set that was generated at once.
+        changes: ids of rows by kind of change, one of `CHANGES`, after `refresh` or `extend`; otherwise empty.
         number: 1, and one more after each `refresh` and `extend`.
     """
 
@@ -193,9 +196,9 @@ class Testset:
         """Adapt the test set to changed documents; only the rows whose passages have changed are asked about.
 
         A row is kept without a call if the documents hold the texts of its passages, wherever. Of the other rows the
-        generator finds the passages again and answers the question. A row whose answer still holds is kept, and a row
-        with another answer is mended: both have the new passages. A row that the documents no longer answer is dropped,
-        and a new one with the same evolution is added.
+        generator finds the passages again and answers the question. A row whose answer still holds is kept, with the
+        new passages; a row with another answer gets this answer, too. A row that the documents no longer answer is
+        dropped, and a new one with the same evolution is added.
 
         Args:
             documents: all documents as they are now, in any form that `TestsetGenerator.generate` takes.
@@ -203,8 +206,8 @@ class Testset:
                 a file needs one.
 
         Returns:
-            A new test set. Its `changes` maps "kept", "added", "mended" and "dropped" to ids of rows; ids and questions
-            of rows that stay are the same, and new rows are in the places of those that were dropped.
+            A new test set. Its `changes` maps the kinds of change, `CHANGES`, to ids of rows. Ids and questions of rows
+            that stay are the same, and new rows are in the places of those that were dropped.
 
         Raises:
             ConfigError: if there is no generator, or the documents hold no text.
