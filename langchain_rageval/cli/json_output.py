@@ -74,7 +74,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
         "layout: order of the parts of each request",
         "repeats: how often each question was asked unchanged",
         "steps: by name step, verdict, reasons, rung, valid, answered, right, right_by_kind, unread, words, said, "
-        "flips, citations, order_bias, length_bias, calls, tokens, seconds, lost, error",
+        "flips, citations, order_bias, length_bias, calls, tokens, seconds, lost, error, money",
         "verdict: of each metric, fit, fit with care, cannot tell or unfit",
         "reasons: of each metric, the statistics that decided",
         "notes: remarks on the results",

@@ -19,7 +19,6 @@ from langchain_rageval.report.summary import MetricSummary, summarise
 from langchain_rageval.run.prices import format_money
 from langchain_rageval.testset.testset import Testset
 from langchain_rageval.trust.qualification import (
-    COST_HEADINGS,
     KIND_HEADINGS,
     KIND_TITLE,
     LEGEND,
@@ -171,7 +170,7 @@ def show_qualification(qualification: Qualification, *, written: str | None) -> 
     tables = (
         (qualification.title, STEP_HEADINGS, qualification.step_cells()),
         (KIND_TITLE, KIND_HEADINGS, qualification.kind_cells()),
-        ("Replies and cost", COST_HEADINGS, qualification.cost_cells()),
+        ("Replies and cost", qualification.cost_headings, qualification.cost_cells()),
     )
     for title, headings, lines in tables:
         table = Table(title=escape(title), title_justify="left", title_style="bold")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from langchain_rageval.data.schema import Row, Sample
+from langchain_rageval.metrics.graders.span_grader import REFERENCE_SPANS
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.report.answer_tree import build_answer_tree
 from langchain_rageval.report.files import row_line
@@ -70,7 +71,8 @@ def sample_view(row: Row, chunks: Chunks, translate: Callable[[str], str]) -> di
     if sources:
         view["sources"] = [None if source is None else cut(source) for source in sources]
         view["sample"]["metadata"].pop(SOURCES, None)
-    view["sample"]["metadata"].pop(SPANS, None)
+    for name in (SPANS, REFERENCE_SPANS):
+        view["sample"]["metadata"].pop(name, None)
     metric = _metric_with_statements(row)
     if metric:
         view["statements"] = metric

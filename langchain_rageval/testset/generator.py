@@ -90,9 +90,10 @@ class TestsetGenerator(Traced[Any, Testset]):
         closed_book: model that answers from memory; questions that it answers are rejected.
         language: language of the prompts; "auto" selects the language of each passage.
         **options: of the run, described in `RunOptions`: `max_concurrency=16`, `timeout=60.0`, `retry=None`,
-            `journal=None`, which stores each finished step, `budget=None` and `progress=True`; and own steps instead of
-            the packaged ones, described in `GeneratorOptions`: `passage_filter`, `keyphrases`, `seed_question`,
-            `question_filter`, `compress`, `evolution_filter`, `find_passages`, `answer` and `closed_book_filter`.
+            `price=None`, `journal=None`, which stores each finished step, `budget=None` and `progress=True`; and own
+            steps instead of the packaged ones, described in `GeneratorOptions`: `passage_filter`, `keyphrases`,
+            `seed_question`, `question_filter`, `compress`, `evolution_filter`, `find_passages`, `answer` and
+            `closed_book_filter`.
 
     A Runnable of yours finds `writer`, `critic` (each a `Judge`), `docstore` and the filters in
     `config["configurable"]`. Rejected candidates do not reach it, and an error or an invalid output rejects its

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TextIO, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TextIO, Unpack
 
 from langchain_core.runnables import Runnable
 from pydantic import ValidationError
+from pydantic.json_schema import SkipJsonSchema
 
 from langchain_rageval._internal.html import item_list, paragraph, text
 from langchain_rageval._version import __version__
@@ -73,7 +74,7 @@ class Testset:
     broken_off: bool = False
     changes: Mapping[str, list[str]] = field(default_factory=dict, kw_only=True)
     number: int = field(default=1, kw_only=True)
-    _origin: Origin | None = field(default=None, kw_only=True, repr=False, compare=False)
+    _origin: Annotated[Origin | None, SkipJsonSchema()] = field(default=None, kw_only=True, repr=False, compare=False)
 
     def __len__(self) -> int:
         """Return the number of rows."""
