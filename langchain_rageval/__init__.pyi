@@ -71,6 +71,7 @@ from langchain_rageval.prompts.promptset import Prompt as Prompt
 from langchain_rageval.prompts.promptset import PromptSet as PromptSet
 from langchain_rageval.report.labelling import load_labels as load_labels
 from langchain_rageval.report.report import Report as Report
+from langchain_rageval.report.trend import trend as trend
 from langchain_rageval.run.budget import Budget as Budget
 from langchain_rageval.run.retry import RetryPolicy as RetryPolicy
 from langchain_rageval.steps.step import Step as Step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
 from types import TracebackType
@@ -82,6 +82,8 @@ class RagEvalCallback(ChainEvents):
             holds the chain's own objects. Called in a scoring thread.
         redact: function that returns the sample that judge, sinks and log may see. It is called before all of them. A
             run for which it raises is not scored.
+        tags: names and values that are added to every row, such as {"version": "1.4", "tenant": "acme"}. Sinks store
+            them, and reports are sliced by them.
         callbacks: LangChain callback handlers of the judge's own calls, which no other handler or trace sees.
         **options: of the judge calls, described in `CallOptions`: `max_concurrency=4`, `timeout=60.0`, and `retry`,
             three attempts by default.
@@ -102,6 +104,7 @@ class RagEvalCallback(ChainEvents):
         extract: Extract | None = None,
         redact: Redact | None = None,
         *,
+        tags: Mapping[str, str] | None = None,
         callbacks: list[BaseCallbackHandler] | None = None,
         **options: Unpack[CallOptions],
     ) -> None:
@@ -115,7 +118,14 @@ class RagEvalCallback(ChainEvents):
             if isinstance(sink, JsonlSink):
                 sink.notes += dict.fromkeys(note for model in models if (note := getattr(model, "report_note", None)))
         self._options = ScoringOptions(
-            build, tuple(sinks), max_pending, max_per_minute, options["max_concurrency"], extract, redact
+            build,
+            tuple(sinks),
+            max_pending,
+            max_per_minute,
+            options["max_concurrency"],
+            extract,
+            redact,
+            _checked_tags(tags),
         )
         self._sampled_below = int(sample_rate * 2**64)
         self._closed = False
@@ -258,6 +268,15 @@ def _submit(pipeline: ScoringPipeline, root: RootRun, inputs: Any, outputs: Any)
         pipeline.log_once(UNREADABLE, error)
     else:
         pipeline.submit(job)
+
+
+def _checked_tags(tags: Any) -> dict[str, str]:
+    """Return the tags as a dict; raise ConfigError if they are not texts."""
+    if tags is None:
+        return {}
+    if not isinstance(tags, Mapping) or not all(isinstance(part, str) for pair in tags.items() for part in pair):
+        raise ConfigError(f'tags must map names to texts, such as {{"version": "1.4"}}, got {tags!r}')
+    return dict(tags)
 
 
 def _check(

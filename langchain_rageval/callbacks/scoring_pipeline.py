@@ -64,6 +64,7 @@ class ScoringOptions:
         n_workers: number of runs scored at a time.
         extract: reads the sample from the record of the run tree.
         redact: returns the sample that judge and sinks may see.
+        tags: added to every row.
     """
 
     build_evaluation: Callable[[], Evaluation]
@@ -73,6 +74,7 @@ class ScoringOptions:
     n_workers: int
     extract: Extract | None
     redact: Redact | None
+    tags: Mapping[str, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,7 +254,7 @@ class ScoringPipeline:
         rows = list(evaluation.rows([sample]))
         if not rows:
             return None, "dropped"  # the budget has no room for it
-        row = rows[0].model_copy(update={"index": job.number - 1})
+        row = rows[0].model_copy(update={"index": job.number - 1, "tags": dict(self.options.tags)})
         outcome = "failed" if all(score.failure for score in row.scores.values()) else "scored"
         return Delivery(job.number, row, outcome), outcome
 

@@ -42,6 +42,16 @@ def add_to(commands: Any) -> None:
         help="wider intervals that hold also if a few samples lose nearly everything while most gain a little",
     )
     parser.add_argument(
+        "--unpaired",
+        action="store_true",
+        help="compare the means of runs over different samples, such as production with development",
+    )
+    parser.add_argument(
+        "--reweight",
+        metavar="PATH",
+        help="with --unpaired: compare at the baseline's shares of this field, such as language or metadata.topic",
+    )
+    parser.add_argument(
         "--fail-if-worse",
         action="store_true",
         help="exit with 1 if a metric is worse, has too few pairs to decide, or lost coverage; with 2 if nothing was "
@@ -66,6 +76,8 @@ def run(options: argparse.Namespace) -> int:
         options.cluster or None,
         options.allow_different_instruments,
         rare_losses=options.rare_losses,
+        paired=not options.unpaired,
+        reweight=options.reweight or None,
     )
     if options.json:
         write_json(comparison_object(comparison))
@@ -85,13 +97,15 @@ def _show(comparison: Comparison) -> None:
     from rich.table import Table
 
     from langchain_rageval.cli.tables import console, show_notes
-    from langchain_rageval.report.comparison import COMPARISON_HEADINGS, comparison_cells
+    from langchain_rageval.report.comparison import comparison_cells
 
     table = Table(title=escape(comparison.title), title_justify="left", title_style="bold", caption_justify="left")
-    for heading in COMPARISON_HEADINGS:
+    for heading in comparison.headings:
         is_text = heading in ("metric", "verdict")
         table.add_column(heading, justify="left" if is_text else "right")
-    table.caption = "+ and −: number of pairs in which the candidate is better or worse"
+    is_paired = all(metric.samples is None for metric in comparison.values())
+    counted = "+ and −: number of pairs in which the candidate is better or worse"
+    table.caption = counted if is_paired else "samples: scored samples of candidate / baseline"
     for metric in comparison.values():
         name, verdict, *numbers = (escape(cell) for cell in comparison_cells(metric))
         colour = _COLOURS.get(verdict, "default")

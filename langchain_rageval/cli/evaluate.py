@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from math import isfinite, nan
 from pathlib import Path
@@ -44,6 +44,11 @@ def add_to(commands: Any) -> None:
         "evaluate", help="score the samples of a JSON, CSV, Excel or Parquet file, a TREC run, or a report"
     )
     parser.set_defaults(run=run)
+    add_options(parser)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of an evaluation."""
     add_input_options(parser)
     add_judge_options(parser)
     add_price_option(parser)
@@ -101,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
     from langchain_rageval.evaluation.judge_breaker import STOPPED
 
     check_single_stdout(options)
-    gates = _parse_gates(options.fail_under, score_names(parse_metric_names(options.metrics)))
+    gates = parse_gates(options)
     until = _stopping_rule(options, gates)
     budget = build_budget(options)
     for option, share in (("--max-failed", options.max_failed), ("--max-unscored", options.max_unscored)):
@@ -163,9 +168,15 @@ def _with_earlier_scores(report: Report, options: argparse.Namespace) -> Report:
     return join_reports(Report.load(options.file), report)
 
 
-def _parse_gates(items: Sequence[str], metrics: Sequence[str]) -> dict[str, float]:
+def parse_gates(options: argparse.Namespace) -> dict[str, float]:
+    """Return the thresholds of `--fail-under` by metric.
+
+    Raises:
+        ConfigError: if a metric is not evaluated, or a threshold is not a number.
+    """
     gates: dict[str, float] = {}
-    for metric, number in parse_pairs(items, "--fail-under").items():
+    metrics = score_names(parse_metric_names(options.metrics))
+    for metric, number in parse_pairs(options.fail_under, "--fail-under").items():
         if metric not in metrics:
             raise ConfigError(f"--fail-under {metric}: not among --metrics {','.join(metrics)}")
         try:

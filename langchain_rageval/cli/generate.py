@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from langchain_rageval._internal.html import pluralize
 from langchain_rageval.cli.arguments import (
     PIPE,
     add_budget_options,
@@ -40,13 +41,7 @@ def add_to(commands: Any) -> None:
         "path",
         help="file or folder of documents: text, Markdown or JSON lines; other formats need their LangChain loader",
     )
-    parser.add_argument("--size", type=int, default=10, help="number of questions (default: %(default)s)")
-    parser.add_argument(
-        "--distribution",
-        default="simple=0.5,reasoning=0.25,conditional=0.15,multi_context=0.1",
-        help="share of each evolution; reasoning+conditional applies both in turn (default: %(default)s)",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the random choices (default: %(default)s)")
+    add_row_options(parser)
     parser.add_argument(
         "--writer",
         default="offline",
@@ -59,9 +54,6 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument(
         "--critic-temperature", type=float, default=1e-8, help="temperature of the critic (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--closed-book", action="store_true", help="drop questions that the critic can answer without the documents"
     )
     parser.add_argument("--embeddings", help="offline, openai:MODEL, vllm:MODEL, gigachat[:MODEL] (default: offline)")
     parser.add_argument(
@@ -86,6 +78,25 @@ def add_to(commands: Any) -> None:
     add_quiet_option(parser)
 
 
+def add_row_options(parser: Any) -> None:
+    """Add the options that decide which rows are generated, to a parser or a group of options."""
+    parser.add_argument("--size", type=int, default=10, help="number of questions (default: %(default)s)")
+    parser.add_argument(
+        "--distribution",
+        default="simple=0.5,reasoning=0.25,conditional=0.15,multi_context=0.1",
+        help="share of each evolution; reasoning+conditional applies both in turn (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--tree",
+        action="store_true",
+        help="ask about each fact with every evolution of --distribution; the questions about one fact share tree_id",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random choices (default: %(default)s)")
+    parser.add_argument(
+        "--closed-book", action="store_true", help="drop questions that the critic can answer without the documents"
+    )
+
+
 def run(options: argparse.Namespace) -> int:
     """Check all options before the first call, then generate, write and show the test set."""
     from langchain_rageval.cli.tables import console, show_testset
@@ -96,16 +107,16 @@ def run(options: argparse.Namespace) -> int:
     check_single_stdout(options)
     if not Path(options.out).resolve().parent.is_dir():
         raise ConfigError(f"--out {options.out}: the folder does not exist; choose another path")
-    if not Path(options.path).exists():
-        raise ConfigError(f"{options.path} is not there: name a file or a folder of documents")
+    check_documents(options.path)
     critic = _model(options, options.critic or options.writer, options.critic_temperature)
     generator = TestsetGenerator(
         _model(options, options.writer, options.writer_temperature),
         critic,
         load_embeddings(options.embeddings or "offline", base_url=options.embeddings_base_url or options.base_url),
-        _parse_distribution(options.distribution),
+        parse_distribution(options.distribution),
         size=options.size,
         seed=options.seed,
+        tree=options.tree,
         closed_book=critic if options.closed_book else None,
         language=options.language,
         max_concurrency=options.max_concurrency,
@@ -134,7 +145,18 @@ def _model(options: argparse.Namespace, name: str, temperature: float) -> Judge:
     return load_judge(name, base_url=options.base_url, temperature=temperature)
 
 
-def _parse_distribution(text: str) -> dict[str, float]:
+def check_documents(path: str) -> None:
+    """Raise ConfigError if there is no file or folder of documents."""
+    if not Path(path).exists():
+        raise ConfigError(f"{path} is not there: name a file or a folder of documents")
+
+
+def parse_distribution(text: str) -> dict[str, float]:
+    """Parse the value of `--distribution`.
+
+    Raises:
+        ConfigError: if a share is not a number, or has no evolution.
+    """
     shares = {}
     for name, share in parse_pairs(text.split(","), "--distribution").items():
         try:
@@ -147,5 +169,6 @@ def _parse_distribution(text: str) -> dict[str, float]:
 def _check_not_empty(testset: Testset) -> None:
     if not testset.rows:
         rejected = "; ".join(f"{count} {reason}" for reason, count in testset.yields["rejected"].items())
-        problem = f"no question was accepted in {testset.yields['attempts']} attempts: {rejected}."
-        raise ConfigError(" ".join([problem, *testset.notes]))
+        problem = f"no question was accepted in {pluralize(testset.yields['attempts'], 'attempt')}: {rejected}."
+        comments = [f"An example of {reason}: {comment}" for reason, comment in testset.rejection_examples.items()]
+        raise ConfigError(" ".join([problem, *comments, *testset.notes]))

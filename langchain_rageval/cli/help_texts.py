@@ -19,9 +19,15 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "plan": (
         "rageval plan samples.jsonl --metrics faithfulness,context_recall --draws 3",
         "rageval plan s.csv --judge openai:gpt-4o-mini --price gpt-4o-mini=0.15,0.6",
+        "rageval plan documents/ --generate --size 50",
     ),
     "report": ("rageval report report.jsonl --open", "rageval report report.jsonl --json"),
     "compare": ("rageval compare before.jsonl after.jsonl --margin 0.02 --fail-if-worse",),
+    "ci": (
+        "rageval ci answers.jsonl --fail-under faithfulness=0.8 --markdown summary.md",
+        "rageval ci answers.jsonl --baseline main.jsonl --junit rageval.xml",
+    ),
+    "trend": ("rageval trend live.db --baseline dev.jsonl --by week", "rageval trend live.db --by version"),
     "leaderboard": ("rageval leaderboard model-a.jsonl model-b.jsonl --metric faithfulness",),
     "rubric-study": ("rageval rubric-study answers.jsonl --judge openai:gpt-4o-mini --scale 0-3",),
     "qualify": (

@@ -18,10 +18,13 @@ from langchain_rageval.cli.printable import printable_json
 from langchain_rageval.errors import ConfigError
 
 if TYPE_CHECKING:
+    from langchain_rageval.data.schema import Usage
     from langchain_rageval.evaluation.planning import Plan, PlannedMetric
     from langchain_rageval.report.comparison import Comparison
     from langchain_rageval.report.report import Report
-    from langchain_rageval.report.summary import MetricSummary
+    from langchain_rageval.report.summary import MetricSummary, Summary
+    from langchain_rageval.report.trend import Trend
+    from langchain_rageval.testset.generation_plan import GenerationPlan
     from langchain_rageval.testset.testset import Testset
 
 _REPORT_KEYS = (
@@ -40,8 +43,14 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "report": _REPORT_KEYS,
     "compare": (
         "metrics: by name direction, verdict, baseline, candidate, difference, low, high, p_value, p_unadjusted, "
-        "pairs, clusters, better, worse, lost, gained, coverage_fell",
+        "pairs, clusters, better, worse, lost, gained, coverage_fell, samples",
         "margin: margin of the comparison",
+        "notes: remarks on the results",
+    ),
+    "trend": (
+        "periods: by period and metric mean, low, high, scored, unscored, failed",
+        "baseline: by metric the same numbers of the baseline, or null",
+        "alarms: by metric raised, since, mean, baseline, samples",
         "notes: remarks on the results",
     ),
     "plan": (
@@ -57,6 +66,9 @@ KEYS: Mapping[str, tuple[str, ...]] = {
         "evolutions: by name the number of questions",
         "attempts: number of candidates",
         "rejected: by reason the number of candidates",
+        "usage: calls, input_tokens, output_tokens, embedded and, with --price, money of all steps",
+        "steps: by name the same numbers",
+        "calls_per_row: calls for each question, those for rejected candidates included",
         "notes: remarks on the results",
     ),
     "diff": (
@@ -142,6 +154,27 @@ def comparison_object(comparison: Comparison) -> dict[str, Any]:
     return {"metrics": metrics, "margin": comparison.margin, "notes": comparison.notes}
 
 
+def trend_object(trend: Trend) -> dict[str, Any]:
+    """Return the JSON object of `rageval trend`."""
+
+    def means(summary: Summary) -> dict[str, Any]:
+        keys = ("mean", "low", "high", "scored", "unscored", "failed")
+        return {name: {key: getattr(metric, key) for key in keys} for name, metric in summary.items()}
+
+    alarms = {
+        name: {**asdict(alarm), "raised": alarm.raised.isoformat(), "since": alarm.since.isoformat()}
+        for name, alarm in trend.alarms.items()
+    }
+    for alarm in alarms.values():
+        del alarm["metric"]
+    return {
+        "periods": {name: means(summary) for name, summary in trend.items()},
+        "baseline": None if trend.baseline is None else means(trend.baseline),
+        "alarms": alarms,
+        "notes": list(trend.notes),
+    }
+
+
 def plan_object(plan: Plan) -> dict[str, Any]:
     """Return the JSON object of `rageval plan`."""
     return {
@@ -149,6 +182,20 @@ def plan_object(plan: Plan) -> dict[str, Any]:
         "rehearsed": plan.rehearsed,
         "metrics": {name: _planned_metric_object(metric) for name, metric in plan.items()},
         "total": _planned_metric_object(plan.total),
+        "notes": plan.notes,
+    }
+
+
+def generation_plan_object(plan: GenerationPlan) -> dict[str, Any]:
+    """Return the JSON object of `rageval plan --generate`."""
+    steps = {step.step: asdict(step) for step in (*plan.values(), plan.total)}
+    costs = {name: {key: cost for key, cost in fields.items() if key != "step"} for name, fields in steps.items()}
+    total = costs.pop("total")
+    return {
+        "questions": plan.size,
+        "rehearsed": plan.rehearsed,
+        "steps": costs,
+        "total": total,
         "notes": plan.notes,
     }
 
@@ -161,8 +208,15 @@ def testset_object(testset: Testset) -> dict[str, Any]:
         "evolutions": testset.counts,
         "attempts": testset.yields["attempts"],
         "rejected": dict(testset.yields["rejected"]),
+        "usage": _usage_object(testset.usage),
+        "steps": {name: _usage_object(usage) for name, usage in testset.usage_by_step.items()},
+        "calls_per_row": testset.calls_per_row,
         "notes": testset.notes,
     }
+
+
+def _usage_object(usage: Usage) -> dict[str, Any]:
+    return usage.model_dump(exclude={"seconds"})
 
 
 def _metric_object(metric: MetricSummary) -> dict[str, Any]:

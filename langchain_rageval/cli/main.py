@@ -17,6 +17,7 @@ from langchain_rageval._internal.redaction import redact_secrets
 from langchain_rageval._version import __version__
 from langchain_rageval.cli import (
     agreement,
+    ci,
     compare,
     demo,
     diff,
@@ -30,6 +31,7 @@ from langchain_rageval.cli import (
     report,
     resume,
     rubric_study,
+    trend,
 )
 from langchain_rageval.cli import run as run_command
 from langchain_rageval.cli.help_texts import add_examples
@@ -42,6 +44,8 @@ COMMANDS = (
     plan,
     report,
     compare,
+    ci,
+    trend,
     leaderboard,
     rubric_study,
     label,

@@ -1,33 +1,52 @@
-"""`rageval plan FILE`: estimate the cost of `rageval evaluate FILE`."""
+"""`rageval plan FILE`: estimate the cost of `rageval evaluate FILE`, or of `rageval generate FILE`."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_rageval.cli.arguments import add_input_options, add_judge_options, add_price_option, parse_prices
+from langchain_rageval.cli.generate import add_row_options, check_documents, parse_distribution
 from langchain_rageval.cli.inputs import load_inputs
-from langchain_rageval.cli.json_output import add_json_option, plan_object, write_json
+from langchain_rageval.cli.json_output import add_json_option, generation_plan_object, plan_object, write_json
+
+if TYPE_CHECKING:
+    from langchain_rageval.testset.generation_plan import GenerationPlan
 
 
 def add_to(commands: Any) -> None:
     """Add the command `rageval plan` and its options to the command line."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "plan", help="estimate the calls and tokens of `rageval evaluate` without any call"
+        "plan", help="estimate the calls and tokens of `rageval evaluate` or `rageval generate` without any call"
     )
     parser.set_defaults(run=run)
     add_input_options(parser)
     add_judge_options(parser)
     add_price_option(parser)
     parser.add_argument("--journal", metavar="FILE", help="journal of the run; scores in it cost nothing")
+    generation = parser.add_argument_group("generation of a test set")
+    generation.add_argument(
+        "--generate",
+        action="store_true",
+        help="FILE is a file or folder of documents: estimate `rageval generate` with --judge as writer and critic; "
+        "--json then has questions and steps in place of samples and metrics, with most_calls and most_tokens",
+    )
+    add_row_options(generation)
     add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Estimate the cost and show it."""
-    from langchain_rageval.cli.tables import show_plan
+    from langchain_rageval.cli.tables import show_generation_plan, show_plan
     from langchain_rageval.evaluation.planning import plan
 
+    if options.generate:
+        generation_plan = _plan_generation(options)
+        if options.json:
+            write_json(generation_plan_object(generation_plan))
+        else:
+            show_generation_plan(generation_plan)
+        return 0
     samples, metrics = load_inputs(options)
     estimate = plan(samples, metrics, journal=options.journal, price=parse_prices(options))
     if options.json:
@@ -35,3 +54,25 @@ def run(options: argparse.Namespace) -> int:
     else:
         show_plan(estimate)
     return 0
+
+
+def _plan_generation(options: argparse.Namespace) -> GenerationPlan:
+    from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
+    from langchain_rageval.models.loading import load_judge
+    from langchain_rageval.testset.generator import TestsetGenerator
+    from langchain_rageval.testset.readers import load_documents
+
+    check_documents(options.file)
+    judge = load_judge(options.judge, base_url=options.base_url, temperature=options.temperature, mode=options.mode)
+    generator = TestsetGenerator(
+        judge,
+        embeddings=HashingEmbeddings(),  # no text is embedded
+        distribution=parse_distribution(options.distribution),
+        size=options.size,
+        seed=options.seed,
+        tree=options.tree,
+        closed_book=judge if options.closed_book else None,
+        language=options.language,
+        price=parse_prices(options),
+    )
+    return generator.plan(list(load_documents(options.file)))

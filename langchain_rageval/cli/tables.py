@@ -17,7 +17,8 @@ from langchain_rageval.data.schema import Row
 from langchain_rageval.evaluation.planning import Plan, plan_table
 from langchain_rageval.report.summary import MetricSummary, summarise
 from langchain_rageval.run.prices import format_money
-from langchain_rageval.testset.testset import Testset
+from langchain_rageval.testset.generation_plan import GenerationPlan, generation_table
+from langchain_rageval.testset.testset import Testset, usage_line
 from langchain_rageval.trust.qualification import (
     KIND_HEADINGS,
     KIND_TITLE,
@@ -119,8 +120,23 @@ def show_plan(plan: Plan) -> None:
     show_notes(plan.notes, out)
 
 
+def show_generation_plan(plan: GenerationPlan) -> None:
+    """Print the expected and the greatest cost of each step of a generation, and the total."""
+    headings, (*steps, total) = generation_table(plan)
+    table = Table(title=plan.title, title_justify="left", title_style="bold")
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if number else "left")
+    for cells in steps:
+        table.add_row(*map(escape, cells))
+    table.add_section()
+    table.add_row(*total)
+    out = console()
+    out.print(table)
+    show_notes(plan.notes, out)
+
+
 def show_testset(testset: Testset, out: Console, *, written: str) -> None:
-    """Print the number of questions of each evolution with an example, the reasons of rejections, and the notes."""
+    """Print the numbers of questions with examples, the reasons of rejections, calls and tokens, and the notes."""
     table = Table(title=f"{len(testset)} questions", title_justify="left", title_style="bold")
     table.add_column("evolution")
     table.add_column("rows", justify="right")
@@ -130,8 +146,11 @@ def show_testset(testset: Testset, out: Console, *, written: str) -> None:
         table.add_row(escape(name), str(count), escape(shorten(first.question)))
     out.print(table)
     out.print(f"{testset.yields['attempts']} attempts")
+    examples = testset.rejection_examples
     for reason, count in testset.yields["rejected"].items():
-        out.print(f"  {count} rejected: {escape(printable(reason))}")
+        example = f" ({shorten(examples[reason])})" if reason in examples else ""
+        out.print(f"  {count} rejected: {escape(printable(reason + example))}")
+    out.print(usage_line(testset.usage, testset.calls_per_row))
     show_notes(testset.notes, out)
     if written:
         out.print(f"\nTest set written to {escape(written)}", soft_wrap=True)

@@ -73,7 +73,11 @@ def _from_testset_row(record: Record) -> Record:
     """Convert a row of a test set of this package, whose contexts are those of the reference."""
     renamed = {"contexts": "reference_contexts", "passage_ids": "reference_context_ids"}
     result = {renamed.get(name, name): value for name, value in record.items() if name not in ("spans", "history")}
-    metadata = {name: result.pop(name) for name in ("evolution", "answerable") if name in result}
+    metadata: dict[str, Any] = {name: result.pop(name) for name in ("evolution", "answerable") if name in result}
+    if tree := result.pop("tree_id", ""):
+        metadata["tree_id"] = tree
+    if record.get("spans") and metadata.get("answerable") is not False:
+        metadata["spans"] = record["spans"]
     result["metadata"] = {**_mapping(record.get("metadata")), **metadata}
     if metadata.get("answerable") is False:
         result |= {"reference": None, "reference_contexts": [], "reference_context_ids": []}

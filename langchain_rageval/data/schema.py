@@ -9,6 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -449,11 +450,28 @@ class Row(_FrozenModel):
         index: position of the sample in the input, from 0.
         sample: the sample; if the input was not a valid sample, a substitute with the fields that could be read.
         scores: scores by metric name, in the order of the metrics.
+        time: when the last score was finished, UTC, to the second; None if it is unknown.
+        tags: tags of the production callback, such as the version of the application.
     """
 
     index: int = Field(ge=0)
     sample: Sample
     scores: dict[_CleanText, Score]
+    time: datetime | None = None
+    tags: dict[_CleanText, _CleanText] = Field(default_factory=dict)
+
+    def __eq__(self, other: object) -> bool:
+        """Return True if index, sample, scores and tags are equal; rows of a resumed run differ in their time."""
+        if not isinstance(other, Row):
+            return NotImplemented
+        return (self.index, self.sample, self.scores, self.tags) == (
+            other.index,
+            other.sample,
+            other.scores,
+            other.tags,
+        )
+
+    __hash__ = None  # type: ignore[assignment]
 
     def _repr_html_(self) -> str:
         """Return the sample and its scores as HTML, for notebooks."""

@@ -60,6 +60,7 @@ T = TypeVar("T")
 
 _TOKENS_OF_A_PROMPT = 800  # instruction, examples and the reply
 _TEXTS_COMPARED = 2
+_LEAD_PER_WORKER = 2  # samples that a stopping rule allows to be under way while one is slow
 
 
 Result = PendingSample | BaseException | None
@@ -162,6 +163,8 @@ class Evaluation:
             raise
         finally:
             stopped.set()
+            if self.sequential is not None:
+                self.sequential.end()
             self.score_store.close()
 
     async def arows(self, samples: Any) -> AsyncGenerator[Row]:
@@ -222,7 +225,8 @@ class Evaluation:
             return self
         if not isinstance(rule, Until):
             raise ConfigError(f"until must be Decided(...) or Precise(...), got {type(rule).__name__}")
-        return replace(self, sequential=SequentialRun(rule, samples, self.metrics))
+        lead = _LEAD_PER_WORKER * self.scheduler.n_workers(samples)
+        return replace(self, sequential=SequentialRun(rule, samples, self.metrics, lead))
 
     def build_report(self, output: list[Row] | ReportFile, *, complete: bool = True) -> Report:
         """Return the report of the finished rows.

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from langchain_rageval._internal.cached import cached_property
@@ -32,6 +33,7 @@ class PendingSample:
         run: the run shared by the metrics of this sample.
         left: number of metrics that are not finished.
         scores: scores of the finished metrics, by the number of the metric.
+        time: when the last score was finished; None before that.
     """
 
     index: int
@@ -39,6 +41,7 @@ class PendingSample:
     run: Run
     left: int
     scores: dict[int, dict[str, Score]] = field(default_factory=dict)
+    time: datetime | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, number: int, scores: dict[str, Score]) -> bool:
@@ -46,6 +49,7 @@ class PendingSample:
         with self.lock:
             self.scores[number] = scores
             self.left -= 1
+            self.time = datetime.now(UTC).replace(microsecond=0)
             return not self.left
 
     def row(self) -> Row:
@@ -56,7 +60,7 @@ class PendingSample:
         """
         pairs = [pair for _, part in sorted(self.scores.copy().items()) for pair in part.items()]
         check_unique([name for name, _ in pairs])
-        return Row(index=self.index, sample=self.sample, scores=dict(pairs))
+        return Row(index=self.index, sample=self.sample, scores=dict(pairs), time=self.time)
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, NamedTuple, Self
@@ -56,7 +57,8 @@ class Decided:
     def against(cls, report: Report, margin: float = 0.02, *, error: float = 0.05, seed: int = 0) -> Self:
         """Return the rule to stop as soon as the run is known to be better, no worse or worse than a baseline.
 
-        Samples are paired by id. "No worse" means that the mean falls by at most the margin.
+        Samples are paired by id. "No worse" means that the mean falls by at most the margin. While the mean gain so far
+        is above the margin, a run that is no worse goes on until it is known to be better.
 
         Args:
             report: the baseline; every metric that both runs have is compared.
@@ -166,6 +168,10 @@ class _Question(ABC):
     def verdict(self) -> Outcome:
         """Return the answer."""
 
+    def is_answered(self) -> bool:
+        """Return True if no further samples are needed."""
+        return self.verdict() != "undecided"
+
 
 class _Gate(_Question):
     def __init__(self, metric: str, bounds: _Bounds, size: int, error: float, threshold: float) -> None:
@@ -205,6 +211,11 @@ class _PairedGate(_Question):
             return "no worse"
         return "worse" if self.sequence.stays_below(-self._margin) else "undecided"
 
+    def is_answered(self) -> bool:
+        """Return False also for a run that is no worse if it may soon be known to be better."""
+        verdict, mean = self.verdict(), self.sequence.mean
+        return verdict != "undecided" and not (verdict == "no worse" and mean is not None and mean > self._margin)
+
 
 class _Precision(_Question):
     def __init__(self, metric: str, bounds: _Bounds, size: int, error: float, half_width: float) -> None:
@@ -221,20 +232,22 @@ class SequentialRun:
     """The samples of a run in random order, until its stopping rule is satisfied.
 
     Rows count in the order in which their samples were drawn, whichever is finished first: fast samples may differ from
-    slow ones.
+    slow ones. While a slow sample delays the count, at most `lead` samples are drawn from it on.
 
     Args:
         until: the rule.
         samples: all samples.
         metrics: metrics of the run.
+        lead: maximum number of samples that are drawn and not counted yet, at least 1.
 
     Raises:
         ConfigError: if the rule names another metric, or a metric has no finite range.
     """
 
-    def __init__(self, until: Until, samples: Sequence[Any], metrics: Sequence[AnyMetric]) -> None:
+    def __init__(self, until: Until, samples: Sequence[Any], metrics: Sequence[AnyMetric], lead: int) -> None:
         self._until = until
         self._samples = samples
+        self._lead = lead
         self._order = random.Random(until.seed).sample(range(len(samples)), len(samples))
         self._place = {index: place for place, index in enumerate(self._order)}
         self._drawn = 0
@@ -242,31 +255,57 @@ class SequentialRun:
         self._counted = 0
         self._names = [name for metric in metrics for name in names_of(metric)]
         self._questions = until._questions(_bounds_of(metrics), len(samples)) if samples else []
-        self._is_decided = False
-        self._lock = threading.Lock()
+        self._ended = False
+        self._counting, self._was_counted = threading.Condition(), asyncio.Event()
 
     def __len__(self) -> int:
         """Return the number of all samples."""
         return len(self._samples)
 
     def __iter__(self) -> Iterator[Drawn]:
-        """Yield samples until the rule is satisfied."""
+        """Yield samples until the rule is satisfied, in a worker thread."""
         for index in self._order:
-            if self._is_decided:
+            with self._counting:
+                self._counting.wait_for(self._may_continue)
+            if self._ended:
                 return
-            self._drawn += 1
-            yield Drawn(index, self._samples[index])
+            yield self._draw(index)
+
+    async def __aiter__(self) -> AsyncIterator[Drawn]:
+        """Yield samples until the rule is satisfied, on the event loop on which they are scored."""
+        for index in self._order:
+            while not self._may_continue():
+                self._was_counted.clear()
+                await self._was_counted.wait()
+            if self._ended:
+                return
+            yield self._draw(index)
+
+    def _may_continue(self) -> bool:
+        return self._ended or self._drawn - self._counted < self._lead
+
+    def _draw(self, index: int) -> Drawn:
+        self._drawn += 1
+        return Drawn(index, self._samples[index])
 
     def add(self, row: Row) -> None:
         """Count a finished row as soon as all that were drawn before it are finished."""
-        with self._lock:
+        with self._counting:
             self._waiting[self._place[row.index]] = row
             while self._counted in self._waiting:
                 counted = self._waiting.pop(self._counted)
                 for question in self._questions:
                     question.add(counted)
                 self._counted += 1
-                self._is_decided = all(question.verdict() != "undecided" for question in self._questions)
+                self._ended |= all(question.is_answered() for question in self._questions)
+            self._counting.notify_all()
+        self._was_counted.set()
+
+    def end(self) -> None:
+        """Draw no more samples."""
+        with self._counting:
+            self._ended = True
+            self._counting.notify_all()
 
     @property
     def left_out(self) -> list[tuple[int, str]]:

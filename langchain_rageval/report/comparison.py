@@ -16,7 +16,7 @@ from langchain_rageval.report.html_table import html_table
 from langchain_rageval.report.slices import By, clusters_of
 from langchain_rageval.statistics import holm, paired_difference, sign_flip_p
 
-Verdict = Literal["better", "worse", "no worse", "inconclusive", "too few pairs"]
+Verdict = Literal["better", "worse", "no worse", "inconclusive", "too few pairs", "too few samples"]
 Pair = tuple[Row, Row]
 
 ALPHA = 0.05
@@ -58,6 +58,8 @@ class MetricComparison:
         gained: samples that only the candidate has scored.
         coverage_fell: True if significantly more samples lack a score than in the baseline (McNemar's exact test, or
             the sign-flip test of clusters; one-sided p < 0.05). The candidate is then neither "better" nor "no worse".
+        samples: scored samples of candidate and baseline in a comparison without pairs, whose `pairs`, `better`,
+            `worse`, `lost` and `gained` are 0; None in a paired one.
     """
 
     metric: str
@@ -77,6 +79,7 @@ class MetricComparison:
     lost: int
     gained: int
     coverage_fell: bool
+    samples: tuple[int, int] | None = None
 
     @property
     def interval(self) -> str:
@@ -87,6 +90,8 @@ class MetricComparison:
         """Return the comparison of the metric as one line: verdict, difference and counts."""
         units = f"{self.pairs} pairs" + ("" if self.clusters is None else f" in {self.clusters} clusters")
         counts = f"{units}, {self.better} better, {self.worse} worse"
+        if self.samples is not None:
+            counts = f"{self.samples[0]} and {self.samples[1]} samples"
         if self.difference is None:
             return f"{self.metric} {self.verdict} ({counts})"
         return f"{self.metric} {self.verdict}: {self.difference:+.3f} {self.interval}, p = {self.p} ({counts})"
@@ -117,7 +122,9 @@ class Comparison(Mapping[str, MetricComparison]):
         problems: Sequence[str] = (),
     ) -> None:
         self.problems = list(problems)
-        self.nothing_compared = not any(metric.pairs or metric.coverage_fell for metric in metrics)
+        self.nothing_compared = not any(
+            metric.pairs or metric.coverage_fell or metric.difference is not None for metric in metrics
+        )
         self._metrics = {metric.metric: metric for metric in metrics}
         self.notes = list(notes)
         self.margin = margin
@@ -155,7 +162,14 @@ class Comparison(Mapping[str, MetricComparison]):
 
     def _repr_html_(self) -> str:
         """Return an HTML table of the metrics with their differences, for notebooks."""
-        return html_table(self.title, COMPARISON_HEADINGS, map(comparison_cells, self.values()), self.notes)
+        return html_table(self.title, self.headings, map(comparison_cells, self.values()), self.notes)
+
+    @property
+    def headings(self) -> tuple[str, ...]:
+        """Headings of the columns of `comparison_cells`."""
+        if all(metric.samples is None for metric in self.values()):
+            return PAIRED_HEADINGS
+        return (*_HEADINGS, "samples")
 
     @property
     def title(self) -> str:
@@ -164,7 +178,7 @@ class Comparison(Mapping[str, MetricComparison]):
         return f"Candidate minus baseline, 95% intervals, p Holm-adjusted{within}"
 
 
-COMPARISON_HEADINGS = (
+_HEADINGS = (
     "metric",
     "verdict",
     "baseline",
@@ -172,21 +186,21 @@ COMPARISON_HEADINGS = (
     "difference",
     "95% interval",
     "p",
-    "pairs",
-    "+",
-    "−",
 )
+PAIRED_HEADINGS = (*_HEADINGS, "pairs", "+", "−")
 
 
 def comparison_cells(metric: MetricComparison) -> tuple[str, ...]:
-    """Return the comparison of a metric as texts, one for each column of `COMPARISON_HEADINGS`."""
+    """Return the comparison of a metric as texts, one for each column of `Comparison.headings`."""
 
     def text(number: float | None, form: str) -> str:
         return "–" if number is None else format(number, form)
 
     name = f"{metric.metric} ↓" if metric.direction == "lower" else metric.metric
     means = (text(metric.baseline, ".3f"), text(metric.mean, ".3f"), text(metric.difference, "+.3f"))
-    counts = (str(metric.pairs), str(metric.better), str(metric.worse))
+    counts: tuple[str, ...] = (str(metric.pairs), str(metric.better), str(metric.worse))
+    if metric.samples is not None:
+        counts = (f"{metric.samples[0]} / {metric.samples[1]}",)
     return (name, metric.verdict, *means, metric.interval or "–", metric.p or "–", *counts)
 
 
@@ -200,26 +214,23 @@ def compare_rows(
     provenance: tuple[Provenance, Provenance] = (Provenance(), Provenance()),
 ) -> Comparison:
     """Return the comparison of two runs; see `Report.compare`."""
-    if not isinstance(margin, int | float) or not isfinite(margin) or margin < 0:
-        raise ConfigError(f"margin must be a number of at least 0, in the metrics' units, got {margin!r}")
-    ours, theirs = _scores_by_metric(candidate), _scores_by_metric(baseline)
+    check_margin(margin)
+    ours, theirs = scores_by_metric(candidate), scores_by_metric(baseline)
     shared = [name for name in ours if name in theirs]
-    notes = _check_instruments(ours, theirs, shared, allow_different_instruments, provenance)
+    notes = check_instruments(ours, theirs, shared, allow_different_instruments, provenance)
     pairs = paired_rows(candidate, baseline)
     groups, repeats = _groups_of(pairs, cluster)
-    compared = [_compare(name, ours[name][0].direction, pairs, groups, rare_losses) for name in shared]
-    enough = [metric for metric in compared if _units(metric) >= LEAST_PAIRS]
-    adjusted = dict(
-        zip(
-            [m.metric for m in enough],
-            holm([m.p_unadjusted for m in enough if m.p_unadjusted is not None]),
-            strict=True,
-        )
-    )
-    metrics = [_with_verdict(metric, adjusted.get(metric.metric), margin) for metric in compared]
+    compared = [compare_metric(name, ours[name][0].direction, pairs, groups, rare_losses) for name in shared]
+    metrics = with_verdicts(compared, margin)
     notes += [*_unpaired_notes(ours, theirs, candidate, baseline, pairs), *repeats, *_coverage_notes(metrics)]
     problems = _gate_problems(metrics, len(pairs), min(len(candidate), len(baseline)))
     return Comparison(metrics, notes, margin, problems)
+
+
+def check_margin(margin: object) -> None:
+    """Raise ConfigError if a margin is not a number of at least 0."""
+    if not isinstance(margin, int | float) or not isfinite(margin) or margin < 0:
+        raise ConfigError(f"margin must be a number of at least 0, in the metrics' units, got {margin!r}")
 
 
 def values_of_pairs(metric: str, candidate: Sequence[Row], baseline: Sequence[Row]) -> list[tuple[float, float]]:
@@ -228,7 +239,8 @@ def values_of_pairs(metric: str, candidate: Sequence[Row], baseline: Sequence[Ro
     return [(own, other) for own, other in values if own is not None and other is not None]
 
 
-def _scores_by_metric(rows: Sequence[Row]) -> dict[str, list[Score]]:
+def scores_by_metric(rows: Sequence[Row]) -> dict[str, list[Score]]:
+    """Return the scores of each metric, in the order of the rows."""
     scores: dict[str, list[Score]] = {}
     for row in rows:
         for name, score in row.scores.items():
@@ -236,7 +248,7 @@ def _scores_by_metric(rows: Sequence[Row]) -> dict[str, list[Score]]:
     return scores
 
 
-def _check_instruments(
+def check_instruments(
     ours: Mapping[str, Sequence[Score]],
     theirs: Mapping[str, Sequence[Score]],
     shared: Sequence[str],
@@ -406,7 +418,16 @@ def _gate_problems(metrics: Sequence[MetricComparison], pairs: int, samples: int
     return problems
 
 
-def _compare(
+def with_verdicts(compared: Sequence[MetricComparison], margin: float) -> list[MetricComparison]:
+    """Return comparisons with verdicts and with p-values that are Holm-adjusted over those with enough pairs."""
+    enough = [metric for metric in compared if _units(metric) >= LEAST_PAIRS]
+    adjusted = iter(holm([metric.p_unadjusted for metric in enough if metric.p_unadjusted is not None]))
+    return [
+        with_verdict(metric, next(adjusted) if _units(metric) >= LEAST_PAIRS else None, margin) for metric in compared
+    ]
+
+
+def compare_metric(
     name: str, direction: Direction, pairs: Sequence[Pair], groups: Sequence[Hashable] | None, rare_losses: bool
 ) -> MetricComparison:
     """Return the comparison of one metric, without adjusted p-value and verdict."""
@@ -452,7 +473,8 @@ def _units(metric: MetricComparison) -> int:
     return metric.pairs if metric.clusters is None else metric.clusters
 
 
-def _with_verdict(metric: MetricComparison, p_value: float | None, margin: float) -> MetricComparison:
+def with_verdict(metric: MetricComparison, p_value: float | None, margin: float) -> MetricComparison:
+    """Return the comparison of a metric with its adjusted p-value and verdict; without one, it keeps its verdict."""
     if p_value is None:
         return replace(metric, p_value=metric.p_unadjusted)
     sign = 1 if metric.direction == "higher" else -1

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from math import sqrt
+from bisect import bisect_left
+from collections import Counter
+from math import inf, sqrt
 from statistics import fmean, stdev
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.comparison import values_of_pairs
 from langchain_rageval.report.data import ReportData, check_metric
 from langchain_rageval.statistics import detectable_difference
+
+_LOSSES = [number / 1000 for number in range(1, 1001)]
 
 
 def minimum_difference(
@@ -23,13 +27,26 @@ def minimum_difference(
         )
     if baseline is None:
         scores = (row.scores[metric].value for row in data.rows if metric in row.scores)
-        values, ends, factor = [value for value in scores if value is not None], (0.0, 1.0), sqrt(2 - 2 * correlation)
+        values, factor = [value for value in scores if value is not None], sqrt(2 - 2 * correlation)
     else:
         check_metric(baseline, metric)
         pairs = values_of_pairs(metric, data.rows, baseline.rows)
-        values, ends, factor = [own - other for own, other in pairs], (-1.0, 1.0), 1.0
+        values, factor = [own - other for own, other in pairs], 1.0
     if len(values) < 2:
         raise ConfigError(f"{metric}: a spread needs at least two scored samples, got {len(values)}")
-    spread, centre = stdev(values) or stdev([*values, *ends]), fmean(values)
+    spread, centre = factor * stdev(values), fmean(values)
     deviation = factor * max(abs(value - centre) for value in values)
-    return detectable_difference(factor * spread, len(values), power, alpha, largest_deviation=deviation)
+
+    def detectable(spread: float, deviation: float) -> float:
+        return detectable_difference(spread, len(values), power, alpha, largest_deviation=deviation)
+
+    found = detectable(spread, deviation)
+    if found == inf or 2 * max(Counter(values).values()) <= len(values):
+        return found
+    lowest = bisect_left(_LOSSES, True, key=lambda loss: detectable(max(spread, _spread_of(loss)), 1 - loss) <= loss)
+    return max(found, _LOSSES[lowest]) if lowest < len(_LOSSES) else inf
+
+
+def _spread_of(loss: float) -> float:
+    """Return the standard deviation of differences of which a share is -1 and the others are 0."""
+    return sqrt(loss * (1 - loss))

@@ -46,8 +46,8 @@ def missing_scores(rows: Iterable[Row]) -> list[str]:
 def _lines(outcome: str, causes: Mapping[str, _Cause]) -> Iterator[str]:
     ordered = sorted(causes.items(), key=lambda item: -item[1].count)
     for name, cause in ordered[:_MOST_CAUSES]:
-        line = f"{outcome}: {cause.count} of {', '.join(cause.metrics)}: {_cut(name)}"
-        yield f"{line}, first in sample {cause.sample!r}: {_cut(cause.message)}" if outcome == "Failed" else line
+        line = f"{outcome}: {cause.count} of {', '.join(cause.metrics)}: {_cut(name)}, first in sample {cause.sample!r}"
+        yield f"{line}: {_cut(cause.message)}" if cause.message else line
     if others := ordered[_MOST_CAUSES:]:
         yield f"{outcome}: {sum(cause.count for _, cause in others)} for other causes"
 

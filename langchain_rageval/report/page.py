@@ -29,6 +29,7 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.comparison import Comparison, paired_rows
 from langchain_rageval.report.data import ReportData, instruments_of
 from langchain_rageval.report.diagnosis import REMEDIES, Cause, Diagnosis, diagnose_rows
+from langchain_rageval.report.evolution_comparison import EvolutionComparison, compare_evolutions, has_trees
 from langchain_rageval.report.histogram import Histogram
 from langchain_rageval.report.page_blocks import PART, Chunks, cut, pack, sample_view
 from langchain_rageval.report.page_notes import PageNotes, without_addresses
@@ -114,6 +115,11 @@ class Page:
             for name, found in known.items()
             if found
         }
+
+    @cached_property
+    def evolutions(self) -> EvolutionComparison | None:
+        """Comparison of the evolutions with the simple questions; None if the samples are not of trees."""
+        return compare_evolutions(self.report.rows) if has_trees(self.report.rows) else None
 
     @property
     def usage(self) -> Usage:

@@ -16,6 +16,7 @@ from langchain_rageval.report.comparison import Comparison, compare_rows
 from langchain_rageval.report.data import ReportData, check_metric, head_of, instruments_of, metric_or_only
 from langchain_rageval.report.data_frame import to_data_frame
 from langchain_rageval.report.diagnosis import Diagnosis, diagnose_rows
+from langchain_rageval.report.evolution_comparison import EvolutionComparison, compare_evolutions
 from langchain_rageval.report.files import read_report, write_report
 from langchain_rageval.report.html_table import html_table
 from langchain_rageval.report.labelling import LabelSheet, rows_to_label
@@ -25,6 +26,7 @@ from langchain_rageval.report.mlflow import write_run
 from langchain_rageval.report.page import PageLanguage, write_page
 from langchain_rageval.report.plot import plot_report
 from langchain_rageval.report.rescoring import rescore_rows
+from langchain_rageval.report.score_table import is_sqlite, read_score_table
 from langchain_rageval.report.slices import By
 from langchain_rageval.report.summary import (
     Summary,
@@ -34,6 +36,7 @@ from langchain_rageval.report.summary import (
     summary_line,
 )
 from langchain_rageval.report.thresholds import check_thresholds
+from langchain_rageval.report.unpaired import compare_unpaired
 
 if TYPE_CHECKING:
     import pandas
@@ -158,6 +161,22 @@ class Report(ReportData):
         """
         return rows_to_label(self.rows, n, metric_or_only(self, metric), seed)
 
+    def by_evolution(self) -> EvolutionComparison:
+        """Compare each evolution with the simple question about the same fact, for a test set of trees.
+
+        The report must be of samples of a test set that was generated with `tree=True`: `metadata.tree_id` names the
+        fact, and `metadata.evolution` the evolution. Facts are equal within a pair, so that a difference shows which
+        kind of difficulty the chain fails at. Differences, intervals and verdicts are those of `compare`, with the
+        trees as clusters; p-values are Holm-adjusted over all evolutions and metrics.
+
+        Returns:
+            Evolution to metric to its comparison, as a table, a DataFrame (`to_pandas`) or a picture (`plot`).
+
+        Raises:
+            ConfigError: if no sample belongs to a tree, or no tree has a simple and another question.
+        """
+        return compare_evolutions(self.rows)
+
     def compare(
         self,
         baseline: Report,
@@ -166,6 +185,8 @@ class Report(ReportData):
         allow_different_instruments: bool = False,
         *,
         rare_losses: bool = False,
+        paired: bool = True,
+        reweight: By | None = None,
     ) -> Comparison:
         """Compare each metric of this run, the candidate, with that of a baseline.
 
@@ -188,6 +209,10 @@ class Report(ReportData):
             allow_different_instruments: compare also what different judges, prompts, options or versions have scored.
             rare_losses: expect that a few samples may lose nearly the whole range. Intervals are several times wider
                 for few pairs, and hardly wider for several hundred.
+            paired: False to compare the means of runs over different samples, such as production with development, by
+                Newcombe's hybrid interval. A note says in which properties the questions differ.
+            reweight: with `paired=False`, a property of the samples, such as "language" or "metadata.topic", at whose
+                shares in the baseline both runs are compared; slices that only one run has are left out.
 
         Returns:
             Metric name to its comparison, for the metrics that both reports have; notes name the others. The verdict is
@@ -195,10 +220,18 @@ class Report(ReportData):
 
         Raises:
             ConfigError: if instruments differ, an id has different questions, `margin` is not a number of at least 0,
-                no sample has a value for `cluster`, or the baseline is not a report.
+                no sample has a value for `cluster` or `reweight`, the baseline is not a report, or `reweight` or
+                `rare_losses` does not fit `paired`.
         """
         if not isinstance(baseline, Report):
             raise ConfigError(f"compare takes a report, got {type(baseline).__name__}; Report.load reads one")
+        if (reweight is not None and paired) or (rare_losses and not paired):
+            raise ConfigError("reweight= is for paired=False, rare_losses= for paired=True")
+        known = (self.provenance, baseline.provenance)
+        if not paired:
+            return compare_unpaired(
+                self.rows, baseline.rows, margin, cluster, allow_different_instruments, reweight, known
+            )
         return compare_rows(
             self.rows,
             baseline.rows,
@@ -206,7 +239,7 @@ class Report(ReportData):
             cluster,
             allow_different_instruments,
             rare_losses,
-            (self.provenance, baseline.provenance),
+            known,
         )
 
     def minimum_detectable_difference(
@@ -229,8 +262,9 @@ class Report(ReportData):
 
         Returns:
             A difference in the metric's units; infinite if no difference of so few samples is significant, as with up
-            to four at the level 0.05. If all values, or all differences, are equal, one more at each end of the scale
-            is added to estimate their spread. `cluster` and `rare_losses` of `compare` raise it.
+            to four at the level 0.05. If more than half of the values, or of the differences, are equal, their spread
+            says little about a later run; a change is then assumed to consist of complete losses, from 1 to 0.
+            `cluster` and `rare_losses` of `compare` raise it.
 
         Raises:
             ConfigError: if there is no such metric, an option is out of range, or fewer than two samples are scored.
@@ -418,16 +452,20 @@ class Report(ReportData):
 
     @classmethod
     def load(cls, path: str | Path, *, lazy: bool = False) -> Report:
-        """Read a report that `to_jsonl` or `evaluate(out=...)` wrote, or the `.part` file of a run that was killed.
+        """Read a report that `to_jsonl`, `evaluate(out=...)`, a JsonlSink or a SqliteSink wrote.
+
+        The `.part` file of a run that was killed is read too. A SqliteSink does not store ids of contexts.
 
         Args:
             path: path of the file.
-            lazy: True to leave the rows on disk and read each one when it is accessed.
+            lazy: True to leave the rows on disk and read each one when it is accessed; not with a SqliteSink's file.
 
         Raises:
             ConfigError: if the file does not exist or is not a report; with `lazy`, an invalid row raises when it is
                 accessed.
         """
+        if is_sqlite(path):
+            return cls(read_score_table(path), complete=False, name=Path(path).stem)
         rows, head = read_report(path)
         run = (head["notes"], head["complete"], head["left_out"], head["instruments"], head["decisions"])
         name = head["name"] or Path(Path(path).name.removesuffix(".part")).stem

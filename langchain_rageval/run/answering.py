@@ -13,6 +13,7 @@ from typing import Any, TypedDict
 from langchain_core.runnables import RunnableConfig
 
 from langchain_rageval.data.schema import Sample
+from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 from langchain_rageval.run.answer_store import AnswerStore
 from langchain_rageval.run.chain_collector import ChainAnswer, ChainCollector
 from langchain_rageval.run.chain_input import as_chain, conversation_keys, input_builder, is_async_only
@@ -20,14 +21,17 @@ from langchain_rageval.run.drivers import agather
 from langchain_rageval.run.journal import Journal
 from langchain_rageval.run.options import check_options
 from langchain_rageval.run.progress import Progress, show_progress
+from langchain_rageval.run.retry import MAX_STALE_TRIES, is_stale_connection
 from langchain_rageval.run.threads import shared_threads
+from langchain_rageval.run.turns import Turn, engines_of
 
 
 class AnswerOptions(TypedDict, total=False):
     """Options of a run that asks a chain.
 
     Attributes:
-        max_concurrency: Most questions at a time, 8 by default.
+        max_concurrency: Most questions at a time, 8 by default; one at a time if the chain holds a model that runs in
+            this process.
         timeout: Seconds for one question. A slower call is abandoned and recorded as an error. None, the default, waits
             as long as the chain takes.
         journal: Path of an SQLite file that stores each answer as soon as the chain has given it. The same call with
@@ -68,6 +72,8 @@ class Answering:
         self._timeout, self._options = options["timeout"], options
         self._build_input, self._keys = input_builder(self._chain), conversation_keys(self._chain)
         self._store = AnswerStore(options["journal"], self._chain, config)
+        # not `gates_of`: a chain that holds a metric of its own would wait for itself
+        self._gates = [AdaptiveLimiter(1)] if engines_of(self._chain) else []
         self._answers: dict[int, ChainAnswer] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -125,7 +131,8 @@ class Answering:
         if answer is None:
             collector = ChainCollector()
             call = partial(self._chain.invoke, self._build_input(question), collector.config(self._config, self._keys))
-            answer = collector.answer(question, self._output(call), self._chain)
+            with Turn(self._gates) as turn:
+                answer = collector.answer(question, self._output(call, turn), self._chain)
             self._store.save(question, answer)
         self._finish(index, answer, progress)
 
@@ -133,15 +140,24 @@ class Answering:
         question = self._samples[index].question
         answer = self._store.load(question)
         if answer is None:
-            collector = ChainCollector()
-            config = collector.config(self._config, self._keys)
-            output = await self._aoutput(partial(self._chain.ainvoke, self._build_input(question), config))
-            answer = collector.answer(question, output, self._chain)
+            async with Turn(self._gates):
+                answer = await self._aanswer(question)
             self._store.save(question, answer)
         self._finish(index, answer, progress)
 
-    def _output(self, call: Callable[[], Any]) -> Any:
-        """Return the output of a call, or the exception that it raised."""
+    async def _aanswer(self, question: str) -> ChainAnswer:
+        """Ask a question again while a client meets connections of an event loop that was closed before."""
+        tries = 0
+        while True:
+            collector = ChainCollector()
+            config = collector.config(self._config, self._keys)
+            output = await self._aoutput(partial(self._chain.ainvoke, self._build_input(question), config))
+            tries += 1
+            if tries == MAX_STALE_TRIES or not (isinstance(output, Exception) and is_stale_connection(output)):
+                return collector.answer(question, output, self._chain)
+
+    def _output(self, call: Callable[[], Any], turn: Turn) -> Any:
+        """Return the output of a call, or the exception that it raised; a call that is abandoned keeps its turn."""
         try:
             if self._timeout is None:
                 return call()
@@ -149,7 +165,10 @@ class Answering:
             try:
                 return future.result(self._timeout)
             except TimeoutError as error:
-                return error if future.done() else self._timeout_error()
+                if future.done():
+                    return error
+                turn.hold_for(future)
+                return self._timeout_error()
         except Exception as error:
             return error
 

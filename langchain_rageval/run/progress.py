@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from langchain_rageval.run.prices import format_money
 from langchain_rageval.run.usage_meter import UsageMeter
 
 _SECONDS_BETWEEN_LINES = 5.0
 
 
 class Progress:
-    """Progress counter that counts finished rows without displaying anything."""
+    """Progress counter that counts finished rows without displaying anything.
 
-    def __init__(self, total: int | None, meter: UsageMeter | None, unit: str) -> None:
+    Args:
+        total: number of rows; None if unknown.
+        meter: the run's meter; None if calls and tokens are not counted.
+        unit: plural noun for the rows.
+        outcome: returns what is displayed in place of the number of failures; None for that number.
+    """
+
+    def __init__(
+        self, total: int | None, meter: UsageMeter | None, unit: str, outcome: Callable[[], str] | None = None
+    ) -> None:
         self.total = total
         self._unit = unit
         self._meter = meter
+        self._outcome = outcome
         self._started = time.monotonic()
         self.rows = 0
         self.failed = 0
@@ -27,6 +38,10 @@ class Progress:
         """Count a finished row and the number of its failed scores."""
         self.rows += 1
         self.failed += failed
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Display the progress although no row was finished."""
 
     def finish(self) -> None:
         """End the display of the progress."""
@@ -34,14 +49,16 @@ class Progress:
     def status_line(self) -> str:
         """Return the progress as text: rows, calls, tokens, failures, and the estimated time left if it is known."""
         rows = f"{self.rows}/{self.total}" if self.total is not None else str(self.rows)
-        return f"{rows} {self._unit}, {self._usage()}{self.failed} failed{self._time_left()}"
+        outcome = self._outcome() if self._outcome else f"{self.failed} failed"
+        return f"{rows} {self._unit}, {self._usage()}{outcome}{self._time_left()}"
 
     def _usage(self) -> str:
         if self._meter is None:
             return ""
         usage = self._meter.usage
         tokens = (usage.input_tokens or 0) + (usage.output_tokens or 0)
-        return f"{usage.calls} calls, {tokens:,} tokens, "
+        money = "" if usage.money is None else f"{format_money(usage.money)} money, "
+        return f"{usage.calls} calls, {tokens:,} tokens, {money}"
 
     def _time_left(self) -> str:
         if not self.rows or self.total is None or self.rows >= self.total:
@@ -56,9 +73,8 @@ class PlainProgress(Progress):
     _last_time = 0.0
     _has_printed = False
 
-    def advance(self, failed: int = 0) -> None:
-        """Count a finished row; print a progress line if the last line is at least 5 seconds old."""
-        super().advance(failed)
+    def refresh(self) -> None:
+        """Print a progress line if the last line is at least 5 seconds old."""
         now = time.monotonic()
         self._last_time = self._last_time or self._started
         if now - self._last_time >= _SECONDS_BETWEEN_LINES:
@@ -79,20 +95,21 @@ class PlainProgress(Progress):
 class LiveProgress(Progress):
     """Progress display that redraws one line with a progress bar."""
 
-    def __init__(self, total: int | None, meter: UsageMeter | None, unit: str) -> None:
+    def __init__(
+        self, total: int | None, meter: UsageMeter | None, unit: str, outcome: Callable[[], str] | None = None
+    ) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, SpinnerColumn, TextColumn
         from rich.progress import Progress as Bar
 
-        super().__init__(total, meter, unit)
+        super().__init__(total, meter, unit, outcome)
         columns = (SpinnerColumn(), BarColumn(bar_width=30), TextColumn("{task.description}"))
         self._bar = Bar(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
         self._task = self._bar.add_task(self.status_line(), total=total)
         self._bar.start()
 
-    def advance(self, failed: int = 0) -> None:
-        """Count a finished row and redraw the progress line."""
-        super().advance(failed)
+    def refresh(self) -> None:
+        """Redraw the progress line."""
         self._bar.update(self._task, completed=self.rows, description=self.status_line())
 
     def finish(self) -> None:
@@ -102,7 +119,12 @@ class LiveProgress(Progress):
 
 @contextmanager
 def show_progress(
-    total: int | None, meter: UsageMeter | None, *, show: bool, unit: str = "samples"
+    total: int | None,
+    meter: UsageMeter | None,
+    *,
+    show: bool,
+    unit: str = "samples",
+    outcome: Callable[[], str] | None = None,
 ) -> Iterator[Progress]:
     """Display the progress of a run on stderr while the context is open.
 
@@ -111,12 +133,13 @@ def show_progress(
         meter: the run's meter; None if calls and tokens are not counted.
         show: False displays nothing.
         unit: plural noun for the rows.
+        outcome: returns what is displayed in place of the number of failures; None for that number.
 
     Yields:
         The progress to advance.
     """
     kind = Progress if not show else LiveProgress if _supports_live_line() else PlainProgress
-    progress = kind(total, meter, unit)
+    progress = kind(total, meter, unit, outcome)
     try:
         yield progress
     finally:

@@ -26,7 +26,7 @@ _TIMEOUTS = {"TimeoutError", "TimeoutException", "APITimeoutError"}
 _CONFIG_ERRORS = {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}  # in the address or the key
 _UNREACHABLE = (ConnectionRefusedError, gaierror)
 _TRIES_IF_UNREACHABLE = 3
-_TRIES_IF_STALE = 100  # idle connections that the clients of providers keep by default; each try discards one
+MAX_STALE_TRIES = 100  # idle connections that the clients of providers keep by default; each try discards one
 _OTHER_LOOP = re.compile(r"event loop is closed|(?:different|another) (?:event )?loop", re.IGNORECASE)
 _HTTP_ERRORS = range(400, 600)
 _STATUS_OF_CLASS = {  # LangChain's classes, which say less than a status
@@ -72,7 +72,7 @@ class RetryPolicy:
         A call that met a connection of a closed event loop is repeated at once, whatever the policy allows.
         """
         if is_stale_connection(error):
-            return 0.0 if tried < _TRIES_IF_STALE else None
+            return 0.0 if tried < MAX_STALE_TRIES else None
         allowed = min(self.attempts, _TRIES_IF_UNREACHABLE) if is_unreachable(error) else self.attempts
         if tried >= allowed or not is_transient(error):
             return None

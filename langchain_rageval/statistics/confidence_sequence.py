@@ -49,7 +49,7 @@ class ConfidenceSequence:
         self._size = size
         self._bound = log(2 / error)
         self._low, self._width = low, high - low
-        self._watched = {mean: place for place, mean in enumerate(watched, _GRID)}
+        self._watched = {mean: place for place, mean in enumerate(dict.fromkeys(watched), _GRID)}
         scaled = [(mean - low) / self._width for mean in self._watched]
         self._means = np.concatenate([np.linspace(0, 1, _GRID), scaled])
         self._rising, self._falling = np.zeros(len(self._means)), np.zeros(len(self._means))  # logarithms of capital
@@ -88,6 +88,11 @@ class ConfidenceSequence:
         """Take the next item of the random order out of the set, because it has no value."""
         self._size = max(self._size - 1, self.count, 1)
         self._rule_out()
+
+    @property
+    def mean(self) -> float | None:
+        """Mean of the values so far; None before the first."""
+        return self._unscaled(self._sum / self.count) if self.count else None
 
     @property
     def interval(self) -> tuple[float, float]:

@@ -34,7 +34,8 @@ class AnswerWriter(CandidateStep):
         inputs = {"question": state.question, "passages": numbered_passages(state.passages)}
         answer = yield from self._ask(inputs, drawn_text(state), _objection)
         if answer.answerable != state.answerable:
-            return state.reject(NOT_ANSWERED if state.answerable else ANSWERED_BY_DOCUMENTS)
+            trial = state.with_trial(self.get_name(), accepted=False, feedback=answer.answer)
+            return trial.reject(NOT_ANSWERED if state.answerable else ANSWERED_BY_DOCUMENTS)
         if state.answerable:
             return state.replace(reference=answer.answer.strip())
         language = detect_language(drawn_text(state))

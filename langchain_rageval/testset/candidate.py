@@ -63,6 +63,7 @@ class Candidate(InputModel):
         draw: number of candidates that were started from the same passage before; each uses another key phrase.
         seed: random seed of the run.
         reference: reference answer; None before it is written.
+        tree_id: id of the tree of questions about one fact; "" outside of a tree.
         history: all attempts, in order.
         rejected: reason for the rejection, in English; None if the candidate is not rejected.
     """
@@ -78,6 +79,7 @@ class Candidate(InputModel):
     draw: int = 0
     seed: int = 0
     reference: str | None = None
+    tree_id: str = ""
     history: list[Trial] = Field(default_factory=list)
     rejected: str | None = Field(default=None, min_length=1)
 
@@ -117,6 +119,12 @@ class Candidate(InputModel):
             return self.with_trial("given", accepted=accepted, feedback=feedback)
         trial = self.history[-1].model_copy(update={"accepted": accepted, "feedback": feedback})
         return self.replace(history=[*self.history[:-1], trial])
+
+    @property
+    def objection(self) -> str:
+        """Feedback of the last trial if it was rejected, else ""."""
+        last = self.history[-1] if self.history else None
+        return "" if last is None or last.accepted else last.feedback
 
     def reject(self, reason: str) -> Self:
         """Return a copy of the candidate that is rejected, with the reason in English."""

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from math import isfinite
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
-import numpy as np
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig, RunnableSequence
 
+from langchain_rageval.data.schema import Usage
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.run.budget import Budget, BudgetTracker, Cost
@@ -25,21 +26,27 @@ from langchain_rageval.run.requests import Embed, Operation
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.usage_meter import tokens_in
+from langchain_rageval.testset.accepted_questions import AcceptedQuestions, to_unit_vector
 from langchain_rageval.testset.candidate import BLANK_QUESTION, DUPLICATE, Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep
 from langchain_rageval.testset.docstore import Docstore, embed_passages
-from langchain_rageval.testset.evolutions import Branch, kinds_of
+from langchain_rageval.testset.evolutions import Branch, kinds_of, simple
+from langchain_rageval.testset.generator_steps import GeneratorSteps
 from langchain_rageval.testset.journaled_step import FAILED, JournaledStep
 from langchain_rageval.testset.passage import Passage
 from langchain_rageval.testset.passage_scheduler import PassageScheduler
+from langchain_rageval.testset.reviewed_question import ReviewedQuestion
 from langchain_rageval.testset.row import TestsetRow
-from langchain_rageval.testset.sampling import allocate_rows, draw_order
+from langchain_rageval.testset.sampling import allocate_rows, branches_of_tree, draw_order
+from langchain_rageval.testset.step_usage import EMBED, StepUsage
 from langchain_rageval.testset.testset import Testset
 
+_LOG = logging.getLogger("langchain_rageval")
 _BUDGET_SPENT = "the budget is spent"
 _INTERRUPTED = "the run was interrupted"
 _ROUND_FAILED = "every attempt of a round failed"
 _CHAIN = "generate_row"  # name in traces
+_LONGEST_COMMENT = 60
 _PROMPT_TOKENS = 800  # estimate for one call, without the passage
 
 
@@ -52,8 +59,8 @@ class GenerationOptions:
         embeddings: embed questions to find near-duplicates.
         distribution: share of the rows for each evolution.
         dedupe: cosine from which two questions are duplicates; None rejects only equal questions.
-        closed_book: True if each row takes a closed-book call.
-        build_steps: returns the steps of an evolution.
+        steps: models, options and own steps, from which the steps are built.
+        tree: True if rows are grouped into trees of questions about one fact.
         max_concurrency: maximum number of model calls in flight.
         timeout: seconds for one model call.
         retry: retry policy for transport errors.
@@ -66,14 +73,27 @@ class GenerationOptions:
     embeddings: Embeddings
     distribution: Mapping[Branch, float]
     dedupe: float | None
-    closed_book: bool
-    build_steps: Callable[[Branch, Docstore], Sequence[CandidateStep]]
+    steps: GeneratorSteps
+    tree: bool
     max_concurrency: int
     timeout: float | None
     retry: RetryPolicy
     journal: str | Path | Journal | None
     budget: Budget | None
     price: Any = None
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """Result of an attempt.
+
+    Attributes:
+        candidate: accepted or rejected candidate.
+        reviewed: the candidate as it was before the evolution; None if its first question was not accepted.
+    """
+
+    candidate: Candidate
+    reviewed: Candidate | None = None
 
 
 @dataclass
@@ -90,9 +110,11 @@ class Generation:
         evolutions: evolution of each row; by default drawn from the distribution.
         stop_reason: reason why the run ends early; "" while it may go on.
         first_failure: message of the first failed attempt; "" if none failed.
+        rejected: rejected candidates, in the order of the attempts.
         run: limiter, retries and usage of the run.
         journal: journal of finished steps.
         scheduler: rows and their passages.
+        embed_run: part of the run that embeds passages and questions.
     """
 
     options: GenerationOptions
@@ -103,16 +125,19 @@ class Generation:
     evolutions: Sequence[Branch] | None = None
     stop_reason: str = ""
     first_failure: str = ""
+    rejected: list[Candidate] = field(default_factory=list)
     _has_similar_cache: dict[str, bool] = field(default_factory=dict)
-    _chains_lock: threading.Lock = field(default_factory=threading.Lock)
-    _chains: dict[Branch, RunnableSequence[Candidate, Candidate]] = field(default_factory=dict)
+    _steps_lock: threading.Lock = field(default_factory=threading.Lock)
+    _steps: dict[Branch | None, list[JournaledStep]] = field(default_factory=dict)
+    _usage: StepUsage = field(default_factory=StepUsage)
     _not_journaled: dict[str, None] = field(default_factory=dict)
-    _questions: dict[int, Any] = field(default_factory=dict)
+    _accepted: AcceptedQuestions = field(init=False)
     _reasons: set[str | None] = field(default_factory=set)  # of the attempts of the current round
 
     def __post_init__(self) -> None:
         """Open the journal and plan the rows."""
         options = self.options
+        self._accepted = AcceptedQuestions(options.dedupe)
         call_options: CallOptions = {
             "max_concurrency": options.max_concurrency,
             "timeout": options.timeout,
@@ -120,24 +145,34 @@ class Generation:
             "price": options.price,
         }
         self.run = build_run(call_options)
+        self.embed_run = self.run.metered()
         self._budget_tracker = BudgetTracker(options.budget, self.run.meter)
         self._owns_journal = isinstance(options.journal, str | Path)
         self.journal = Journal(options.journal) if isinstance(options.journal, str | Path) else options.journal
         self._plan_rows()
 
-    def continue_from(self, present: Sequence[TestsetRow], evolutions: Sequence[Branch]) -> None:
-        """Plan new rows, one for each evolution, that continue present ones."""
-        self.present, self.evolutions, self.size = present, evolutions, len(evolutions)
-        self._plan_rows()
+    def continue_from(
+        self, present: Sequence[TestsetRow], evolutions: Sequence[Branch], roots: Mapping[int, Candidate]
+    ) -> None:
+        """Plan new rows, one for each evolution, that continue present ones.
 
-    def _plan_rows(self) -> None:
+        Args:
+            present: present rows.
+            evolutions: evolution of each new row.
+            roots: by number of a new row the simple question of the tree to which it belongs.
+        """
+        self.present, self.evolutions, self.size = present, evolutions, len(evolutions)
+        self._plan_rows(roots)
+
+    def _plan_rows(self, roots: Mapping[int, Candidate] | None = None) -> None:
         options, evolutions = self.options, self.evolutions
+        branches = branches_of_tree(options.distribution) if options.tree else None
         if evolutions is None:
-            evolutions = allocate_rows(options.distribution, self.size, self.seed)
+            evolutions = [simple] * self.size if branches else allocate_rows(options.distribution, self.size, self.seed)
         passages = draw_order(self.store.passages, self.seed)
         used = {text for row in self.present for text in row.contexts}
         passages.sort(key=lambda passage: passage.text in used)
-        self.scheduler = PassageScheduler(passages, evolutions, self.seed, self._has_similar)
+        self.scheduler = PassageScheduler(passages, evolutions, self.seed, self._has_similar, branches, roots)
 
     def __enter__(self) -> Generation:
         """Return the generation; leaving the block closes the journal."""
@@ -150,10 +185,9 @@ class Generation:
 
     def prepare(self) -> Operation[None]:
         """Embed the questions of the present rows, and the passages if an evolution needs similar ones."""
-        questions = [row.question for row in self.present]
-        vectors = yield from self._embed_questions(questions)
-        for number, (question, vector) in enumerate(zip(questions, vectors, strict=True), 1):
-            self._questions[-number] = (question.casefold(), vector)
+        vectors = yield from self._embed_questions([row.question for row in self.present])
+        for row, vector in zip(self.present, vectors, strict=True):
+            self._accepted.add(row, vector)
         if any(kind.adds_passage for row in self.scheduler.rows for kind in kinds_of(row.evolution)):
             yield from embed_passages(self.store)
 
@@ -163,52 +197,77 @@ class Generation:
             self.stop_reason = _BUDGET_SPENT
         elif self._reasons and all(reason and reason.startswith(FAILED) for reason in self._reasons):
             self.stop_reason = _ROUND_FAILED
+        elif self.scheduler.hopeless:
+            self.stop_reason = f"none of the {self.scheduler.hopeless} questions was accepted; see `rejected`"
         self._reasons.clear()
         return {} if self.stop_reason else self.scheduler.next_round()
 
-    def attempt(self, number: int, candidate: Candidate, run: Run, config: RunnableConfig) -> Candidate:
-        """Run all steps of a row on a candidate (question in progress); reject it if the budget is too small."""
-        with self._reserve_budget(number, candidate, run) as own:
-            return self._chain(number).invoke(candidate, own.into(config)) if own else candidate.reject(_BUDGET_SPENT)
+    def attempt(self, number: int, candidate: Candidate, run: Run, config: RunnableConfig) -> Attempt:
+        """Run the steps of a row on a candidate (question in progress); reject it if the budget is too small.
 
-    async def aattempt(self, number: int, candidate: Candidate, run: Run, config: RunnableConfig) -> Candidate:
+        A candidate that has a question starts with the evolution: its question is reviewed.
+        """
+        with self._reserve_budget(number, candidate, run) as own:
+            if own is None:
+                return Attempt(candidate.reject(_BUDGET_SPENT))
+            chain, reviewed = self._chain(number, candidate)
+            return Attempt(chain.invoke(candidate, own.into(config)), next(iter(reviewed), None))
+
+    async def aattempt(self, number: int, candidate: Candidate, run: Run, config: RunnableConfig) -> Attempt:
         """Like `attempt`, but calls the models' async methods on the caller's event loop."""
         with self._reserve_budget(number, candidate, run) as own:
             if own is None:
-                return candidate.reject(_BUDGET_SPENT)
-            return await self._chain(number).ainvoke(candidate, own.into(config))
+                return Attempt(candidate.reject(_BUDGET_SPENT))
+            chain, reviewed = self._chain(number, candidate)
+            return Attempt(await chain.ainvoke(candidate, own.into(config)), next(iter(reviewed), None))
 
-    def accept(self, results: Mapping[int, Candidate]) -> Operation[list[TestsetRow]]:
-        """Record results of a round (one attempt for each unfinished row), rejecting duplicate questions.
+    def accept(self, attempts: Mapping[int, Attempt]) -> Operation[list[TestsetRow]]:
+        """Record attempts of a round, rejecting blank and duplicate questions.
 
         Args:
-            results: accepted and rejected candidates by row number, in the order of the rows.
+            attempts: results by row number, in the order of the rows.
 
         Returns:
             The new rows.
         """
-        results = {number: _reject_blank(candidate) for number, candidate in results.items()}
+        results = {number: _reject_blank(attempt.candidate) for number, attempt in attempts.items()}
         accepted = {number: candidate for number, candidate in results.items() if candidate.rejected is None}
         vectors = yield from self._embed_questions([candidate.question for candidate in accepted.values()])
         for (number, candidate), vector in zip(list(accepted.items()), vectors, strict=True):
-            if self._is_duplicate(candidate.question, vector):
-                accepted[number] = candidate.reject(DUPLICATE)
+            if other := self._accepted.find_duplicate(candidate, vector):
+                trial = candidate.with_trial("dedupe", accepted=False, feedback=other)
+                accepted[number] = trial.reject(DUPLICATE)
             else:
-                self._questions[number] = (candidate.question.casefold(), vector)
+                self._accepted.add(candidate, vector)
         for number, candidate in results.items():
-            self.scheduler.record(number, accepted.get(number, candidate))
+            outcome = accepted.get(number, candidate)
+            self._log(number, outcome)
+            self.scheduler.record(number, outcome, attempts[number].reviewed)
+            if outcome.rejected and outcome.rejected != _BUDGET_SPENT:
+                self.rejected.append(outcome)
             if candidate.rejected and candidate.rejected.startswith(FAILED):
                 self.first_failure = self.first_failure or candidate.history[-1].feedback
         self._reasons |= {candidate.rejected for candidate in results.values()}
         return [self._to_row(candidate) for candidate in accepted.values() if candidate.rejected is None]
 
+    def describe_rejections(self) -> str:
+        """Return the rejections by reason and the last feedback, such as "2 rejected: 2 not evolved; last: vague"."""
+        counts = self.scheduler.rejected.most_common()
+        if not counts:
+            return "0 rejected"
+        reasons = ", ".join(f"{count} {reason}" for reason, count in counts)
+        last = shorten(self.rejected[-1].objection, _LONGEST_COMMENT, placeholder="…") if self.rejected else ""
+        return f"{self.scheduler.rejected.total()} rejected: {reasons}" + (f"; last: {last}" if last else "")
+
     def testset(self, *, broken_off: bool = False) -> Testset:
-        """Return the accepted rows as a test set; `broken_off` marks a run that Ctrl-C ended."""
+        """Return the accepted rows as a test set, tree by tree; `broken_off` marks a run that Ctrl-C ended."""
         candidates = [row.accepted for row in self.scheduler.rows if row.accepted is not None]
+        trees = list(dict.fromkeys(candidate.tree_id for candidate in candidates))
+        candidates.sort(key=lambda candidate: trees.index(candidate.tree_id))
         yields = {"attempts": self.scheduler.attempts, "rejected": dict(self.scheduler.rejected.most_common())}
         notes = list(self._notes(len(candidates), broken_off))
         rows = [self._to_row(candidate) for candidate in candidates]
-        return Testset(rows, yields, notes, len(rows) == self.size, broken_off)
+        return Testset(rows, yields, notes, len(rows) == self.size, broken_off, self.rejected, self._usages())
 
     def _notes(self, n_rows: int, broken_off: bool) -> Generator[str]:
         models = [inner for judge in self.options.judges for inner in inner_models(judge.model)]
@@ -218,6 +277,8 @@ class Generation:
             yield f"A step is not in the journal, and a resumed run repeats it: {reason}."
         for problem in self.run.meter.unpriced:
             yield f"The money is unknown: {problem}."
+        for evolution, tries in self.scheduler.given_up.items():
+            yield f"{evolution.get_name()} was given up: none of {tries} questions evolved; see `rejected`."
         if self.first_failure:
             yield f"The first failure: {self.first_failure}"
         if n_rows < self.size:
@@ -231,10 +292,12 @@ class Generation:
         An attempt whose first step is in the journal is expected to cost nothing.
         """
         evolution = self.scheduler.rows[number].evolution
-        resumed = isinstance(first := self._chain(number).first, JournaledStep) and first.has_result(candidate)
-        calls = 0 if resumed else 6 + 4 * len(kinds_of(evolution)) + self.options.closed_book
+        reviewed = bool(candidate.question)
+        resumed = self._journaled(evolution if reviewed else None)[0].has_result(candidate)
+        closed_book = self.options.steps.closed_book is not None
+        calls = 0 if resumed else (2 if reviewed else 6) + 4 * len(kinds_of(evolution)) + closed_book
         tokens = calls * (_PROMPT_TOKENS + tokens_in(candidate.passages[0].text))
-        task_type = (evolution.get_name(), resumed)
+        task_type = (evolution.get_name(), reviewed, resumed)
         reserved = self._budget_tracker.admit(task_type, lambda: Cost(calls, tokens, 0))
         if reserved is None:
             yield None
@@ -259,18 +322,54 @@ class Generation:
             self._budget_tracker.settle(kind, reserved, Cost.of(own.meter.usage, own.meter.unreported))
 
     def journaled(self, step: CandidateStep) -> JournaledStep:
-        """Return a step whose results are in the journal."""
-        return JournaledStep.of(step, self.journal)
+        """Return a step whose results are in the journal, and whose usage is counted."""
+        return JournaledStep.of(step, self.journal, self._usage)
 
-    def _chain(self, number: int) -> RunnableSequence[Candidate, Candidate]:
-        evolution = self.scheduler.rows[number].evolution
-        with self._chains_lock:
-            if evolution not in self._chains:
-                steps = self.options.build_steps(evolution, self.store)
-                journaled = [JournaledStep.of(step, self.journal) for step in steps]
+    def _chain(
+        self, number: int, candidate: Candidate
+    ) -> tuple[RunnableSequence[Candidate, Candidate], list[Candidate]]:
+        """Return the steps of an attempt, and the list that receives the candidate when its question is reviewed."""
+        rest = self._journaled(self.scheduler.rows[number].evolution)
+        if candidate.question:
+            return RunnableSequence(*rest, name=_CHAIN), [candidate]
+        reviewed: list[Candidate] = []
+        keep = ReviewedQuestion(tree=self.options.tree, kept=reviewed)
+        return RunnableSequence(*self._journaled(None), keep, *rest, name=_CHAIN), reviewed
+
+    def _journaled(self, evolution: Branch | None) -> list[JournaledStep]:
+        """Return the steps from an evolution on; for None, the steps up to the reviewed first question."""
+        with self._steps_lock:
+            if evolution not in self._steps:
+                steps = self.options.steps
+                built = (
+                    steps.before(self.store)
+                    if evolution is None
+                    else [*steps.of_branch(evolution, self.store), *steps.after(self.store)]
+                )
+                journaled = [self.journaled(step) for step in built]
                 self._not_journaled |= {step.unknown: None for step in journaled if step.unknown and self.journal}
-                self._chains[evolution] = RunnableSequence(*journaled, name=_CHAIN)
-            return self._chains[evolution]
+                self._steps[evolution] = journaled
+            return self._steps[evolution]
+
+    def _usages(self) -> dict[str, Usage]:
+        """Return the usage of each step, in the order of the steps."""
+        order = [None, *self.options.distribution]
+        names = [step.get_name() for branch in order for step in self._steps.get(branch, [])]
+        last = [step.get_name() for step in self.options.steps.after(self.store)]
+        usages = self._usage.ordered([*(name for name in names if name not in last), *last])
+        embedding = self.embed_run.meter.usage
+        return {**usages, EMBED: embedding} if embedding.embedded else usages
+
+    def _log(self, number: int, candidate: Candidate) -> None:
+        """Write an accepted or rejected question to the log, with the reason and the feedback."""
+        row = self.scheduler.rows[number]
+        place = f"row {number + 1} ({row.evolution.get_name()}), attempt {row.attempts}"
+        if candidate.rejected is None:
+            _LOG.debug("%s: accepted: %s", place, candidate.question)
+            return
+        subject = candidate.question or f"passage {candidate.passages[0].id} of {candidate.passages[0].source}"
+        comment = f" ({candidate.objection})" if candidate.objection else ""
+        _LOG.debug("%s: %s: %s%s", place, candidate.rejected, subject, comment)
 
     def _has_similar(self, passage: Passage) -> bool:
         if passage.id not in self._has_similar_cache:
@@ -286,16 +385,7 @@ class Generation:
         if self.options.dedupe is None or not questions:
             return [None] * len(questions)
         vectors = yield Embed(self.options.embeddings, list(questions))
-        return [_normalize(vector) for vector in vectors]
-
-    def _is_duplicate(self, question: str, vector: Any) -> bool:
-        accepted = self._questions.values()
-        if any(text == question.casefold() for text, _ in accepted):
-            return True
-        threshold = self.options.dedupe
-        if vector is None or threshold is None:
-            return False
-        return any(other is not None and float(vector @ other) >= threshold for _, other in accepted)
+        return [to_unit_vector(vector) for vector in vectors]
 
 
 def _reject_blank(candidate: Candidate) -> Candidate:
@@ -317,9 +407,5 @@ def _to_row(candidate: Candidate) -> TestsetRow:
         passage_ids=[passage.id for passage in passages],
         spans=[(passage.source, passage.start, passage.end) for passage in passages],
         metadata=passages[0].metadata,
+        tree_id=candidate.tree_id,
     )
-
-
-def _normalize(vector: Any) -> Any:
-    length = float(np.linalg.norm(vector))
-    return vector / length if isfinite(length) and length > 0 else None

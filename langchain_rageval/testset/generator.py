@@ -6,13 +6,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, 
 from contextlib import AbstractContextManager, aclosing, closing
 from dataclasses import replace
 from functools import partial, reduce
-from math import isfinite
 from operator import add
 from typing import Annotated, Any, ClassVar, Unpack
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import (
     ensure_config,
     get_async_callback_manager_for_config,
@@ -34,12 +33,12 @@ from langchain_rageval.run.progress import Progress, show_progress
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.traced import Traced
 from langchain_rageval.testset.answer_check import answer_check
-from langchain_rageval.testset.candidate import Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep
+from langchain_rageval.testset.distribution import DISTRIBUTION, normalize_shares
 from langchain_rageval.testset.docstore import Docstore
-from langchain_rageval.testset.evolutions import EVOLUTIONS, Branch, compose
 from langchain_rageval.testset.extend import documents_of, extended
-from langchain_rageval.testset.generation import Generation, GenerationOptions
+from langchain_rageval.testset.generation import Attempt, Generation, GenerationOptions
+from langchain_rageval.testset.generation_plan import GenerationPlan
 from langchain_rageval.testset.generator_steps import (
     GENERATOR_DEFAULTS,
     GeneratorOptions,
@@ -47,16 +46,11 @@ from langchain_rageval.testset.generator_steps import (
     steps_of_user,
 )
 from langchain_rageval.testset.refresh import Refresh
+from langchain_rageval.testset.rehearsal import plan_generation
 from langchain_rageval.testset.row import TestsetRow
+from langchain_rageval.testset.sampling import branches_of_tree
 from langchain_rageval.testset.testset import Origin, Testset
 from langchain_rageval.testset.user_step import UserStep
-
-DISTRIBUTION: Mapping[str, float] = {
-    "simple": 0.5,
-    "reasoning": 0.25,
-    "conditional": 0.15,
-    "multi_context": 0.1,
-}
 
 _WORKERS_PER_SLOT = 2
 
@@ -70,7 +64,8 @@ class TestsetGenerator(Traced[Any, Testset]):
     and (cached) models give the same set, whatever the order in which answers arrive.
 
     The cost does not depend on the size of the corpus: at most 6 calls for a simple row and 4 more for each evolution,
-    plus the cost of rejected attempts. Passages are embedded only if an evolution needs the nearest passage.
+    plus the cost of rejected attempts. A reviewed question that cannot be evolved is used for another row. Passages are
+    embedded only if an evolution needs the nearest passage. `plan` estimates the cost.
 
     Args:
         writer: model that writes key phrases, questions and answers.
@@ -82,6 +77,9 @@ class TestsetGenerator(Traced[Any, Testset]):
             packaged evolution, not yours. Shares are above 0 and are normalized to sum 1.
         size: number of rows.
         seed: random seed of all draws.
+        tree: True to ask about each fact (a reviewed simple question) once with each evolution of the distribution,
+            whatever its share. The rows about one fact share `tree_id`, and `report.by_evolution()` compares them. The
+            last tree may lack evolutions, since `size` counts rows.
         splitter: as for `Docstore`.
         vectorstore: as for `Docstore`; the passages are then not embedded again.
         passage_threshold: minimum grade of a passage, from 1 to 3.
@@ -114,6 +112,7 @@ class TestsetGenerator(Traced[Any, Testset]):
     distribution: Mapping[Any, float]
     size: int
     seed: int
+    tree: bool
     splitter: Any
     vectorstore: InstanceOf[VectorStore] | None
     passage_threshold: float
@@ -138,6 +137,7 @@ class TestsetGenerator(Traced[Any, Testset]):
         *,
         size: int = 10,
         seed: int = 0,
+        tree: bool = False,
         splitter: Any = None,
         vectorstore: VectorStore | None = None,
         passage_threshold: float = 2.0,
@@ -156,15 +156,18 @@ class TestsetGenerator(Traced[Any, Testset]):
             )
         if dedupe is not None and not (isinstance(dedupe, int | float) and 0 < dedupe <= 1):
             raise ConfigError(f"dedupe must be a cosine above 0 and at most 1, or None, got {dedupe!r}")
+        if not isinstance(tree, bool):
+            raise ConfigError(f"tree must be True or False, got {tree!r}")
         _whole("size", size, 1)
         _whole("seed", seed, None)
         given: dict[str, Any] = {
             "writer": _with_language(writer, language),
             "critic": _with_language(writer if critic is None else critic, language),
             "embeddings": embeddings,
-            "distribution": _normalize_shares(DISTRIBUTION if distribution is None else distribution),
+            "distribution": normalize_shares(DISTRIBUTION if distribution is None else distribution),
             "size": size,
             "seed": seed,
+            "tree": tree,
             "splitter": splitter,
             "vectorstore": vectorstore,
             "passage_threshold": passage_threshold,
@@ -176,6 +179,8 @@ class TestsetGenerator(Traced[Any, Testset]):
             "retry": chosen["retry"] or RetryPolicy(),
         }
         super().__init__(**given)
+        if tree:
+            branches_of_tree(self.distribution)
         self._steps.before(None), self._steps.after(None)  # raises ConfigError if a step rejects an option
 
     def __repr__(self) -> str:
@@ -195,11 +200,6 @@ class TestsetGenerator(Traced[Any, Testset]):
             max_rewrites=self.max_rewrites,
             own=self.own_steps,
         )
-
-    def _build_steps(self, branch: Branch, docstore: Docstore | None) -> list[CandidateStep]:
-        """Return the steps that generate a row of a branch, in order."""
-        steps = self._steps
-        return [*steps.before(docstore), *steps.of_branch(branch, docstore), *steps.after(docstore)]
 
     @property
     def InputType(self) -> Any:
@@ -241,6 +241,35 @@ class TestsetGenerator(Traced[Any, Testset]):
         """Like `generate`, but calls the models' async methods on the caller's event loop."""
         return await self._agenerate(documents, size, seed, {})
 
+    def plan(self, documents: Any, size: int | None = None, *, seed: int | None = None) -> GenerationPlan:
+        """Return what `generate` is expected to cost, without calling a model.
+
+        The expected cost assumes that nothing is rejected; the greatest cost, that every row uses all its attempts.
+        The journal is not considered.
+
+        Args:
+            documents: as for `generate`.
+            size: number of rows; by default the `size` of the generator.
+            seed: random seed; by default the `seed` of the generator.
+
+        Returns:
+            Step name to calls, tokens and, with `price`, money, with a total, as `plan` returns for metrics. The names
+            are those of `testset.usage_by_step`.
+
+        Raises:
+            ConfigError: if the documents hold no text.
+        """
+        return plan_generation(
+            self._steps,
+            self._filled_docstore(documents),
+            self.distribution,
+            size=self._size(size),
+            seed=self._seed(seed),
+            tree=self.tree,
+            dedupe=self.dedupe is not None,
+            price=self.price,
+        )
+
     def extend(
         self, testset: Testset, size: int | None = None, *, documents: Any = None, seed: int | None = None
     ) -> Testset:
@@ -277,15 +306,17 @@ class TestsetGenerator(Traced[Any, Testset]):
         the rest.
         """
         refresh = self._new_refresh(testset, documents)
-        refresh.run(_WORKERS_PER_SLOT * self.max_concurrency, {})
-        self._continue(refresh)
+        with self._show_checks(refresh) as progress, refresh.generation:
+            refresh.run(_WORKERS_PER_SLOT * self.max_concurrency, {}, progress.advance)
+        refresh.plan_rows(self.distribution)
         return refresh.result(self._finish(refresh.generation, {}))
 
     async def arefresh(self, testset: Testset, documents: Any) -> Testset:
         """Like `refresh`, but calls the models' async methods on the caller's event loop."""
         refresh = self._new_refresh(testset, documents)
-        await refresh.arun({})
-        self._continue(refresh)
+        with self._show_checks(refresh) as progress, refresh.generation:
+            await refresh.arun({}, progress.advance)
+        refresh.plan_rows(self.distribution)
         return refresh.result(await self._afinish(refresh.generation, {}))
 
     def stream_generate(
@@ -389,68 +420,73 @@ class TestsetGenerator(Traced[Any, Testset]):
         """
         n_workers = _WORKERS_PER_SLOT * self.max_concurrency
         with self._show_progress(generation) as progress, generation:
-            drive(generation.prepare(), generation.run, config)
+            drive(generation.prepare(), generation.embed_run, config)
             while starts := generation.next_round():
                 run = generation.run.for_sample()
                 attempts = [partial(generation.attempt, n, start, run, config) for n, start in starts.items()]
-                finished: dict[int, Candidate] = {}
+                finished: dict[int, Attempt] = {}
                 with closing(run.threads.stream(attempts, n_workers)) as results:
                     for number, result in zip(starts, results, strict=True):
                         finished[number] = result
                         if one_by_one or len(finished) == len(starts):
-                            yield from _count_rows(drive(generation.accept(finished), run, config), progress)
+                            yield from _count_rows(
+                                drive(generation.accept(finished), generation.embed_run, config), progress
+                            )
                             finished.clear()
 
     async def _arows(
         self, generation: Generation, config: RunnableConfig, *, one_by_one: bool = False
     ) -> AsyncGenerator[TestsetRow]:
         with self._show_progress(generation) as progress, generation:
-            await adrive(generation.prepare(), generation.run, config)
+            await adrive(generation.prepare(), generation.embed_run, config)
             while starts := generation.next_round():
                 run, numbers = generation.run.for_sample(), iter(starts)
                 attempts = [generation.aattempt(n, start, run, config) for n, start in starts.items()]
-                finished: dict[int, Candidate] = {}
+                finished: dict[int, Attempt] = {}
                 async with aclosing(astream_results(attempts)) as results:
                     async for result in results:
                         finished[next(numbers)] = result
                         if one_by_one or len(finished) == len(starts):
-                            for row in _count_rows(await adrive(generation.accept(finished), run, config), progress):
+                            rows = await adrive(generation.accept(finished), generation.embed_run, config)
+                            for row in _count_rows(rows, progress):
                                 yield row
                             finished.clear()
 
     def _show_progress(self, generation: Generation) -> AbstractContextManager[Progress]:
-        return show_progress(len(generation.scheduler.rows), generation.run.meter, show=self.progress, unit="rows")
+        total, meter = len(generation.scheduler.rows), generation.run.meter
+        return show_progress(total, meter, show=self.progress, unit="rows", outcome=generation.describe_rejections)
+
+    def _show_checks(self, refresh: Refresh) -> AbstractContextManager[Progress]:
+        meter = refresh.generation.run.meter
+        return show_progress(refresh.n_touched, meter, show=self.progress, unit="changed rows checked")
 
     def _new_generation(self, documents: Any, size: int | None, seed: int | None) -> Generation:
-        size = self.size if size is None else _whole("size", size, 1)
-        seed = self.seed if seed is None else _whole("seed", seed, None)
-        return Generation(self._generation_options(), self._to_docstore(documents), size, seed)
+        size, seed = self._size(size), self._seed(seed)
+        return Generation(self._generation_options(), self._filled_docstore(documents), size, seed)
 
     def _new_extension(self, testset: Testset, size: int | None, documents: Any, seed: int | None) -> Generation:
-        size = self.size if size is None else _whole("size", size, 1)
-        seed = self.seed if seed is None else _whole("seed", seed, None)
+        size, seed = self._size(size), self._seed(seed)
         if not isinstance(testset, Testset):
             raise ConfigError(f"testset must be a Testset, got {type(testset).__name__}")
         if documents is None:
             documents = documents_of(testset)
-        return Generation(self._generation_options(), self._to_docstore(documents), size, seed, testset.rows)
+        return Generation(self._generation_options(), self._filled_docstore(documents), size, seed, testset.rows)
 
     def _new_refresh(self, testset: Testset, documents: Any) -> Refresh:
         if not isinstance(testset, Testset):
             raise ConfigError(f"testset must be a Testset, got {type(testset).__name__}")
-        generation = Generation(
-            self._generation_options(), self._to_docstore(documents), 0, self.seed, testset.rows, evolutions=[]
-        )
-        steps = self._steps.after(generation.store)[:2]  # find_passages and answer
+        store = self._filled_docstore(documents)
+        generation = Generation(self._generation_options(), store, 0, self.seed, testset.rows, evolutions=[])
+        steps = self._steps.after(store)[:2]  # find_passages and answer
         return Refresh(testset, generation, steps, answer_check(self.critic))
 
-    def _continue(self, refresh: Refresh) -> None:
-        """Plan a row for each row of the test set that fell."""
-        known = {branch.get_name(): branch for branch in self.distribution}
-        evolutions = [known.get(row.evolution) or _branch_of_names(row.evolution) for row in refresh.fallen]
-        refresh.generation.continue_from(refresh.remaining, [branch for branch in evolutions if branch is not None])
+    def _size(self, size: int | None) -> int:
+        return self.size if size is None else _whole("size", size, 1)
 
-    def _to_docstore(self, documents: Any) -> Docstore:
+    def _seed(self, seed: int | None) -> int:
+        return self.seed if seed is None else _whole("seed", seed, None)
+
+    def _filled_docstore(self, documents: Any) -> Docstore:
         store = documents if isinstance(documents, Docstore) else self._new_docstore(documents)
         if not store.passages:
             raise ConfigError("the documents hold no text to ask about")
@@ -462,8 +498,8 @@ class TestsetGenerator(Traced[Any, Testset]):
             embeddings=self.embeddings,
             distribution=self.distribution,
             dedupe=self.dedupe,
-            closed_book=self.closed_book is not None,
-            build_steps=self._build_steps,
+            steps=self._steps,
+            tree=self.tree,
             max_concurrency=self.max_concurrency,
             timeout=self.timeout,
             retry=self.retry,
@@ -499,6 +535,7 @@ def _extend(
 
 def _count_rows(rows: Sequence[TestsetRow], progress: Progress) -> Generator[TestsetRow]:
     """Yield rows and advance the progress display."""
+    progress.refresh()
     for row in rows:
         progress.advance()
         yield row
@@ -512,47 +549,6 @@ def _with_language(judge: JudgeLike, language: str) -> Judge:
     if language not in languages():
         raise ConfigError(f"language must be one of {', '.join(['auto', *sorted(languages())])}, got {language!r}")
     return in_language(judge, language)
-
-
-def _normalize_shares(distribution: Any) -> dict[Branch, float]:
-    pairs = [(share, key) for key, share in distribution.items()] if isinstance(distribution, Mapping) else distribution
-    if not isinstance(pairs, list | tuple) or not all(map(_is_pair, pairs)):
-        raise ConfigError(
-            "distribution must be a mapping of evolutions to shares, or a list of pairs (share, evolution), "
-            f"got {distribution!r}"
-        )
-    shares: dict[Branch, float] = {}
-    for share, key in pairs:
-        branch = _to_branch(key)
-        if not isinstance(share, int | float) or not (isfinite(share) and share > 0):
-            raise ConfigError(f"the share of {branch.get_name()} must be a number above 0, got {share!r}")
-        shares[branch] = shares.get(branch, 0.0) + float(share)
-    if not shares:
-        raise ConfigError("distribution must contain at least one evolution, such as {'simple': 1}")
-    total = sum(shares.values())
-    return {branch: share / total for branch, share in shares.items()}
-
-
-def _is_pair(item: Any) -> bool:
-    return isinstance(item, list | tuple) and len(item) == 2
-
-
-def _branch_of_names(names: str) -> Branch | None:
-    """Return the branch of names joined by "+"; None if one is not the name of a packaged evolution."""
-    parts = [EVOLUTIONS.get(name.strip()) for name in names.split("+")]
-    return None if None in parts else compose(parts)
-
-
-def _to_branch(key: Any) -> Branch:
-    """Return the branch for a key of a distribution: names joined by "+", a Runnable or a function."""
-    if isinstance(key, Runnable) or callable(key):
-        return compose([key])
-    branch = _branch_of_names(str(key))
-    if not isinstance(key, str) or branch is None:
-        raise ConfigError(
-            f"there is no evolution {key!r}; choose from {', '.join(EVOLUTIONS)}, joined by + or |, or pass a Runnable"
-        )
-    return branch
 
 
 def _whole(name: str, given: Any, least: int | None) -> int:

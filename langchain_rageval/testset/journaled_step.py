@@ -6,17 +6,20 @@ import logging
 from typing import ClassVar
 
 from langchain_core.runnables import RunnableConfig
-from pydantic import InstanceOf, ValidationError
+from pydantic import BaseModel, InstanceOf, ValidationError
 
 from langchain_rageval._internal.description import NotDescribable
 from langchain_rageval._internal.redaction import redact_message
 from langchain_rageval._version import __version__
+from langchain_rageval.data.schema import Usage
 from langchain_rageval.errors import JournalError
 from langchain_rageval.run.journal import Journal, journal_key
+from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced
 from langchain_rageval.steps.stage import describe_step
 from langchain_rageval.testset.candidate import Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep
+from langchain_rageval.testset.step_usage import StepUsage
 
 FAILED = "failed: "
 """Prefix of the rejection reason after an error; the class name of the error follows."""
@@ -24,8 +27,15 @@ FAILED = "failed: "
 _LOG = logging.getLogger("langchain_rageval")
 
 
+class _Entry(BaseModel):
+    """Entry of the journal: the result of a step, and what it cost."""
+
+    candidate: Candidate
+    usage: Usage
+
+
 class JournaledStep(Traced[Candidate, Candidate]):
-    """Wrapper of a step that takes the result from the journal, or runs the step and stores the result.
+    """Wrapper of a step that counts its usage and takes its result from the journal, or runs it and stores the result.
 
     The wrapper does not appear in traces.
 
@@ -34,6 +44,7 @@ class JournaledStep(Traced[Candidate, Candidate]):
         journal: journal of the run; None stores nothing, as for a step that cannot be identified.
         fingerprint: hash of the settings of the step.
         unknown: why the step cannot be identified; "" if it can.
+        counter: receives the usage of the step, also that of a stored result.
     """
 
     in_traces: ClassVar[bool] = False
@@ -42,15 +53,17 @@ class JournaledStep(Traced[Candidate, Candidate]):
     journal: InstanceOf[Journal] | None
     fingerprint: str
     unknown: str = ""
+    counter: InstanceOf[StepUsage]
 
     @classmethod
-    def of(cls, step: CandidateStep, journal: Journal | None) -> JournaledStep:
+    def of(cls, step: CandidateStep, journal: Journal | None, counter: StepUsage) -> JournaledStep:
         """Wrap a step for use with a journal; the hash of its settings is computed now."""
         try:
             fingerprint, unknown = journal_key(describe_step(step), __version__), ""
         except NotDescribable as error:
             journal, fingerprint, unknown = None, "", str(error)
-        return cls(step=step, journal=journal, fingerprint=fingerprint, unknown=unknown, name=step.get_name())
+        settings = {"journal": journal, "fingerprint": fingerprint, "unknown": unknown, "counter": counter}
+        return cls(step=step, **settings, name=step.get_name())
 
     def has_result(self, candidate: Candidate) -> bool:
         """Return True if the journal holds the result of this step for a candidate.
@@ -63,23 +76,29 @@ class JournaledStep(Traced[Candidate, Candidate]):
     def _do(self, input: Candidate, config: RunnableConfig) -> Candidate:
         result = self._look_up(input)
         if result is None:
+            run = Run.of(config).metered()
             try:
-                result = self._store(input, self.step.invoke(input, config))
+                result = self._store(input, self.step.invoke(input, run.into(config)), run.meter.usage)
             except JournalError:
                 raise
             except Exception as error:
                 return self._reject(input, error)
+            finally:
+                self.counter.add(self.get_name(), run.meter.usage)
         return result
 
     async def _ado(self, input: Candidate, config: RunnableConfig) -> Candidate:
         result = self._look_up(input)
         if result is None:
+            run = Run.of(config).metered()
             try:
-                result = self._store(input, await self.step.ainvoke(input, config))
+                result = self._store(input, await self.step.ainvoke(input, run.into(config)), run.meter.usage)
             except JournalError:
                 raise
             except Exception as error:
                 return self._reject(input, error)
+            finally:
+                self.counter.add(self.get_name(), run.meter.usage)
         return result
 
     def _look_up(self, candidate: Candidate) -> Candidate | None:
@@ -89,14 +108,17 @@ class JournaledStep(Traced[Candidate, Candidate]):
         if not entry:
             return None
         try:
-            return Candidate.model_validate_json(entry)
+            stored = _Entry.model_validate_json(entry)
         except ValidationError as error:
             problem = f"{self.journal} holds an entry that is not a candidate: {error}"
             raise JournalError(f"{problem}; choose another journal file") from error
+        self.counter.add(self.get_name(), stored.usage)
+        return stored.candidate
 
-    def _store(self, candidate: Candidate, result: Candidate) -> Candidate:
+    def _store(self, candidate: Candidate, result: Candidate, usage: Usage) -> Candidate:
         if self.journal is not None:
-            self.journal.put(self._key(candidate), result.model_dump_json(fallback=str))
+            entry = _Entry(candidate=result, usage=usage)
+            self.journal.put(self._key(candidate), entry.model_dump_json(fallback=str))
         return result
 
     def _key(self, candidate: Candidate) -> str:

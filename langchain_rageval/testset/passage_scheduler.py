@@ -1,28 +1,50 @@
-"""Passage scheduler: decides which passage each row of a test set is tried with next, without calling a model.
+"""Passage scheduler: decides what each row of a test set is tried with next, without calling a model.
 
-Rows are tried in rounds. A round holds all open rows (rows without an accepted question that have attempts left); each
-gets a passage, in the order of the rows. The result depends
-on the seed and the models' answers, never on the order in which the answers arrive.
+Rows are tried in rounds. A round holds open rows (rows without an accepted question that have attempts left), in order.
+The result depends on the seed and the models' answers, never on the order in which the answers arrive.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from langchain_rageval.testset.candidate import (
+    DUPLICATE,
+    KNOWN_WITHOUT_DOCUMENTS,
     NO_KEYPHRASE,
     NO_NEAR_PASSAGE,
+    NOT_ANSWERED,
     NOT_EVOLVED,
+    NOT_IN_PASSAGES,
     PASSAGE_REJECTED,
     Candidate,
 )
-from langchain_rageval.testset.evolutions import Branch, compose, kinds_of, parts_of
+from langchain_rageval.testset.evolutions import Branch, compose, kinds_of, parts_of, simple
 from langchain_rageval.testset.passage import Passage
 
 MAX_ATTEMPTS = 8
-"""Maximum number of attempts for one row; each uses another passage or another key phrase."""
+"""Maximum number of attempts for one row; each uses another passage, key phrase or reviewed question.
+
+An evolution is given up after as many attempts of all its rows, if none of them gave an evolved question.
+"""
+
+_MOST_REJECTED = 4 * MAX_ATTEMPTS  # questions; the run ends if none of so many is accepted
+
+_EVOLVED = frozenset({NOT_IN_PASSAGES, NOT_ANSWERED, KNOWN_WITHOUT_DOCUMENTS, DUPLICATE})
+"""Reasons to reject a question that was evolved."""
+
+
+@dataclass
+class Tree:
+    """Questions about one fact, in a test set of trees.
+
+    Attributes:
+        root: reviewed simple question, whose evolutions the other rows hold; None until it is accepted.
+    """
+
+    root: Candidate | None = None
 
 
 @dataclass
@@ -31,15 +53,21 @@ class RowState:
 
     Attributes:
         evolution: evolution of the row.
+        tree: tree of the row; None if the test set has no trees.
         attempts: number of attempts so far.
         accepted: accepted candidate; None while the row is open.
-        retry_passage: passage to write another question about, after a question that did not evolve.
+        drawn: passage of the last attempt; None before the first.
+        retry_passage: passage of the next attempt, after one whose evolution was rejected, or while the row waits.
+        waited: True if the row has waited a round for a question that cannot be evolved.
     """
 
     evolution: Branch
+    tree: Tree | None = None
     attempts: int = 0
     accepted: Candidate | None = None
+    drawn: Passage | None = None
     retry_passage: Passage | None = None
+    waited: bool = False
 
     @property
     def open(self) -> bool:
@@ -47,22 +75,44 @@ class RowState:
         return self.accepted is None and self.attempts < MAX_ATTEMPTS
 
 
+@dataclass
+class SpareQuestion:
+    """Reviewed simple question that could not be evolved, for a row with another evolution.
+
+    Attributes:
+        candidate: the question as it was reviewed.
+        tried: evolutions that failed.
+    """
+
+    candidate: Candidate
+    tried: set[Branch] = field(default_factory=set)
+
+
 class PassageScheduler:
-    """Assigns passages to rows, round by round.
+    """Assigns passages, and reviewed questions that are left over, to rows, round by round.
 
     Passages are drawn without replacement. When all are drawn, those that can still give a question are drawn again,
     failed ones only if there are no others.
+
+    A reviewed question that could not be evolved is offered to the first open row whose evolution it was not tried
+    with. So that it meets an open row, one simple row waits a round for each question that is evolved in that round.
+
+    In trees, the rows of a tree start from the reviewed question of its simple row, once that one is accepted. Rows
+    that fail are grouped into new trees.
 
     Args:
         passages: passages in the order in which they are drawn.
         evolutions: evolution of each row.
         seed: random seed of the run.
         has_similar: returns True if a passage has a similar one.
+        branches: evolutions of a tree, `simple` first; None for a test set without trees.
+        roots: by number of a row the reviewed simple question of an earlier tree that the row continues.
 
     Attributes:
         rows: states of the rows, in order.
         attempts: number of candidates so far.
         rejected: number of rejections by reason.
+        given_up: number of attempts of each evolution that was given up.
     """
 
     def __init__(
@@ -71,69 +121,188 @@ class PassageScheduler:
         evolutions: Sequence[Branch],
         seed: int,
         has_similar: Callable[[Passage], bool],
+        branches: Sequence[Branch] | None = None,
+        roots: Mapping[int, Candidate] | None = None,
     ) -> None:
-        self.rows = [RowState(evolution) for evolution in evolutions]
+        trees = {number: Tree(root) for number, root in (roots or {}).items()}
+        self.rows = [RowState(evolution, trees.get(number)) for number, evolution in enumerate(evolutions)]
         self.attempts = 0
         self.rejected: Counter[str] = Counter()
+        self.given_up: dict[Branch, int] = {}
         self._passages = passages
         self._seed = seed
         self._has_similar = has_similar
+        self._branches = branches
         self._undrawn = deque(passages)
         self._draws: Counter[str] = Counter()
         self._last_candidates: dict[str, Candidate] = {}
         self._failed: set[str] = set()
         self._exhausted: set[str] = set()
+        self._spares: list[SpareQuestion] = []
+        self._offered: dict[int, SpareQuestion] = {}
+        self._written = 0
+        self._tries: Counter[Branch] = Counter()
+        self._evolved: set[Branch] = set()
+        self._plant([row for row in self.rows if row.tree is None])
 
     def next_round(self) -> dict[int, Candidate]:
-        """Return new candidates (questions to generate) by row number, for open rows; empty at the end.
+        """Return the candidates (questions in progress) of the next round by row number; empty at the end.
 
-        A row is open if it has no accepted question yet and has attempts left. Rows without a passage are left out.
+        A candidate with a question starts from that question, which is reviewed; one without starts from its passage.
+        Rows without a passage are left out.
         """
-        candidates: dict[int, Candidate] = {}
-        for number, row in enumerate(self.rows):
-            passage = self._draw(row) if row.open else None
-            if passage is not None:
-                row.attempts += 1
-                self.attempts += 1
-                candidates[number] = self._new_candidate(passage)
-        return candidates
+        if self.hopeless:
+            return {}
+        self._drop_unreachable()
+        self._give_up()
+        self._replant()
+        rows = {n: row for n, row in enumerate(self.rows) if row.open and row.evolution not in self.given_up}
+        offers = {number: self._offer(number, row) for number, row in rows.items()}
+        candidates = {number: candidate for number, candidate in offers.items() if candidate}
+        drawn = {n: self._draw(row) for n, row in rows.items() if n not in candidates and self._may_draw(row)}
+        passages = {number: passage for number, passage in drawn.items() if passage}
+        self._hold_back(passages, sum(rows[number].evolution != simple for number in (*candidates, *passages)))
+        candidates |= {number: self._new_candidate(passage) for number, passage in passages.items()}
+        for number, candidate in candidates.items():
+            self.rows[number].attempts += 1
+            self.rows[number].drawn = candidate.passages[0]
+        self.attempts += len(candidates)
+        return dict(sorted(candidates.items()))
 
-    def record(self, number: int, candidate: Candidate) -> None:
+    @property
+    def hopeless(self) -> int:
+        """Number of questions written so far if that is many and none was accepted, else 0."""
+        none_accepted = all(row.accepted is None for row in self.rows)
+        return self._written if self._written >= _MOST_REJECTED and none_accepted else 0
+
+    def record(self, number: int, candidate: Candidate, reviewed: Candidate | None = None) -> None:
         """Record the result of an attempt: the accepted question of the row, or the reason for the rejection.
 
         Args:
             number: number of the row.
             candidate: accepted or rejected candidate.
+            reviewed: the same candidate as it was before the evolution; None if its first question was rejected.
         """
-        row, drawn = self.rows[number], candidate.passages[0]
+        row = self.rows[number]
+        drawn = row.drawn or candidate.passages[0]
         self._last_candidates[drawn.id] = candidate
+        spare = self._offered.pop(number, None)
+        evolves = row.evolution != simple
+        if evolves and reviewed is not None:
+            self._tries[row.evolution] += 1
+            if candidate.rejected is None or candidate.rejected in _EVOLVED:
+                self._evolved.add(row.evolution)
         if candidate.rejected is None:
             row.accepted = candidate
+            if row.tree and not evolves:
+                row.tree.root = reviewed or candidate
             return
         self.rejected[candidate.rejected] += 1
         self._failed.add(drawn.id)
+        self._written += bool(candidate.question)
         if candidate.rejected in (PASSAGE_REJECTED, NO_KEYPHRASE):
             self._exhausted.add(drawn.id)
             self._undrawn = deque(passage for passage in self._undrawn if passage.id != drawn.id)
-        first_draw = self._draws[drawn.id] == 1
-        row.retry_passage = drawn if candidate.rejected == NOT_EVOLVED and first_draw else None
+        if row.tree:
+            row.tree = row.tree if not evolves else None
+            return
+        if evolves and reviewed is not None:
+            spare = spare or SpareQuestion(reviewed)
+            spare.tried.add(row.evolution)
+            self._spares.append(spare)
+        suitable = candidate.rejected == NOT_EVOLVED or (evolves and candidate.rejected in _EVOLVED)
+        row.retry_passage = drawn if suitable and self._draws[drawn.id] == 1 else None
+
+    def _drop_unreachable(self) -> None:
+        """Before the first attempt, leave out of the trees what needs similar passages if no passage has one."""
+        reachable = [branch for branch in self._branches or () if not _adds_passage(branch)]
+        if self.attempts or not 2 <= len(reachable) < len(self._branches or ()):
+            return
+        if not any(map(self._has_similar, self._passages)):
+            self.rejected[NO_NEAR_PASSAGE] += 1
+            self._branches = reachable
+            self._plant([row for row in self.rows if row.tree is None or row.tree.root is None])
+
+    def _give_up(self) -> None:
+        """Give up evolutions that have failed `MAX_ATTEMPTS` times and never succeeded, if a row still wants them."""
+        wanted = {row.evolution for row in self.rows if row.open} - self._evolved
+        for evolution, tries in self._tries.items():
+            if tries >= MAX_ATTEMPTS and evolution in wanted:
+                self.given_up.setdefault(evolution, tries)
+
+    def _plant(self, rows: Sequence[RowState]) -> None:
+        """Group rows into new trees, each with the evolutions that are not given up; the last one may lack some."""
+        branches = [branch for branch in self._branches or () if branch not in self.given_up]
+        if len(branches) < 2:
+            return
+        for place, row in enumerate(rows):
+            if place % len(branches) == 0:
+                tree = Tree()
+            row.tree, row.evolution = tree, branches[place % len(branches)]
+
+    def _replant(self) -> None:
+        """Group the open rows that cannot be filled in their trees into new trees."""
+        if self._branches is None:
+            return
+        barren = {
+            id(row.tree) for row in self.rows if row.evolution == simple and not row.open and row.accepted is None
+        }
+        rows = [row for row in self.rows if row.open and not (row.evolution == simple and row.tree)]
+        self._plant([r for r in rows if r.tree is None or id(r.tree) in barren or r.evolution in self.given_up])
+
+    def _offer(self, number: int, row: RowState) -> Candidate | None:
+        """Return a reviewed question for a row: that of its tree, or a spare one that is new to its evolution."""
+        if row.tree:
+            return row.tree.root if row.evolution != simple else None
+        for spare in self._spares:
+            if row.evolution not in spare.tried and self._suits(row.evolution, spare.candidate.passages[0]):
+                self._spares.remove(spare)
+                self._offered[number] = spare
+                if row.retry_passage and not self._draws[row.retry_passage.id]:
+                    self._undrawn.appendleft(row.retry_passage)
+                row.retry_passage = None
+                return spare.candidate
+        return None
+
+    def _may_draw(self, row: RowState) -> bool:
+        """Return True if a row starts from a passage, and not from the reviewed question of its tree."""
+        return self._branches is None or (row.tree is not None and row.evolution == simple)
+
+    def _hold_back(self, passages: dict[int, Passage], evolving: int) -> None:
+        """Remove the passages of the last simple rows, one for each question that is evolved; these rows keep them."""
+        if self._branches is None:
+            states = {number: self.rows[number] for number in passages}
+            patient = [number for number, row in states.items() if row.evolution == simple and not row.waited]
+            for number in patient[max(0, len(patient) - evolving) :]:
+                states[number].waited = True
+                states[number].retry_passage = passages.pop(number)
 
     def _draw(self, row: RowState) -> Passage | None:
         if row.retry_passage is not None:
             passage, row.retry_passage = row.retry_passage, None
             return passage
-        needs_similar = _adds_passage(row.evolution)
-        if needs_similar and not any(self._has_similar(passage) for passage in self._passages):
+        if row.tree is None and not any(self._suits(row.evolution, passage) for passage in self._passages):
             self.rejected[NO_NEAR_PASSAGE] += 1
             row.evolution = compose(part for part in parts_of(row.evolution) if not _adds_passage(part))
-            needs_similar = False
+        wanted = self._evolutions_of(row)
+        wanted = [branch for branch in wanted if any(self._suits(branch, passage) for passage in self._passages)]
         for _ in range(2):
             for index, passage in enumerate(self._undrawn):
-                if not needs_similar or self._has_similar(passage):
+                if all(self._suits(branch, passage) for branch in wanted):
                     del self._undrawn[index]
                     return passage
             self._refill()
         return None
+
+    def _suits(self, branch: Branch, passage: Passage) -> bool:
+        """Return True if a passage has what an evolution needs."""
+        return not _adds_passage(branch) or self._has_similar(passage)
+
+    def _evolutions_of(self, row: RowState) -> list[Branch]:
+        """Return the evolutions for which a passage of a row must be suitable: those of its tree."""
+        if row.tree is None:
+            return [row.evolution]
+        return [other.evolution for other in self.rows if other.tree is row.tree and other.open]
 
     def _refill(self) -> None:
         """Make passages available again that can give another question; failed passages only if there are no others."""

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing, closing, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
 
 from langchain_core.runnables import RunnableConfig
 
 from langchain_rageval.run.budget import Cost
-from langchain_rageval.run.drivers import agather
+from langchain_rageval.run.drivers import astream_results
 from langchain_rageval.run.usage_meter import tokens_in
 from langchain_rageval.testset.answer_check import CHECK_ANSWER
-from langchain_rageval.testset.candidate import Candidate, Trial
+from langchain_rageval.testset.candidate import SIMPLE, Candidate, Trial
 from langchain_rageval.testset.candidate_step import CandidateStep
+from langchain_rageval.testset.distribution import branch_of_names
+from langchain_rageval.testset.evolutions import Branch
 from langchain_rageval.testset.generation import Generation
 from langchain_rageval.testset.journaled_step import FAILED
 from langchain_rageval.testset.row import TestsetRow
@@ -76,14 +78,38 @@ class Refresh:
         """Rows that stay, in their order."""
         return [row for row in self.rows.values() if row is not None]
 
-    def run(self, n_workers: int, config: RunnableConfig) -> None:
-        """Ask about the rows whose passages have changed, in worker threads."""
-        jobs = [_job(self._ask, update, config) for update in self._touched.values()]
-        self._record(self.generation.run.threads.spread(jobs, n_workers))
+    @property
+    def n_touched(self) -> int:
+        """Number of rows whose passages have changed, and about which the critic and the writer are asked."""
+        return len(self._touched)
 
-    async def arun(self, config: RunnableConfig) -> None:
+    def run(self, n_workers: int, config: RunnableConfig, advance: Callable[[], None]) -> None:
+        """Ask about the rows whose passages have changed, in worker threads; call `advance` for each."""
+        jobs = [partial(self._ask, update, config) for update in self._touched.values()]
+        with closing(self.generation.run.threads.stream(jobs, n_workers)) as results:
+            for number, result in zip(self._touched, results, strict=True):
+                self._record(number, result)
+                advance()
+
+    async def arun(self, config: RunnableConfig, advance: Callable[[], None]) -> None:
         """Like `run`, on the caller's event loop."""
-        self._record(await agather([self._aask(update, config) for update in self._touched.values()]))
+        numbers = iter(self._touched)
+        async with aclosing(astream_results([self._aask(update, config) for update in self._touched.values()])) as done:
+            async for result in done:
+                self._record(next(numbers), result)
+                advance()
+
+    def plan_rows(self, distribution: Iterable[Branch]) -> None:
+        """Plan a new row for each row that fell, with its evolution and, if its simple question is left, in its tree.
+
+        Args:
+            distribution: evolutions of the generator.
+        """
+        known = {branch.get_name(): branch for branch in distribution}
+        named = [(row, known.get(row.evolution) or branch_of_names(row.evolution)) for row in self.fallen]
+        planned = [(row, branch) for row, branch in named if branch is not None]
+        roots = {number: root for number, (row, _) in enumerate(planned) if (root := self._root_of(row))}
+        self.generation.continue_from(self.remaining, [branch for _, branch in planned], roots)
 
     def result(self, replacements: Testset) -> Testset:
         """Return the refreshed test set.
@@ -106,12 +132,27 @@ class Refresh:
             number=self.testset.number + 1,
         )
 
+    def _root_of(self, row: TestsetRow) -> Candidate | None:
+        """Return the simple question about the same fact; None outside of a tree, or if that one fell, too."""
+        for other in self.remaining:
+            if row.tree_id and other.tree_id == row.tree_id and other.evolution == SIMPLE:
+                passages = [self.generation.store.passage_of(text) for text in other.contexts]
+                return (
+                    Candidate(
+                        passages=passages, question=other.question, tree_id=other.tree_id, seed=self.generation.seed
+                    )
+                    if passages and all(passages)
+                    else None
+                )
+        return None
+
     def _places(self, replacements: Testset) -> Iterator[int]:
-        """Yield the place of each new row: that of a row that fell, with the same evolution."""
+        """Yield the place of each new row: that of a row that fell, with the same evolution, first of the same tree."""
         open_places = [number for number, row in self.rows.items() if row is None]
         for row in replacements.rows:
-            same = (n for n in open_places if self.testset.rows[n].evolution == row.evolution)
-            place = next(same, open_places[0])
+            same = [n for n in open_places if self.testset.rows[n].evolution == row.evolution]
+            in_tree = (n for n in same if row.tree_id and self.testset.rows[n].tree_id == row.tree_id)
+            place = next(in_tree, next(iter(same), open_places[0]))
             open_places.remove(place)
             yield place
 
@@ -153,16 +194,17 @@ class Refresh:
         with self.generation.reserve(_KIND, guess) as own:
             yield None if own is None else own.into(config)
 
-    def _record(self, results: Sequence[Candidate]) -> None:
-        for (number, update), result in zip(self._touched.items(), results, strict=True):
-            if result.rejected is None:
-                self.rows[number] = self._checked(update.row, result)
-            elif result.rejected == _BUDGET_SPENT or result.rejected.startswith(FAILED):
-                self.unchecked += 1
-                reason = result.history[-1].feedback if result.history else result.rejected
-                self.first_failure = self.first_failure or reason
-            else:
-                self.rows[number] = None
+    def _record(self, number: int, result: Candidate) -> None:
+        """Record whether the answer of a touched row still holds."""
+        if result.rejected is None:
+            self.rows[number] = self._checked(self._touched[number].row, result)
+        elif result.rejected == _BUDGET_SPENT or result.rejected.startswith(FAILED):
+            self.unchecked += 1
+            reason = result.history[-1].feedback if result.history else result.rejected
+            self.first_failure = self.first_failure or reason
+        else:
+            self.rows[number] = None
+            self.generation.rejected.append(result)
 
     def _checked(self, row: TestsetRow, result: Candidate) -> TestsetRow:
         """Return a row with the passages of a result; with its answer, if the earlier one does not hold."""
@@ -187,7 +229,3 @@ def _is_settled(answered: Candidate, row: TestsetRow) -> bool:
 
 def _same(one: str | None, other: str | None) -> bool:
     return normalize_text(one or "") == normalize_text(other or "")
-
-
-def _job(function: Callable[..., Candidate], *arguments: Any) -> Callable[[], Candidate]:
-    return lambda: function(*arguments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -27,6 +28,7 @@ class TestsetRow(InputModel):
         passage_ids: ids of the passages, in the order of `contexts`.
         spans: source, offset of the first character and offset after the last character of each context.
         metadata: metadata of the first passage.
+        tree_id: id that the questions about one fact share, in a test set of trees; "" otherwise.
     """
 
     __test__: ClassVar[bool] = False  # keeps pytest from collecting the class
@@ -41,16 +43,17 @@ class TestsetRow(InputModel):
     passage_ids: list[str] = Field(default_factory=list)
     spans: list[tuple[str, int, int]] = Field(default_factory=list)
     metadata: dict[str, Any] = Field(default_factory=dict)
+    tree_id: str = ""
+
+    @property
+    def tree(self) -> dict[str, str]:
+        """The id of the tree as metadata; empty outside of a tree."""
+        return {"tree_id": self.tree_id} if self.tree_id else {}
 
     def _repr_html_(self) -> str:
         """Return question, reference answer and history as HTML for notebooks."""
-        trials = [
-            " ".join(["✓" if trial.accepted else "✗", bold(trial.kind), text(trial.question)])
-            + (f" <em>{text(trial.feedback)}</em>" if trial.feedback else "")
-            for trial in self.history
-        ]
         head = paragraph(bold(self.question), "(" + text(self.evolution) + ")")
-        return head + paragraph(text(self.reference)) + details("history", item_list(trials))
+        return head + paragraph(text(self.reference)) + details("history", trial_list(self.history))
 
     def to_sample(self) -> Sample:
         """Return a Sample without answer and contexts; without references if there is no answer to the question.
@@ -64,5 +67,22 @@ class TestsetRow(InputModel):
             references=[self.reference] if self.answerable and self.reference.strip() else [],
             reference_contexts=self.contexts if self.answerable else [],
             reference_context_ids=self.passage_ids if self.answerable else [],
-            metadata={**self.metadata, "evolution": self.evolution, "answerable": self.answerable, **spans},
+            metadata={
+                **self.metadata,
+                "evolution": self.evolution,
+                "answerable": self.answerable,
+                **spans,
+                **self.tree,
+            },
         )
+
+
+def trial_list(history: Sequence[Trial]) -> str:
+    """Return trials (attempts of a question) as an HTML list, each with its feedback."""
+    return item_list(
+        [
+            " ".join(["✓" if trial.accepted else "✗", bold(trial.kind), text(trial.question)])
+            + (f" <em>{text(trial.feedback)}</em>" if trial.feedback else "")
+            for trial in history
+        ]
+    )

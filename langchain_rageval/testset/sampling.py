@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from random import Random
 
-from langchain_rageval.testset.evolutions import Branch
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.testset.evolutions import Branch, simple
 from langchain_rageval.testset.passage import Passage
 
 
@@ -25,6 +26,20 @@ def allocate_rows(shares: Mapping[Branch, float], size: int, seed: int) -> list[
     rows = [evolution for evolution, count in counts.items() for _ in range(count)]
     Random(seed).shuffle(rows)
     return rows
+
+
+def branches_of_tree(shares: Mapping[Branch, float]) -> list[Branch]:
+    """Return the evolutions of each tree (questions about one fact): those of a distribution, `simple` first.
+
+    Raises:
+        ConfigError: if the distribution lacks `simple`, or has no other evolution.
+    """
+    if simple not in shares or len(shares) < 2:
+        raise ConfigError(
+            "tree=True compares evolutions with the simple question about the same fact: the distribution needs "
+            f"'simple' and at least one other evolution, got {', '.join(branch.get_name() for branch in shares)}"
+        )
+    return [simple, *(branch for branch in shares if branch != simple)]
 
 
 def draw_order(passages: Iterable[Passage], seed: int) -> list[Passage]:

@@ -13,17 +13,19 @@ from langchain_core.runnables import Runnable
 from pydantic import ValidationError
 from pydantic.json_schema import SkipJsonSchema
 
-from langchain_rageval._internal.html import item_list, paragraph, text
+from langchain_rageval._internal.html import bold, details, item_list, paragraph, pluralize, text
 from langchain_rageval._version import __version__
 from langchain_rageval.data.sample_ids import SampleIds, describe_place
-from langchain_rageval.data.schema import Sample
+from langchain_rageval.data.schema import Sample, Usage
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.answering import ANSWER_DEFAULTS, Answering, AnswerOptions
 from langchain_rageval.run.options import fill_defaults
+from langchain_rageval.run.prices import format_money
+from langchain_rageval.testset.candidate import Candidate
 from langchain_rageval.testset.diff import TestsetDiff, diff_rows
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.plots import draw_counts, draw_history
-from langchain_rageval.testset.row import TestsetRow
+from langchain_rageval.testset.row import TestsetRow, trial_list
 
 if TYPE_CHECKING:
     import pandas
@@ -61,7 +63,12 @@ class Testset:
         notes: remarks for the reader, such as that an offline baseline wrote the questions.
         complete: True if the test set has the requested size.
         broken_off: True if Ctrl-C ended the run.
+        rejected: all rejected candidates, in the order of the attempts; `history` of each holds every question, step
+            and feedback, and `rejected` the reason.
+        usage_by_step: calls and tokens of each step, of rejected candidates too. Results from a journal count as what
+            they cost when they were stored; texts embedded for the search and for `dedupe` are the step "embed".
         changes: ids of rows by kind of change, one of `CHANGES`, after `refresh` or `extend`; otherwise empty.
+            `yields`, `rejected` and `usage_by_step` are then those of this run.
         number: 1, and one more after each `refresh` and `extend`.
     """
 
@@ -72,6 +79,8 @@ class Testset:
     notes: list[str] = field(default_factory=list)
     complete: bool = True
     broken_off: bool = False
+    rejected: list[Candidate] = field(default_factory=list)
+    usage_by_step: Mapping[str, Usage] = field(default_factory=dict, compare=False)
     changes: Mapping[str, list[str]] = field(default_factory=dict, kw_only=True)
     number: int = field(default=1, kw_only=True)
     _origin: Annotated[Origin | None, SkipJsonSchema()] = field(default=None, kw_only=True, repr=False, compare=False)
@@ -105,8 +114,29 @@ class Testset:
         names = [row.evolution for row in self.rows]
         return {name: names.count(name) for name in dict.fromkeys(names)}
 
+    @property
+    def usage(self) -> Usage:
+        """Calls, tokens, seconds, embedded texts and money of all steps together."""
+        return sum(self.usage_by_step.values(), Usage())
+
+    @property
+    def rejection_examples(self) -> dict[str, str]:
+        """Mapping of each reason for rejection to the feedback of the last candidate with it, if there is any."""
+        return {str(candidate.rejected): candidate.objection for candidate in self.rejected if candidate.objection}
+
+    @property
+    def calls_per_row(self) -> float | None:
+        """Model calls per question of the test set, those of rejected candidates included.
+
+        None without questions, and after `refresh` and `extend`, whose calls concern only some of the questions.
+        """
+        return self.usage.calls / len(self) if self.rows and not self.changes else None
+
     def __repr__(self) -> str:
-        """Return the test set as text: numbers of rows by evolution, of attempts and of rejections, and the notes."""
+        """Return the test set as text: numbers of questions, attempts, rejections and calls, and the notes."""
+        return "\n".join([*self._head(), *(f"Note: {note}" for note in self.notes)])
+
+    def _head(self) -> list[str]:
         plural = "" if len(self) == 1 else "s"
         evolutions = ", ".join(f"{count} {name}" for name, count in self.counts.items())
         attempts = f"{self.yields['attempts']} attempts"
@@ -115,13 +145,21 @@ class Testset:
         lines.append(f"{attempts}; rejected: {rejected}" if rejected else attempts)
         if self.changes:
             lines.append("; ".join(f"{len(ids)} {change}" for change, ids in self.changes.items()))
-        return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
+        lines += [usage_line(self.usage, self.calls_per_row)] if self.usage.calls else []
+        return lines
 
     def _repr_html_(self) -> str:
-        """Return the first fifty questions with answers and histories as HTML for notebooks."""
+        """Return the first fifty questions and rejected candidates as HTML for notebooks, with their histories."""
         items = item_list([row._repr_html_() for row in self.rows], numbered=True)
         notes = "".join(paragraph(f"<em>{text(note)}</em>") for note in self.notes)
-        return paragraph(text(repr(self).splitlines()[0])) + items + notes
+        return paragraph("<br>".join(map(text, self._head()))) + items + self._rejected_html() + notes
+
+    def _rejected_html(self) -> str:
+        rejected = [
+            paragraph(bold(candidate.rejected or ""), text(candidate.question)) + trial_list(candidate.history)
+            for candidate in self.rejected
+        ]
+        return details(pluralize(len(rejected), "rejected candidate"), item_list(rejected)) if rejected else ""
 
     def plot(self, row: int | None = None) -> Figure:
         """Draw the number of rows by evolution and of rejections by reason, or the history of one question.
@@ -162,6 +200,11 @@ class Testset:
         header["number"] = self.number
         if self.changes:
             header["changes"] = dict(self.changes)
+        header["rejected"] = [json.loads(candidate.model_dump_json(fallback=str)) for candidate in self.rejected]
+        header["usage_by_step"] = {
+            step: usage.model_dump(mode="json", exclude={"seconds"}, exclude_defaults=True)
+            for step, usage in self.usage_by_step.items()
+        }
         lines = [
             json.dumps({_HEADER: header}, ensure_ascii=False),
             *(row.model_dump_json(fallback=str) for row in self.rows),
@@ -186,12 +229,15 @@ class Testset:
             first, *lines = Path(path).read_text(encoding="utf-8").split("\n")
             header = dict(json.loads(first)[_HEADER])
             rows = [TestsetRow.model_validate_json(line) for line in lines if line]
+            rejected = [Candidate.model_validate(candidate) for candidate in header.get("rejected", [])]
+            usage = {step: Usage(**counts) for step, counts in header.get("usage_by_step", {}).items()}
         except OSError as error:
             raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
         except (ValidationError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"{path} is not a test set that Testset.to_jsonl wrote: {error}") from None
+        run = (header["yields"], header["notes"], header["complete"], header["broken_off"])
         later = {name: header[name] for name in ("changes", "number") if name in header}  # absent before 0.3
-        return cls(rows, header["yields"], header["notes"], header["complete"], header["broken_off"], **later)
+        return cls(rows, *run, rejected, usage, **later)
 
     def refresh(self, documents: Any, generator: Any = None) -> Testset:
         """Adapt the test set to changed documents; only the rows whose passages have changed are asked about.
@@ -286,12 +332,20 @@ class Testset:
             {
                 "inputs": {"question": row.question},
                 outputs: {"answer": row.reference},
-                "metadata": {"id": row.id, "evolution": row.evolution, "contexts": row.contexts},
+                "metadata": {"id": row.id, "evolution": row.evolution, "contexts": row.contexts, **row.tree},
             }
             for row in self.rows
         ]
         client.create_examples(dataset_id=dataset.id, examples=examples)
         return dataset
+
+
+def usage_line(usage: Usage, calls_per_row: float | None) -> str:
+    """Return calls, tokens and money of a test set as text: "57 calls, 12,345 tokens; 5.7 calls per question"."""
+    tokens = None if usage.input_tokens is None else usage.input_tokens + (usage.output_tokens or 0)
+    total = f"{pluralize(usage.calls, 'call')}, {'unknown' if tokens is None else f'{tokens:,}'} tokens"
+    total += "" if usage.money is None else f", {format_money(usage.money)} money"
+    return total if calls_per_row is None else f"{total}; {calls_per_row:.1f} calls per question"
 
 
 def is_testset_file(path: str | Path) -> bool:

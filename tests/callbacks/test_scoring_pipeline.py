@@ -13,6 +13,7 @@ import threading
 import time
 import tracemalloc
 import weakref
+from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
 import pytest
@@ -745,3 +746,23 @@ def test_memory_stays_flat_when_the_judge_never_answers():
     gate.open.set()
     assert callback.close(PATIENCE)
     assert held < 1_000_000
+
+
+# Time and tags
+
+
+def test_a_row_has_its_time_and_the_tags_of_the_callback():
+    callback, rows = watching(tags={"version": "1.4", "tenant": "акме"})
+    before = datetime.now(UTC).replace(microsecond=0)
+    rag().invoke(QUESTION, with_callback(callback))
+    assert callback.flush(PATIENCE)
+    assert rows[0].tags == {"version": "1.4", "tenant": "акме"}
+    assert before <= rows[0].time <= datetime.now(UTC)
+    callback.close()
+
+
+@pytest.mark.parametrize("tags", [{"version": 1.4}, ["version"], {1: "a"}])
+def test_tags_that_are_no_texts_are_refused(tags):
+    with pytest.raises(ConfigError) as raised:
+        watching(tags=tags)
+    assert str(raised.value) == f'tags must map names to texts, such as {{"version": "1.4"}}, got {tags!r}'

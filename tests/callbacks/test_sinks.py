@@ -11,6 +11,7 @@ import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
@@ -286,6 +287,56 @@ def test_each_score_is_a_row_of_its_table(tmp_path):
     sink.close()
 
 
+def test_its_file_is_a_report_too(tmp_path):
+    sink = SqliteSink(tmp_path / "scores.db")
+    late = datetime(2026, 11, 2, 12, tzinfo=UTC)
+    rows = [
+        row(0.5).model_copy(update={"time": late, "tags": {"version": "1.4"}}),
+        row(None).model_copy(update={"time": late - timedelta(days=1)}),
+    ]
+    for one in rows:
+        sink(one)
+    loaded = Report.load(sink.path)
+    assert [(one.index, one.time, one.tags) for one in loaded.rows] == [
+        (0, rows[1].time, {}),
+        (1, late, {"version": "1.4"}),
+    ]
+    assert loaded.rows[1].scores == rows[0].scores
+    assert {name: (score.comment, score.usage) for name, score in loaded.rows[0].scores.items()} == {
+        name: (score.comment, score.usage) for name, score in rows[1].scores.items()
+    }
+    assert loaded.rows[1].sample == rows[0].sample
+    assert (loaded.name, loaded.complete) == ("scores", False)
+    assert loaded.summary()["faithfulness"].mean == 0.5
+    sink.close()
+
+
+def test_a_file_of_an_earlier_version_gets_the_new_columns(tmp_path):
+    path = tmp_path / "scores.db"
+    sink = SqliteSink(path)
+    sink(row(0.5))
+    sink.close()
+    with closing(sqlite3.connect(path)) as connection:
+        for name in ("sample_id", "tags"):
+            connection.execute(f"ALTER TABLE scores DROP COLUMN {name}")
+    (old,) = Report.load(path).rows
+    assert (old.sample.question, old.tags) == (QUESTION, {})
+    sink(row(0.25).model_copy(update={"tags": {"version": "2"}}))
+    assert [one.tags for one in Report.load(path).rows] == [{}, {"version": "2"}]
+    sink.close()
+
+
+def test_another_database_is_not_a_report(tmp_path):
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE scores (name)")
+    with pytest.raises(ConfigError) as raised:
+        Report.load(path)
+    assert str(raised.value) == (
+        f"{path} has no scores of a SqliteSink; load a file that SqliteSink or Report.to_jsonl wrote"
+    )
+
+
 def test_a_row_that_is_written_twice_is_stored_once(tmp_path):
     sink = SqliteSink(tmp_path / "scores.db")
     same = row(run_id=str(uuid4()))
@@ -419,6 +470,22 @@ def test_scores_are_metrics_of_opentelemetry():
         ("answer_relevance", 0),
     ]
     assert points["rageval.judge.tokens"][0].value == 440
+    provider.shutdown()
+
+
+def test_chosen_tags_are_attributes_with_a_bounded_number_of_values():
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    sink = OpenTelemetrySink(provider.get_meter("rag"), tags=["tenant", "version"])
+    for number in range(102):
+        sink(row(0.5).model_copy(update={"tags": {"tenant": f"t{number}", "secret": "s"}}))
+    (resource,) = reader.get_metrics_data().resource_metrics
+    points = {metric.name: metric.data.data_points for metric in resource.scope_metrics[0].metrics}
+    counts = {point.attributes["tenant"]: point.count for point in points["rageval.score"]}
+    assert counts == {**{f"t{number}": 1 for number in range(100)}, "other": 2}
+    assert {name for point in points["rageval.score"] for name in point.attributes} == {
+        *("metric", "aspect", "direction", "tenant")
+    }
     provider.shutdown()
 
 

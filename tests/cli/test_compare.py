@@ -134,3 +134,15 @@ def test_untrusted_text_is_shown_without_control_characters(rageval, files):
     _, told, _ = rageval("compare", *files(report_of([scored(1.0, name)]), report_of([scored(1.0, name)])))
     assert not {"\x1b", "\x07"} & set(told)
     assert "[red]" in told
+
+
+def test_runs_over_different_samples_are_compared_by_their_means(rageval, tmp_path):
+    for name, values in {"dev": [1.0] * 20, "prod": [0.0] * 20}.items():
+        rows = [row(n, scored(value), id=f"{name}{n}", question=f"{name} {n}?") for n, value in enumerate(values)]
+        Report(rows).to_jsonl(tmp_path / f"{name}.jsonl")
+    files = (tmp_path / "dev.jsonl", tmp_path / "prod.jsonl")
+    code, out, err = rageval("compare", *files, "--unpaired", "--fail-if-worse")
+    assert code == 1
+    assert "20 / 20" in out
+    assert "samples: scored samples of candidate / baseline" in out
+    assert err == ("rageval: faithfulness worse: -1.000 [-1.000, -0.772], p = < 0.001 (20 and 20 samples)\n")

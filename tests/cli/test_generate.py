@@ -83,6 +83,33 @@ def test_an_unreachable_server_is_reported_in_one_line(rageval, folder, tmp_path
     words = ["--writer", "vllm:m", "--base-url", "http://127.0.0.1:9/v1", "--embeddings", "offline", "--quiet"]
     code, _, complaints = rageval("generate", folder, "--size", 2, "--out", tmp_path / "t.jsonl", *words)
     assert code == 2
-    assert "no question was accepted in 2 attempts: " in complaints
+    assert "no question was accepted in 1 attempt: " in complaints
     assert "Connection" in complaints
     assert not (tmp_path / "t.jsonl").exists()
+
+
+def test_the_table_and_the_json_object_show_calls_tokens_and_calls_per_row(rageval, folder, tmp_path):
+    words = ["generate", folder, "--size", 2, "--distribution", "simple=1", "--quiet", "--out", tmp_path / "t.jsonl"]
+    usage = Testset.load(tmp_path / "t.jsonl").usage if rageval(*words)[0] == 0 else None
+    tokens = usage.input_tokens + usage.output_tokens
+    assert f"12 calls, {tokens:,} tokens; 6.0 calls per question" in rageval(*words)[1]
+    found = json.loads(rageval(*words, "--json")[1])
+    assert found["usage"]["calls"] == sum(step["calls"] for step in found["steps"].values()) == 12
+    assert found["usage"]["input_tokens"] == usage.input_tokens
+    assert found["calls_per_row"] == 6.0
+
+
+def test_a_tree_has_every_evolution(rageval, folder, tmp_path):
+    words = ["--tree", "--size", 4, "--distribution", "simple=1,reasoning=1", "--quiet", "--out", tmp_path / "t.jsonl"]
+    assert rageval("generate", folder, *words)[0] == 0
+    testset = Testset.load(tmp_path / "t.jsonl")
+    assert [row.evolution for row in testset] == ["simple", "reasoning"] * 2
+    assert len({row.tree_id for row in testset}) == 2
+
+
+def test_a_run_without_an_accepted_question_shows_the_words_of_the_critic(rageval, tmp_path):
+    (tmp_path / "poor.txt").write_text("Да.", encoding="utf-8")
+    code, _, complaints = rageval("generate", tmp_path / "poor.txt", "--size", 1, "--quiet", "--out", tmp_path / "t")
+    assert code == 2
+    assert "no question was accepted in " in complaints
+    assert "An example of passage rejected: " in complaints

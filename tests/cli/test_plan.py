@@ -198,3 +198,38 @@ def test_resume_goes_on_with_the_budget_anew_or_with_another(rageval, samples, j
         seen.append((server.calls, len(Report.load(out))))
     assert seen == [(10, 5), (20, 10), (24, 12), (40, 20)]
     assert Report.load(out).left_out == []
+
+
+# plan --generate
+
+
+def test_a_generation_is_planned_by_step_without_a_call(rageval, judged, tmp_path):
+    server, words = judged
+    (tmp_path / "documents").mkdir()
+    (tmp_path / "documents" / "munich.txt").write_text(" ".join(CONTEXTS), encoding="utf-8")
+    words = [
+        "plan",
+        tmp_path / "documents",
+        "--generate",
+        "--size",
+        4,
+        "--distribution",
+        "simple=1,reasoning=1",
+        *words,
+    ]
+    code, out, err = rageval(*words, "--json")
+    assert (code, err, server.calls) == (0, "", 0)
+    estimate = json.loads(out)
+    assert list(estimate) == ["questions", "rehearsed", "steps", "total", "notes"]
+    assert estimate["questions"] == 4
+    assert estimate["total"]["calls"] == sum(step["calls"] for step in estimate["steps"].values()) == 2 * 6 + 2 * 10
+    assert estimate["total"]["most_calls"] > estimate["total"]["calls"]
+    table = rageval(*words)[1]
+    assert "Plan for 4 questions: 8.0 calls each if none is rejected" in table
+    assert "write_answer" in table
+
+
+def test_a_plan_of_documents_that_are_not_there_is_refused(rageval, tmp_path):
+    code, out, err = rageval("plan", tmp_path / "nowhere", "--generate")
+    assert (code, out) == (2, "")
+    assert f"{tmp_path / 'nowhere'} is not there: name a file or a folder of documents" in err

@@ -2,6 +2,7 @@
 
 import random
 import re
+import threading
 
 import pytest
 
@@ -108,7 +109,8 @@ def test_values_of_another_range_are_decided_in_their_own_units():
 
 
 @pytest.mark.parametrize(
-    ("by", "margin", "verdict"), [(0.0, 0.02, "no worse"), (0.3, 0.02, "worse"), (-0.3, 0.02, "better")]
+    ("by", "margin", "verdict"),
+    [(0.0, 0.02, "no worse"), (0.3, 0.02, "worse"), (-0.3, 0.02, "better"), (-0.3, 0.0, "better")],
 )
 def test_a_run_ends_when_it_is_known_how_it_compares_with_a_baseline(by, margin, verdict):
     baseline = evaluate(worsened(max(0.0, -by)), value, progress=False)
@@ -143,6 +145,49 @@ def test_a_precise_run_ends_when_all_intervals_are_narrow():
     assert decision.verdict == "precise"
     assert decision.high - decision.low <= 0.1
     assert len(report.rows) < 1000
+
+
+def slow_first_sample(others):
+    """Return a metric that scores the first drawn sample only when that many others have a score."""
+    first, scored = threading.Event(), threading.Semaphore(0)
+
+    @metric(reads={"answer"}, aspect="style")
+    def one_is_slow(sample):
+        if not first.is_set():
+            first.set()
+            for _ in range(others):
+                scored.acquire()
+        else:
+            scored.release()
+        return float(sample.answer)
+
+    return one_is_slow
+
+
+@pytest.mark.parametrize("max_concurrency", [1, 4])
+def test_a_slow_sample_does_not_let_the_others_run_on(max_concurrency):
+    """Two workers for each slot, two samples for each worker: then all wait for the slow one."""
+    lead = 4 * max_concurrency
+    options = {"until": Decided({"one_is_slow": 0.7}), "progress": False, "max_concurrency": max_concurrency}
+    report = evaluate(samples(), slow_first_sample(others=lead - 1), **options)
+    assert report.decisions["one_is_slow"].verdict == "passed"
+    assert len(report.rows) < 300
+
+
+async def test_a_slow_sample_does_not_let_the_others_run_on_in_async_code():
+    options = {"until": Decided({"one_is_slow": 0.7}), "progress": False, "max_concurrency": 2}
+    report = await aevaluate(samples(), slow_first_sample(others=7), **options)
+    assert report.decisions["one_is_slow"].verdict == "passed"
+    assert len(report.rows) < 300
+
+
+def test_an_error_ends_a_run_in_which_samples_wait_for_a_slow_one():
+    @metric(reads={"answer"}, aspect="style")
+    def broken(sample):
+        raise MemoryError("the value does not fit")
+
+    with pytest.raises(MemoryError):
+        evaluate(samples(), broken, until=Decided({"broken": 0.7}), progress=False, on_failure="raise")
 
 
 def test_samples_without_a_score_do_not_count():

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable
+from hashlib import blake2b
 from typing import Any
 
 from helpers.scripted import Scripted, human_of
@@ -99,3 +100,32 @@ def documents(count: int, sources: int = 3) -> list[Document]:
     """Return short documents of one passage each."""
     texts = [f"{TOPICS[n % len(TOPICS)].title()} номер {n}: об этом рассказано здесь подробно." for n in range(count)]
     return [Document(text, metadata={"source": f"doc-{n % sources}", "page": n}) for n, text in enumerate(texts)]
+
+
+def rejecting(**shares: float) -> Writer:
+    """Return a writer whose critic rejects these shares of what it sees, chosen by the text.
+
+    The keys are passage, question, evolution and needed (no passage answers the question).
+    """
+
+    def rejects(kind: str, text: str) -> bool:
+        number = int.from_bytes(blake2b(f"{kind} {text}".encode(), digest_size=4).digest())
+        return number < shares.get(kind, 0.0) * 2**32
+
+    def grades(inputs: dict[str, Any], _: int) -> dict[str, Any]:
+        grade = 1 if rejects("passage", inputs["passage"]) else 3
+        return {"reason": "бедный отрывок", **dict.fromkeys(("clarity", "depth", "structure", "relevance"), grade)}
+
+    def review(inputs: dict[str, Any], _: int) -> dict[str, Any]:
+        accepted = not rejects("question", inputs["question"])
+        return {"feedback": "непонятно, о каком полисе речь", "standalone": accepted, "answerable": True}
+
+    def compare(inputs: dict[str, Any], _: int) -> dict[str, Any]:
+        deeper = not rejects("evolution", inputs["parent"] + inputs["question"])
+        return {"reason": "не глубже прежнего", "deeper": deeper, "broader": False}
+
+    def needed(inputs: dict[str, Any], _: int) -> dict[str, Any]:
+        numbers = [] if rejects("needed", inputs["question"]) else [p["passage"] for p in inputs["passages"]]
+        return {"reason": "ответа нет", "passages": numbers}
+
+    return Writer(PassageGrades=grades, QuestionReview=review, QuestionComparison=compare, NeededPassages=needed)

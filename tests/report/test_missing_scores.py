@@ -19,7 +19,7 @@ def test_a_printed_report_says_why_scores_failed_and_why_samples_are_unscored():
     lines = str(report([1.0, 0.5, 0.0], notes=["Judged offline."])).splitlines()
     assert lines[3:] == [
         "Failed: 1 of claim_noise: JudgeOutputError in verify_statements, first in sample 'sample-0': no JSON",
-        "Unscored: 1 of claim_noise: the answer states no facts",
+        "Unscored: 1 of claim_noise: the answer states no facts, first in sample 'sample-1'",
         "Note: Judged offline.",
     ]
 

@@ -58,8 +58,8 @@ def own(value=1.0, name="own"):
 
 
 def bare(rows):
-    """Rows without what they cost: which of two metrics pays for a step they share differs from run to run."""
-    return [row.model_dump(exclude={"scores": {"__all__": {"usage"}}}) for row in rows]
+    """Rows without time and cost: which of two metrics pays for a step they share differs from run to run."""
+    return [row.model_dump(exclude={"time": True, "scores": {"__all__": {"usage"}}}) for row in rows]
 
 
 def many(count):

@@ -269,3 +269,14 @@ def test_the_trace_of_the_caller_sees_the_chain():
     outer = RunnableLambda(lambda _: TESTSET.run(rag().with_config(run_name="rag"), progress=False))
     outer.invoke(0, {"callbacks": [Names()]})
     assert names.count("rag") == 3
+
+
+async def test_a_question_that_meets_a_connection_of_a_closed_loop_is_asked_again():
+    errors = [RuntimeError("Event loop is closed")] * 3
+
+    async def ask(question: str):
+        if errors:
+            raise errors.pop()
+        return f"to {question}"
+
+    assert answers(await answered_by(ask, progress=False).ainvoke(TESTSET)) == ["to 1?", "to 2?", "to 3?"]

@@ -21,6 +21,7 @@ from langchain_rageval import (
     Judge,
     OfflineJudge,
     aevaluate,
+    answered_by,
     context_precision,
     evaluate,
     faithfulness,
@@ -303,3 +304,46 @@ def _entered(engine, leave=None):
 
 def _one(request):
     return (yield request)
+
+
+def test_a_chain_around_an_engine_is_asked_one_question_at_a_time():
+    engine = Engine()
+    rag = RunnableLambda(lambda question: [HumanMessage(question)]) | Chat(client=engine)
+    questions = [{"question": f"Что такое {number}?"} for number in range(4)]
+    assert len(answered_by(rag, progress=False).invoke(questions)) == 4
+    assert (engine.calls, engine.most) == (4, 1)
+
+
+async def test_so_it_is_in_async_code_and_a_metric_in_the_chain_does_not_wait_for_the_chain():
+    engine = Engine()
+    chat = Chat(client=engine)
+    check = faithfulness(Judge(chat))
+
+    async def checked(message):
+        score = await check.ainvoke({"question": "?", "answer": message.content, "contexts": [message.content]})
+        return {"answer": message.content, "score": score.metric}
+
+    rag = RunnableLambda(lambda question: [HumanMessage(question)]) | chat | RunnableLambda(checked)
+    asked = answered_by(rag, progress=False)
+    assert len(await asked.ainvoke([{"question": f"{number}?"} for number in range(3)])) == 3
+    assert engine.most == 1
+
+
+def test_an_abandoned_answer_keeps_its_turn():
+    started, go_on = threading.Event(), threading.Event()
+    engine = Engine()
+
+    class Slow(Chat):
+        def _generate(self, messages, stop=None, run_manager=None, **options):
+            with self.client.use():
+                started.set()
+                assert go_on.wait(PATIENCE)
+            return super()._generate(messages, stop, run_manager, **options)
+
+    rag = RunnableLambda(lambda question: [HumanMessage(question)]) | Slow(client=engine)
+    releaser = threading.Thread(target=lambda: (started.wait(PATIENCE), threading.Event().wait(0.2), go_on.set()))
+    releaser.start()
+    samples = answered_by(rag, progress=False, timeout=0.01).invoke([{"question": "1?"}, {"question": "2?"}])
+    releaser.join()
+    assert engine.most == 1
+    assert samples[0].metadata["error"] == "TimeoutError: the chain did not answer within 0.01 s"

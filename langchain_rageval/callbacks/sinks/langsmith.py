@@ -46,12 +46,13 @@ class LangSmithSink:
         run_id = str(row.sample.metadata["run_id"])
         for score in row.scores.values():
             feedback = score.feedback(row.sample.id)
+            known = {**feedback["metadata"], "tags": row.tags or None}
             self._client.create_feedback(
                 run_id=run_id,
                 key=feedback["key"],
                 score=feedback["score"],
                 comment=feedback["comment"],
-                source_info={name: value for name, value in feedback["metadata"].items() if value is not None},
+                source_info={name: value for name, value in known.items() if value is not None},
                 feedback_id=uuid5(NAMESPACE_OID, f"{run_id} {score.metric}"),
                 stop_after_attempt=_TRIES,
                 **self._project_argument,

@@ -1,0 +1,187 @@
+"""Comparison of the evolutions of a test set of trees: paired differences from the simple question about one fact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from langchain_rageval.data.schema import Direction, Row
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.report.comparison import (
+    PAIRED_HEADINGS,
+    Comparison,
+    Pair,
+    compare_metric,
+    comparison_cells,
+    with_verdicts,
+)
+from langchain_rageval.report.evolution_plot import draw_evolutions
+from langchain_rageval.report.html_table import html_table
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+SIMPLE = "simple"
+"""Evolution with which the others are compared."""
+
+EVOLUTION_HEADINGS = (
+    "evolution",
+    *({"baseline": SIMPLE, "candidate": "evolved", "pairs": "trees"}.get(name, name) for name in PAIRED_HEADINGS),
+)
+
+
+class EvolutionComparison(Mapping[str, Comparison]):
+    """Mapping of evolutions to comparisons with the simple questions about the same facts, metric by metric.
+
+    `comparison["reasoning"]["faithfulness"].difference` is the mean over the trees of the value of the evolved question
+    minus that of the simple question, with its interval `low` to `high`. "worse" means that the evolution makes the
+    questions harder for the chain. A tree counts as one observation.
+
+    Attributes:
+        trees: number of trees with a simple question.
+        notes: remarks for the reader, such as on rows without a tree.
+    """
+
+    def __init__(self, evolutions: Mapping[str, Comparison], trees: int, notes: Sequence[str] = ()) -> None:
+        self._evolutions = dict(evolutions)
+        self.trees = trees
+        self.notes = list(notes)
+
+    def __getitem__(self, evolution: str) -> Comparison:
+        """Return the comparison of an evolution by its name."""
+        return self._evolutions[evolution]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of the evolutions."""
+        return iter(self._evolutions)
+
+    def __len__(self) -> int:
+        """Return the number of evolutions, `simple` excluded."""
+        return len(self._evolutions)
+
+    @property
+    def title(self) -> str:
+        """Heading of the comparison: what is subtracted, the kind of interval, and the number of trees."""
+        trees = f"{self.trees} tree{'' if self.trees == 1 else 's'}"
+        return f"Evolved minus simple question about the same fact, {trees}, 95% intervals, p Holm-adjusted"
+
+    def __repr__(self) -> str:
+        """Return the comparison as a text table, with the notes."""
+        lines = [EVOLUTION_HEADINGS, *self.rows()]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        table = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+        return "\n".join([self.title, *table, *(f"Note: {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        """Return an HTML table of the differences, for notebooks."""
+        return html_table(self.title, EVOLUTION_HEADINGS, self.rows(), self.notes)
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return a row of texts for each evolution and metric, one text for each column of `EVOLUTION_HEADINGS`."""
+        return [
+            (evolution, *comparison_cells(replace(metric, pairs=metric.clusters or 0)))
+            for evolution, comparison in self.items()
+            for metric in comparison.values()
+        ]
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a DataFrame with a line for each evolution and metric."""
+        import pandas
+
+        return pandas.DataFrame(
+            [
+                {
+                    "evolution": evolution,
+                    "metric": metric.metric,
+                    "direction": metric.direction,
+                    "simple": metric.baseline,
+                    "evolved": metric.mean,
+                    "difference": metric.difference,
+                    "low": metric.low,
+                    "high": metric.high,
+                    "p_value": metric.p_value,
+                    "verdict": metric.verdict,
+                    "trees": metric.clusters,
+                }
+                for evolution, comparison in self.items()
+                for metric in comparison.values()
+            ]
+        )
+
+    def plot(self) -> Figure:
+        """Draw the differences with their intervals, a panel for each metric and a line for each evolution.
+
+        Returns:
+            A matplotlib Figure that notebooks show and `savefig` writes. No window opens, and pyplot is not used.
+
+        Raises:
+            ConfigError: if matplotlib is not installed.
+        """
+        return draw_evolutions(self)
+
+
+def compare_evolutions(rows: Iterable[Row]) -> EvolutionComparison:
+    """Return the comparison of the evolutions; see `Report.by_evolution`."""
+    trees, loose = _by_tree(rows)
+    if not trees:
+        raise ConfigError(
+            "no sample has metadata.tree_id and metadata.evolution: generate the test set with "
+            "TestsetGenerator(..., tree=True), and keep the metadata of its samples"
+        )
+    roots = {tree: next((row for row in own if _evolution(row) == SIMPLE), None) for tree, own in trees.items()}
+    pairs: dict[str, list[tuple[str, Pair]]] = {}
+    for tree, own in trees.items():
+        for row in own:
+            if (root := roots[tree]) is not None and _evolution(row) != SIMPLE:
+                pairs.setdefault(_evolution(row), []).append((tree, (row, root)))
+    if not pairs:
+        raise ConfigError("no tree has both a simple question and another evolution: there is nothing to compare")
+    directions = _directions(row for own in trees.values() for row in own)
+    compared = {
+        (evolution, name): compare_metric(name, direction, [pair for _, pair in own], [tree for tree, _ in own], False)
+        for evolution, own in pairs.items()
+        for name, direction in directions.items()
+    }
+    verdicts = dict(zip(compared, with_verdicts(list(compared.values()), 0.0), strict=True))
+    evolutions = {
+        evolution: Comparison([verdicts[evolution, name] for name in directions], [], 0.0) for evolution in pairs
+    }
+    rootless = sum(root is None for root in roots.values())
+    notes = [f"{loose} samples without a tree were left out."] if loose else []
+    notes += [f"{rootless} trees without a simple question were left out."] if rootless else []
+    return EvolutionComparison(evolutions, len(roots) - rootless, notes)
+
+
+def has_trees(rows: Iterable[Row]) -> bool:
+    """Return True if a tree has a simple question and another evolution."""
+    trees, _ = _by_tree(rows)
+    evolutions = ({_evolution(row) for row in own} for own in trees.values())
+    return any(SIMPLE in own and len(own) > 1 for own in evolutions)
+
+
+def _by_tree(rows: Iterable[Row]) -> tuple[dict[str, list[Row]], int]:
+    """Return the rows of each tree, and the number of rows without one."""
+    trees: dict[str, list[Row]] = {}
+    loose = 0
+    for row in rows:
+        tree = row.sample.metadata.get("tree_id")
+        if tree and _evolution(row):
+            trees.setdefault(str(tree), []).append(row)
+        else:
+            loose += 1
+    return trees, loose
+
+
+def _evolution(row: Row) -> str:
+    return str(row.sample.metadata.get("evolution") or "")
+
+
+def _directions(rows: Iterable[Row]) -> dict[str, Direction]:
+    """Return whether higher or lower is better, by metric, in the order of the rows."""
+    directions: dict[str, Direction] = {}
+    for row in rows:
+        for name, score in row.scores.items():
+            directions.setdefault(name, score.direction)
+    return directions

@@ -1,0 +1,145 @@
+"""Markdown of a run for a merge request: the verdict, the means, what to check, and the worst samples."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import nsmallest
+
+from langchain_rageval.data.schema import Row, Score
+from langchain_rageval.report.comparison import Comparison
+from langchain_rageval.report.data import ReportData
+from langchain_rageval.report.diagnosis import diagnose_rows
+from langchain_rageval.report.gates import GateResult
+from langchain_rageval.report.missing_scores import missing_scores
+from langchain_rageval.report.summary import Summary, summarise
+
+_MOST_WORST = 10
+_LONGEST = 400  # characters of a text; GitHub refuses comments of more than 65,536
+_SPECIAL = re.compile(r"([\\`*_\[\]#|~]|^[-+](?=\s)|(?<=^\d)[.)])")
+_REFERENCE = re.compile(r"(?<=[@#!$%&~])(?=\w)")
+_ZERO_WIDTH = "\u200b"
+
+
+def markdown_of(
+    report: ReportData | None, results: Sequence[GateResult], comparison: Comparison | None, error: str = ""
+) -> str:
+    """Return the Markdown of a run, which GitHub and GitLab show in comments and job summaries.
+
+    Texts of samples are escaped: they make no links, mentions, tables or HTML.
+
+    Args:
+        report: the report; None if the run failed before there was one.
+        results: results of the gates.
+        comparison: comparison with the baseline, if there is one.
+        error: why the run itself failed; "" if it did not.
+    """
+    failed = [result for result in results if result.problem]
+    verdict = "error" if error else "failed" if failed else "passed"
+    sign = {"error": "⚠️", "failed": "❌", "passed": "✅"}[verdict]
+    lines = [f"## {sign} RAG evaluation: {verdict}", ""]
+    problems = [error] if error else list(dict.fromkeys(result.problem for result in failed))
+    lines += [*(f"- {_text(problem)}" for problem in problems), ""] if problems else []
+    if report is not None and len(report.rows):
+        summary = summarise(report.rows)
+        lines += [
+            *_table(summary, results, comparison),
+            "",
+            *_causes(report),
+            *_worst(report, summary),
+            *_notes(report),
+        ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _table(summary: Summary, results: Sequence[GateResult], comparison: Comparison | None) -> Iterator[str]:
+    yield "| metric | mean | 95% interval | required | baseline | difference | scored | unscored | failed |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    required: dict[str, list[str]] = {}
+    for result in results:
+        sign = "❌" if result.problem else "✅"
+        required.setdefault(result.metric, []).append(f"{sign} {result.requirement}")
+    for name, metric in summary.items():
+        compared = comparison[name] if comparison is not None and name in comparison else None
+        cells = [
+            _text(name) + (" ↓" if metric.direction == "lower" else ""),
+            "–" if metric.mean is None else f"{metric.mean:.3f}",
+            metric.interval or "–",
+            "<br>".join(required.get(name, ["–"])),
+            "–" if compared is None or compared.baseline is None else f"{compared.baseline:.3f}",
+            "–"
+            if compared is None or compared.difference is None
+            else f"{compared.difference:+.3f} {compared.interval}",
+            *map(str, (metric.scored, metric.unscored, metric.failed)),
+        ]
+        yield f"| {' | '.join(cells)} |"
+
+
+def _causes(report: ReportData) -> Iterator[str]:
+    """Yield what went wrong how often, and what to check."""
+    diagnosis = diagnose_rows(report.rows)
+    causes = [(cause, count) for cause, count in diagnosis.counts.items() if cause in diagnosis.remedies]
+    causes = [(cause, count) for cause, count in causes if cause != "cannot tell"]
+    if causes:
+        yield "### What to check"
+        yield ""
+        for cause, count in causes:
+            yield f"- **{cause}**, {count} samples. {_text(diagnosis.remedies[cause])}"
+        yield ""
+
+
+def _worst(report: ReportData, summary: Summary) -> Iterator[str]:
+    best: Mapping[str, float] = {name: 1.0 if one.direction == "higher" else 0.0 for name, one in summary.items()}
+
+    def quality(row: Row) -> float:
+        values = [abs(best[name] - score.value) for name, score in row.scores.items() if score.value is not None]
+        return -sum(values) / len(values) if values else 0.0
+
+    worst = [
+        row for row in nsmallest(_MOST_WORST, report.rows, key=lambda row: (quality(row), row.index)) if quality(row)
+    ]
+    if not worst:
+        return
+    yield "### Worst samples"
+    yield ""
+    for row in worst:
+        values = ", ".join(_value(name, score) for name, score in row.scores.items())
+        yield f"<details><summary>{_html(row.sample.question)} ({_html(row.sample.id)}): {values}</summary>"
+        yield ""
+        yield f"- answer: {_text(row.sample.answer or '–')}"
+        for reference in row.sample.references[:1]:
+            yield f"- reference: {_text(reference)}"
+        for name, score in row.scores.items():
+            if score.comment and score.value != best[name]:
+                yield f"- {_text(name)}: {_text(score.comment)}"
+        yield ""
+        yield "</details>"
+    yield ""
+
+
+def _notes(report: ReportData) -> Iterator[str]:
+    notes = [*missing_scores(report.rows), *report.notes]
+    if notes:
+        yield "### Notes"
+        yield ""
+        yield from (f"- {_text(note)}" for note in notes)
+
+
+def _value(name: str, score: Score) -> str:
+    return f"{_html(name)} {'–' if score.value is None else format(score.value, '.2f')}"
+
+
+def _short(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= _LONGEST else f"{plain[:_LONGEST]}…"
+
+
+def _html(text: str) -> str:
+    """Return a text inside HTML: no tags, and no mentions of people or issues."""
+    return html.escape(_REFERENCE.sub(_ZERO_WIDTH, _short(text)))
+
+
+def _text(text: str) -> str:
+    """Return a text as Markdown that shows it as it is: no markup, no HTML, no mentions of people or issues."""
+    return _SPECIAL.sub(r"\\\1", html.escape(_REFERENCE.sub(_ZERO_WIDTH, _short(text)), quote=False))

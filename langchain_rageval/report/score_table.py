@@ -1,0 +1,181 @@
+"""Score table: the table `scores` of an SQLite file, which `SqliteSink` writes and `Report.load` reads."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from langchain_rageval.data.schema import Failure, Finding, Row, Sample, Score, Usage
+from langchain_rageval.errors import ConfigError
+
+_MAGIC = b"SQLite format 3\x00"
+
+COLUMNS = {
+    "run_id": "TEXT NOT NULL",
+    "metric": "TEXT NOT NULL",
+    "written": "REAL NOT NULL",
+    "value": "REAL",
+    "unscored": "TEXT",
+    "error": "TEXT",
+    "message": "TEXT",
+    "reason": "TEXT",
+    "aspect": "TEXT",
+    "direction": "TEXT",
+    "instrument": "TEXT",
+    "calls": "INTEGER",
+    "input_tokens": "INTEGER",
+    "output_tokens": "INTEGER",
+    "seconds": "REAL",
+    "question": "TEXT",
+    "answer": "TEXT",
+    "contexts": "TEXT",
+    "metadata": "TEXT",
+    "findings": "TEXT",
+    "sample_id": "TEXT",
+    "tags": "TEXT",
+}
+"""Columns of the table `scores` with their SQL types. The primary key is (run_id, metric).
+
+`written` is the time of scoring in seconds since 1970. Exactly one of `value`, `unscored` and `error` is not NULL.
+`contexts`, `metadata`, `findings` and `tags` are JSON.
+"""
+
+_ADDED = ("sample_id", "tags")  # missing in files of version 0.1.0
+
+
+def prepare_table(connection: sqlite3.Connection) -> None:
+    """Create the table, or add the columns that an earlier version did not write."""
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    columns = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+    connection.execute(f"CREATE TABLE IF NOT EXISTS scores ({columns}, PRIMARY KEY (run_id, metric)) WITHOUT ROWID")
+    for name in _ADDED:
+        if name not in _columns_of(connection):
+            connection.execute(f"ALTER TABLE scores ADD COLUMN {name} {COLUMNS[name]}")
+
+
+def write_scores(connection: sqlite3.Connection, row: Row) -> None:
+    """Write the scores of a row in one transaction; they replace earlier ones of the same run and metric."""
+    values = [tuple(_column_values(row, score).values()) for score in row.scores.values()]
+    places = ", ".join("?" * len(COLUMNS))
+    connection.execute("BEGIN IMMEDIATE")
+    connection.executemany(f"INSERT OR REPLACE INTO scores ({', '.join(COLUMNS)}) VALUES ({places})", values)
+
+
+def is_sqlite(path: str | Path) -> bool:
+    """Return True if a file begins like an SQLite file; False if it cannot be read."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
+
+
+def read_score_table(path: str | Path) -> list[Row]:
+    """Return the rows of the table, in the order in which they were written.
+
+    The file may be written meanwhile. Each run is one row; samples have no references, which the table does not hold.
+
+    Raises:
+        ConfigError: if the file cannot be read or has no table of this package.
+    """
+    address = f"{Path(path).absolute().as_uri()}?mode=ro"
+    try:
+        connection = sqlite3.connect(address, uri=True)
+        try:
+            connection.row_factory = sqlite3.Row
+            lacking = COLUMNS.keys() - _columns_of(connection) - set(_ADDED)
+            if lacking:
+                raise ConfigError(
+                    f"{path} has no scores of a SqliteSink; load a file that SqliteSink or Report.to_jsonl wrote"
+                )
+            records = connection.execute("SELECT * FROM scores ORDER BY run_id, metric").fetchall()
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise ConfigError(f"{path} cannot be read: {error}; load a file that SqliteSink wrote") from None
+    rows = [_row(path, list(scores)) for _, scores in groupby(records, key=lambda record: record["run_id"])]
+    rows.sort(key=lambda row: (row.time or datetime.min.replace(tzinfo=UTC), row.sample.id))
+    return [row.model_copy(update={"index": index}) for index, row in enumerate(rows)]
+
+
+def _columns_of(connection: sqlite3.Connection) -> set[str]:
+    return {str(column[1]) for column in connection.execute("PRAGMA table_info(scores)")}
+
+
+def _row(path: str | Path, records: list[sqlite3.Row]) -> Row:
+    """Return the row of one run from its scores."""
+    first = dict(records[0])
+    try:
+        metadata = json.loads(first["metadata"] or "{}")
+        sample = Sample(
+            id=first.get("sample_id") or first["run_id"],
+            question=first["question"] or "",
+            answer=first["answer"],
+            contexts=json.loads(first["contexts"] or "null"),
+            metadata={"run_id": first["run_id"], **metadata},
+        )
+        scores = {str(record["metric"]): _score(dict(record)) for record in records}
+        when = datetime.fromtimestamp(max(record["written"] for record in records), UTC)
+        return Row(index=0, sample=sample, scores=scores, time=when, tags=json.loads(first.get("tags") or "{}"))
+    except (ValidationError, ValueError, TypeError) as error:
+        problem = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+        raise ConfigError(f"{path}, run {first['run_id']}: not a row of a report: {problem}") from None
+
+
+def _score(record: dict[str, Any]) -> Score:
+    tokens = {name: record[name] for name in ("input_tokens", "output_tokens")}
+    error = record["error"]
+    return Score(
+        metric=record["metric"],
+        aspect=record["aspect"] or "",
+        direction=record["direction"] or "higher",
+        value=record["value"],
+        reason=record["reason"] or "",
+        findings=[Finding(**finding) for finding in json.loads(record["findings"] or "[]")],
+        unscored=record["unscored"],
+        failure=None if error is None else Failure(error=error, message=record["message"] or ""),
+        usage=Usage(calls=record["calls"] or 0, seconds=record["seconds"] or 0.0, **tokens),
+        instrument=record["instrument"] or "",
+    )
+
+
+def _column_values(row: Row, score: Score) -> dict[str, Any]:
+    """Return the values of a score by column, in the order of `COLUMNS`."""
+    sample, failure, usage = row.sample, score.failure, score.usage
+    return {
+        "run_id": str(sample.metadata.get("run_id", sample.id)),
+        "metric": score.metric,
+        "written": row.time.timestamp() if row.time else time.time(),
+        "value": score.value,
+        "unscored": score.unscored,
+        "error": failure and failure.error,
+        "message": failure and failure.message,
+        "reason": score.reason,
+        "aspect": score.aspect,
+        "direction": score.direction,
+        "instrument": score.instrument,
+        "calls": usage.calls,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "seconds": usage.seconds,
+        "question": sample.question,
+        "answer": sample.answer,
+        "contexts": _json(sample.contexts),
+        "metadata": _json(sample.metadata),
+        "findings": _json([finding.model_dump() for finding in score.findings]),
+        "sample_id": sample.id,
+        "tags": _json(row.tags),
+    }
+
+
+def _json(value: Any) -> str | None:
+    """Return JSON with non-ASCII characters as they are; values without a JSON form become text."""
+    return None if value is None else json.dumps(value, ensure_ascii=False, default=str, skipkeys=True)

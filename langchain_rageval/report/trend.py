@@ -1,0 +1,245 @@
+"""Trend: means of a run by day, week or version, and an alarm if they fall below those of a baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from statistics import fmean
+
+from langchain_rageval.data.schema import Direction, Row
+from langchain_rageval.errors import BelowThreshold, ConfigError
+from langchain_rageval.report.comparison import check_instruments, scores_by_metric
+from langchain_rageval.report.data import ReportData, metric_names
+from langchain_rageval.report.html_table import html_table
+from langchain_rageval.report.mix import mix_shifts
+from langchain_rageval.report.slices import NONE, By, Slicer
+from langchain_rageval.report.summary import Summary, summarise
+from langchain_rageval.statistics.drift import DriftDetector
+
+_FORMS = {"day": "%Y-%m-%d", "week": "%G-W%V"}
+_LEAST_BASELINE = 6  # scored samples of a slice
+
+
+@dataclass(frozen=True)
+class DriftAlarm:
+    """Alarm about one metric.
+
+    Attributes:
+        metric: its name.
+        raised: time of the row after which the alarm was raised.
+        since: time of the row with which the change is estimated to begin.
+        mean: mean from that row on.
+        baseline: mean of the baseline.
+        samples: number of scored rows until the alarm.
+    """
+
+    metric: str
+    raised: datetime
+    since: datetime
+    mean: float
+    baseline: float
+    samples: int
+
+    def __str__(self) -> str:
+        """Return the alarm as a sentence."""
+        return (
+            f"{self.metric} has drifted: {self.mean:.3f} since {self.since:%Y-%m-%d %H:%M} UTC, {self.baseline:.3f} in "
+            f"the baseline; raised on {self.raised:%Y-%m-%d %H:%M} UTC after {self.samples} samples"
+        )
+
+
+@dataclass(frozen=True)
+class Trend(Mapping[str, Summary]):
+    """Mapping of periods to summaries, in order of time.
+
+    Attributes:
+        periods: summary of each period by its name.
+        rows: rows of each period by its name.
+        baseline: summary of the baseline; None without one.
+        alarms: metric to its alarm, for the metrics that have drifted.
+        error: probability that a metric without drift ever raises an alarm, over all metrics together.
+        notes: what a reader should know, such as that the questions of the baseline are others.
+    """
+
+    periods: Mapping[str, Summary]
+    rows: Mapping[str, Sequence[Row]]
+    baseline: Summary | None
+    alarms: Mapping[str, DriftAlarm]
+    error: float
+    notes: Sequence[str]
+
+    def __getitem__(self, period: str) -> Summary:
+        """Return the summary of a period."""
+        return self.periods[period]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of the periods."""
+        return iter(self.periods)
+
+    def __len__(self) -> int:
+        """Return the number of periods."""
+        return len(self.periods)
+
+    @property
+    def metrics(self) -> list[str]:
+        """Names of the metrics."""
+        return list(dict.fromkeys(name for summary in self.periods.values() for name in summary))
+
+    def check(self) -> None:
+        """Raise BelowThreshold if a metric has drifted; the message names each."""
+        if self.alarms:
+            raise BelowThreshold("; ".join(map(str, self.alarms.values())))
+
+    def __repr__(self) -> str:
+        """Return the trend as text: one line for each period, the alarms and the notes."""
+        lines = [" · ".join(filter(None, cells)) for cells in self.cells()]
+        return "\n".join([*lines, *map(str, self.alarms.values()), *(f"Note: {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        """Return the trend as an HTML table, for notebooks."""
+        notes = [*map(str, self.alarms.values()), *self.notes]
+        return html_table("Trend", ("period", "samples", *self.metrics), self.cells(), notes)
+
+    def cells(self) -> list[tuple[str, ...]]:
+        """Return a tuple of texts for each period, and for the baseline: name, samples, and the mean of each metric."""
+        named = dict(self.periods) if self.baseline is None else {"baseline": self.baseline, **self.periods}
+        counts = {name: max((one.scored for one in summary.values()), default=0) for name, summary in named.items()}
+        return [
+            (name, str(counts[name]), *(_mean(summary, metric) for metric in self.metrics))
+            for name, summary in named.items()
+        ]
+
+
+def trend(
+    report: ReportData,
+    baseline: ReportData | None = None,
+    by: str = "day",
+    *,
+    margin: float = 0.0,
+    error: float = 0.05,
+    adjust: By | None = None,
+    allow_different_instruments: bool = False,
+) -> Trend:
+    """Summarise a run by periods, and raise an alarm for each metric that falls below a baseline.
+
+    The alarm is valid at any time, however often one looks: the probability that it is ever raised without drift is at
+    most `error`, over all metrics together. It assumes that the rows, in order of time, are like random samples of
+    one mix of questions; `adjust` compares each row with the baseline's rows of its own slice.
+
+    Args:
+        report: rows with their `time`, such as `Report.load("live.db")`.
+        baseline: a run that is as good as it should be, over any samples; None raises no alarm.
+        by: "day" or "week" (UTC), or the name of a tag, such as "version".
+        margin: by how much a mean may be worse, in the units of the metric, at least 0.
+        error: see above, between 0 and 1.
+        adjust: property of the samples, such as "language" or "metadata.topic".
+        allow_different_instruments: compare also what different judges, prompts, options or versions have scored.
+
+    Returns:
+        The summaries by period, and the alarms.
+
+    Raises:
+        ConfigError: if no row has a time or the tag, an option is invalid, the runs have no metric in common, or
+            instruments differ.
+    """
+    if not 0 < error < 1:
+        raise ConfigError(f"error must be a probability between 0 and 1, such as 0.05, got {error!r}")
+    if margin < 0:
+        raise ConfigError(f"margin must be a number of at least 0, in the metrics' units, got {margin!r}")
+    timed = sorted((row for row in report.rows if row.time is not None), key=lambda row: (row.time, row.index))
+    if not timed:
+        raise ConfigError("no row has a time: score with this version, or load the file of a SqliteSink or JsonlSink")
+    periods = _periods(timed, by)
+    summaries = {name: summarise(rows) for name, rows in periods.items()}
+    untimed = len(report.rows) - len(timed)
+    notes = [f"{untimed} rows without a time are left out."] if untimed else []
+    if baseline is None:
+        return Trend(summaries, periods, None, {}, error, notes)
+    shared = [name for name in metric_names(report) if name in metric_names(baseline)]
+    if not shared:
+        raise ConfigError(
+            f"the runs have no metric in common: {', '.join(metric_names(report))}; {', '.join(metric_names(baseline))}"
+        )
+    ours, theirs = scores_by_metric(timed), scores_by_metric(baseline.rows)
+    known = (report.provenance, baseline.provenance)
+    notes += check_instruments(ours, theirs, shared, allow_different_instruments, known)
+    alarms = {}
+    for name in shared:
+        alarm, ignored = _alarm(name, timed, baseline.rows, margin, error / len(shared), adjust)
+        if alarm is not None:
+            alarms[name] = alarm
+        if ignored:
+            notes.append(f"{name}: {ignored} rows of slices with under {_LEAST_BASELINE} baseline samples are ignored.")
+    if adjust is None and (shifts := mix_shifts(timed, baseline.rows)):
+        notes.append(
+            f"The questions differ from those of the baseline: {'; '.join(map(str, shifts))}. Adjust for a property if "
+            "a change of the means may be due to it."
+        )
+    return Trend(summaries, periods, summarise(baseline.rows), alarms, error, notes)
+
+
+def _periods(rows: Sequence[Row], by: str) -> dict[str, list[Row]]:
+    periods: dict[str, list[Row]] = {}
+    for row in rows:
+        name = f"{row.time:{_FORMS[by]}}" if by in _FORMS else row.tags.get(by, NONE)
+        periods.setdefault(name, []).append(row)
+    if periods.keys() == {NONE}:
+        tags = sorted({tag for row in rows for tag in row.tags})
+        raise ConfigError(f"by is day, week or the name of a tag, got {by!r}; the tags are {', '.join(tags) or 'none'}")
+    return periods
+
+
+def _alarm(
+    metric: str, rows: Sequence[Row], baseline: Sequence[Row], margin: float, error: float, adjust: By | None
+) -> tuple[DriftAlarm | None, int]:
+    """Return the alarm about a metric, if there is one, and the number of rows without a baseline of their slice."""
+    own, its = _scored(metric, rows, adjust), _scored(metric, baseline, adjust)
+    direction: Direction = next(row.scores[metric].direction for row in baseline if metric in row.scores)
+    numbers = [value for _, value, _ in (*own, *its)]
+    if not own or not its:
+        return None, 0
+    low, high = min(0.0, *numbers), max(1.0, *numbers)
+
+    def scaled(value: float) -> float:
+        share = (value - low) / (high - low)
+        return share if direction == "higher" else 1 - share
+
+    slices: dict[Hashable, list[float]] = {}
+    for _, value, part in its:
+        slices.setdefault(part, []).append(scaled(value))
+    slices = {part: values for part, values in slices.items() if len(values) >= _LEAST_BASELINE}
+    if not slices:
+        return None, len(own)
+    detector = DriftDetector(slices, error, margin=margin / (high - low))
+    counted = [(row, value) for row, value, part in own if part in slices]
+    for _, value, part in own:
+        if detector.add(scaled(value), part):
+            break
+    ignored = len(own) - len(counted)
+    if detector.alarm is None or detector.change is None:
+        return None, ignored
+    raised, since = counted[detector.alarm - 1][0].time, counted[detector.change][0].time
+    if raised is None or since is None:  # rows without a time were left out
+        return None, ignored
+    mean = fmean(value for _, value in counted[detector.change :])
+    return DriftAlarm(metric, raised, since, mean, fmean(value for _, value, _ in its), detector.alarm), ignored
+
+
+def _scored(metric: str, rows: Iterable[Row], adjust: By | None) -> list[tuple[Row, float, str | None]]:
+    """Return each row that has a value of the metric, with the value and the slice of the row."""
+    slicer = None if adjust is None else Slicer(adjust)
+    found = []
+    for row in rows:
+        part = slicer.slice_of(row.sample) if slicer else None
+        if metric in row.scores and (value := row.scores[metric].value) is not None:
+            found.append((row, value, part))
+    if slicer is not None:
+        slicer.check_known()
+    return found
+
+
+def _mean(summary: Summary, metric: str) -> str:
+    if metric not in summary or summary[metric].mean is None:
+        return "–"
+    return f"{summary[metric].mean:.3f} {summary[metric].interval}".rstrip()

@@ -1,0 +1,262 @@
+"""Dry run of a generation, from which its plan is made, without a model call.
+
+The requests of a few rows of each evolution are built as they would be sent and answered locally: once accepting
+everything, and once rejecting whatever is tried again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import ceil, isnan, nan
+from typing import Any
+
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnablePassthrough
+
+from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
+from langchain_rageval.models.offline_judge import answer_request
+from langchain_rageval.prompts.layout import read_inputs
+from langchain_rageval.run.billing import request_texts
+from langchain_rageval.run.embedding import Batch
+from langchain_rageval.run.prices import PriceList
+from langchain_rageval.run.requests import Call
+from langchain_rageval.run.run import Run
+from langchain_rageval.run.usage_meter import UsageMeter, tokens_in
+from langchain_rageval.testset.candidate import Candidate
+from langchain_rageval.testset.candidate_step import CandidateStep
+from langchain_rageval.testset.docstore import Docstore
+from langchain_rageval.testset.evolutions import Branch, Evolution, compose, kinds_of, parts_of, simple
+from langchain_rageval.testset.generation_plan import GenerationPlan, PlannedStep
+from langchain_rageval.testset.generator_steps import GeneratorSteps
+from langchain_rageval.testset.passage import Passage
+from langchain_rageval.testset.passage_scheduler import MAX_ATTEMPTS
+from langchain_rageval.testset.sampling import allocate_rows, branches_of_tree, draw_order
+from langchain_rageval.testset.step_usage import EMBED
+from langchain_rageval.testset.user_step import UserStep, inner_runnable, user_step
+
+_REHEARSED = 8
+"""Maximum number of rows of each evolution in the dry run."""
+
+_Costs = dict[str, dict[str, float]]
+
+
+def plan_generation(
+    steps: GeneratorSteps,
+    store: Docstore,
+    distribution: Mapping[Branch, float],
+    *,
+    size: int,
+    seed: int,
+    tree: bool,
+    dedupe: bool,
+    price: Any = None,
+) -> GenerationPlan:
+    """Return the plan of a generation; see `TestsetGenerator.plan`."""
+    branches = branches_of_tree(distribution) if tree else []
+    rows = [branches[n % len(branches)] for n in range(size)] if tree else allocate_rows(distribution, size, seed)
+    rehearsal = _Rehearsal(steps, store, PriceList.of(price))
+    drawn = draw_order(store.passages, seed)[:_REHEARSED]
+    for branch, count in Counter(rows).items():
+        passages = drawn[:count]
+        first = ceil(size / len(branches)) * (branch == simple) if tree else count
+        rehearsal.run(branch, passages, first / len(passages), count / len(passages))
+    embedded = _embedded(store, rows, size if dedupe else 0)
+    notes = [
+        *rehearsal.notes,
+        "Rejected questions cost more; a critic that rejects 20% at each filter costs up to 1.5 times as much.",
+        "Repeated requests after an invalid reply or a lost call are not included.",
+    ]
+    free = None if price is None else 0.0
+    planned = rehearsal.planned()
+    if embedded:
+        planned.append(PlannedStep(EMBED, 0, 0, 0, embedded, 0, 0, free, free))
+    return GenerationPlan(planned, size, sum(min(len(drawn), count) for count in Counter(rows).values()), notes)
+
+
+def _embedded(store: Docstore, rows: Sequence[Branch], questions: int) -> int:
+    """Return the number of texts to embed: the questions, and the passages if an evolution needs a similar one."""
+    adds_passage = any(kind.adds_passage for row in set(rows) for kind in kinds_of(row))
+    return questions + (len(store) if adds_passage and store.vectorstore is None else 0)
+
+
+class _Rehearsal:
+    """Dry run of rows, with the usage of each step scaled to the whole generation.
+
+    Attributes:
+        notes: steps whose cost is unknown.
+    """
+
+    def __init__(self, steps: GeneratorSteps, store: Docstore, prices: PriceList | None) -> None:
+        self._prices = prices
+        passthrough = {name: user_step(RunnablePassthrough()) for name in steps.own}
+        self._steps = replace(steps, own=passthrough)
+        self._store = _RehearsalStore(store)
+        self._expected: _Costs = {}
+        self._most: _Costs = {}
+        self._last = [step.get_name() for step in self._steps.after(None)]
+        self.notes = [_unknown(name) for name in steps.own]
+
+    def run(self, branch: Branch, passages: Sequence[Passage], firsts: float, rows: float) -> None:
+        """Rehearse a row of a branch for each passage.
+
+        Args:
+            branch: evolution of the rows.
+            passages: passages to start from.
+            firsts: number of first questions to write for each rehearsed row.
+            rows: number of rows for each rehearsed row.
+        """
+        plannable = compose(part for part in parts_of(branch) if _evolution_in(part))
+        for part in parts_of(branch):
+            if not _evolution_in(part) and _unknown(part.get_name()) not in self.notes:
+                self.notes.append(_unknown(part.get_name()))
+        answerable = all(kind.answerable for kind in kinds_of(branch))
+        before = self._steps.before(self._store)
+        rest = [*self._steps.of_branch(plannable, self._store), *self._steps.after(self._store)]
+        for passage in passages:
+            start = Candidate(passages=[passage])
+            reviewed = self._rehearse(before, start, _accepting(True), self._expected, firsts)
+            self._rehearse(rest, reviewed, _accepting(answerable), self._expected, rows)
+            often = MAX_ATTEMPTS * rows
+            reviewed = self._rehearse(before, start, _rejecting(self._steps.max_rewrites)(True), self._most, often)
+            self._rehearse(rest, reviewed, _rejecting(self._steps.max_rewrites)(answerable), self._most, often)
+
+    def planned(self) -> list[PlannedStep]:
+        """Return the cost of each step, in the order of the steps."""
+        names = [name for name in self._most if name not in self._last] + self._last
+        return [_planned_step(name, self._expected[name], self._most[name]) for name in names if self._most.get(name)]
+
+    def _rehearse(
+        self,
+        steps: Sequence[CandidateStep],
+        candidate: Candidate,
+        reply: Callable[[Any], Any],
+        costs: _Costs,
+        factor: float,
+    ) -> Candidate:
+        """Run steps on a candidate, whatever they reject, and add what they cost, times a factor."""
+        for step in steps:
+            run = Run(fake_reply=reply, meter=UsageMeter(prices=self._prices))
+            try:
+                candidate = step.with_fresh_capabilities().invoke(candidate, run.into({}))
+            except Exception as error:
+                note = f"{step.get_name()} costs more: its dry run ended with {type(error).__name__}: {error}"
+                self.notes = list(dict.fromkeys([*self.notes, note]))
+            usage, cost = run.meter.usage, costs.setdefault(step.get_name(), defaultdict(float))
+            cost["calls"] += usage.calls * factor
+            cost["input_tokens"] += (usage.input_tokens or 0) * factor
+            cost["output_tokens"] += (usage.output_tokens or 0) * factor
+            cost["money"] += (nan if usage.money is None else usage.money) * factor
+            unknown = [f"The money is unknown: {problem}." for problem in run.meter.unpriced]
+            self.notes = list(dict.fromkeys([*self.notes, *unknown]))
+            candidate = candidate.replace(rejected=None)
+        return candidate
+
+
+class _RehearsalStore(Docstore):
+    """Docstore whose similar passages are any others, so that nothing is embedded."""
+
+    def __init__(self, store: Docstore) -> None:
+        self.__dict__.update(store.__dict__)
+
+    def similar(self, passage: Passage, *, floor: float = 0.3, ceiling: float = 0.95, k: int = 1) -> list[Passage]:
+        """Return the first k other passages."""
+        return [other for other in self.passages[: k + 1] if other.id != passage.id][:k]
+
+
+def _replies(answerable: bool, changed: Callable[[str, Any], Mapping[str, Any]]) -> Callable[[Any], Any]:
+    """Return a function that answers requests without a model.
+
+    Args:
+        answerable: True if the passages are meant to answer the question.
+        changed: function from the title and fields of an answer that accepts everything to the fields to change.
+    """
+
+    def reply(request: Any) -> Any:
+        if isinstance(request, Batch):
+            return HashingEmbeddings().embed_documents(list(request.texts))
+        if not isinstance(request, Call):
+            return None
+        human, title = next(m.text for m in request.messages if m.type == "human"), request.schema["title"]
+        answer = answer_request(request.schema, human, request.offline)
+        answer |= _accepted_answer(title, read_inputs(human), answer, answerable)
+        answer |= changed(title, answer)
+        content = json.dumps(answer, ensure_ascii=False)
+        read, written = tokens_in(*request_texts(request)), tokens_in(content)
+        usage = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
+        return AIMessage(content, usage_metadata=usage)
+
+    return reply
+
+
+def _accepted_answer(title: str, inputs: Mapping[str, Any], answer: Any, answerable: bool) -> dict[str, Any]:
+    """Return the fields of an answer that let the candidate pass."""
+    match title:
+        case "PassageGrades":
+            return dict.fromkeys(("clarity", "depth", "structure", "relevance"), 3)
+        case "Keyphrases":
+            return {"keyphrases": answer["keyphrases"] or [inputs["passage"][:20]]}
+        case "Question":
+            return {"question": answer["question"].strip() or inputs["passage"][:60]}
+        case "QuestionReview":
+            return {"standalone": True, "answerable": answerable}
+        case "QuestionComparison":
+            return {"deeper": True}
+        case "NeededPassages":
+            return {"passages": [passage["passage"] for passage in inputs["passages"]]}
+        case "ReferenceAnswer":
+            return {"answerable": answerable, "answer": answer["answer"].strip() or "–"}
+    return {}
+
+
+def _accepting(answerable: bool) -> Callable[[Any], Any]:
+    return _replies(answerable, lambda *_: {})
+
+
+def _rejecting(max_rewrites: int) -> Callable[[bool], Callable[[Any], Any]]:
+    """Return replies of a critic that accepts only the last wording of a question, and finds nothing deeper."""
+
+    def replies(answerable: bool) -> Callable[[Any], Any]:
+        reviews = 0
+
+        def changed(title: str, answer: Any) -> Mapping[str, Any]:
+            nonlocal reviews
+            if title == "Question":  # equal questions would share one review
+                return {"question": f"{answer['question']} {reviews}"}
+            if title == "QuestionComparison":
+                return {"deeper": False, "broader": False}
+            if title == "QuestionReview":
+                reviews += 1
+                if reviews % (max_rewrites + 1):
+                    return {"standalone": False, "answerable": not answerable}
+            return {}
+
+        return _replies(answerable, changed)
+
+    return replies
+
+
+def _evolution_in(part: Any) -> bool:
+    """Return True if a part of a branch is an evolution, also one with `with_retry` or so."""
+    return isinstance(inner_runnable(part.step if isinstance(part, UserStep) else part), Evolution)
+
+
+def _unknown(name: str) -> str:
+    return f"{name} cannot be planned: the model calls of your own step are unknown."
+
+
+def _planned_step(name: str, expected: Mapping[str, float], most: Mapping[str, float]) -> PlannedStep:
+    costs = {key: round(expected[key]) for key in ("calls", "input_tokens", "output_tokens")}
+    tokens = ceil(most["input_tokens"] + most["output_tokens"])
+    money, most_money = (None if isnan(cost["money"]) else cost["money"] for cost in (expected, most))
+    return PlannedStep(
+        name,
+        **costs,
+        embedded=0,
+        most_calls=ceil(most["calls"]),
+        most_tokens=tokens,
+        money=money,
+        most_money=most_money,
+    )

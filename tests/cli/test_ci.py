@@ -1,0 +1,128 @@
+"""`rageval ci`: exit codes, Markdown and JUnit XML, also of runs that fail; applications that are broken are red."""
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+
+from langchain_rageval import Report
+
+QUESTIONS = [f"Когда закрывается касса номер {number}?" for number in range(12)]
+CONTEXT = "Касса закрывается в шесть часов вечера."
+
+
+def write(path, answer, context=CONTEXT):
+    lines = [{"question": one, "answer": answer, "contexts": [context] if context else []} for one in QUESTIONS]
+    path.write_text("\n".join(json.dumps(line, ensure_ascii=False) for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def baseline(rageval, tmp_path):
+    """Write the report of a good run."""
+    good = write(tmp_path / "good.jsonl", CONTEXT)
+    code, _, _ = rageval("evaluate", good, "--out", tmp_path / "main.jsonl", "--quiet")
+    assert code == 0
+    return tmp_path / "main.jsonl"
+
+
+def outputs(tmp_path):
+    return ["--markdown", tmp_path / "m.md", "--junit", tmp_path / "j.xml", "--quiet"]
+
+
+def junit(tmp_path):
+    """Return the attributes of the suite, and the problem of each test case by class and name."""
+    suites = ElementTree.parse(tmp_path / "j.xml").getroot()
+    (suite,) = suites
+    cases = {
+        (case.get("classname"), case.get("name")): [(part.tag, part.get("message")) for part in case] for case in suite
+    }
+    assert (suites.tag, suite.tag) == ("testsuites", "testsuite")
+    assert int(suite.get("tests")) == len(cases)
+    assert int(suite.get("failures")) + int(suite.get("errors")) == sum(map(bool, cases.values()))
+    return cases
+
+
+def test_a_good_run_passes_and_writes_every_file(rageval, tmp_path, baseline):
+    files = [*outputs(tmp_path), "--html", tmp_path / "p.html", "--out", tmp_path / "new.jsonl"]
+    gates = ["--fail-under", "faithfulness=0.8", "--baseline", baseline]
+    code, _, err = rageval("ci", write(tmp_path / "answers.jsonl", CONTEXT), *gates, *files)
+    assert (code, [line for line in err.splitlines() if "from" not in line]) == (0, [])
+    assert junit(tmp_path) == {
+        ("rageval.faithfulness", "mean at least 0.8"): [],
+        ("rageval.faithfulness", "not worse than the baseline"): [],
+    }
+    markdown = (tmp_path / "m.md").read_text(encoding="utf-8")
+    assert markdown.startswith("## ✅ RAG evaluation: passed\n\n| metric |")
+    gated = "✅ mean at least 0.8<br>✅ not worse than the baseline"
+    means = f"| faithfulness | 1.000 | [0.758, 1.000] | {gated} | 1.000 | +0.000 [-0.065, +0.065] | 12 | 0 | 0 |"
+    assert means in markdown
+    assert len(Report.load(tmp_path / "new.jsonl")) == 12
+    assert "main" in (tmp_path / "p.html").read_text(encoding="utf-8")
+
+
+BROKEN = {
+    "makes things up": ("Слоны платят по понедельникам.", CONTEXT),
+    "refuses everything": ("Я не знаю.", CONTEXT),
+    "answers nothing": ("", CONTEXT),
+    "prints its error": ("Internal Server Error", CONTEXT),
+    "finds nothing": (CONTEXT, ""),
+}
+
+
+@pytest.mark.parametrize("gate", ["threshold", "baseline"])
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_broken_application_is_red(rageval, tmp_path, baseline, fault, gate):
+    gates = {"threshold": ["--fail-under", "faithfulness=0.8"], "baseline": ["--baseline", baseline]}[gate]
+    code, _, _ = rageval("ci", write(tmp_path / "answers.jsonl", *BROKEN[fault]), *gates, *outputs(tmp_path))
+    assert code == 1
+    assert any(junit(tmp_path).values())
+    assert (tmp_path / "m.md").read_text(encoding="utf-8").startswith("## ❌ RAG evaluation: failed\n\n- faithfulness ")
+
+
+def test_a_run_that_ends_with_an_error_is_in_the_files(rageval, tmp_path):
+    path = tmp_path / "answers.jsonl"
+    path.write_text('{"question": "Когда?", "answer": "В шесть."}\n' * 6, encoding="utf-8")
+    gates = ["--fail-under", "faithfulness=0.8", "--strict"]
+    code, _, err = rageval("ci", path, *gates, *outputs(tmp_path))
+    assert code == 2
+    problem = err.splitlines()[-1].removeprefix("rageval: ")
+    assert junit(tmp_path) == {("rageval.run", "the run ends without an error"): [("error", problem)]}
+    assert (tmp_path / "m.md").read_text(encoding="utf-8").startswith("## ⚠️ RAG evaluation: error\n\n- ")
+
+
+def test_a_report_of_an_earlier_run_is_not_taken_for_this_one(rageval, tmp_path, baseline):
+    files = [*outputs(tmp_path), "--out", baseline]
+    code, _, _ = rageval("ci", tmp_path / "missing.jsonl", "--fail-under", "faithfulness=0.8", *files)
+    assert code == 2
+    assert "| metric |" not in (tmp_path / "m.md").read_text(encoding="utf-8")
+    assert len(Report.load(baseline)) == 12
+
+
+def test_texts_of_samples_make_no_markup_and_no_mentions(rageval, tmp_path):
+    hostile = "<script>alert(1)</script> @admin closes #12 | `x` **bold** [a](https://example.org) \x00 </details>"
+    answers = write(tmp_path / "answers.jsonl", hostile)
+    rageval("ci", answers, "--fail-under", "faithfulness=0.8", *outputs(tmp_path))
+    markdown = (tmp_path / "m.md").read_text(encoding="utf-8")
+    assert "<script" not in markdown
+    assert "@admin" not in markdown
+    assert "#12" not in markdown
+    assert markdown.replace("\\](https", "").count("](https") == 0
+    assert markdown.count("</details>") == markdown.count("<details>")
+    assert len(markdown) < 65_536
+    junit(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ([], "rageval ci needs a gate: add --fail-under METRIC=NUMBER or --baseline REPORT"),
+        (
+            ["--fail-under", "faithfulness=0.8", "--out", "-"],
+            "rageval ci writes the report to a file; name it with --out FILE",
+        ),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(rageval, tmp_path, options, problem):
+    code, _, err = rageval("ci", write(tmp_path / "answers.jsonl", CONTEXT), *options)
+    assert (code, err) == (2, f"rageval: {problem}\n")

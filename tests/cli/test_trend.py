@@ -1,0 +1,44 @@
+"""`rageval trend`: the table, the exit code of an alarm, and a live SQLite file."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+from helpers.reports import row, scored
+
+from langchain_rageval import Report
+from langchain_rageval.sinks import SqliteSink
+
+START = datetime(2026, 11, 2, tzinfo=UTC)
+
+
+def rows(values, days=1):
+    for number, value in enumerate(values):
+        one = row(number, scored(value), id=f"r{number}", question=f"Q{number}?", metadata={"run_id": f"r{number}"})
+        yield one.model_copy(update={"time": START + timedelta(days=number * days / len(values))})
+
+
+def test_the_file_of_a_sink_is_shown_by_day_while_it_is_open(rageval, tmp_path):
+    sink = SqliteSink(tmp_path / "live.db")
+    for one in rows([1.0] * 40, days=2):
+        sink(one)
+    code, out, err = rageval("trend", tmp_path / "live.db")
+    assert (code, err) == (0, "")
+    assert [line.split("│")[1:3] for line in out.splitlines() if "2026" in line] == [
+        [" 2026-11-02 ", "      20 "],
+        [" 2026-11-03 ", "      20 "],
+    ]
+    sink.close()
+
+
+def test_an_alarm_ends_with_1_and_is_in_the_object(rageval, tmp_path):
+    Report(list(rows([1.0] * 60))).to_jsonl(tmp_path / "dev.jsonl")
+    Report(list(rows([0.0] * 60))).to_jsonl(tmp_path / "live.jsonl")
+    code, out, err = rageval("trend", tmp_path / "live.jsonl", "--baseline", tmp_path / "dev.jsonl", "--json")
+    found = json.loads(out)
+    assert code == 1
+    assert list(found) == ["periods", "baseline", "alarms", "notes"]
+    assert found["periods"]["2026-11-02"]["faithfulness"]["mean"] == 0.0
+    assert found["baseline"]["faithfulness"]["scored"] == 60
+    assert found["alarms"]["faithfulness"].keys() == {"raised", "since", "mean", "baseline", "samples"}
+    drift = "rageval: faithfulness has drifted: 0.000 since 2026-11-02 00:00 UTC, 1.000 in the baseline; raised on "
+    assert err.startswith(drift)

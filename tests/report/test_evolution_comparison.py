@@ -1,0 +1,129 @@
+"""`Report.by_evolution`: paired differences within trees between each evolution and the simple question."""
+
+from statistics import fmean
+
+import pytest
+from helpers.reports import failed, row, scored
+from matplotlib.figure import Figure
+
+from langchain_rageval import ConfigError, Report
+from langchain_rageval.statistics import holm, paired_difference
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+def tree_row(place, tree, evolution, *scores):
+    return row(place, *scores, metadata={"tree_id": tree, "evolution": evolution}, question=f"Question {place}?")
+
+
+def forest(harder=0.5, trees=8):
+    """Return a report of trees in which reasoning costs `harder` of each value, and a condition nothing."""
+    rows = []
+    for number in range(trees):
+        value = 0.5 + 0.05 * number
+        for evolution, own in (("simple", value), ("reasoning", value - harder), ("conditional", value)):
+            scores = [scored(own), scored(1 - own, "noise_sensitivity", direction="lower")]
+            rows.append(tree_row(len(rows), f"tree-{number}", evolution, *scores))
+    return Report(rows)
+
+
+def test_differences_are_paired_within_trees():
+    found = forest().by_evolution()
+    reasoning = found["reasoning"]["faithfulness"]
+    expected = paired_difference([-0.5] * 8, list(range(8)))
+    assert (reasoning.difference, reasoning.low, reasoning.high) == (expected.mean, expected.low, expected.high)
+    assert (reasoning.clusters, reasoning.verdict, reasoning.worse) == (8, "worse", 8)
+    assert reasoning.baseline == pytest.approx(fmean(0.5 + 0.05 * n for n in range(8)))
+    assert found["conditional"]["faithfulness"].difference == 0.0
+    assert found["conditional"]["faithfulness"].verdict == "inconclusive"
+    assert list(found) == ["reasoning", "conditional"]
+    assert found.trees == 8
+
+
+def test_where_lower_is_better_a_greater_value_is_worse():
+    metric = forest().by_evolution()["reasoning"]["noise_sensitivity"]
+    assert (metric.difference, metric.verdict) == (pytest.approx(0.5), "worse")
+
+
+def test_p_values_are_adjusted_over_evolutions_and_metrics():
+    found = forest().by_evolution()
+    metrics = [metric for comparison in found.values() for metric in comparison.values()]
+    assert [metric.p_value for metric in metrics] == holm([metric.p_unadjusted for metric in metrics])
+
+
+def test_pairs_without_a_score_are_left_out_and_few_trees_decide_nothing():
+    rows = list(forest(trees=6).rows)
+    rows[1] = tree_row(1, "tree-0", "reasoning", failed())
+    metric = Report(rows).by_evolution()["reasoning"]["faithfulness"]
+    assert (metric.clusters, metric.lost, metric.verdict) == (5, 1, "too few pairs")
+
+
+def test_rows_without_a_tree_and_trees_without_a_simple_question_are_noted():
+    rows = [*forest().rows, row(99, scored(1.0)), tree_row(100, "tree-x", "reasoning", scored(0.0))]
+    found = Report(rows).by_evolution()
+    assert found.notes == [
+        "1 samples without a tree were left out.",
+        "1 trees without a simple question were left out.",
+    ]
+    assert found["reasoning"]["faithfulness"].clusters == 8
+
+
+def test_a_report_without_trees_is_refused_with_the_remedy():
+    with pytest.raises(ConfigError) as error:
+        Report([row(0, scored(1.0))]).by_evolution()
+    assert str(error.value) == (
+        "no sample has metadata.tree_id and metadata.evolution: generate the test set with "
+        "TestsetGenerator(..., tree=True), and keep the metadata of its samples"
+    )
+    lone = Report([tree_row(0, "a", "simple", scored(1.0)), tree_row(1, "b", "reasoning", scored(1.0))])
+    with pytest.raises(ConfigError, match=r"^no tree has both a simple question and another evolution"):
+        lone.by_evolution()
+
+
+def test_the_comparison_is_a_table_in_text_html_and_pandas():
+    found = forest().by_evolution()
+    lines = repr(found).splitlines()
+    assert lines[0] == "Evolved minus simple question about the same fact, 8 trees, 95% intervals, p Holm-adjusted"
+    assert lines[1].split() == [
+        *("evolution", "metric", "verdict", "simple", "evolved", "difference", "95%", "interval", "p", "trees"),
+        *("+", "−"),
+    ]
+    assert lines[2].split()[:6] == ["reasoning", "faithfulness", "worse", "0.675", "0.175", "-0.500"]
+    frame = found.to_pandas()
+    assert list(frame.evolution) == ["reasoning"] * 2 + ["conditional"] * 2
+    assert list(frame.trees) == [8] * 4
+    assert frame.difference[0] == found["reasoning"]["faithfulness"].difference
+    assert found._repr_html_().count("<tr>") == 5
+
+
+def test_hostile_names_are_escaped():
+    rows = [tree_row(n, f"t{n // 2}", HOSTILE if n % 2 else "simple", scored(0.5)) for n in range(12)]
+    found = Report(rows).by_evolution()
+    assert HOSTILE not in found._repr_html_()
+    assert isinstance(found.plot(), Figure)
+
+
+def test_a_report_read_from_its_file_gives_the_same(tmp_path):
+    report = forest()
+    report.to_jsonl(tmp_path / "r.jsonl")
+    assert repr(Report.load(tmp_path / "r.jsonl", lazy=True).by_evolution()) == repr(report.by_evolution())
+
+
+def test_the_picture_has_a_panel_for_each_metric_and_a_line_for_each_evolution():
+    found = forest().by_evolution()
+    panels = found.plot().axes
+    assert [axes.get_title(loc="left") for axes in panels] == ["faithfulness", "noise_sensitivity ↓"]
+    assert [label.get_text() for label in panels[0].get_yticklabels()] == ["reasoning", "conditional"]
+    assert [text.get_text() for text in panels[0].texts] == ["-0.50, 8 trees", "+0.00, 8 trees"]
+    metric = found["reasoning"]["faithfulness"]
+    assert list(panels[0].lines[1].get_xdata()) == [metric.low, metric.high]
+
+
+@pytest.mark.parametrize(
+    ("language", "title"), [("en", "What makes questions harder"), ("ru", "Что усложняет вопросы")]
+)
+def test_the_page_has_a_section_only_if_there_are_trees(language, title, tmp_path):
+    forest().to_html(tmp_path / "r.html", language=language)
+    assert title in (tmp_path / "r.html").read_text(encoding="utf-8")
+    Report([row(0, scored(1.0))]).to_html(tmp_path / "plain.html", language=language)
+    assert title not in (tmp_path / "plain.html").read_text(encoding="utf-8")

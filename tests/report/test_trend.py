@@ -1,0 +1,125 @@
+"""Trends: periods, alarms, a shift of the mix, and what is refused."""
+
+import random
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from helpers.reports import report_of, row, scored
+
+from langchain_rageval import ConfigError, Report, trend
+from langchain_rageval.errors import BelowThreshold
+
+START = datetime(2026, 11, 2, tzinfo=UTC)  # a Monday
+
+
+def stream(means, per_day=50, seed=1, version="1"):
+    """Return a report of days with these means of a binary metric."""
+    rng, rows = random.Random(seed), []
+    for day, mean in enumerate(means):
+        for number in range(per_day):
+            when = START + timedelta(days=day, minutes=number)
+            one = row(len(rows), scored(float(rng.random() < mean)), id=f"{day}-{number}", question=f"Q{day} {number}?")
+            rows.append(one.model_copy(update={"time": when, "tags": {"version": version}}))
+    return Report(rows)
+
+
+BASELINE = stream([0.9] * 6, seed=2)
+
+
+def test_rows_are_summarised_by_day_and_week():
+    live = stream([0.9] * 10)
+    days = trend(live)
+    assert list(days) == [f"2026-11-{day:02}" for day in range(2, 12)]
+    assert days["2026-11-02"]["faithfulness"].scored == 50
+    assert list(trend(live, by="week")) == ["2026-W45", "2026-W46"]
+    assert (days.alarms, days.baseline, days.notes) == ({}, None, [])
+    days.check()
+
+
+def test_rows_are_summarised_by_a_tag_in_order_of_time():
+    later = stream([0.7] * 2, version="2").rows
+    rows = [one.model_copy(update={"time": one.time + timedelta(days=9), "index": 1000 + one.index}) for one in later]
+    assert list(trend(Report([*rows, *stream([0.9]).rows]), by="version")) == ["1", "2"]
+
+
+def test_a_fall_raises_an_alarm_that_says_since_when():
+    found = trend(stream([0.9] * 10 + [0.6] * 10), BASELINE)
+    alarm = found.alarms["faithfulness"]
+    assert abs(alarm.since - (START + timedelta(days=10))) <= timedelta(days=1)
+    assert alarm.since < alarm.raised < START + timedelta(days=14)
+    assert 0.5 < alarm.mean < 0.7
+    with pytest.raises(BelowThreshold) as raised:
+        found.check()
+    assert str(raised.value) == str(alarm)
+    assert str(alarm) in repr(found)
+    assert str(alarm) in found._repr_html_()
+
+
+def test_a_stable_stream_raises_none():
+    assert trend(stream([0.9] * 20), BASELINE).alarms == {}
+
+
+def test_where_lower_is_better_a_rise_is_a_drift():
+    def noise(one):
+        value = 1 - float(one.scores["faithfulness"])
+        return one.model_copy(update={"scores": {"noise": scored(value, "noise", direction="lower")}})
+
+    def turned(report):
+        return Report([noise(one) for one in report.rows])
+
+    assert trend(turned(stream([0.9] * 10)), turned(BASELINE)).alarms == {}
+    assert list(trend(turned(stream([0.5] * 10)), turned(BASELINE)).alarms) == ["noise"]
+
+
+def mixed(easy, seed, days=10):
+    """Return a run of easy and hard questions, which score 0.95 and 0.55."""
+    rng, rows = random.Random(seed), []
+    for number in range(60 * days):
+        topic = "easy" if rng.random() < easy else "hard"
+        value = scored(float(rng.random() < {"easy": 0.95, "hard": 0.55}[topic]))
+        one = row(number, value, id=f"{seed}-{number}", question=f"Q{number}?", metadata={"topic": topic})
+        rows.append(one.model_copy(update={"time": START + timedelta(minutes=20 * number)}))
+    return Report(rows)
+
+
+def test_a_shift_of_the_mix_is_named_and_is_no_drift_if_adjusted_for():
+    baseline, live = mixed(0.8, 1), mixed(0.2, 2)
+    plain = trend(live, baseline)
+    assert list(plain.alarms) == ["faithfulness"]
+    (note,) = plain.notes
+    assert note.startswith("The questions differ from those of the baseline: metadata.topic: ")
+    assert trend(live, baseline, adjust="metadata.topic").alarms == {}
+
+
+OTHER = "1111111111111111.2222222222222222"
+
+
+@pytest.mark.parametrize(
+    ("live", "options", "problem"),
+    [
+        (
+            report_of(scored(1.0)),
+            {},
+            "no row has a time: score with this version, or load the file of a SqliteSink or JsonlSink",
+        ),
+        (stream([0.9]), {"by": "tenant"}, "by is day, week or the name of a tag, got 'tenant'; the tags are version"),
+        (stream([0.9]), {"error": 2}, "error must be a probability between 0 and 1, such as 0.05, got 2"),
+        (stream([0.9]), {"margin": -1}, "margin must be a number of at least 0, in the metrics' units, got -1"),
+        (
+            stream([0.9]),
+            {"baseline": report_of(scored(1.0, "recall"))},
+            "the runs have no metric in common: faithfulness; recall",
+        ),
+        (
+            stream([0.9]),
+            {"baseline": report_of(scored(1.0, instrument=OTHER))},
+            "different instruments (judge, prompts, options or version) scored faithfulness (found_by 0123456789abcdef "
+            "!= 1111111111111111; counted_by fedcba9876543210 != 2222222222222222): the difference cannot be "
+            "attributed to the systems; score both alike, or set allow_different_instruments=True",
+        ),
+    ],
+)
+def test_what_cannot_be_shown_is_refused(live, options, problem):
+    with pytest.raises(ConfigError) as raised:
+        trend(live, **options)
+    assert str(raised.value) == problem

@@ -1,0 +1,96 @@
+"""Comparison of runs over different samples, and in what their questions differ."""
+
+import random
+
+import pytest
+from helpers.reports import report_of, row, scored, unscored
+
+from langchain_rageval import ConfigError, Report
+from langchain_rageval.report.mix import mix_shifts
+
+
+def run(start, values, **sample):
+    """Return a report of samples that no other start gives."""
+    rows = [
+        row(number, scored(value), id=f"{start}-{number}", question=f"Вопрос {start} {number}?", **sample)
+        for number, value in enumerate(values)
+    ]
+    return Report(rows)
+
+
+def shares(good, size):
+    return [1.0] * good + [0.0] * (size - good)
+
+
+def test_means_over_different_samples_are_compared():
+    found = run("prod", shares(60, 100)).compare(run("dev", shares(90, 100)), paired=False)
+    metric = found["faithfulness"]
+    assert (metric.verdict, metric.mean, metric.baseline, metric.samples) == ("worse", 0.6, 0.9, (100, 100))
+    assert metric.difference == pytest.approx(-0.3)
+    assert metric.low < -0.3 < metric.high < 0
+    assert str(metric) == "faithfulness worse: -0.300 [-0.408, -0.183], p = < 0.001 (100 and 100 samples)"
+    assert found.problems == [str(metric)]
+    assert found.notes == []
+
+
+def test_a_margin_that_the_interval_excludes_is_no_worse():
+    production, development = run("prod", shares(900, 1000)), run("dev", shares(900, 1000))
+    assert production.compare(development, 0.05, paired=False)["faithfulness"].verdict == "no worse"
+    assert production.compare(development, paired=False)["faithfulness"].verdict == "inconclusive"
+
+
+def test_too_few_samples_decide_nothing():
+    found = run("prod", shares(0, 5)).compare(run("dev", shares(90, 100)), paired=False)
+    assert found["faithfulness"].verdict == "too few samples"
+    assert found.problems == ["faithfulness too few samples (5 and 100 samples)"]
+
+
+def mixed(start, easy, hard):
+    """Return a run whose easy questions score 0.9, and hard ones 0.5."""
+    rng, rows = random.Random(start), []
+    for number in range(easy + hard):
+        is_easy = number < easy
+        value = float(rng.random() < (0.9 if is_easy else 0.5))
+        topic = {"topic": "easy" if is_easy else "hard"}
+        rows.append(row(number, scored(value), id=f"{start}-{number}", question=f"Q {number}?", metadata=topic))
+    return Report(rows)
+
+
+def test_a_shift_of_the_mix_is_named_and_reweighting_undoes_it():
+    production, development = mixed("prod", 50, 350), mixed("dev", 350, 50)
+    plain = production.compare(development, paired=False)
+    assert plain["faithfulness"].verdict == "worse"
+    assert plain.notes == [
+        "The questions differ: metadata.topic: easy 12% (baseline 88%), hard 88% (baseline 12%). A difference of the "
+        'means may be due to them; reweight="metadata.topic" compares at equal shares.'
+    ]
+    equal = production.compare(development, paired=False, reweight="metadata.topic")
+    assert equal["faithfulness"].verdict == "inconclusive"
+    assert abs(equal["faithfulness"].difference) < 0.1
+    assert equal.notes == ["Both runs are compared at the baseline's shares of metadata.topic."]
+
+
+def test_languages_and_lengths_are_properties():
+    russian = [row(n, scored(1.0), id=f"r{n}", question=f"Когда закрывается касса номер {n}?") for n in range(50)]
+    english = [row(n, scored(1.0), id=f"e{n}", question=f"When? {n}") for n in range(50)]
+    shifts = mix_shifts(russian, english)
+    assert {shift.by for shift in shifts} == {"language", "length of the question"}
+    assert shifts[0].distance == 1.0
+    assert mix_shifts(russian, russian) == []
+    assert mix_shifts([], english) == []
+
+
+def test_lost_coverage_is_a_problem():
+    lacking = [row(n, unscored(), id=f"u{n}", question=f"Q{n}") for n in range(50)]
+    half = Report([*run("prod", shares(50, 50)).rows, *lacking])
+    found = half.compare(run("dev", shares(100, 100)), paired=False)
+    assert found["faithfulness"].coverage_fell
+    assert found["faithfulness"].verdict == "inconclusive"
+    assert found.problems == ["faithfulness lost coverage: a smaller share of the samples has a score"]
+
+
+@pytest.mark.parametrize("options", [{"reweight": "language"}, {"paired": False, "rare_losses": True}])
+def test_options_that_do_not_fit_are_refused(options):
+    with pytest.raises(ConfigError) as raised:
+        report_of().compare(report_of(), **options)
+    assert str(raised.value) == "reweight= is for paired=False, rare_losses= for paired=True"

@@ -1,0 +1,231 @@
+"""A run of the generator: what it keeps of rejected candidates, what it costs, and how it uses spare questions."""
+
+import asyncio
+import logging
+
+import pytest
+from helpers.writers import Ring, Writer, documents, rejecting
+
+from langchain_rageval import Budget, ConfigError, evaluate, faithfulness, plan
+from langchain_rageval.testset import Testset, TestsetGenerator
+
+DEFAULT = {"simple": 0.5, "reasoning": 0.25, "conditional": 0.15, "multi_context": 0.1}
+HALVES = {"simple": 0.5, "reasoning": 0.5}
+
+
+def generator(writer, distribution=None, **options):
+    options = {"splitter": False, "progress": False, **options}
+    return TestsetGenerator(writer.model, writer.model, Ring(), distribution or DEFAULT, **options)
+
+
+def ideal(testset):
+    return sum(6 if row.evolution == "simple" else 10 for row in testset)
+
+
+def never_deeper(**changed):
+    return Writer(QuestionComparison=lambda *_: {"reason": "не глубже", "deeper": False, "broader": False}, **changed)
+
+
+# Rejected candidates
+
+
+def test_rejected_candidates_are_kept_with_question_step_and_feedback():
+    no = {"feedback": "НЕПОНЯТНО, О КАКОМ ПОЛИСЕ РЕЧЬ", "standalone": False, "answerable": True}
+    writer = Writer(QuestionReview=lambda *_: no)
+    testset = generator(writer, {"simple": 1}, max_rewrites=1).generate(documents(1), size=1)
+    first = testset.rejected[0]
+    question = first.history[1].question
+    assert first.rejected == "question rejected"
+    assert [(trial.kind, trial.question, trial.accepted, trial.feedback) for trial in first.history] == [
+        ("passage", "", True, "ясно"),
+        ("seed", question, False, no["feedback"]),
+        ("rewrite", f"{question.rstrip('?')}, точнее?", False, no["feedback"]),
+    ]
+    assert len(testset.rejected) == testset.yields["attempts"] == sum(testset.yields["rejected"].values())
+    assert no["feedback"] in testset._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("kind", "feedback"),
+    [
+        ("passage", "бедный отрывок"),
+        ("question", "непонятно, о каком полисе речь"),
+        ("evolution", "не глубже прежнего"),
+        ("needed", "ответа нет"),
+    ],
+)
+def test_the_words_of_every_filter_are_in_the_rejected_candidates_and_in_the_file(kind, feedback, tmp_path):
+    testset = generator(rejecting(**{kind: 1}), {"reasoning": 1}).generate(documents(3), size=1)
+    assert {candidate.objection for candidate in testset.rejected if candidate.objection} == {feedback}
+    testset.to_jsonl(tmp_path / "t.jsonl")
+    assert Testset.load(tmp_path / "t.jsonl").rejected == testset.rejected
+
+
+def test_a_duplicate_names_the_question_that_it_repeats():
+    writer = Writer(Question=lambda inputs, _: {"question": "Что это?"})
+    testset = generator(writer, {"simple": 1}).generate(documents(2), size=2)
+    trials = [candidate.history[-1] for candidate in testset.rejected if candidate.rejected == "near-duplicate"]
+    assert {(trial.kind, trial.feedback) for trial in trials} == {("dedupe", "Что это?")}
+
+
+def test_the_log_names_each_outcome_at_the_level_debug(caplog):
+    caplog.set_level(logging.DEBUG, "langchain_rageval")
+    testset = generator(never_deeper(), HALVES, max_concurrency=1).generate(documents(4), size=2, seed=1)
+    messages = [record.message for record in caplog.records if record.message.startswith("row ")]
+    assert len(messages) == testset.yields["attempts"]
+    first = testset.rejected[0]
+    assert f"attempt 1: not evolved: {first.question} (не глубже)" in messages[0]
+    assert any(message.endswith(f"accepted: {testset[0].question}") for message in messages)
+
+
+def test_the_progress_names_rejections_and_the_last_feedback(monkeypatch, capsys):
+    monkeypatch.setattr("langchain_rageval.run.progress._SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr("langchain_rageval.run.progress._supports_live_line", lambda: False)
+    testset = generator(rejecting(needed=1), {"simple": 1}, progress=True).generate(documents(2), size=1)
+    count = len(testset.rejected)
+    line = capsys.readouterr().err.splitlines()[-1]
+    reasons = ", ".join(f"{number} {reason}" for reason, number in testset.yields["rejected"].items())
+    assert line.startswith(f"rageval: 0/1 rows, {testset.usage.calls} calls, 0 tokens, {count} rejected: {reasons}")
+
+
+# Usage
+
+
+async def test_usage_counts_every_call_by_step():
+    writer = rejecting(question=0.3)
+    testset = await asyncio.to_thread(generator(writer).generate, documents(40), size=10)
+    assert testset.usage.calls == writer.total
+    assert testset.calls_per_row == writer.total / 10
+    calls = {step: usage.calls for step, usage in testset.usage_by_step.items()}
+    steps = ["grade_passage", "extract_keyphrases", "write_question", "review_question"]
+    evolutions = ["reasoning", "conditional", "multi_context"]
+    assert list(calls) == [*steps, *evolutions, "find_passages", "write_answer", "embed"]
+    assert calls["grade_passage"] == writer.calls["PassageGrades"]
+    assert testset.usage_by_step["embed"].embedded == testset.usage.embedded
+    other = await generator(rejecting(question=0.3)).agenerate(documents(40), size=10)
+    assert {step: usage.calls for step, usage in other.usage_by_step.items()} == calls
+
+
+def test_usage_is_kept_in_the_file_and_shown(tmp_path):
+    testset = generator(Writer(), {"simple": 1}).generate(documents(4), size=2)
+    testset.to_jsonl(tmp_path / "t.jsonl")
+    loaded = Testset.load(tmp_path / "t.jsonl")
+    assert loaded == testset
+    assert loaded.usage == testset.usage.model_copy(update={"seconds": 0.0})
+    assert repr(loaded).splitlines()[2] == "12 calls, unknown tokens; 6.0 calls per question"
+
+
+def test_a_resumed_run_has_the_usage_and_the_file_of_an_undisturbed_one(tmp_path):
+    for name in ("a", "b"):
+        made = generator(rejecting(question=0.3), journal=tmp_path / "run.db").generate(documents(40), size=10)
+        made.to_jsonl(tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_a_file_of_an_earlier_version_has_no_rejected_candidates_and_no_usage(tmp_path):
+    (tmp_path / "t.jsonl").write_text(
+        '{"rageval_testset": {"yields": {"attempts": 1, "rejected": {}}, "notes": [], "complete": true, '
+        '"broken_off": false}}\n{"id": "1", "question": "Q?", "contexts": [], "reference": "A", '
+        '"evolution": "simple"}\n'
+    )
+    loaded = Testset.load(tmp_path / "t.jsonl")
+    assert (len(loaded), loaded.rejected, loaded.usage.calls, loaded[0].tree_id) == (1, [], 0, "")
+
+
+# Spare questions
+
+
+ALL = ["passage", "question", "evolution", "needed"]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "distribution"),
+    [*((kinds, share) for kinds in ALL for share in (DEFAULT, {"reasoning": 1})), (",".join(ALL), DEFAULT)],
+)
+def test_a_critic_that_rejects_a_fifth_costs_at_most_half_more_calls(kinds, distribution):
+    writer = rejecting(**dict.fromkeys(kinds.split(","), 0.2))
+    testset = generator(writer, distribution).generate(documents(300, 20), size=50, seed=7)
+    assert len(testset) == 50
+    assert writer.total <= 1.5 * ideal(testset)
+
+
+def test_a_critic_that_rejects_nothing_costs_the_ideal():
+    writer = rejecting()
+    testset = generator(writer).generate(documents(150), size=30, seed=7)
+    assert writer.total == ideal(testset)
+
+
+def test_simple_rows_take_the_reviewed_questions_that_did_not_evolve():
+    writer = never_deeper()
+    testset = generator(writer, HALVES).generate(documents(40), size=10)
+    assert testset.counts == {"simple": 5}
+    parents = [candidate.history[1].question for candidate in testset.rejected[:5]]
+    assert [row.question for row in testset] == parents
+    assert testset.yields["attempts"] == 5 + 10
+    assert testset.notes == [
+        "reasoning was given up: none of 10 questions evolved; see `rejected`.",
+        "5 of 10 rows were generated: see yields.",
+    ]
+
+
+def test_a_parent_is_tried_with_another_evolution_before_a_passage_is_drawn():
+    def compare(inputs, _):
+        return {"reason": "", "deeper": "номер 0" not in inputs["parent"], "broader": False}
+
+    def grades(inputs, _):
+        return {"reason": "", **dict.fromkeys(("clarity", "depth", "structure", "relevance"), 3)}
+
+    texts = [f"Отрывок номер {n} о полисе." for n in range(2)]
+    for seed in range(4):
+        writer = Writer(QuestionComparison=compare, PassageGrades=grades)
+        testset = generator(writer, {"reasoning": 0.5, "conditional": 0.5}).generate(texts, size=2, seed=seed)
+        assert testset.complete
+        first, *others = testset.rejected
+        spare = first.history[1].question
+        reused = [candidate for candidate in others if candidate.history[1].question == spare]
+        assert len(reused) <= 1  # once with each evolution
+
+
+def test_a_question_is_not_offered_twice_to_one_evolution():
+    testset = generator(never_deeper(), {"reasoning": 1}).generate(documents(40), size=4)
+    seeds = [candidate.history[1].question for candidate in testset.rejected]
+    assert len(set(seeds)) == len(seeds) == 8
+
+
+@pytest.mark.parametrize("kind", ["question", "needed", "evolution"])
+def test_a_critic_that_rejects_everything_ends_the_run_after_a_bounded_number_of_calls(kind):
+    writer = rejecting(**{kind: 1})
+    testset = generator(writer, {"reasoning": 1}).generate(documents(200), size=40)
+    assert (len(testset), testset.yields["attempts"]) == (0, 40)
+    reason = "none of the 40 questions was accepted; see `rejected`"
+    assert testset.notes == [f"0 of 40 rows were generated: {reason}."]
+
+
+def test_the_order_of_completion_and_the_concurrency_change_nothing():
+    made = [
+        generator(rejecting(question=0.3, evolution=0.5, needed=0.2), max_concurrency=at_once).generate(
+            documents(80), size=20, seed=3
+        )
+        for at_once in (1, 4, 32)
+    ]
+    assert made[0] == made[1] == made[2]
+    assert made[0].rejected
+
+
+def test_a_budget_ends_a_run_with_spare_questions():
+    testset = generator(never_deeper(), HALVES, budget=Budget(calls=30), max_concurrency=1).generate(
+        documents(40), size=10
+    )
+    assert testset.notes[-1].endswith("the budget is spent.")
+    assert testset.usage.calls <= 30
+
+
+# Not samples
+
+
+@pytest.mark.parametrize("run", [plan, evaluate])
+def test_a_generator_in_place_of_samples_is_refused(run):
+    writer = Writer()
+    with pytest.raises(ConfigError, match="samples must be a collection, got the Runnable TestsetGenerator"):
+        run(generator(writer), faithfulness(writer.model))
+    assert writer.total == 0

@@ -1,0 +1,119 @@
+"""The plan of a generation: calls and tokens by step without a model call."""
+
+import pytest
+from helpers.corpus import corpus
+from helpers.writers import Ring, Writer, documents, rejecting
+
+from langchain_rageval import ConfigError, Docstore, HashingEmbeddings, OfflineJudge
+from langchain_rageval.testset import TestsetGenerator, reasoning
+
+DEFAULT = {"simple": 0.5, "reasoning": 0.25, "conditional": 0.15, "multi_context": 0.1}
+
+
+def generator(writer, distribution=None, **options):
+    options = {"splitter": False, "progress": False, **options}
+    return TestsetGenerator(writer.model, writer.model, Ring(), distribution or DEFAULT, **options)
+
+
+@pytest.mark.parametrize("closed_book", [False, True])
+@pytest.mark.parametrize(("distribution", "tree"), [(DEFAULT, False), (DEFAULT, True), ({"unanswerable": 1}, False)])
+def test_the_expected_calls_are_those_of_a_critic_that_rejects_nothing(distribution, tree, closed_book):
+    def review(inputs, _):
+        return {"feedback": "", "standalone": True, "answerable": "при чём" not in inputs["question"]}
+
+    def answered(inputs, _):
+        return {"answerable": "при чём" not in inputs["question"], "answer": "Да."}
+
+    writer = Writer(QuestionReview=review, ReferenceAnswer=answered) if "unanswerable" in distribution else rejecting()
+    given = generator(writer, distribution, tree=tree, closed_book=writer.model if closed_book else None, dedupe=None)
+    estimate = given.plan(documents(40), 8)
+    assert writer.total == 0
+    if tree:  # the rule-based writer repeats itself in a tree, so the calls are counted by hand
+        assert estimate.calls == 2 * 4 + 8 * (2 + closed_book) + 6 * 4
+        return
+    testset = given.generate(documents(40), size=8)
+    calls = {step: usage.calls for step, usage in testset.usage_by_step.items() if usage.calls}
+    assert {step: planned.calls for step, planned in estimate.items() if planned.calls} == calls
+    assert estimate.embedded == testset.usage.embedded
+
+
+def test_the_upper_bound_counts_every_attempt_rewrite_and_second_try():
+    estimate = generator(Writer(), {"reasoning": 1}, max_rewrites=1).plan(documents(20), 2)
+    assert {step: (planned.calls, planned.most_calls) for step, planned in estimate.items() if planned.calls} == {
+        "grade_passage": (2, 16),
+        "extract_keyphrases": (2, 16),
+        "write_question": (2, 16),
+        "review_question": (2, 48),
+        "reasoning": (8, 192),
+        "find_passages": (2, 16),
+        "write_answer": (2, 16),
+    }
+    assert (estimate.calls, estimate.most_calls) == (20, 320)
+    assert estimate.tokens < estimate.most_tokens
+
+
+@pytest.mark.parametrize("shares", [{"question": 0.6}, {"evolution": 0.8}, {"needed": 0.6}])
+def test_no_critic_costs_more_than_the_upper_bound(shares):
+    writer = rejecting(**shares)
+    given = generator(writer)
+    estimate = given.plan(documents(60), 12)
+    testset = given.generate(documents(60), size=12)
+    assert estimate.calls < testset.usage.calls <= estimate.most_calls
+
+
+def test_tokens_are_those_of_the_offline_writer_on_the_same_passages():
+    given = TestsetGenerator(OfflineJudge(), embeddings=HashingEmbeddings(), distribution={"simple": 1}, progress=False)
+    docs = corpus("ru_wiki")
+    estimate = given.plan(docs, size=8)
+    usage = given.generate(docs, size=8).usage
+    assert estimate.calls == usage.calls
+    assert estimate.tokens == pytest.approx(usage.input_tokens + usage.output_tokens, rel=0.01)
+
+
+def test_own_steps_are_not_called_and_noted():
+    def shout(candidate):
+        raise AssertionError("a plan must not call the steps of the user")
+
+    given = generator(Writer(), {reasoning | shout: 1}, question_filter=shout)
+    estimate = given.plan(documents(9), 2)
+    assert estimate.calls == 2 * (5 + 3)
+    assert estimate.notes == [
+        "question_filter cannot be planned: the model calls of your own step are unknown.",
+        "shout cannot be planned: the model calls of your own step are unknown.",
+        "Rejected questions cost more; a critic that rejects 20% at each filter costs up to 1.5 times as much.",
+        "Repeated requests after an invalid reply or a lost call are not included.",
+    ]
+
+
+def test_a_plan_embeds_nothing_and_takes_a_docstore():
+    embeddings = Ring()
+    given = TestsetGenerator(Writer().model, embeddings=embeddings, distribution={"multi_context": 1}, splitter=False)
+    estimate = given.plan(Docstore(documents(9), splitter=False, embeddings=embeddings), 2)
+    assert (embeddings.batches, estimate["embed"].embedded) == ([], 11)
+
+
+def test_a_plan_is_shown_as_text_and_as_a_table():
+    estimate = generator(Writer(), {"simple": 1}, dedupe=None).plan(documents(9), 3)
+    lines = repr(estimate).splitlines()
+    assert lines[0] == "Plan for 3 questions: 6.0 calls each if none is rejected"
+    tokens, most = estimate["grade_passage"].tokens, estimate["grade_passage"].most_tokens
+    assert lines[1] == (
+        f"grade_passage 3 calls, {tokens:,} tokens, 0 texts to embed, at most 24 calls, {most:,} tokens"
+    )
+    assert lines[-3].startswith("total 18 calls, ")
+    assert "<td" in estimate._repr_html_()
+    assert list(estimate) == [
+        "grade_passage",
+        "extract_keyphrases",
+        "write_question",
+        "review_question",
+        "find_passages",
+        "write_answer",
+    ]
+
+
+def test_documents_without_text_and_impossible_sizes_are_refused():
+    with pytest.raises(ConfigError, match=r"^the documents hold no text to ask about$"):
+        generator(Writer()).plan([""])
+    with pytest.raises(ConfigError, match=r"^size must be a whole number of at least 1, got 0$"):
+        generator(Writer()).plan(documents(2), 0)

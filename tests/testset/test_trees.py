@@ -1,0 +1,158 @@
+"""Trees: one fact asked with every evolution."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+from helpers.writers import Ring, Writer, documents, rejecting
+
+from langchain_rageval import ConfigError, load_samples
+from langchain_rageval.testset import Testset, TestsetGenerator, evolution
+
+TREE = {"simple": 1, "reasoning": 1, "multi_context": 1}
+
+
+def generator(writer, distribution=None, **options):
+    options = {"splitter": False, "progress": False, "tree": True, **options}
+    return TestsetGenerator(writer.model, writer.model, Ring(), distribution or TREE, **options)
+
+
+def trees(testset):
+    found = {}
+    for row in testset:
+        found.setdefault(row.tree_id, []).append(row)
+    return list(found.values())
+
+
+@pytest.mark.parametrize(("size", "sizes"), [(9, [3, 3, 3]), (7, [3, 3, 1]), (2, [2])])
+def test_size_counts_rows_and_each_tree_has_every_evolution_once(size, sizes):
+    writer = Writer()
+    testset = generator(writer).generate(documents(20), size=size)
+    assert [len(tree) for tree in trees(testset)] == sizes
+    for tree in trees(testset):
+        assert [row.evolution for row in tree] == list(TREE)[: len(tree)]
+        assert len({row.passage_ids[0] for row in tree}) == 1
+        (question,) = {next(trial.question for trial in row.history if trial.kind == "seed") for row in tree}
+        assert tree[0].question == question
+    assert writer.total == 6 * len(sizes) + 6 * (size - len(sizes))
+
+
+def test_shares_do_not_matter_and_the_sample_names_the_tree():
+    testset = generator(Writer(), {"reasoning": 9, "simple": 1}).generate(documents(20), size=4)
+    assert [row.evolution for row in testset] == ["simple", "reasoning"] * 2
+    samples = testset.to_samples()
+    assert [sample.metadata["tree_id"] for sample in samples] == [row.tree_id for row in testset]
+    plain = generator(Writer(), tree=False).generate(documents(20), size=3)
+    assert ["tree_id" in sample.metadata for sample in plain.to_samples()] == [False] * 3
+
+
+def test_a_row_that_cannot_be_evolved_moves_to_a_new_tree():
+    def compare(inputs, _):
+        return {"reason": "", "deeper": barren not in inputs["parent"], "broader": False}
+
+    texts = [f"номер {n} – о полисе и взносах." for n in range(6)]
+    barren = generator(Writer()).generate(texts, size=2)[0].question
+    testset = generator(Writer(QuestionComparison=compare)).generate(texts, size=9)
+    assert len(testset) == 9
+    for tree in trees(testset):
+        assert tree[0].evolution == "simple"
+    assert [[row.evolution for row in tree] for tree in trees(testset)] == [
+        ["simple"],
+        ["simple", "reasoning"],
+        *[list(TREE)] * 2,
+    ]
+    assert testset[0].question == barren
+    assert Counter(candidate.tree_id for candidate in testset.rejected) == {testset[0].tree_id: 2}
+
+
+def test_variants_of_one_question_are_no_duplicates_of_each_other_unless_equal():
+    polite = evolution("polite", "Спроси вежливо.", asks_more=False)
+    same = Ring(same=lambda text: text if text[-1] != "?" else "all questions are one")
+    writer = Writer()
+    given = TestsetGenerator(
+        writer.model, embeddings=same, distribution={"simple": 1, polite: 1}, splitter=False, progress=False, tree=True
+    )
+    testset = given.generate(documents(1), size=2)
+    assert [row.evolution for row in testset] == ["simple", "polite"]
+
+
+@pytest.mark.parametrize("distribution", [{"simple": 1}, {"reasoning": 1, "conditional": 1}])
+def test_a_distribution_without_the_simple_question_or_with_it_alone_is_refused(distribution):
+    names = ", ".join(distribution)
+    with pytest.raises(ConfigError) as error:
+        generator(Writer(), distribution)
+    assert str(error.value) == (
+        "tree=True compares evolutions with the simple question about the same fact: the distribution needs 'simple' "
+        f"and at least one other evolution, got {names}"
+    )
+
+
+def test_a_corpus_without_near_passages_gives_trees_of_the_other_evolutions():
+    far = Ring(near=0.0)
+    given = TestsetGenerator(
+        Writer().model, embeddings=far, distribution=TREE, splitter=False, progress=False, tree=True
+    )
+    testset = given.generate(documents(4), size=4)
+    assert [row.evolution for row in testset] == ["simple", "reasoning"] * 2
+    assert testset.yields == {"attempts": 4, "rejected": {"no passage is near enough": 1}}
+
+
+def test_the_rows_of_a_tree_stand_together_although_some_were_moved():
+    testset = generator(rejecting(evolution=0.6)).generate(documents(60), size=20, seed=2)
+    ids = [row.tree_id for row in testset]
+    assert testset.rejected
+    assert ids == [row.tree_id for tree in trees(testset) for row in tree]
+
+
+def test_a_tree_is_true_or_false():
+    with pytest.raises(ConfigError, match=r"^tree must be True or False, got 'yes'$"):
+        generator(Writer(), tree="yes")
+
+
+async def test_trees_do_not_depend_on_the_order_of_completion_and_resume(tmp_path):
+    def writer():
+        return rejecting(question=0.3, evolution=0.3, needed=0.3)
+
+    docs = documents(60)
+    made = [generator(writer(), max_concurrency=n).generate(docs, size=15, seed=2) for n in (1, 16)]
+    assert made[0] == made[1] == await generator(writer()).agenerate(docs, size=15, seed=2)
+    assert made[0].rejected
+
+    class Killed(BaseException):
+        pass
+
+    def dies_after(calls):
+        given = writer()
+        rule = given.answer
+
+        def answer(messages):
+            if given.total >= calls:
+                raise Killed
+            return rule(messages)
+
+        answer.version = "1"
+        given.model.answer = answer
+        return given
+
+    for calls in (25, 60):
+        dying = generator(dies_after(calls), journal=tmp_path / "run.db", max_concurrency=1)
+        with pytest.raises(Killed):
+            await asyncio.to_thread(dying.generate, docs, size=15, seed=2)
+    resumed = generator(dies_after(10_000), journal=tmp_path / "run.db").generate(docs, size=15, seed=2)
+    assert resumed == made[0]
+
+
+def test_rows_of_trees_are_streamed_and_kept_in_the_file(tmp_path):
+    given = generator(Writer(), size=6)
+    docs = documents(20)
+    whole = given.generate(docs)
+    assert sorted(given.stream_generate(docs), key=whole.rows.index) == whole.rows
+    whole.to_jsonl(tmp_path / "t.jsonl")
+    assert Testset.load(tmp_path / "t.jsonl") == whole
+
+
+@pytest.mark.parametrize("tree", [True, False])
+def test_the_file_read_as_samples_gives_the_samples_of_the_test_set(tree, tmp_path):
+    testset = generator(Writer(), tree=tree).generate(documents(20), size=4)
+    testset.to_jsonl(tmp_path / "t.jsonl")
+    assert list(load_samples(tmp_path / "t.jsonl")) == testset.to_samples()
