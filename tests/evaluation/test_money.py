@@ -16,6 +16,10 @@ from langchain_rageval import (
     faithfulness,
     plan,
 )
+from langchain_rageval.run.prices import PriceList
+from langchain_rageval.run.progress import Progress
+from langchain_rageval.run.usage_meter import UsageMeter
+from langchain_rageval.testset import Testset
 
 SAMPLES = [
     Sample(
@@ -109,10 +113,56 @@ def test_a_plan_has_the_money_of_its_tokens():
     assert "money" not in repr(plan(SAMPLES, faithfulness(judge)))
 
 
-def test_a_generator_counts_money():
-    given = TestsetGenerator(
-        Metered(), embeddings=Ring(), distribution={"simple": 1}, price={"gpt": (1, 2)}, progress=False
-    )
-    assert (
-        "The money is unknown: m has no price (there are prices of gpt)." in given.generate(documents(6), size=1).notes
-    )
+def generator(price, **options):
+    options = {"distribution": {"simple": 1, "reasoning": 1}, "splitter": False, **options}
+    return TestsetGenerator(Metered(), embeddings=Ring(), price=price, progress=False, **options)
+
+
+def test_a_test_set_has_the_money_of_each_step(tmp_path):
+    testset = generator({"m": (10.0, 20.0, 1.0)}, journal=tmp_path / "j.db").generate(documents(9), size=2)
+    per_call = (600 * 10 + 400 * 1 + 100 * 20) / 1e6
+    assert testset.usage.calls > 0
+    assert testset.usage.money == pytest.approx(per_call * testset.usage.calls)
+    for usage in testset.usage_by_step.values():
+        assert usage.money == pytest.approx(per_call * usage.calls)
+    money = f"{per_call * testset.usage.calls:.4f} money"
+    assert money in repr(testset)
+    assert money in testset._repr_html_()
+    testset.to_jsonl(tmp_path / "t.jsonl")
+    assert Testset.load(tmp_path / "t.jsonl").usage.money == testset.usage.money
+    resumed = generator({"m": (10.0, 20.0, 1.0)}, journal=tmp_path / "j.db").generate(documents(9), size=2)
+    assert resumed.usage.money == pytest.approx(testset.usage.money)
+
+
+def test_without_prices_a_test_set_and_its_plan_have_no_money(tmp_path):
+    given = generator(None)
+    testset, estimate = given.generate(documents(9), size=2), given.plan(documents(9), 2)
+    testset.to_jsonl(tmp_path / "t.jsonl")
+    assert (testset.usage.money, estimate.money, estimate.most_money) == (None, None, None)
+    shown = [repr(testset), testset._repr_html_(), repr(estimate), estimate._repr_html_()]
+    assert "money" not in " ".join([*shown, (tmp_path / "t.jsonl").read_text(encoding="utf-8")])
+
+
+def test_a_price_of_another_model_is_noted_in_a_test_set_and_its_plan():
+    given = generator({"gpt": (1, 2)})
+    note = "The money is unknown: m has no price (there are prices of gpt)."
+    assert note in given.generate(documents(6), size=1).notes
+    estimate = given.plan(documents(6), 1)
+    assert (estimate.money, estimate.most_money) == (None, None)
+    assert estimate.notes.count(note) == 1
+
+
+def test_the_plan_of_a_generation_has_the_money_of_its_tokens():
+    estimate = generator({"m": (10.0, 20.0)}).plan(documents(9), 4)
+    for step in [*estimate.values(), estimate.total]:
+        assert step.money == pytest.approx((step.input_tokens * 10 + step.output_tokens * 20) / 1e6, abs=1e-4)
+        assert step.money <= step.most_money
+        assert step.most_money <= step.most_tokens * 20 / 1e6
+    assert f"{estimate.money:.4f} money" in repr(estimate)
+    assert estimate._repr_html_().count("money") == 1
+
+
+def test_the_progress_shows_the_money():
+    meter = UsageMeter(prices=PriceList.of((1.0, 2.0)))
+    meter.add(calls=1, input_tokens=1_000_000, output_tokens=500_000, money=2.0)
+    assert Progress(4, meter, "rows").status_line() == "0/4 rows, 1 calls, 1,500,000 tokens, 2.0000 money, 0 failed"

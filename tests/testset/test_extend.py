@@ -32,6 +32,15 @@ def test_new_rows_come_from_unused_passages(door):
     assert (longer.number, longer.complete) == (2, True)
 
 
+def test_new_trees_follow_those_that_are_there():
+    given = generator(Writer(), distribution={"simple": 1, "reasoning": 1}, tree=True)
+    testset = given.generate(documents(12), size=4)
+    longer = given.extend(testset, 4)
+    assert longer.rows[:4] == testset.rows
+    assert [row.evolution for row in longer] == ["simple", "reasoning"] * 4
+    assert len({row.tree_id for row in longer}) == 4
+
+
 def test_a_question_that_the_test_set_has_is_not_added_again():
     def question(inputs, _):
         return {"question": "Всегда один вопрос?"}

@@ -257,6 +257,78 @@ def test_changes_and_number_are_in_the_file(tmp_path):
     assert "4 kept; 0 added; 0 mended; 0 dropped" in repr(after).splitlines()
 
 
+def test_a_dropped_row_is_among_the_rejected_candidates_with_the_reason():
+    _, _, testset = made(distribution={"simple": 1})
+    touched = testset.rows[4:6]
+    after = testset.refresh(edited(touched, lambda text: text.replace("рублей", "много")))
+    assert [(c.question, c.rejected) for c in after.rejected] == [
+        (row.question, "not answerable from its passages") for row in touched
+    ]
+
+
+def test_the_usage_is_that_of_the_refresh():
+    _, _, testset = made()
+    touched = testset.rows[4:6]
+    after = testset.refresh(edited(touched, lambda text: text.replace("рублей", "рублей и 5 копеек")))
+    assert {step: usage.calls for step, usage in after.usage_by_step.items()} == {
+        "find_passages": 2,
+        "write_answer": 2,
+        "check_answer": 2,
+        "embed": 0,
+    }
+    assert (after.usage.calls, after.calls_per_row) == (6, None)
+    assert "6 calls, unknown tokens" in repr(after).splitlines()
+
+
+def trees(testset):
+    found = {}
+    for row in testset:
+        found.setdefault(row.tree_id, []).append(row)
+    return found
+
+
+def test_a_tree_whose_document_is_gone_is_replaced_by_a_tree(refreshed):
+    _, given, testset = made(size=8, tree=True)
+    gone = testset.rows[2:4]
+    after = refreshed(testset, edited(gone, lambda text: None), given)
+    assert (after.changes["dropped"], after.changes["added"]) == (ids(gone), ids(after.rows[2:4]))
+    assert [[row.evolution for row in tree] for tree in trees(after).values()] == [["simple", "reasoning"]] * 4
+    assert after.rows[2].tree_id not in trees(testset)
+
+
+def test_a_question_that_fell_is_replaced_in_its_tree_from_the_simple_question(refreshed):
+    writer, given, testset = made(size=8, tree=True)
+    simple, reasoning = touched = testset.rows[2:4]
+    writer.changed["NeededPassages"] = lambda inputs, _: (
+        {"reason": "", "passages": []} if inputs["question"] == reasoning.question else None
+    )
+    writer.changed["Question"] = lambda inputs, _: {"question": f"Иначе: {inputs['question']}"}
+    docs = edited(touched, lambda text: text.replace("длинный", "короткий"))
+    after = refreshed(testset, docs, given)
+    assert (after.changes["dropped"], after.changes["added"]) == ([reasoning.id], [after.rows[3].id])
+    assert (after.rows[2].id, after.rows[2].reference) == (simple.id, simple.reference)
+    new = after.rows[3]
+    assert (new.tree_id, new.evolution, new.question) == (
+        simple.tree_id,
+        "reasoning",
+        f"Иначе: Иначе: {simple.question}",
+    )
+    assert new.contexts == after.rows[2].contexts
+    assert writer.calls["Question"] == 2  # to evolve and to compress; the simple question is not written again
+
+
+def test_a_killed_refresh_of_trees_continues_to_the_same_set(tmp_path):
+    _, _, testset = made(size=8, tree=True)
+    docs = edited(testset.rows[2:6], lambda text: text.replace("рублей", "много"))
+    expected = testset.refresh(docs, generator(writer_of_prices(), tree=True, max_concurrency=1))
+    for budget in (3, 9, 15, 21, 1000):
+        given = generator(
+            writer_of_prices(), tree=True, journal=tmp_path / "j.db", budget=Budget(calls=budget), max_concurrency=1
+        )
+        after = testset.refresh(docs, given)
+    assert (after.rows, after.changes) == (expected.rows, expected.changes)
+
+
 def test_an_evolution_that_the_generator_does_not_know_is_not_replaced():
     _, given, testset = made(size=4)
     rows = [row.model_copy(update={"evolution": "my own"}) for row in testset]
