@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Mapping, Sequence
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any
 
@@ -203,3 +204,20 @@ def check_writable(option: str, path: str | None, input_path: str) -> None:
         )
     if Path(path).resolve() == Path(input_path).resolve():
         raise ConfigError(f"{option} {path} is the input file; choose another path")
+
+
+def parse_numbers(items: Sequence[str], option: str) -> dict[str, float]:
+    """Return the numbers of an option that takes METRIC=NUMBER and may be repeated.
+
+    Raises:
+        ConfigError: if an item is not METRIC=NUMBER, or the number is not finite.
+    """
+    numbers = {}
+    for name, text in parse_pairs(items, option).items():
+        try:
+            numbers[name] = float(text)
+        except ValueError:
+            numbers[name] = nan
+        if not isfinite(numbers[name]):
+            raise ConfigError(f"{option} takes METRIC=NUMBER, got {name}={text}")
+    return numbers

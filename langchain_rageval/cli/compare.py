@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from langchain_rageval.cli.json_output import add_json_option, comparison_object, write_json
+from langchain_rageval.cli.runs import path_of_run
 from langchain_rageval.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ def add_to(commands: Any) -> None:
     parser.set_defaults(run=run)
     parser.add_argument("baseline", help="report before the change, written by `rageval evaluate --out`")
     parser.add_argument("candidate", help="report after the change; samples are paired by id or question")
+    parser.add_argument(
+        "--runs", metavar="FOLDER", help="folder of the reports, which are then named as in `rageval runs FOLDER`"
+    )
     parser.add_argument(
         "--margin",
         type=float,
@@ -64,7 +68,8 @@ def run(options: argparse.Namespace) -> int:
     """Compare the reports and show the verdicts; with --fail-if-worse, raise the error of a comparison that fails."""
     from langchain_rageval.report.report import Report
 
-    baseline, candidate = Report.load(options.baseline), Report.load(options.candidate)
+    paths = (path_of_run(name, options.runs) for name in (options.baseline, options.candidate))
+    baseline, candidate = map(Report.load, paths)
     if not set(_metrics(baseline)) & set(_metrics(candidate)):
         raise ConfigError(
             f"{options.baseline} and {options.candidate} have no metric in common: "

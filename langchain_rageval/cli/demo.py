@@ -7,10 +7,10 @@ from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Any
 
 from langchain_rageval.cli.arguments import add_judge_options, add_quiet_option, check_writable
+from langchain_rageval.cli.browser import open_page
 from langchain_rageval.cli.failures import check_not_all_failed, warn_about_failures
 from langchain_rageval.cli.inputs import build_metrics
 from langchain_rageval.cli.metric_selection import drop_embedding_metrics, parse_metric_names
-from langchain_rageval.cli.report import open_page
 
 if TYPE_CHECKING:
     from langchain_rageval.data.schema import Row

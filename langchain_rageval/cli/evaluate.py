@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from dataclasses import replace
-from math import isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from langchain_rageval.cli.arguments import (
     add_price_option,
     add_quiet_option,
     check_writable,
-    parse_pairs,
+    parse_numbers,
     parse_prices,
 )
 from langchain_rageval.cli.failures import check_not_all_failed, warn_about_failures
@@ -174,17 +173,11 @@ def parse_gates(options: argparse.Namespace) -> dict[str, float]:
     Raises:
         ConfigError: if a metric is not evaluated, or a threshold is not a number.
     """
-    gates: dict[str, float] = {}
     metrics = score_names(parse_metric_names(options.metrics))
-    for metric, number in parse_pairs(options.fail_under, "--fail-under").items():
+    gates = parse_numbers(options.fail_under, "--fail-under")
+    for metric in gates:
         if metric not in metrics:
             raise ConfigError(f"--fail-under {metric}: not among --metrics {','.join(metrics)}")
-        try:
-            gates[metric] = float(number)
-        except ValueError:
-            gates[metric] = nan
-        if not isfinite(gates[metric]):
-            raise ConfigError(f"--fail-under takes METRIC=NUMBER, got {metric}={number}")
     return gates
 
 

@@ -28,19 +28,24 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "rageval ci answers.jsonl --baseline main.jsonl --junit rageval.xml",
     ),
     "trend": ("rageval trend live.db --baseline dev.jsonl --by week", "rageval trend live.db --by version"),
+    "runs": ("rageval runs reports/", "rageval runs reports/ --fail-under faithfulness=0.8"),
     "leaderboard": ("rageval leaderboard model-a.jsonl model-b.jsonl --metric faithfulness",),
     "rubric-study": ("rageval rubric-study answers.jsonl --judge openai:gpt-4o-mini --scale 0-3",),
     "qualify": (
         "rageval qualify --judge gigachat:GigaChat-2-Max --require faithfulness=care",
         "rageval qualify --judge offline --repeats 1",
     ),
-    "label": ("rageval label report.jsonl --metric faithfulness --out labels.csv",),
+    "label": (
+        "rageval label report.jsonl --metric faithfulness --out labels.csv",
+        "rageval label report.jsonl --metric faithfulness --html labels.html",
+    ),
     "agreement": ("rageval agreement report.jsonl labels.csv --metric faithfulness",),
     "generate": (
         "rageval generate documents/ --size 50 --out testset.jsonl",
         "rageval generate documents/ --writer gigachat:GigaChat-2-Max --seed 7",
     ),
     "diff": ("rageval diff testset-1.jsonl testset-2.jsonl --fail-if-changed",),
+    "review": ("rageval review testset.jsonl", "rageval review testset.jsonl --html page.html --no-open"),
     "run": (
         "rageval run app:chain testset.jsonl --out answers.jsonl",
         "rageval run app:chain testset.jsonl --journal answers.db --timeout 120",

@@ -53,6 +53,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
         "alarms: by metric raised, since, mean, baseline, samples",
         "notes: remarks on the results",
     ),
+    "runs": ("runs: list with name, finished, samples, complete, judges, means, gate",),
     "plan": (
         "samples: number of samples",
         "rehearsed: number of samples that the estimate is based on",

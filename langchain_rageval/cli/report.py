@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import webbrowser
 from pathlib import Path
 from typing import Any
 
 from langchain_rageval.cli.arguments import check_writable
+from langchain_rageval.cli.browser import open_page
 from langchain_rageval.cli.json_output import add_json_option, report_object, write_json
 from langchain_rageval.errors import ConfigError
 
@@ -67,8 +67,3 @@ def run(options: argparse.Namespace) -> int:
     if page and options.open:
         open_page(page)
     return 0
-
-
-def open_page(path: str) -> None:
-    """Open an HTML file in the default browser."""
-    webbrowser.open(Path(path).resolve().as_uri())

@@ -13,10 +13,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from langchain_rageval.text.language import FUNCTION_WORDS
-from langchain_rageval.text.normalization import normalize_text, tokens_of
+from langchain_rageval.text.content_words import content_words
 from langchain_rageval.text.sentences import split_sentences
-from langchain_rageval.text.stemming import stem_of
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -31,10 +29,6 @@ _LEAST_SHARE = 0.5
 """Share of a statement's words, weighted by rarity, that the sentence that holds it exceeds."""
 _LEAST_LETTERS = 0.8
 """Least share of an answer's letters and digits that its tree must contain."""
-_SHORTEST_WORD = 3
-_FIRST_UNSPACED = "\u0e00"
-"""First letter of the scripts in which single characters count as words."""
-_FUNCTION_WORDS = {normalize_text(word) for words in FUNCTION_WORDS.values() for word in words}
 _INLINE = {"strong": "strong", "em": "em", "s": "s", "link": "link"}
 
 
@@ -196,22 +190,14 @@ def _joined(nodes: Sequence[Node]) -> list[Node]:
 
 def _marked_sentences(sentences: Sequence[str], statements: Sequence[str]) -> dict[int, list[int]]:
     """Return the places of the statements that each sentence holds, by the place of the sentence."""
-    words = [_words_of(sentence) for sentence in sentences]
+    words = [content_words(sentence) for sentence in sentences]
     frequency = Counter(word for found in words for word in found)
     marks: dict[int, list[int]] = {}
     for place, statement in enumerate(statements):
-        weights = {word: 1 / max(1, frequency[word]) for word in _words_of(statement)}
+        weights = {word: 1 / max(1, frequency[word]) for word in content_words(statement)}
         total = sum(weights.values())
         shares = [sum(weights[word] for word in found & weights.keys()) for found in words]
         best = max(range(len(shares)), key=lambda n: (shares[n], -len(words[n])), default=None)
         if best is not None and total and shares[best] > _LEAST_SHARE * total:
             marks.setdefault(best, []).append(place)
     return marks
-
-
-def _words_of(text: str) -> set[str]:
-    return {
-        stem_of(word)
-        for word in tokens_of(normalize_text(text))
-        if word not in _FUNCTION_WORDS and (len(word) >= _SHORTEST_WORD or word.isdigit() or word >= _FIRST_UNSPACED)
-    }

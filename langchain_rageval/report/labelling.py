@@ -1,4 +1,4 @@
-"""Human labels: drawing samples for labelling, the CSV sheet to fill in, and reading the labels.
+"""Human labels: drawing samples for labelling, the sheet or page to fill in, and reading the labels.
 
 Spreadsheet programs save a CSV file in different dialects; `load_labels` reads all of them.
 """
@@ -14,11 +14,13 @@ from pathlib import Path
 from random import Random
 from typing import overload
 
+from langchain_rageval._internal.page import PageLanguage
 from langchain_rageval.data.encodings import decode_text
 from langchain_rageval.data.sample_ids import SampleIds
 from langchain_rageval.data.schema import Row
 from langchain_rageval.data.tables import find_delimiter, next_row
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.report.label_page import write_label_page
 
 YES = ("yes", "y", "true", "да", "д", "истина", "+")
 NO = ("no", "n", "false", "нет", "н", "ложь", "-")
@@ -93,6 +95,31 @@ class LabelSheet(Sequence[Row]):
                 file.write(written.getvalue().encode("utf-8-sig"))
         except OSError as error:
             raise ConfigError(f"{path} cannot be written: {error.strerror}; choose another path") from None
+
+    def to_html(
+        self,
+        path: str | Path,
+        *,
+        scale: tuple[int, int] | None = None,
+        instruction: str | None = None,
+        language: PageLanguage = "auto",
+    ) -> None:
+        """Write one HTML page on which a person labels the rows, one key a label; it works offline, without a server.
+
+        The page holds no scores, ids are not shown, and the labels stay in the browser until they are saved as a CSV
+        file, named as the page, that `load_labels` reads.
+
+        Args:
+            path: path of the page.
+            scale: lowest and highest grade, from 0 to 9, such as (1, 5); None for yes or no.
+            instruction: what the person decides about each row; by default a question that belongs to the metric.
+            language: language of the page's own texts, "en" or "ru"; by default that of most questions.
+
+        Raises:
+            ConfigError: if the scale or the language is invalid, or the file cannot be written.
+        """
+        cells = [_harmless_id(row.sample.id) for row in self.rows]
+        write_label_page(path, self.rows, cells, self.metric, scale=scale, instruction=instruction, language=language)
 
 
 def rows_to_label(rows: Sequence[Row], n: int, metric: str, seed: int) -> LabelSheet:

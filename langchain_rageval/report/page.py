@@ -7,10 +7,7 @@ script and style, identified by their hashes, and nothing else.
 
 from __future__ import annotations
 
-import base64
-import hashlib
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from heapq import nsmallest
@@ -18,11 +15,19 @@ from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal, get_args
+from typing import Any
 
 import yaml
 
 from langchain_rageval._internal.cached import cached_property
+from langchain_rageval._internal.page import (
+    PageLanguage,
+    check_page_language,
+    content_policy,
+    cut,
+    pack,
+    read_page_file,
+)
 from langchain_rageval._version import __version__
 from langchain_rageval.data.schema import Row, Usage
 from langchain_rageval.errors import ConfigError
@@ -31,13 +36,11 @@ from langchain_rageval.report.data import ReportData, instruments_of
 from langchain_rageval.report.diagnosis import REMEDIES, Cause, Diagnosis, diagnose_rows
 from langchain_rageval.report.evolution_comparison import EvolutionComparison, compare_evolutions, has_trees
 from langchain_rageval.report.histogram import Histogram
-from langchain_rageval.report.page_blocks import PART, Chunks, cut, pack, sample_view
+from langchain_rageval.report.page_blocks import PART, Chunks, sample_view
 from langchain_rageval.report.page_notes import PageNotes, without_addresses
 from langchain_rageval.report.summary import Summary, summarise
 from langchain_rageval.run.prices import format_money
-from langchain_rageval.text.language import detect_language
-
-PageLanguage = Literal["auto", "en", "ru"]
+from langchain_rageval.text.page_language import page_language
 
 _FILES = files("langchain_rageval.report") / "page_files"
 _MOVED = 5
@@ -57,14 +60,13 @@ def write_page(
     language: PageLanguage,
 ) -> None:
     """Write the page; see `Report.to_html`."""
-    if language not in get_args(PageLanguage):
-        raise ConfigError(f"language must be one of {', '.join(get_args(PageLanguage))}, got {language!r}")
+    check_page_language(language)
     try:
         from jinja2 import Environment, StrictUndefined
         from markupsafe import Markup, escape
     except ImportError:
         raise ConfigError('jinja2 is not installed: pip install "langchain-rageval[report]"') from None
-    chosen = _most_common_language(data.rows) if language == "auto" else language
+    chosen = page_language(language, (row.sample.question for row in data.rows))
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
         "number": _number,
@@ -205,23 +207,17 @@ class Page:
     @property
     def style(self) -> str:
         """Text of the style sheet (CSS) of the page."""
-        return _read("report.css")
+        return read_page_file("page.css") + _read("report.css")
 
     @property
     def script(self) -> str:
         """Text of the script (JavaScript) of the page."""
-        return _read("report.js")
+        return read_page_file("page.js") + _read("report.js")
 
     @property
     def policy(self) -> str:
         """Content-Security-Policy that allows this script and this style only."""
-        hashes = [
-            base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (self.script, self.style)
-        ]
-        return (
-            f"default-src 'none'; script-src 'sha256-{hashes[0]}'; style-src 'sha256-{hashes[1]}'; "
-            "base-uri 'none'; form-action 'none'"
-        )
+        return content_policy(self.script, self.style)
 
     def parts(self) -> Iterator[tuple[str, str]]:
         """Yield the packed blocks with the ids by which the script reads them."""
@@ -280,12 +276,6 @@ class Page:
 def _ends(changes: Sequence[tuple[int, str, float]], lower_is_better: bool) -> list[tuple[int, str, float]]:
     ordered = sorted(changes, key=lambda change: (-change[2] if lower_is_better else change[2], change[0]))
     return ordered if len(ordered) <= 2 * _MOVED else [*ordered[:_MOVED], *ordered[-_MOVED:]]
-
-
-def _most_common_language(rows: Iterable[Row]) -> str:
-    """Return "ru" if most of the first 200 questions are Russian, else "en"."""
-    languages = Counter(detect_language(row.sample.question) for row in islice(rows, 200))
-    return "ru" if languages and languages.most_common(1)[0][0] == "ru" else "en"
 
 
 def _number(value: float | None, form: str = ".3f") -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from langchain_rageval._internal.page import cut, pack
 from langchain_rageval.data.schema import Row, Sample
 from langchain_rageval.metrics.graders.span_grader import REFERENCE_SPANS
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
@@ -19,8 +18,6 @@ from langchain_rageval.run.sample_reader import SOURCES, SPANS
 PART = 100
 """Number of samples, or chunks, in one block."""
 
-_LONGEST = 200_000
-"""Most characters of one text; a longer text is cut and its length appended."""
 _AGAINST_CONTEXTS = {"supported", "contradicted", "absent"}
 
 
@@ -107,14 +104,3 @@ def _cut_all(value: Any) -> Any:
     if isinstance(value, list):
         return [_cut_all(item) for item in value]
     return {name: _cut_all(item) for name, item in value.items()} if isinstance(value, Mapping) else value
-
-
-def cut(text: str) -> str:
-    """Return a text without the part beyond 200,000 characters, in place of which stands its length."""
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… [{len(text):,}]"
-
-
-def pack(value: Any) -> str:
-    """Return JSON data as gzip in base64."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 9, mtime=0)).decode()

@@ -8,6 +8,7 @@ from heapq import nsmallest
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, overload
 
+from langchain_rageval._internal.page import PageLanguage
 from langchain_rageval.data.instrument import Instrument
 from langchain_rageval.data.sample_ids import SampleIds
 from langchain_rageval.data.schema import Row, Score, Usage
@@ -23,7 +24,7 @@ from langchain_rageval.report.labelling import LabelSheet, rows_to_label
 from langchain_rageval.report.minimum_difference import minimum_difference
 from langchain_rageval.report.missing_scores import missing_scores
 from langchain_rageval.report.mlflow import write_run
-from langchain_rageval.report.page import PageLanguage, write_page
+from langchain_rageval.report.page import write_page
 from langchain_rageval.report.plot import plot_report
 from langchain_rageval.report.rescoring import rescore_rows
 from langchain_rageval.report.score_table import is_sqlite, read_score_table

@@ -26,14 +26,15 @@ ANSWERED_BY_DOCUMENTS = "the documents answer it"
 KNOWN_WITHOUT_DOCUMENTS = "known without the documents"
 DUPLICATE = "near-duplicate"
 ANSWER_CHANGED = "the answer has changed"
+DROPPED_BY_REVIEWER = "dropped by a reviewer"
 
 
 class Trial(InputModel):
     """One attempt to draw a passage, or to write, rewrite or check a question; part of the history of the question.
 
     Attributes:
-        kind: step that made the attempt: "passage", "seed", "given", "rewrite", "compress", or the name of an evolution
-            or filter.
+        kind: step that made the attempt: "passage", "seed", "given", "rewrite", "compress", "review" for a person's
+            decision, or the name of an evolution or filter.
         question: text of the question after the attempt; "" before the question is written.
         accepted: True if the attempt was accepted.
         feedback: comment of the critic, or the reason for the rejection.

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TextIO, Unpack
 
@@ -14,6 +15,7 @@ from pydantic import ValidationError
 from pydantic.json_schema import SkipJsonSchema
 
 from langchain_rageval._internal.html import bold, details, item_list, paragraph, pluralize, text
+from langchain_rageval._internal.page import PageLanguage
 from langchain_rageval._version import __version__
 from langchain_rageval.data.sample_ids import SampleIds, describe_place
 from langchain_rageval.data.schema import Sample, Usage
@@ -25,6 +27,7 @@ from langchain_rageval.testset.candidate import Candidate
 from langchain_rageval.testset.diff import TestsetDiff, diff_rows
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.plots import draw_counts, draw_history
+from langchain_rageval.testset.review_page import write_testset_page
 from langchain_rageval.testset.row import TestsetRow, trial_list
 
 if TYPE_CHECKING:
@@ -217,6 +220,24 @@ class Testset:
             Path(path).write_text(text, encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"{path} cannot be written: {error.strerror}; choose another path") from None
+
+    def to_html(self, path: str | Path, *, language: PageLanguage = "auto") -> None:
+        """Write one HTML page on which a person looks through the test set; it works offline and needs no server.
+
+        It shows each question with its history, rejected attempts and feedback included, the other questions of its
+        tree, the passages with the words of the reference marked, and the rejected candidates. Rows are kept, edited or
+        dropped with the keyboard; decisions stay in the browser until they are saved as a file that `load` reads.
+
+        Args:
+            path: path of the file.
+            language: language of the page's own texts, "en" or "ru"; by default that of most questions.
+
+        Raises:
+            ConfigError: if the language is unknown or the file cannot be written.
+        """
+        lines = StringIO()
+        self.to_jsonl(lines)
+        write_testset_page(path, self.rows, lines.getvalue().partition("\n")[0], language)
 
     @classmethod
     def load(cls, path: str | Path) -> Testset:

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from helpers.munich import CONTEXTS, REFUSAL, SAMPLE
@@ -20,6 +21,8 @@ COMMANDS = {
     "evaluate": ["samples.jsonl", "--budget-calls", "1"],
     "report": ["report.jsonl"],
     "compare": ["report.jsonl", "report.jsonl"],
+    "trend": ["live.jsonl", "--baseline", "report.jsonl"],
+    "runs": ["."],
     "plan": ["samples.jsonl"],
     "generate": ["documents", "--size", "2"],
     "metrics": [],
@@ -35,7 +38,11 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "samples.jsonl").write_text(LINES, encoding="utf-8")
     (tmp_path / "documents").mkdir()
     (tmp_path / "documents" / "munich.txt").write_text(" ".join(CONTEXTS), encoding="utf-8")
-    report([1.0, 0.0, 0.5] * 3, notes=["Судил никто."]).to_jsonl(tmp_path / "report.jsonl")
+    bench = report([1.0, 0.0, 0.5] * 3, notes=["Судил никто."])
+    bench.to_jsonl(tmp_path / "report.jsonl")
+    start = datetime(2026, 11, 2, tzinfo=UTC)
+    live = [row.model_copy(update={"time": start + timedelta(hours=row.index)}) for row in bench.rows]
+    Report(live).to_jsonl(tmp_path / "live.jsonl")
     Testset([]).to_jsonl(tmp_path / "testset.jsonl")
     return tmp_path
 

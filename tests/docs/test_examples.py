@@ -101,7 +101,11 @@ def test_the_number_of_shared_calls_is_true():
 def test_every_call_of_a_report_in_the_text_works(ran, tmp_path):
     left = ran("how-to/evaluate")
     more = [left["samples"][0], {**left["samples"][0], "question": "?", "answer": "Мюнхен основан в 1158 году."}]
-    more = [{**sample, "metadata": {"document": number}} for number, sample in enumerate(more)]
+    evolutions = ["simple", "reasoning"]
+    more = [
+        {**sample, "metadata": {"document": evolution, "tree_id": "tree", "evolution": evolution}}
+        for sample, evolution in zip(more, evolutions, strict=True)
+    ]
     report = evaluate(more, faithfulness(left["OfflineJudge"]()), progress=False)
     names = {"report": report, "path": tmp_path / "report.jsonl"}
     calls = set(re.findall(r"`(report\.[^`]*)`", prose(TEXT))) - {"report.jsonl.part", "report.jsonl", "report.html"}

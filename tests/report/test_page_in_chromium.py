@@ -1,66 +1,35 @@
 """The HTML page in a real browser: what a reader can do with it, and that nothing that samples hold ever runs."""
 
 import re
-import shutil
 
 import pytest
 from axe_core_python.sync_playwright import Axe
+from helpers.chromium import EVIL, NEEDS_CHROMIUM, opened_pages, running_chromium
 from helpers.pages import FINDINGS, report, sample, score
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 from langchain_rageval import Finding, Report, Row, Score
 from langchain_rageval.data.schema import Failure
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="there is no Chromium here")
-
-EVIL = (
-    "</script><script>window.owned = 1</script><img src=x onerror='window.owned = 2'><svg/onload=window.owned=3>"
-    "<style>*{display:none}</style>\"'><a href='javascript:window.owned=4'>x</a>{{7*7}}{% raw %}\u202e\u2066<!--"
-)
+pytestmark = NEEDS_CHROMIUM
 
 
 @pytest.fixture(scope="module")
 def browser():
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    with running_chromium() as chromium:
         yield chromium
-        chromium.close()
 
 
 @pytest.fixture
 def opened(browser, tmp_path):
-    """Open the page of a report; when the test ends nothing has been asked of a network, nor has the console spoken."""
-    messages, pages = [], []
+    """Open the page of a report."""
+    with opened_pages(browser) as open_file:
 
-    def open_page(told, fragment="", *, dark=False, width=1300, **options):
-        path = tmp_path / "report.html"
-        told.to_html(path, **options)
-        page = browser.new_page(color_scheme="dark" if dark else "light", viewport={"width": width, "height": 900})
-        page.set_default_timeout(120_000)
-        pages.append(page)
-        page.on("console", lambda message: messages.append(message.text))
-        page.on("pageerror", lambda error: messages.append(str(error)))
-        page.on("dialog", lambda dialog: messages.append(dialog.message))
-        page.on("request", lambda request: None if request.url.startswith("file:") else messages.append(request.url))
-        page.goto(f"file://{path}{fragment}")
-        page.wait_for_selector("html[data-ready]")
-        return page
+        def open_page(told, fragment="", *, dark=False, width=1300, **options):
+            told.to_html(tmp_path / "report.html", **options)
+            return open_file(tmp_path / "report.html", fragment, dark=dark, width=width)
 
-    expect.set_options(timeout=120_000)
-    yield open_page
-    for page in pages:
-        page.close()
-    assert messages == []
+        yield open_page
 
 
 def ids(page):

@@ -1,10 +1,7 @@
-"use strict";
-
-// The table of samples and the view of one sample. Content of samples is only set as text, never as HTML.
+// The table of samples and the view of one sample of a report.
 
 (async () => {
   const ROWS_A_PAGE = 50;
-  const LONG = 4000; // characters
   const LONG_TITLE = 300;
   const GOOD = new Set(["supported", "TP", "useful", "needed", "found"]);
   const BAD = new Set(["contradicted", "FP", "not useful", "not found"]);
@@ -12,44 +9,12 @@
   const ANSWER_TAGS = new Set(["p", "ul", "ol", "li", "blockquote", "table", "thead", "tbody", "tr", "th", "td", "em", "strong", "s", "code", "hr", "small"]);
   const MARKS = { "good-verdict": "✓", "bad-verdict": "✗", "open-verdict": "?" };
 
-  const byId = (id) => document.getElementById(id);
   const overview = byId("overview"), sampleView = byId("sample"), table = byId("table"), status = byId("status");
   const form = byId("filters"), pages = byId("pages");
-
-  function element(tag, properties = {}, ...children) {
-    const node = document.createElement(tag);
-    for (const [name, value] of Object.entries(properties)) {
-      if (name in node) node[name] = value;
-      else node.setAttribute(name, value);
-    }
-    node.append(...children);
-    return node;
-  }
-
-  async function unpack(id) {
-    const bytes = Uint8Array.from(atob(byId(id).textContent), (character) => character.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return JSON.parse(await new Response(stream).text());
-  }
-
-  function fillTemplate(template, values) {
-    return template.replace(/\{(\w+)\}/g, (_, name) => values[name]);
-  }
 
   function formatNumber(value) {
     return value === null || value === undefined ? "–" : Number(value).toFixed(3);
   }
-
-  function normalizeText(text) {
-    return text.toLowerCase().replaceAll("ё", "е");
-  }
-
-  byId("theme").hidden = false;
-  byId("theme").addEventListener("click", () => {
-    const root = document.documentElement;
-    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-    root.dataset.theme = dark ? "light" : "dark";
-  });
 
   if (!("DecompressionStream" in window)) {
     status.textContent = JSON.parse(byId("too-old").textContent);
@@ -188,17 +153,7 @@
 
   // The view of a sample
 
-  function bdi(text) {
-    return element("bdi", {}, text);
-  }
-
-  function prose(text) {
-    const paragraph = element("p", { className: text.length > LONG ? "text long" : "text", dir: "auto" }, text.slice(0, LONG));
-    if (text.length <= LONG) return paragraph;
-    const more = element("button", { type: "button" }, words.more);
-    more.addEventListener("click", () => { paragraph.textContent = text; more.remove(); });
-    return element("div", {}, paragraph, more);
-  }
+  const prose = (text) => foldedText(text, words.more);
 
   function section(title, ...children) {
     return element("section", {}, element("h3", {}, title), ...children);

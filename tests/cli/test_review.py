@@ -1,0 +1,122 @@
+"""`rageval review` and `rageval label --html`: the pages that they write, and when they open them."""
+
+import webbrowser
+
+import pytest
+from helpers.reports import report_of, scored
+from helpers.terminals import seen
+
+from langchain_rageval.testset import Testset, TestsetRow
+
+
+@pytest.fixture
+def saved(tmp_path):
+    row = TestsetRow(id="a", question="Why?", contexts=["So."], reference="So.", evolution="simple")
+    Testset([row]).to_jsonl(tmp_path / "testset.jsonl")
+    return tmp_path / "testset.jsonl"
+
+
+@pytest.fixture
+def report(tmp_path):
+    report_of(*[scored(value / 9) for value in range(10)]).to_jsonl(tmp_path / "report.jsonl")
+    return tmp_path / "report.jsonl"
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """Run a command in a terminal with a display; return the address that it opened in the browser, or ""."""
+    script, address = tmp_path / "browser", tmp_path / "address"
+    script.write_text(f'#!/bin/sh\nprintf %s "$1" > "{address}"\n')
+    script.chmod(0o755)
+
+    def run(*words, display=":0"):
+        address.write_text("")
+        seen(100, *words, DISPLAY=display, WAYLAND_DISPLAY="", BROWSER=f"{script} %s")
+        return address.read_text()
+
+    return run
+
+
+def test_review_writes_the_page_beside_the_test_set(rageval, saved):
+    code, out, err = rageval("review", saved)
+    page = saved.with_suffix(".html")
+    assert (code, err) == (0, "")
+    assert out == (
+        f"1 row to review, written to {page}: open it in a browser; it saves testset.reviewed.jsonl, a test set\n"
+    )
+    assert page.exists()
+
+
+def test_review_writes_the_page_where_it_is_asked_to_and_in_its_language(rageval, saved, tmp_path):
+    page = tmp_path / "page.html"
+    code, out, _ = rageval("review", saved, "--html", page, "--language", "ru", "--no-open")
+    assert code == 0
+    assert "it saves page.reviewed.jsonl, a test set" in out
+    assert "<title>Проверка тестового набора</title>" in page.read_text(encoding="utf-8")
+
+
+def test_the_page_is_opened_in_a_terminal_with_a_display(opened, saved, report, tmp_path):
+    assert opened("review", saved) == saved.with_suffix(".html").as_uri()
+    assert opened("label", report, "--html", tmp_path / "labels.html") == (tmp_path / "labels.html").as_uri()
+
+
+def test_the_page_is_not_opened_without_a_display_or_if_it_should_not_be(opened, saved, report, tmp_path):
+    assert opened("review", saved, display="") == ""
+    assert opened("review", saved, "--no-open") == ""
+    assert opened("label", report, "--html", tmp_path / "labels.html", "--no-open") == ""
+
+
+def test_the_page_is_not_opened_without_a_terminal(rageval, saved, monkeypatch):
+    found = []
+    monkeypatch.setattr(webbrowser, "open", found.append)
+    monkeypatch.setenv("DISPLAY", ":0")
+    assert rageval("review", saved)[0] == 0
+    assert found == []
+
+
+def test_review_refuses_what_is_no_test_set(rageval, report, tmp_path):
+    for words, told in (
+        (["review", tmp_path / "none.jsonl"], "none.jsonl cannot be read: No such file or directory"),
+        (["review", report], "is not a test set that Testset.to_jsonl wrote"),
+        (["review", report, "--html", report], "is the input file; choose another path"),
+    ):
+        code, out, err = rageval(*words)
+        assert (code, out) == (2, "")
+        assert told in err
+
+
+def test_label_writes_a_page_instead_of_a_sheet(rageval, report, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = rageval("label", "report.jsonl", "--n", 10, "--html")
+    assert code == 0
+    assert out == (
+        "10 samples to label for faithfulness, written to labels.html: open it in a browser; it saves labels.csv, for "
+        "rageval agreement\n"
+    )
+    assert (tmp_path / "labels.html").exists()
+    assert not (tmp_path / "labels.csv").exists()
+
+
+def test_label_writes_a_sheet_too_if_it_is_named(rageval, report, tmp_path):
+    sheet, page = tmp_path / "sheet.csv", tmp_path / "page.html"
+    code, out, _ = rageval("label", report, "--html", page, "--out", sheet, "--scale", 0, 3, "--instruction", "Fine?")
+    assert code == 0
+    assert out.splitlines()[:2] == [
+        f"10 samples to label for faithfulness, written to {sheet}: fill in the column 'label'",
+        f"10 samples to label for faithfulness, written to {page}: open it in a browser; it saves page.csv, for "
+        "rageval agreement",
+    ]
+    assert sheet.exists()
+    assert page.exists()
+
+
+def test_options_of_the_page_are_refused_without_it(rageval, report, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for words in (["--scale", 0, 3], ["--instruction", "Fine?"]):
+        code, _, err = rageval("label", report, *words)
+        assert code == 2
+        assert "--scale and --instruction belong to the page: add --html" in err
+    assert not (tmp_path / "labels.csv").exists()
+    code, _, err = rageval("label", report, "--html", "--scale", 0, 30)
+    assert code == 2
+    assert "scale is the lowest and the highest grade, from 0 to 9, as (1, 5); got (0, 30)" in err

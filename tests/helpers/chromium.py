@@ -1,0 +1,64 @@
+"""HTML pages in a real Chromium that must neither use the network nor log anything to the console."""
+
+import shutil
+from contextlib import contextmanager
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+NEEDS_CHROMIUM = pytest.mark.skipif(not CHROMIUM, reason="there is no Chromium here")
+PATIENCE = 120_000
+
+EVIL = (
+    "</script><script>window.owned = 1</script><img src=x onerror='window.owned = 2'><svg/onload=window.owned=3>"
+    "<style>*{display:none}</style>\"'><a href='javascript:window.owned=4'>x</a>{{7*7}}{% raw %}\u202e\u2066<!--"
+)
+
+
+@contextmanager
+def running_chromium():
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@contextmanager
+def opened_pages(browser):
+    """Yield a function that opens a file; at the end no page has asked a network, nor has the console spoken."""
+    messages, contexts = [], []
+
+    def open_file(path, fragment="", *, dark=False, width=1300, script=None, context=None):
+        if context is None:
+            context = browser.new_context(
+                color_scheme="dark" if dark else "light", viewport={"width": width, "height": 900}
+            )
+            contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+        if script:
+            page.add_init_script(script)
+        page.on("console", lambda message: messages.append(message.text))
+        page.on("pageerror", lambda error: messages.append(str(error)))
+        page.on("dialog", lambda dialog: (messages.append(dialog.message), dialog.dismiss()))
+        own = ("file:", "blob:file:", "blob:null")
+        page.on("request", lambda request: None if request.url.startswith(own) else messages.append(request.url))
+        page.goto(f"file://{path}{fragment}")
+        page.wait_for_selector("html[data-ready]")
+        return page
+
+    expect.set_options(timeout=PATIENCE)
+    yield open_file
+    for context in contexts:
+        context.close()
+    assert messages == []
