@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _FOLDER = "rageval"
 _REFUSED = re.compile(r"[^\w.\- ]")
 _NUMBERS = ("mean", "low", "high", "scored", "unscored", "failed", "abstained")
-_COSTS = ("calls", "input_tokens", "output_tokens", "seconds")
+_COSTS = ("calls", "input_tokens", "output_tokens", "seconds", "money")
 _LONGEST_NAME = 200  # MLflow takes 250 characters, the prefix and "/output_tokens" among them
 _LONGEST_PREFIX = 30
 _LONGEST_PARAM = 6000

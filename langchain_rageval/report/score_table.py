@@ -40,6 +40,7 @@ COLUMNS = {
     "findings": "TEXT",
     "sample_id": "TEXT",
     "tags": "TEXT",
+    "money": "REAL",
 }
 """Columns of the table `scores` with their SQL types. The primary key is (run_id, metric).
 
@@ -47,7 +48,7 @@ COLUMNS = {
 `contexts`, `metadata`, `findings` and `tags` are JSON.
 """
 
-_ADDED = ("sample_id", "tags")  # missing in files of version 0.1.0
+_ADDED = ("sample_id", "tags", "money")  # missing in files of version 0.1.0
 
 
 def prepare_table(connection: sqlite3.Connection) -> None:
@@ -131,7 +132,7 @@ def _row(path: str | Path, records: list[sqlite3.Row]) -> Row:
 
 
 def _score(record: dict[str, Any]) -> Score:
-    tokens = {name: record[name] for name in ("input_tokens", "output_tokens")}
+    tokens = {name: record.get(name) for name in ("input_tokens", "output_tokens", "money")}
     error = record["error"]
     return Score(
         metric=record["metric"],
@@ -173,6 +174,7 @@ def _column_values(row: Row, score: Score) -> dict[str, Any]:
         "findings": _json([finding.model_dump() for finding in score.findings]),
         "sample_id": sample.id,
         "tags": _json(row.tags),
+        "money": usage.money,
     }
 
 
