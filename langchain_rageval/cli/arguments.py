@@ -69,6 +69,11 @@ def add_input_options(parser: argparse.ArgumentParser) -> None:
         help="names or dotted paths of the fields in the input file, such as question=q,contexts=docs.text",
     )
     parser.add_argument(
+        "--each-turn",
+        action="store_true",
+        help="make a sample of every answer of a conversation (default: of its last answer)",
+    )
+    parser.add_argument(
         "--on-error",
         choices=("raise", "skip"),
         default="raise",

@@ -50,12 +50,16 @@ def _load_samples(options: argparse.Namespace) -> Sequence[Sample]:
     if options.file == PIPE:
         if options.qrels or options.topics:
             raise ConfigError("--qrels and --topics need a TREC run in a file; stdin is read as JSON lines")
-        samples = list(samples_in_lines(sys.stdin.buffer, "stdin", fields, options.on_error, notice=notice))
+        samples = list(
+            samples_in_lines(
+                sys.stdin.buffer, "stdin", fields, options.on_error, each_turn=options.each_turn, notice=notice
+            )
+        )
     elif is_report(options.file) and not fields:
         samples = [row.sample for row in Report.load(options.file).rows]
     else:
-        trec = {"qrels": options.qrels, "topics": options.topics}
-        samples = list(load_with_notice(options.file, fields, options.on_error, notice=notice, **trec))
+        more = {"qrels": options.qrels, "topics": options.topics, "each_turn": options.each_turn}
+        samples = list(load_with_notice(options.file, fields, options.on_error, notice=notice, **more))
     if not samples:
         raise ConfigError(f"{'stdin' if options.file == PIPE else options.file} contains no samples")
     return samples

@@ -15,6 +15,7 @@ from langchain_rageval.cli.printable import printable
 from langchain_rageval.cli.tables import format_mean, print_indented, shorten, show_notes, summary_table
 from langchain_rageval.data.schema import Finding, Row, Score, Usage
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.report.judged_question import describe_question, standalone_findings
 from langchain_rageval.report.missing_scores import missing_scores
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import summarise
@@ -92,12 +93,16 @@ def show_sample(row: Row, score: Score, out: Console) -> None:
     """Print a sample with its score, and each finding with its verdict and the cited sentences, or else the reason."""
     sentences = NumberedContexts.of(row.sample.contexts or []).sentences
     out.print()
-    print_indented(out, "[bold]Question[/bold] ", f"[bold]{escape(shorten(row.sample.question))}[/bold]")
+    for turn in row.sample.history:
+        print_indented(out, f"  [dim]{turn.role.capitalize()}[/dim] ", f"[dim]{escape(shorten(turn.text))}[/dim]")
+    print_indented(out, "[bold]Question[/bold] ", f"[bold]{escape(shorten(describe_question(row)))}[/bold]")
     print_indented(out, "  Answer ", escape(shorten(row.sample.answer or "")))
     value = "–" if score.value is None else f"{score.value:.2f}"
     comment = "" if score.findings else escape(shorten(score.comment))
     print_indented(out, f"  {escape(score.metric)} [bold]{value}[/bold] ", comment, indent=4)
     for finding in score.findings:
+        if finding in standalone_findings(row):
+            continue
         colour = _COLOURS.get(finding.verdict, "default")
         verdict = f"    [{colour}]{escape(shorten(finding.verdict))}[/{colour}] "
         print_indented(out, verdict, escape(shorten(finding.text)), indent=6)
@@ -128,7 +133,7 @@ def _show_worst(report: Report, out: Console) -> None:
         for row in rows[: max(1, _WORST_IN_ALL // len(worst))]:
             score = row.scores[metric]
             prefix = "  –      " if score.value is None else f"  {score.value:<6.3f} "
-            question = f"{escape(shorten(row.sample.question))} [dim]({escape(shorten(row.sample.id))})[/dim]"
+            question = f"{escape(shorten(describe_question(row)))} [dim]({escape(shorten(row.sample.id))})[/dim]"
             print_indented(out, prefix, question)
             if score.comment:
                 print_indented(

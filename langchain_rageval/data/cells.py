@@ -63,6 +63,9 @@ def _decoded(name: str, cell: Any, field: str | None) -> Any:
     text = cell.strip()
     if not text.startswith(_OPENINGS):
         return None if field in LIST_FIELDS - {"references"} and text.casefold() in _EMPTY else cell
+    if field == "history":
+        value = parse_literal(text)
+        return value if isinstance(value, list | Mapping) else cell
     if field in LIST_FIELDS:
         if not text.startswith("[") and (field == "references" or known not in CONTAINERS | {"context"}):
             return cell

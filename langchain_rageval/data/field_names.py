@@ -6,16 +6,17 @@ any of these libraries.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 from langchain_rageval.data.cells import number_to_text
 from langchain_rageval.data.chunk_ids import chunk_id
 from langchain_rageval.data.foreign_records import flatten_record, from_serialized
+from langchain_rageval.data.messages import Exchange, concatenated, exchanges, get, messages_in, read_turns, unwrap_text
 from langchain_rageval.data.vocabulary import (
     CONTAINERS,
+    CONVERSATIONS,
     DEEPEVAL,
     FIELDS_BY_NAME,
     LIST_FIELDS,
@@ -34,7 +35,6 @@ _NAME_SETS = {field: frozenset(names) for field, names in NAMES.items()}
 _TEXT_FIELDS = frozenset({"question", "answer", "contexts", "references", "reference_contexts"})
 _AS_REFERENCE = {"answer": "references", "contexts": "reference_contexts", "context_ids": "reference_context_ids"}
 _CHUNK_TEXTS = ("text", "content", "chunk", "passage")  # keys of the text of a chunk that is a mapping
-_ROLES = {"user": "human", "assistant": "ai"} | {role: role for role in ("human", "ai", "tool", "system")}
 
 
 def read_fields(obj: Any, fields: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -73,7 +73,10 @@ def explain_fields(obj: Any, fields: Mapping[str, str] | None = None) -> tuple[d
     if reading is DEEPEVAL:
         rest = {name: _split_joined(name, value) for name, value in rest.items()}
     result, origins = _read(rest, mapped, reading)
-    return _normalized(result), origins | paths
+    values = as_sample_fields(result)
+    if origins.get("history", "history") != "history":
+        values["history"] = _before_question(values)
+    return values, origins | paths
 
 
 def read_run(run: Any, example: Any = None) -> dict[str, Any]:
@@ -90,7 +93,22 @@ def read_run(run: Any, example: Any = None) -> dict[str, Any]:
     from_example = _read(_values(example), {})[0] if example is not None else {"metadata": {}}
     preferred = {field: from_example[field] for field in ("id", "question", "references") if field in from_example}
     metadata = from_run["metadata"] | from_example["metadata"]
-    return _normalized(from_example | from_run | preferred | {"metadata": metadata})
+    return as_sample_fields(from_example | from_run | preferred | {"metadata": metadata})
+
+
+def plain_items(items: Iterable[Any]) -> list[Any]:
+    """Return items as built-in types: messages and other objects as mappings of their attributes."""
+    return [_plain(item) for item in items]
+
+
+def conversation_in(obj: Any) -> list[Any]:
+    """Return the list of messages or turns that an object holds under a known name; `[]` if there is none."""
+    values = flatten_record(_values(obj))
+    for name in ("inputs", "outputs"):  # outputs of a chat repeat the messages of the inputs
+        if isinstance(inner := values.get(name), Mapping):
+            values = {**values, **inner}
+    lists = (values[own] for own in values if known_name(own) in CONVERSATIONS)
+    return next((value for value in lists if isinstance(value, list) and value), [])
 
 
 def check_fields(fields: Mapping[str, str]) -> None:
@@ -108,19 +126,6 @@ def check_fields(fields: Mapping[str, str]) -> None:
     for field, name in fields.items():
         if not isinstance(name, str):
             raise ConfigError(f"{example}; got {name!r} for {field!r}")
-
-
-def unwrap_text(value: Any) -> Any:
-    """Return the text of a document or a message; return any other value unchanged."""
-    if isinstance(value, str):
-        return value
-    if _is_document(value):
-        return _get(value, "page_content")
-    content = _get(value, "content") if _role(value) else value
-    if content is value or isinstance(content, str):
-        return content
-    blocks = [{"type": "text", "text": block} if isinstance(block, str) else block for block in content]
-    return "".join(_get(block, "text") or "" for block in blocks if _get(block, "type") == "text")
 
 
 def _read(
@@ -186,14 +191,29 @@ def _fields_in(field: str, name: str, value: Any) -> dict[str, Any]:
     """Return the Sample fields in a value found under `name`: `field`, or several of messages or a nested mapping."""
     if field == "metadata":
         return {field: value if isinstance(value, Mapping) else {name: value}}
-    if field in ("question", "answer") and (messages := _messages(value)):
-        return _conversation(messages)
+    if field in ("question", "answer") and (messages := messages_in(value)):
+        return conversation_fields(messages)
+    if known_name(name) in CONVERSATIONS - {"messages", "user_input"}:
+        return {"metadata": {name: value}}
+    if field == "history":
+        turns = read_turns(value)
+        return {field: turns} if _are_turns(turns) else {"metadata": {name: value}}
     if field in _TEXT_FIELDS and isinstance(value, Mapping) and unwrap_text(value) is value:
         return _nested_fields(field, name, value)
     if isinstance(value, str) and field in LIST_FIELDS - {"references"} and known_name(name) not in ONE_TEXT:
         problem = f"{field}: expected a list of str, got str {value[:40]!r} under {name!r}"
         raise SampleError(f"{problem}: put it into a list (in CSV, write a JSON list)", field)
     return {field: value}
+
+
+def _are_turns(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, Mapping) and "role" in item for item in value)
+
+
+def conversation_fields(messages: Sequence[Any]) -> dict[str, Any]:
+    """Return the fields of the last question of a conversation, with its answer, its contexts and its history."""
+    turns = exchanges(messages)
+    return (turns[-1] if turns else Exchange(None, messages, ())).fields()
 
 
 def _nested_fields(field: str, name: str, mapping: Mapping[str, Any]) -> dict[str, Any]:
@@ -209,36 +229,7 @@ def _nested_fields(field: str, name: str, mapping: Mapping[str, Any]) -> dict[st
     return part
 
 
-def _messages(value: Any) -> list[Any]:
-    """Return a list's messages, or [] if it contains anything else or no message has a known role."""
-    messages = [_completed(item) for item in value] if isinstance(value, list) else []
-    return messages if all(map(_is_message, messages)) and any(map(_role, messages)) else []
-
-
-def _completed(item: Any) -> Any:
-    """Convert a (role, text) pair to a message and add an empty text to a mere tool call; return others unchanged."""
-    match item:
-        case {"type": str() as role, "data": {"content": _} as message}:  # as `messages_to_dict` writes it
-            return {"type": role, **message}
-        case [str() as role, str() as content]:
-            return {"role": role, "content": content}
-        case {"role": str(), "content": None} | {"role": str(), "tool_calls": _}:
-            return {**item, "content": item.get("content") or ""}
-    return item
-
-
-def _conversation(messages: list[Any]) -> dict[str, Any]:
-    """Return the last question of a conversation, its last answer, and the documents that tools returned for it."""
-    last = max((place for place, message in enumerate(messages) if _role(message) == "human"), default=-1)
-    turn = messages[last + 1 :]
-    answers = [message for message in turn if _role(message) == "ai" and unwrap_text(message).strip()]
-    artifacts = [_get(message, "artifact") for message in turn if _role(message) == "tool"]
-    retrieved = [items for items in artifacts if isinstance(items, list) and all(map(_is_document, items))]
-    part = {"question": messages[last] if last >= 0 else None, "answer": answers[-1] if answers else None}
-    return _without_none(part | {"contexts": _concatenated(retrieved)})
-
-
-def _normalized(fields: Mapping[str, Any]) -> dict[str, Any]:
+def as_sample_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields as `Sample` takes them, with the ids of documents if all documents have ids."""
     result = {field: _normalized_value(field, value) for field, value in fields.items() if value is not None}
     for field, id_field in (("contexts", "context_ids"), ("reference_contexts", "reference_context_ids")):
@@ -258,6 +249,15 @@ def _normalized_value(field: str, value: Any) -> Any:
         return [convert(item) for item in value]
     converted = convert(value)
     return [converted] if field in LIST_FIELDS and isinstance(converted, str) else converted
+
+
+def _before_question(fields: Mapping[str, Any]) -> list[Any]:
+    """Return a chat history without the question, and without the answer after it, which some memories add."""
+    history = list(fields["history"])
+    said = [turn["text"] for turn in history]
+    if said[-2:] == [fields.get("question"), fields.get("answer")]:
+        return history[:-2]
+    return history[:-1] if said[-1:] == [fields.get("question")] and history[-1]["role"] == "user" else history
 
 
 def _answer_to_text(value: Any) -> Any:
@@ -321,9 +321,9 @@ def _attributes(obj: Any) -> Mapping[Any, Any]:
         return dict(obj._asdict())
     if hasattr(obj, "run_type") and hasattr(obj, "outputs"):
         data = {"id": obj.id, "metadata": (obj.extra or {}).get("metadata"), "inputs": obj.inputs}
-        return data | {"outputs": obj.outputs, "retrieved_docs": _concatenated(_retrievals(obj))}
+        return data | {"outputs": obj.outputs, "retrieved_docs": concatenated(_retrievals(obj))}
     if hasattr(obj, "dataset_id") and hasattr(obj, "outputs"):
-        data = {"id": _get(obj, "id"), "metadata": obj.metadata, "inputs": obj.inputs}
+        data = {"id": get(obj, "id"), "metadata": obj.metadata, "inputs": obj.inputs}
         return data | {"reference_outputs": obj.outputs}
     own = [*getattr(obj, "__dict__", ()), *getattr(obj, "__dataclass_fields__", ())]
     names = [*own, *(getattr(obj, "model_extra", None) or ()), *FIELDS_BY_NAME]
@@ -340,12 +340,6 @@ def _retrievals(run: Any) -> Iterator[list[Any]]:
             yield from _retrievals(child)
         elif isinstance(documents, list):
             yield documents
-
-
-def _concatenated(lists: Iterable[list[Any]]) -> list[Any] | None:
-    """Concatenate lists; return None if there are no lists."""
-    parts = list(lists)
-    return list(chain.from_iterable(parts)) if parts else None
 
 
 def _plain(value: Any) -> Any:
@@ -402,25 +396,3 @@ def _attribute(value: Any, name: str) -> Any:
     """Return an attribute of an object; None for attributes of a str and for methods, which are never data."""
     attribute = None if isinstance(value, str) else getattr(value, name, None)
     return None if callable(attribute) else _plain(attribute)
-
-
-def _get(value: Any, name: str) -> Any:
-    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
-
-
-def _is_document(value: Any) -> bool:
-    return isinstance(_get(value, "page_content"), str)
-
-
-def _is_message(value: Any) -> bool:
-    """Return True for a LangChain message, and for a mapping with a role or type and a content."""
-    return isinstance(_role_name(value), str) and isinstance(_get(value, "content"), str | list)
-
-
-def _role(value: Any) -> str | None:
-    """Return "human", "ai", "tool" or "system" if the value is a message with one of these roles, else None."""
-    return _ROLES.get(_role_name(value).lower().removesuffix("messagechunk")) if _is_message(value) else None
-
-
-def _role_name(value: Any) -> Any:
-    return _get(value, "role") or _get(value, "type")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
 from langchain_rageval.data.cells import decode_row
+from langchain_rageval.data.conversations import read_conversation
 from langchain_rageval.data.encodings import decode_lines, read_lines
 from langchain_rageval.data.field_names import check_fields, explain_fields
 from langchain_rageval.data.foreign_records import check_outputs_are_clear
@@ -18,7 +20,7 @@ from langchain_rageval.data.sample_ids import SampleIds, describe_clash
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.data.tables import WORKBOOKS, IsHead, Records, check_workbook, table_records
 from langchain_rageval.data.trec import SUFFIXES, Topics, read_trec
-from langchain_rageval.data.vocabulary import NAMES, folded, known_name
+from langchain_rageval.data.vocabulary import CONVERSATIONS, NAMES, folded, known_name
 from langchain_rageval.errors import ConfigError, SampleError
 
 Fields = Mapping[str, str]
@@ -38,6 +40,7 @@ def load_samples(
     *,
     qrels: str | PathLike[str] | None = None,
     topics: Topics | None = None,
+    each_turn: bool = False,
 ) -> Iterator[Sample]:
     """Read samples from a file.
 
@@ -57,6 +60,8 @@ def load_samples(
             retrieved documents; a topic without judgments is omitted, with a warning.
         topics: questions of a TREC run: a mapping of topic id to text, or a file with one line `id<TAB>text` per topic.
             By default the topic id is used as the question.
+        each_turn: True to read each record as a conversation, with a sample for each of its answers, as `samples_of`
+            does; False for one sample per record, which for a conversation is its last turn.
 
     Returns:
         Iterator over the samples in file order. Files are read line by line; `.json` files, workbooks and TREC runs at
@@ -68,7 +73,7 @@ def load_samples(
         SampleError: during iteration, with file and line, if a record is not a valid sample and `on_error` is "raise".
     """
     _check_on_error(on_error)
-    return load_with_notice(path, fields, on_error, qrels=qrels, topics=topics)
+    return load_with_notice(path, fields, on_error, qrels=qrels, topics=topics, each_turn=each_turn)
 
 
 def load_with_notice(
@@ -78,11 +83,13 @@ def load_with_notice(
     *,
     qrels: str | PathLike[str] | None = None,
     topics: Topics | None = None,
+    each_turn: bool = False,
     notice: Notice = _LOG.info,
 ) -> Iterator[Sample]:
     """Like `load_samples`, with a function that receives the message about which name was read as what."""
     _check_on_error(on_error)
-    return _raise_or_skip(_read(path, fields, qrels, topics, notice, number_ids=on_error == "skip"), on_error)
+    options = _ParseOptions(notice, number_ids=on_error == "skip", each_turn=each_turn)
+    return _raise_or_skip(_read(path, fields, qrels, topics, options), on_error)
 
 
 def samples_in_lines(
@@ -91,13 +98,15 @@ def samples_in_lines(
     fields: Fields | None = None,
     on_error: Literal["raise", "skip"] = "raise",
     *,
+    each_turn: bool = False,
     notice: Notice = _LOG.info,
 ) -> Iterator[Sample]:
     """Like `load_with_notice`, but read the JSON lines of a stream, such as stdin; `name` is for messages."""
     _check_on_error(on_error)
     check_fields(fields or {})
     records = line_records(decode_lines(lines, name))
-    return _raise_or_skip(_parsed(records, name, fields or {}, notice, on_error == "skip"), on_error)
+    options = _ParseOptions(notice, number_ids=on_error == "skip", each_turn=each_turn)
+    return _raise_or_skip(_parsed(records, name, fields or {}, options), on_error)
 
 
 def read_samples(
@@ -108,7 +117,7 @@ def read_samples(
     topics: Topics | None = None,
 ) -> Iterator[Sample | SampleError]:
     """Like `load_samples`, but yield a SampleError in the place of each record that is not a valid sample."""
-    return _read(path, fields, qrels, topics, _LOG.info, number_ids=False)
+    return _read(path, fields, qrels, topics, _ParseOptions(_LOG.info))
 
 
 def _read(
@@ -116,9 +125,7 @@ def _read(
     fields: Fields | None,
     qrels: str | PathLike[str] | None,
     topics: Topics | None,
-    notice: Notice,
-    *,
-    number_ids: bool,
+    options: _ParseOptions,
 ) -> Iterator[Sample | SampleError]:
     path, fields = Path(path), fields or {}
     judgments = None if qrels is None else Path(qrels)
@@ -146,7 +153,7 @@ def _read(
     records = _FORMATS[suffix](path, _is_head(fields))
     if suffix in _TABLES:
         records = _decoded(records, fields)
-    return _parsed(records, path.name, fields, notice, number_ids)
+    return _parsed(records, path.name, fields, options)
 
 
 def _decoded(records: Records, fields: Fields) -> Records:
@@ -195,68 +202,99 @@ def _raise_or_skip(items: Iterator[Sample | SampleError], on_error: str) -> Iter
             _LOG.warning("skipped %s", item)
 
 
-def _parsed(
-    records: Records, name: str, fields: Fields, notice: Notice, number_ids: bool
-) -> Iterator[Sample | SampleError]:
-    """Yield a sample with a distinct id, or an error, for each record.
+@dataclass(frozen=True)
+class _ParseOptions:
+    """How the records of a file become samples.
+
+    Attributes:
+        notice: function that receives the message about which name was read as what.
+        number_ids: True to number an id that an earlier sample with another question has, with a warning; False to
+            yield an error.
+        each_turn: True to make a sample of each turn of a conversation.
+    """
+
+    notice: Notice
+    number_ids: bool = False
+    each_turn: bool = False
+
+
+def _parsed(records: Records, name: str, fields: Fields, options: _ParseOptions) -> Iterator[Sample | SampleError]:
+    """Yield samples with distinct ids, or an error, for each record.
 
     Args:
         records: the records of a file, each with its place.
         name: name of the file, for messages.
         fields: names of the fields.
-        notice: function that receives the message about which name was read as what.
-        number_ids: True to number an id that an earlier sample with another question has, with a warning; False to
-            yield an error.
+        options: how records become samples.
     """
-    ids, reading = SampleIds(), _FieldReading(fields)
+    ids, reading = SampleIds(), _FieldReading(fields, options.each_turn)
     for place, record in records:
         try:
             if isinstance(record, SampleError):
                 raise record
-            sample = reading.sample(record)
+            samples = reading.samples(record)
         except (SampleError, ValueError, RecursionError) as error:
             located = SampleError(f"{name}, {place}: {error}", getattr(error, "field", None))
             located.__cause__ = error
             yield located
             continue
-        if number_ids and ids.clashes(sample):
-            numbered = ids.distinct(sample)
-            _LOG.warning("%s, %s: %s; renamed to %r", name, place, describe_clash(sample), numbered.id)
-            yield numbered
-            continue
-        try:
-            distinct: Sample | SampleError = ids.checked(sample, f"{name}, {place}")
-        except SampleError as error:
-            distinct = error
-        yield distinct
-    if message := reading.describe(name):
-        notice(message)
+        for sample in samples:
+            if options.number_ids and ids.clashes(sample):
+                numbered = ids.distinct(sample)
+                _LOG.warning("%s, %s: %s; renamed to %r", name, place, describe_clash(sample), numbered.id)
+                yield numbered
+                continue
+            try:
+                distinct: Sample | SampleError = ids.checked(sample, f"{name}, {place}")
+            except SampleError as error:
+                distinct = error
+            yield distinct
+    for message in reading.describe(name):
+        options.notice(message)
 
 
 class _FieldReading:
     """Samples of the records of a file, and which name each field was read from."""
 
-    def __init__(self, fields: Fields) -> None:
+    def __init__(self, fields: Fields, each_turn: bool) -> None:
         self.origins: dict[tuple[str, str], None] = {}
         self._fields = fields
+        self._each_turn = each_turn
+        self._conversations = self._turns = 0
         self._others: dict[str, None] = {}
         self._shapes: set[frozenset[str]] = set()
 
-    def sample(self, record: Any) -> Sample:
-        """Return the sample in a record."""
+    def samples(self, record: Any) -> list[Sample]:
+        """Return the sample in a record, or one for each turn of its conversation."""
+        record = {"messages": record} if isinstance(record, list) else record
         check_outputs_are_clear(record, self._fields.values())
-        sample = Sample.parse(record, self._fields)
+        samples = read_conversation(record, self._fields) if self._each_turn else [Sample.parse(record, self._fields)]
+        if samples:
+            self._describe(record, samples[-1])
+        return samples
+
+    def _describe(self, record: Any, sample: Sample) -> None:
+        """Record the names that a sample was read from, and whether it is the last turn of a conversation."""
+        is_whole = any(isinstance(record[name], list) for name in record if known_name(str(name)) in CONVERSATIONS)
+        if is_whole and sample.history:
+            self._conversations += 1
+            self._turns += sum(turn.role == "assistant" for turn in sample.history) + (sample.answer is not None)
         shape = frozenset(str(name) for name, value in record.items() if value is not None)
         if shape not in self._shapes and len(self._shapes) < _MOST_SHAPES:
             self._shapes.add(shape)
             self.origins |= dict.fromkeys(explain_fields(record, self._fields)[1].items())
             self._others |= {str(name): None for name in record if _kept_name(name) in sample.metadata}
-        return sample
 
-    def describe(self, name: str) -> str:
-        """Return which name was read as which field, and which are only metadata; "" if all are names of fields."""
-        if not self._others and all(field == origin for field, origin in self.origins):
-            return ""
+    def describe(self, name: str) -> Iterator[str]:
+        """Yield which name was read as which field, unless all are names of fields, and which turns are samples."""
+        if self._others or any(field != origin for field, origin in self.origins):
+            yield self._names_read(name)
+        if self._conversations and not self._each_turn:
+            whole = f"conversations: {self._conversations}, answers in them: {self._turns}"
+            option = "each_turn=True or --each-turn makes a sample of every answer"
+            yield f"{name}: {whole}; a sample is the last answer, the turns before are its history; {option}"
+
+    def _names_read(self, name: str) -> str:
         order = list(NAMES)
         by_field: dict[str, list[str]] = {}
         for field, origin in sorted(self.origins, key=lambda pair: order.index(pair[0])):

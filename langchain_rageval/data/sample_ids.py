@@ -45,9 +45,9 @@ class SampleIds:
 
     def clashes(self, sample: Sample) -> bool:
         """Return True if an earlier sample has the same id and another question."""
-        if sample.id not in self._seen or sample.id == default_id(sample.question):
+        if sample.id not in self._seen or _is_default(sample):
             return False
-        return (sample.id, sample.question) not in self._seen
+        return _identity(sample) not in self._seen
 
     def distinct(self, sample: Sample) -> Sample:
         """Return the sample, or a copy with a numbered id if its id occurred before."""
@@ -64,8 +64,8 @@ class SampleIds:
 
     def _add(self, sample: Sample) -> None:
         self._seen.add(sample.id)
-        if sample.id != default_id(sample.question):
-            self._seen.add((sample.id, sample.question))
+        if not _is_default(sample):
+            self._seen.add(_identity(sample))
 
     def checked(self, sample: Sample, place: str) -> Sample:
         """Return the sample with a distinct id.
@@ -80,6 +80,16 @@ class SampleIds:
         if self.clashes(sample):
             raise DuplicateIdError(f"{place}: {describe_clash(sample)}; give each its own, or leave the ids out", "id")
         return self.distinct(sample)
+
+
+def _is_default(sample: Sample) -> bool:
+    return sample.id == default_id(sample.question, sample.history)
+
+
+def _identity(sample: Sample) -> Hashable:
+    """Return the id of a sample with what it must not be shared by: the question, and the history if it has one."""
+    history = tuple((turn.role, turn.text) for turn in sample.history)
+    return (sample.id, sample.question, history) if history else (sample.id, sample.question)
 
 
 def describe_clash(sample: Sample) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
@@ -33,8 +33,9 @@ from langchain_rageval._internal.html import (
     table,
     text,
 )
-from langchain_rageval.data.field_names import read_fields, unwrap_text
+from langchain_rageval.data.field_names import read_fields
 from langchain_rageval.data.instrument import split_digests
+from langchain_rageval.data.messages import read_turns, unwrap_text
 from langchain_rageval.errors import SampleError
 
 Aspect = str
@@ -55,6 +56,7 @@ FindingKind = Literal[
     "aspect",
     "agreement",
     "extraction",
+    "standalone_question",
 ]
 """Kind of item that a finding is about."""
 
@@ -133,6 +135,20 @@ _SampleText = Annotated[str, BeforeValidator(_text)]
 _CleanText = Annotated[str, AfterValidator(_cleaned)]
 
 
+class Turn(InputModel):
+    """Message of a user or of an assistant in a conversation.
+
+    Immutable. Messages of the system and of tools are no turns.
+
+    Attributes:
+        role: who wrote the message.
+        text: text of the message.
+    """
+
+    role: Literal["user", "assistant"]
+    text: _SampleText
+
+
 class Sample(InputModel):
     """Question to a RAG system with the system's answer and the expected results.
 
@@ -141,9 +157,10 @@ class Sample(InputModel):
 
     Attributes:
         id: stable name of the sample, which pairs it with the same sample in another report; by default a hash of the
-            question, so that a changed answer keeps it. Where samples are read together, from a list, a file or an
-            iterator, the second and later ones with one id and one question get `-2`, `-3` after it.
+            question and its history, so that a changed answer keeps it. Where samples are read together, from a list,
+            a file or an iterator, the second and later ones with one id and one question get `-2`, `-3` after it.
         question: text of the question; the only required field.
+        history: messages of the user and the assistant before the question, oldest first; `[]` if there are none.
         answer: text of the system's answer; None if it is missing. A blank answer is a value.
         contexts: retrieved chunks in retrieval order; `[]` if the retriever found nothing, None if they are unknown.
         references: correct answers, one or several; `[]` if none is known.
@@ -156,6 +173,7 @@ class Sample(InputModel):
 
     id: str = ""
     question: str
+    history: Annotated[list[Turn], BeforeValidator(read_turns)] = []
     answer: _SampleText | None = None
     contexts: list[_SampleText] | None = None
     references: list[_SampleText] = []
@@ -166,9 +184,17 @@ class Sample(InputModel):
     metadata: dict[str, Any] = {}
 
     def model_post_init(self, _context: Any, /) -> None:
-        """Set the id to a hash of the question if it is empty."""
+        """Set the id to a hash of the question and its history if it is empty."""
         if not self.id:
-            object.__setattr__(self, "id", default_id(self.question))
+            object.__setattr__(self, "id", default_id(self.question, self.history))
+
+    @model_serializer(mode="wrap")
+    def _without_empty_history(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omit an empty history: files, journal keys and fingerprints stay as they were before there was one."""
+        values: dict[str, Any] = serialize(self)
+        if not self.history:
+            values.pop("history", None)
+        return values
 
     @classmethod
     def parse(cls, obj: Any, fields: Mapping[str, str] | None = None) -> Self:
@@ -204,6 +230,9 @@ class Sample(InputModel):
         """Return the sample as HTML, for notebooks: question, answer, contexts and references."""
         answer = "<em>no answer</em>" if self.answer is None else text(self.answer)
         parts = [paragraph(bold(self.question)), paragraph(answer)]
+        if self.history:
+            turns = [text(f"{turn.role}: {turn.text}") for turn in self.history]
+            parts.insert(0, details(pluralize(len(turns), "earlier turn"), item_list(turns, numbered=True)))
         for items, what in ((self.contexts, "context"), (self.reference_contexts, "reference context")):
             if items is not None:
                 parts.append(details(pluralize(len(items), what), item_list([*map(text, items)], numbered=True)))
@@ -213,9 +242,12 @@ class Sample(InputModel):
         return "".join(parts)
 
 
-def default_id(question: str) -> str:
-    """Return the id of a sample that was given none: a hash of its question."""
-    return hashlib.blake2b(json.dumps({"question": question}).encode(), digest_size=8).hexdigest()
+def default_id(question: str, history: Sequence[Turn] = ()) -> str:
+    """Return the id of a sample that was given none: a hash of its question and of its history, if it has one."""
+    content: dict[str, Any] = {"question": question}
+    if history:
+        content["history"] = [[turn.role, turn.text] for turn in history]
+    return hashlib.blake2b(json.dumps(content).encode(), digest_size=8).hexdigest()
 
 
 def _sample_error(values: Mapping[str, Any], error: ValidationError) -> SampleError:
@@ -240,7 +272,8 @@ class Finding(_FrozenModel):
 
     Attributes:
         kind: kind of the item: "statement", "reference_statement", "context", "sentence", "criterion", "question",
-            "entity", "aspect", "agreement" of votes, or "extraction" for what was wrong with the list of statements.
+            "entity", "aspect", "agreement" of votes, "extraction" for what was wrong with the list of statements, or
+            "standalone_question" for the question of a conversation as it was judged.
         number: number of the item in the prompt, from 1.
         text: the item itself, such as the statement.
         verdict: the judge's verdict or the computed result, such as "supported", "useful" or a grade.

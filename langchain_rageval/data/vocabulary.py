@@ -14,7 +14,12 @@ NAMES: dict[str, tuple[str, ...]] = {
     "id": ("id", "example_id", "query_id", "идентификатор"),
     "question": (
         *("question", "user_input", "input", "inputs", "query", "request", "messages"),
+        *("turns", "conversation", "dialogue", "диалог", "переписка"),
         *("вопрос", "вопрос пользователя", "текст вопроса", "запрос", "запрос пользователя"),
+    ),
+    "history": (
+        *("history", "chat_history", "message_history", "conversation_history"),
+        *("история", "история чата", "история диалога", "история сообщений"),
     ),
     "answer": (
         *("answer", "response", "actual_output", "result", "output", "outputs", "messages"),
@@ -60,6 +65,9 @@ ONE_TEXT = frozenset({"context", "контекст", "найденный кон�
     name for name in NAMES["reference_contexts"] if name.endswith("контекст")
 }
 """Names of lists under which a text is one item; under the other names of contexts a text is an error."""
+
+CONVERSATIONS = frozenset({"messages", "user_input", "turns", "conversation", "dialogue", "диалог", "переписка"})
+"""Names whose value may be the messages of a whole conversation: of question, answer, contexts and history."""
 
 _SOURCES = frozenset({"источник", "источники"})
 _NOT_IN_NAMES = re.compile(r"[\W_]+")

@@ -18,6 +18,8 @@ from langchain_rageval.errors import JournalError
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.provenance import runnables_in_front
 from langchain_rageval.metrics.structure import metrics_in, names_of
+from langchain_rageval.prompts.answer_schemas import STEPS_WITH_HISTORY
+from langchain_rageval.prompts.promptset import packaged_fingerprint
 from langchain_rageval.run.journal import Journal, journal_key
 
 
@@ -113,6 +115,13 @@ def _obstacle(metric: Any) -> str:
 
 
 def _key(metric: Metric, sample: Sample) -> str:
-    """Return the key of a score; it ignores the sample's id, and its metadata unless the metric reads them."""
+    """Return the key of a score; it ignores the sample's id, and its metadata unless the metric reads them.
+
+    The instrument of a metric is the same with and without a history, so the prompts that only a history needs are part
+    of the key.
+    """
     ignored = {"id"} if "metadata" in metric.reads else {"id", "metadata"}
-    return journal_key(metric.name, metric.instrument, sample.model_dump(mode="json", exclude=ignored, fallback=str))
+    content = sample.model_dump(mode="json", exclude=ignored, fallback=str)
+    if sample.history:
+        content["prompts"] = [packaged_fingerprint(step) for step in STEPS_WITH_HISTORY]
+    return journal_key(metric.name, metric.instrument, content)

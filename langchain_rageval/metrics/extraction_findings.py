@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from langchain_rageval.data.schema import Finding, Score
+from langchain_rageval.metrics.standalone import KIND, is_refusal
 from langchain_rageval.steps.stage import State
 from langchain_rageval.text.language import detect_language
 
 MOST_UNMENTIONED = 1 / 3
 """Share of the content words and numbers of a text that its statements may leave out before the score says so."""
 
+_HOW = ("extraction", KIND)
 _FEWEST_UNITS = 6  # content words and numbers; of fewer, a share says little
 _IN_RUSSIAN = {"answer": "ответа", "reference": "эталона"}
 
@@ -51,18 +53,21 @@ def extraction_findings(state: State) -> list[Finding]:
 
 
 def split_extraction(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
-    """Return the findings about items, and those about the extraction."""
-    items = [finding for finding in findings if finding.kind != "extraction"]
-    return items, [finding for finding in findings if finding.kind == "extraction"]
+    """Return the findings about items, and those about how they were found: the extraction and the question."""
+    items = [finding for finding in findings if finding.kind not in _HOW]
+    return items, [finding for finding in findings if finding.kind in _HOW]
 
 
 def with_extraction(score: Score, found: Sequence[Finding]) -> Score:
-    """Return a score with findings about its extraction; its reason repeats them if it has a value."""
+    """Return a score with findings about its extraction and question; its reason, if any, names their problems."""
     if not found:
         return score
     update: dict[str, object] = {"findings": [*score.findings, *found]}
     if score.value is not None:
-        parts = [score.reason.removesuffix("."), *(finding.reason for finding in found)]
+        parts = [
+            score.reason.removesuffix("."),
+            *(finding.reason for finding in found if finding.kind != KIND or is_refusal(finding)),
+        ]
         reason = "; ".join(filter(None, parts))
         update["reason"] = f"{reason}." if score.reason.endswith(".") else reason
     return score.model_copy(update=update)

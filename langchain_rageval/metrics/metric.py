@@ -22,6 +22,7 @@ from langchain_rageval.errors import ConfigError, SampleError, config_error_of, 
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.metrics.adapters import Adapters
 from langchain_rageval.metrics.extraction_findings import extraction_findings, split_extraction, with_extraction
+from langchain_rageval.metrics.standalone import question_notes, rewriting_of
 from langchain_rageval.metrics.structure import sequential_steps, stages_of
 from langchain_rageval.metrics.threshold import OnMissing, require_threshold, route_by_threshold
 from langchain_rageval.metrics.value import Value
@@ -197,8 +198,8 @@ class Metric(Traced[Any, Score], Adapters):
         Returns:
             The score, or None if the findings do not suffice.
         """
-        usable = bool(score.findings) or not score.value  # our metrics give no value above 0 without findings
         items, extraction = split_extraction(score.findings)
+        usable = bool(items) or not score.value  # our metrics give no value above 0 without findings about items
         facts = score.model_copy(update={"findings": items})
         state = self.state_from_findings(sample, facts) if self.state_from_findings and usable else None
         if state is None:
@@ -240,20 +241,34 @@ class Metric(Traced[Any, Score], Adapters):
         return route_by_threshold(self, threshold, then, otherwise, missing)
 
     def _do(self, input: Any, config: RunnableConfig) -> Score:
-        state: State = {"sample": self.read(input)}
+        sample = self.read(input)
+        state: State = {"sample": sample}
         run = Run.of(config).metered()
         inner = run.into_complete(config)
-        for step in sequential_steps(self):
+        for step in self._steps_for(sample):
             state = invoke_child(step, state, inner)
-        return with_extraction(self._score(self._reduced(state), run.meter.usage), extraction_findings(state))
+        return self._finished(state, sample, run.meter.usage)
 
     async def _ado(self, input: Any, config: RunnableConfig) -> Score:
-        state: State = {"sample": self.read(input)}
+        sample = self.read(input)
+        state: State = {"sample": sample}
         run = Run.of(config).metered()
         inner = run.into_complete(config)
-        for step in sequential_steps(self):
+        for step in self._steps_for(sample):
             state = await ainvoke_child(step, state, inner)
-        return with_extraction(self._score(self._reduced(state), run.meter.usage), extraction_findings(state))
+        return self._finished(state, sample, run.meter.usage)
+
+    def _steps_for(self, sample: Sample) -> Sequence[Runnable[State, State]]:
+        """Return the steps, after one that makes the question of a conversation understandable on its own."""
+        rewriting = rewriting_of(sample, self.reads, stages_of(self)) if sample.history else None
+        steps = sequential_steps(self)
+        return steps if rewriting is None else [rewriting, *steps]
+
+    def _finished(self, state: State, sample: Sample, usage: Usage) -> Score:
+        """Return the score of a state; the reducer gets the sample with its own question."""
+        found = [*extraction_findings(state), *question_notes(state)]
+        value = self._reduced({**state, "sample": sample} if sample.history else state)
+        return with_extraction(self._score(value, usage), found)
 
     def _reduced(self, state: State) -> Value:
         """Return what the reducer gives for a state; an error in it names the reducer as its step."""

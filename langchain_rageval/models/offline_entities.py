@@ -1,4 +1,4 @@
-"""Answers of the offline judge about entities and answerability, computed from word overlap."""
+"""Answers of the offline judge about entities, subjects of questions and answerability, computed from word overlap."""
 
 from __future__ import annotations
 
@@ -7,11 +7,18 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
+from langchain_rageval.text.normalization import words_of
 from langchain_rageval.text.sentences import split_sentences
 from langchain_rageval.text.stemming import numbers_of, stems_of
 
 _TOKEN = re.compile(r"[^\W_]+(?:[-'’.,][^\W_]+)*|[^\w\s]")
 _ENOUGH = 0.6
+_FEW_WORDS = 3
+_POINTING = re.compile(
+    r"\b(?:he|she|it|they|him|her|them|his|its|their|there|then|that one|this|these|those|one"
+    r"|он|она|оно|они|его|ему|ей|её|ее|их|им|ими|ней|нём|нем|ними|него|неё|нее|там|тогда|это\w*|эт[аиу]\w*|так\w*)\b",
+    re.IGNORECASE,
+)
 
 
 def list_entities(inputs: Mapping[str, Any], _contexts: Mapping[str, str]) -> dict[str, Any]:
@@ -37,6 +44,28 @@ def _kind(token: str, *, first: bool) -> str:
     if token[0].isdigit():
         return "number"
     return "name" if token[0].isupper() and not first else ""
+
+
+def name_the_subject(inputs: Mapping[str, Any], _contexts: Mapping[str, str]) -> dict[str, Any]:
+    """Offline reply to the step `rewrite_question`: a pointing or very short question with the last named entity.
+
+    Any other question, and one of a conversation that names nothing, is repeated.
+    """
+    question = str(inputs["question"])
+    words = words_of(question)
+    names = [name for turn in inputs["history"] for name in _entities_of_turn(str(turn["text"]))]
+    if not names or not (len(words) <= _FEW_WORDS or _POINTING.search(question)):
+        return {"reason": "", "question": question}
+    body, end = (question[:-1], question[-1]) if question[-1:] in "?？.!" and question else (question, "")
+    return {"reason": names[-1], "question": f"{body.rstrip()} ({names[-1]}){end}"}
+
+
+def _entities_of_turn(text: str) -> list[str]:
+    """Return the names of a turn; if there are none, a first word that is a short answer's only capitalized one."""
+    names = [name for sentence in split_sentences(text) for name in _names(sentence) if not name[0].isdigit()]
+    words = text.strip(" .!?…").split()
+    is_short = 0 < len(words) <= _FEW_WORDS and words[0][0].isupper() and not text.rstrip().endswith(("?", "？"))
+    return [" ".join(words)] if is_short and all(word[0].isupper() for word in words) else names
 
 
 def locate_entities(inputs: Mapping[str, Any], contexts: Mapping[str, str]) -> dict[str, Any]:

@@ -66,6 +66,8 @@ class OfflineJudge(BaseChatModel):
       of the answer's stems, or of the question's if there is no answer. The relevance grade of a chunk is the share of
       the question's stems that it contains.
     - The questions that an answer answers are its own sentences with a question mark.
+    - A question with a pointing word, or of at most three words, gets the last name of the conversation before it in
+      brackets; any other question of a conversation stays as it is.
     - Aspects: conciseness (at most three sentences for one of the question), correctness (no numbers that the contexts
       lack) and coherence (no repeated sentence). No other aspect applies.
     - Entities are numbers, and capitalized words within a sentence; found where all their stems occur in one sentence.
@@ -396,12 +398,15 @@ def _nearest(wanted: set[str], stems: Mapping[str, set[str]]) -> str:
 
 _JUDGED: Mapping[str, Callable[[_Inputs, _Sentences], dict[str, Any]]] = {
     "extract_statements": _statements,
+    "extract_turn_statements": _statements,
+    "rewrite_question": offline_entities.name_the_subject,
     "verify_statements": _verdicts,
     "classify_statements": _classification,
     "grade_contexts": _chunk_verdicts,
     "grade_relevance": _relevance,
     "select_sentences": _needed_sentences,
     "regenerate_questions": _questions,
+    "regenerate_turn_questions": _questions,
     "critique_aspect": _aspect,
     "extract_entities": offline_entities.list_entities,
     "find_entities": offline_entities.locate_entities,
@@ -413,7 +418,7 @@ _WRITTEN: Mapping[str, Callable[[_Inputs], dict[str, Any]]] = {
     "extract_keyphrases": offline_writer.pick_keyphrases,
     "grade_passage": offline_writer.grade_prose,
     "write_question": offline_writer.ask_about_keyphrase,
-    "rewrite_question": offline_writer.reword_question,
+    "reword_question": offline_writer.reword_question,
     "evolve_reasoning": partial(offline_writer.join_phrase, template="reasoning"),
     "evolve_conditional": partial(offline_writer.join_phrase, template="conditional"),
     "evolve_multi_context": offline_writer.connect_passages,
@@ -430,8 +435,12 @@ _WRITTEN: Mapping[str, Callable[[_Inputs], dict[str, Any]]] = {
 }
 _TITLES = list(dict.fromkeys(answer.__name__ for answer in ANSWER_SCHEMAS.values()))
 _READS: Mapping[str, set[str]] = {
+    "extract_statements": {"question", "text"},
+    "extract_turn_statements": {"history", "question", "text"},
+    "regenerate_questions": {"answer", "count"},
+    "regenerate_turn_questions": {"history", "answer", "count"},
     "write_question": {"passage", "keyphrase"},
-    "rewrite_question": {"question", "feedback", "passages"},
+    "reword_question": {"question", "feedback", "passages"},
     **{step: {"question", "passages"} for step in ANSWER_SCHEMAS if step.startswith("evolve_")},
     "compress_question": {"question"},
     "answer_unaided": {"question"},

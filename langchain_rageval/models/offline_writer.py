@@ -128,7 +128,7 @@ def ask_about_keyphrase(inputs: _Inputs) -> dict[str, Any]:
 
 
 def reword_question(inputs: _Inputs) -> dict[str, Any]:
-    """Offline reply to the step `rewrite_question`: a question without words such as "this" or "in the text".
+    """Offline reply to the step `reword_question`: a question without words such as "this" or "in the text".
 
     If the passages do not answer the rest of the question, the reply is a new question about their best key phrase.
     """

@@ -227,14 +227,24 @@ class PaddedContext(BaseModel):
     sentences: list[str]
 
 
+class StandaloneQuestion(BaseModel):
+    """Last question of a conversation, worded so that it is understood without the conversation."""
+
+    reason: str
+    question: str
+
+
 ANSWER_SCHEMAS: dict[str, type[BaseModel]] = {
     "extract_statements": Statements,
+    "extract_turn_statements": Statements,
+    "rewrite_question": StandaloneQuestion,
     "verify_statements": Verdicts,
     "classify_statements": Classification,
     "grade_contexts": ContextVerdicts,
     "grade_relevance": RelevanceGrades,
     "select_sentences": NeededSentences,
     "regenerate_questions": RegeneratedQuestions,
+    "regenerate_turn_questions": RegeneratedQuestions,
     "critique_aspect": AspectVerdict,
     "extract_entities": Entities,
     "find_entities": FoundEntities,
@@ -244,7 +254,7 @@ ANSWER_SCHEMAS: dict[str, type[BaseModel]] = {
     "extract_keyphrases": Keyphrases,
     "grade_passage": PassageGrades,
     "write_question": Question,
-    "rewrite_question": Question,
+    "reword_question": Question,
     "evolve_reasoning": Question,
     "evolve_conditional": Question,
     "evolve_multi_context": Question,
@@ -260,3 +270,6 @@ ANSWER_SCHEMAS: dict[str, type[BaseModel]] = {
     "pad_context": PaddedContext,
 }
 """Answer classes by the names of the steps."""
+
+STEPS_WITH_HISTORY = ("rewrite_question", "extract_turn_statements", "regenerate_turn_questions")
+"""Prompts that are used only if a sample has a history."""

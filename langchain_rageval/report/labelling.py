@@ -20,6 +20,7 @@ from langchain_rageval.data.sample_ids import SampleIds
 from langchain_rageval.data.schema import Row
 from langchain_rageval.data.tables import find_delimiter, next_row
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.report.judged_question import question_with_history
 from langchain_rageval.report.label_page import write_label_page
 
 YES = ("yes", "y", "true", "да", "д", "истина", "+")
@@ -190,7 +191,7 @@ def load_labels(path: str | Path) -> dict[str, float]:
 
 def _texts(row: Row) -> Iterator[str]:
     sample = row.sample
-    yield sample.question
+    yield question_with_history(sample)
     yield sample.answer or ""
     for texts in (sample.contexts or [], sample.references):
         yield "\n\n".join(f"[{number}] {text}" for number, text in enumerate(texts, 1)) if texts[1:] else "".join(texts)

@@ -13,6 +13,7 @@ from langchain_rageval.metrics.graders.span_grader import REFERENCE_SPANS
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.report.answer_tree import build_answer_tree
 from langchain_rageval.report.files import row_line
+from langchain_rageval.report.judged_question import standalone_findings
 from langchain_rageval.run.sample_reader import SOURCES, SPANS
 
 PART = 100
@@ -48,7 +49,8 @@ def sample_view(row: Row, chunks: Chunks, translate: Callable[[str], str]) -> di
     """Return the data of a sample's view.
 
     Contexts are numbers of chunks. `statements` names the metric whose statements the page lists, `answer` is the tree
-    of the answer if it has one, and `sources` are the sources of the contexts if they are known.
+    of the answer if it has one, `sources` are the sources of the contexts if they are known, and `standalone` the
+    findings about the question of a conversation.
 
     Args:
         row: the sample with its scores.
@@ -56,7 +58,11 @@ def sample_view(row: Row, chunks: Chunks, translate: Callable[[str], str]) -> di
         translate: returns the reason why a sample is unscored in the language of the page.
     """
     view: dict[str, Any] = _cut_all(json.loads(row_line(row)))
+    questions = standalone_findings(row)
+    if questions:
+        view["standalone"] = [_cut_all(finding.model_dump()) for finding in questions]
     for score in view["scores"].values():
+        score["findings"] = [f for f in score["findings"] if f["kind"] != "standalone_question"]
         if score["unscored"]:
             score["unscored"] = translate(score["unscored"])
         for finding in score["findings"]:
@@ -68,8 +74,8 @@ def sample_view(row: Row, chunks: Chunks, translate: Callable[[str], str]) -> di
     if sources:
         view["sources"] = [None if source is None else cut(source) for source in sources]
         view["sample"]["metadata"].pop(SOURCES, None)
-    for name in (SPANS, REFERENCE_SPANS):
-        view["sample"]["metadata"].pop(name, None)
+    view["sample"]["metadata"].pop(SPANS, None)
+    view["sample"]["metadata"].pop(REFERENCE_SPANS, None)
     metric = _metric_with_statements(row)
     if metric:
         view["statements"] = metric

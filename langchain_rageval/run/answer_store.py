@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
+from langchain_rageval.data.schema import Turn
 from langchain_rageval.errors import JournalError
 from langchain_rageval.run.chain_collector import ChainAnswer
 from langchain_rageval.run.chain_fingerprint import chain_fingerprint
@@ -31,13 +33,13 @@ class AnswerStore:
         configurable = (config or {}).get("configurable", {})
         self._fingerprint = "" if journal is None else chain_fingerprint(chain, configurable)
 
-    def load(self, question: str) -> ChainAnswer | None:
-        """Return the stored answer to a question; None if there is none.
+    def load(self, question: str, history: Sequence[Turn] = ()) -> ChainAnswer | None:
+        """Return the stored answer to a question after the turns before it; None if there is none.
 
         Raises:
             JournalError: if the journal cannot be read.
         """
-        entry = None if self._journal is None else self._journal.get(self._key(question))
+        entry = None if self._journal is None else self._journal.get(self._key(question, history))
         if entry is None:
             return None
         try:
@@ -46,14 +48,14 @@ class AnswerStore:
             problem = f"{self._journal} holds an entry that is not an answer: {error}"
             raise JournalError(f"{problem}; name another path") from error
 
-    def save(self, question: str, answer: ChainAnswer) -> None:
+    def save(self, question: str, answer: ChainAnswer, history: Sequence[Turn] = ()) -> None:
         """Store an answer; a failure is not stored, so that a later run asks again.
 
         Raises:
             JournalError: if the journal cannot be written.
         """
         if self._journal is not None and answer.error is None:
-            self._journal.put(self._key(question), answer.to_json())
+            self._journal.put(self._key(question, history), answer.to_json())
             if self._closed:  # by a call that outlives its interrupted run
                 self.close()
 
@@ -63,5 +65,6 @@ class AnswerStore:
         if self._owns_journal and self._journal is not None:
             self._journal.close()
 
-    def _key(self, question: str) -> str:
-        return journal_key(_KIND, self._fingerprint, question)
+    def _key(self, question: str, history: Sequence[Turn]) -> str:
+        content = [question, [turn.model_dump() for turn in history]] if history else question
+        return journal_key(_KIND, self._fingerprint, content)

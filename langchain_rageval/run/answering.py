@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import contextmanager
@@ -12,18 +13,20 @@ from typing import Any, TypedDict
 
 from langchain_core.runnables import RunnableConfig
 
-from langchain_rageval.data.schema import Sample
+from langchain_rageval.data.schema import Sample, Turn
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 from langchain_rageval.run.answer_store import AnswerStore
 from langchain_rageval.run.chain_collector import ChainAnswer, ChainCollector
-from langchain_rageval.run.chain_input import as_chain, conversation_keys, input_builder, is_async_only
+from langchain_rageval.run.chain_input import as_chain, conversation_keys, input_builder, is_async_only, takes_history
 from langchain_rageval.run.drivers import agather
 from langchain_rageval.run.journal import Journal
 from langchain_rageval.run.options import check_options
 from langchain_rageval.run.progress import Progress, show_progress
 from langchain_rageval.run.retry import MAX_STALE_TRIES, is_stale_connection
 from langchain_rageval.run.threads import shared_threads
-from langchain_rageval.run.turns import Turn, engines_of
+from langchain_rageval.run.turns import ModelTurn, engines_of
+
+_LOG = logging.getLogger("langchain_rageval")
 
 
 class AnswerOptions(TypedDict, total=False):
@@ -71,6 +74,9 @@ class Answering:
         self._samples, self._chain, self._config = samples, as_chain(chain), config
         self._timeout, self._options = options["timeout"], options
         self._build_input, self._keys = input_builder(self._chain), conversation_keys(self._chain)
+        chats = sum(bool(sample.history) for sample in samples)
+        if chats and not takes_history(self._chain):
+            _LOG.warning("the chain takes no history: %d questions are asked without the turns before them", chats)
         self._store = AnswerStore(options["journal"], self._chain, config)
         # not `gates_of`: a chain that holds a metric of its own would wait for itself
         self._gates = [AdaptiveLimiter(1)] if engines_of(self._chain) else []
@@ -126,37 +132,38 @@ class Answering:
             self._store.close()
 
     def _ask(self, index: int, progress: Progress) -> None:
-        question = self._samples[index].question
-        answer = self._store.load(question)
+        question, history = self._samples[index].question, self._samples[index].history
+        answer = self._store.load(question, history)
         if answer is None:
             collector = ChainCollector()
-            call = partial(self._chain.invoke, self._build_input(question), collector.config(self._config, self._keys))
-            with Turn(self._gates) as turn:
+            chain_input = self._build_input(question, history)
+            call = partial(self._chain.invoke, chain_input, collector.config(self._config, self._keys))
+            with ModelTurn(self._gates) as turn:
                 answer = collector.answer(question, self._output(call, turn), self._chain)
-            self._store.save(question, answer)
+            self._store.save(question, answer, history)
         self._finish(index, answer, progress)
 
     async def _aask(self, index: int, progress: Progress) -> None:
-        question = self._samples[index].question
-        answer = self._store.load(question)
+        question, history = self._samples[index].question, self._samples[index].history
+        answer = self._store.load(question, history)
         if answer is None:
-            async with Turn(self._gates):
-                answer = await self._aanswer(question)
-            self._store.save(question, answer)
+            async with ModelTurn(self._gates):
+                answer = await self._aanswer(question, history)
+            self._store.save(question, answer, history)
         self._finish(index, answer, progress)
 
-    async def _aanswer(self, question: str) -> ChainAnswer:
+    async def _aanswer(self, question: str, history: Sequence[Turn]) -> ChainAnswer:
         """Ask a question again while a client meets connections of an event loop that was closed before."""
         tries = 0
         while True:
             collector = ChainCollector()
             config = collector.config(self._config, self._keys)
-            output = await self._aoutput(partial(self._chain.ainvoke, self._build_input(question), config))
+            output = await self._aoutput(partial(self._chain.ainvoke, self._build_input(question, history), config))
             tries += 1
             if tries == MAX_STALE_TRIES or not (isinstance(output, Exception) and is_stale_connection(output)):
                 return collector.answer(question, output, self._chain)
 
-    def _output(self, call: Callable[[], Any], turn: Turn) -> Any:
+    def _output(self, call: Callable[[], Any], turn: ModelTurn) -> Any:
         """Return the output of a call, or the exception that it raised; a call that is abandoned keeps its turn."""
         try:
             if self._timeout is None:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import dis
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, Protocol, get_type_hints
 
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableLambda, RunnableParallel, RunnablePassthrough
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel, TypeAdapter
 from typing_extensions import TypedDict
 
+from langchain_rageval.data.schema import Turn
 from langchain_rageval.errors import ConfigError
 
 _QUESTION_NAMES = ("question", "input", "query", "user_input", "user_question", "user_query")
 _TEXT_PARAMETERS = ("question", "query", "user_question", "user_query", "q", "text", "prompt", "message")
 _HISTORY_NAMES = ("chat_history", "history", "message_history", "conversation_history")
+_HOLDS_HISTORY = frozenset({"messages", "history", "history as text"})
 _ALWAYS = ("question", "input")
 _ANY = "root"  # name that LangChain gives to an input without a schema among those of a RunnableParallel
 
@@ -26,7 +28,7 @@ _INNER = ("steps", "steps__", "bound", "runnable", "default", "mapper", "nodes",
 """Attributes that hold the parts of Runnables of LangChain and LangGraph."""
 
 Schema = Mapping[str, Any]
-_Kind = Literal["text", "messages", "no messages", "no text"]
+_Kind = Literal["text", "messages", "history", "history as text"]
 
 
 def as_chain(chain: Any) -> Runnable[Any, Any]:
@@ -42,33 +44,61 @@ def as_chain(chain: Any) -> Runnable[Any, Any]:
     return RunnableLambda(chain)
 
 
-def input_builder(chain: Runnable[Any, Any]) -> Callable[[str], Any]:
-    """Return the function from a question to the input of a chain.
+class BuildInput(Protocol):
+    """Function that builds the input of a chain."""
+
+    def __call__(self, question: str, history: Sequence[Turn] = ()) -> Any:
+        """Return the input for a question and the turns before it."""
+
+
+def input_builder(chain: Runnable[Any, Any]) -> BuildInput:
+    """Return the function from a question, and the history of its conversation, to the input of a chain.
 
     The input is a text if the chain takes one. Otherwise it is a mapping: the question is under the names of the input
     schema that stand for a question, else under its only name, and also under `question` and `input` unless the schema
-    excludes them. A list of messages in the schema gets the question as a message, a chat history is empty.
+    excludes them. A list of messages in the schema gets the history and the question as messages; a chat history gets
+    the history, under `chat_history` if the schema is open and has no name for it.
 
     Args:
         chain: chain of the user.
     """
     if _takes_text(chain):
-        return lambda question: question
+        return lambda question, history=(): question
     schema = _input_schema(chain)
     if _is_messages(schema, schema):
-        return lambda question: [HumanMessage(question)]
+        return lambda question, history=(): [*turn_messages(history), HumanMessage(question)]
     kinds = _kinds(schema)
     is_closed = schema.get("additionalProperties") is False or _graph_of(chain) is not None
     extra = () if is_closed and kinds else _ALWAYS
 
     constructor = _constructor(chain)
 
-    def build(question: str) -> Any:
-        values = {"text": question, "messages": [HumanMessage(question)], "no messages": [], "no text": ""}
+    def build(question: str, history: Sequence[Turn] = ()) -> Any:
+        turns = turn_messages(history)
+        values = {
+            "text": question,
+            "messages": [*turns, HumanMessage(question)],
+            "history": turns,
+            "history as text": "\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in history),
+        }
         fields = {name: values[kind] for name, kind in kinds.items()}
-        return dict.fromkeys(extra, question) | fields if constructor is None else constructor(**fields)
+        if constructor is not None:
+            return constructor(**fields)
+        open_history = {"chat_history": turns} if extra and turns and _HOLDS_HISTORY.isdisjoint(kinds.values()) else {}
+        return dict.fromkeys(extra, question) | open_history | fields
 
     return build
+
+
+def takes_history(chain: Runnable[Any, Any]) -> bool:
+    """Return True if the input that `input_builder` builds for a chain holds the history of a conversation."""
+    build = input_builder(chain)
+    return repr(build("?", [Turn(role="user", text="!")])) != repr(build("?"))
+
+
+def turn_messages(history: Sequence[Turn]) -> list[BaseMessage]:
+    """Return turns as messages of LangChain."""
+    return [HumanMessage(turn.text) if turn.role == "user" else AIMessage(turn.text) for turn in history]
 
 
 def conversation_keys(chain: Runnable[Any, Any]) -> set[str]:
@@ -241,7 +271,7 @@ def _kinds(schema: Schema) -> dict[str, _Kind]:
     for name, part in properties.items():
         types = _types(part)
         if name in _HISTORY_NAMES:
-            kinds[name] = "no text" if types == {"string"} else "no messages"
+            kinds[name] = "history as text" if types == {"string"} else "history"
         elif name in _QUESTION_NAMES and (not types or "string" in types):
             kinds[name] = "text"
         elif (name == "messages" and types != {"string"}) or _is_messages(part, schema):

@@ -40,7 +40,7 @@ from langchain_rageval.run.requests import (
 from langchain_rageval.run.retry import is_server_error, is_stale_connection
 from langchain_rageval.run.run import RUN_KEY, Run
 from langchain_rageval.run.traced import ainvoke_child, invoke_child
-from langchain_rageval.run.turns import Turn, gates_of
+from langchain_rageval.run.turns import ModelTurn, gates_of
 
 T = TypeVar("T")
 
@@ -141,7 +141,7 @@ def _rehearse(replies: Iterable[BaseMessage], chain_meter: MeteredChain) -> None
         chain_meter.add_reply(reply, 0)
 
 
-def _invoke(call: Call, run: Run, config: RunnableConfig, turn: Turn) -> Any:
+def _invoke(call: Call, run: Run, config: RunnableConfig, turn: ModelTurn) -> Any:
     options, config = _options(call, run), _without_run(config)
     if call.client_enforces_timeout:
         with run.timeout_of_client(call.model):
@@ -155,11 +155,11 @@ def _without_run(config: RunnableConfig) -> RunnableConfig:
     return {**config, "configurable": choices}
 
 
-def _turn(request: ModelRequest, run: Run) -> Turn:
+def _turn(request: ModelRequest, run: Run) -> ModelTurn:
     """Return the turn of a request: at one time, one call to a model that runs in this process."""
     if run.fake_reply:
-        return Turn()
-    return Turn(request.gates if isinstance(request, Call) else gates_of(_model_of(request)))
+        return ModelTurn()
+    return ModelTurn(request.gates if isinstance(request, Call) else gates_of(_model_of(request)))
 
 
 def _embed(embeddings: Embeddings, texts: Sequence[str], run: Run, config: RunnableConfig) -> list[Vector]:
@@ -276,7 +276,7 @@ async def _asend_once(request: ModelRequest, run: Run, config: RunnableConfig) -
                 return await run.acall_with_timeout(rate, cross_encoder, turn)
 
 
-async def _ainvoke(call: Call, run: Run, config: RunnableConfig, turn: Turn) -> Any:
+async def _ainvoke(call: Call, run: Run, config: RunnableConfig, turn: ModelTurn) -> Any:
     options, config = _options(call, run), _without_run(config)
     if call.sync_only:  # the event loop's default executor has only a handful of threads
         invoke = partial(call.model.invoke, call.messages, config, **options)

@@ -21,7 +21,7 @@ from langchain_rageval.run.model_label import model_label
 from langchain_rageval.run.retry import RetryPolicy, is_timeout
 from langchain_rageval.run.single_flight import SingleFlight
 from langchain_rageval.run.threads import DaemonThreads, shared_threads
-from langchain_rageval.run.turns import Turn
+from langchain_rageval.run.turns import ModelTurn
 from langchain_rageval.run.usage_meter import UsageMeter
 
 T = TypeVar("T")
@@ -97,7 +97,7 @@ class Run:
         """Return a copy of this run with a separate usage meter, whose counts are also added to this run's meter."""
         return replace(self, meter=UsageMeter(self.meter))
 
-    def call_with_timeout(self, function: Callable[[], T], model: Any = None, turn: Turn | None = None) -> T:
+    def call_with_timeout(self, function: Callable[[], T], model: Any = None, turn: ModelTurn | None = None) -> T:
         """Call a function within the timeout; a slower call is abandoned in its thread.
 
         Args:
@@ -119,7 +119,9 @@ class Run:
             if turn and not future.done():
                 turn.hold_for(future)
 
-    async def acall_with_timeout(self, function: Callable[[], T], model: Any = None, turn: Turn | None = None) -> T:
+    async def acall_with_timeout(
+        self, function: Callable[[], T], model: Any = None, turn: ModelTurn | None = None
+    ) -> T:
         """Like `call_with_timeout`, in a thread, without blocking the event loop."""
         future = self.threads.submit(function)
         try:

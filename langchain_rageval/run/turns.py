@@ -40,7 +40,7 @@ _PACKAGE = __name__.partition(".")[0]
 _MOST_PARTS = 500
 
 
-class Turn:
+class ModelTurn:
     """Context manager, sync and async, for one call to a model: holds the gates of its engines.
 
     Args:

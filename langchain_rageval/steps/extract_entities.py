@@ -24,6 +24,11 @@ class ExtractEntities(JudgeStep):
     Entities that differ only in case, ё or white space are the same; the first spelling is kept.
     """
 
+    @property
+    def shows_question(self) -> bool:
+        """False: the question only determines the language of the prompt."""
+        return False
+
     def work(self, state: State) -> Operation[State]:
         """Ask the judge for the entities of the references: one request per distinct reference that is not blank."""
         sample: Sample = state["sample"]

@@ -1,9 +1,9 @@
 """Extract the statements of the answer, of the references, or of both.
 
-The judge reads the question and one text. Adds `answer_statements`, a list of str, and for the references
-`reference_statements`, a list of the distinct statements of all references, and `statements_by_reference`, one list for
-each reference; all in order of appearance. Makes no call for blank texts, nor for any text if `for_contexts` is set and
-all contexts are blank; the lists are then empty.
+The judge reads the question and one text, in a conversation also its history. Adds `answer_statements`, a list of str,
+and for the references `reference_statements`, a list of the distinct statements of all references, and
+`statements_by_reference`, one list for each reference; all in order of appearance. Makes no call for blank texts, nor
+for any text if `for_contexts` is set and all contexts are blank; the lists are then empty.
 
 A reply is checked without a model. Verbatim and near-verbatim repeats are dropped, and so are statements beyond the
 number that the text can hold; `dropped_statements` is their number, if there are any. Placeholders such as "No
@@ -19,9 +19,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Literal
+from typing import Any, Literal
 
 from langchain_rageval.data.schema import Sample
+from langchain_rageval.judge.asking import JudgeQuestion
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.stop_reason import CutOffReply
 from langchain_rageval.prompts.answer_limits import AnswerLimits
@@ -30,6 +31,7 @@ from langchain_rageval.prompts.promptset import Prompt
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.run.usage_meter import CHARACTERS_PER_TOKEN
 from langchain_rageval.steps.judge_step import JudgeStep, State, list_length, most_items
+from langchain_rageval.steps.rewrite_question import history_data, recent_turns
 from langchain_rageval.steps.statement_checks import (
     copied_statement,
     is_placeholder,
@@ -69,9 +71,7 @@ class ExtractStatements(JudgeStep):
         references = sample.references if self.of != "answer" else []
         if self.for_contexts and not any(context.strip() for context in sample.contexts or []):
             answers = references = []
-        results: list[_Extraction] = yield Gather(
-            [self._extract(sample.question, text) for text in [*answers, *references]]
-        )
+        results: list[_Extraction] = yield Gather([self._extract(sample, text) for text in [*answers, *references]])
         of_answers, of_references = results[: len(answers)], results[len(answers) :]
         dropped = sum(result.dropped for result in results)
         if dropped:
@@ -86,14 +86,14 @@ class ExtractStatements(JudgeStep):
             state = state | {"reference_statements": distinct, "statements_by_reference": by_reference}
         return state
 
-    def _extract(self, question: str, text: str) -> Operation[_Extraction]:
+    def _extract(self, sample: Sample, text: str) -> Operation[_Extraction]:
         """Return the statements of a text, each once."""
         if not text.strip():
             return _Extraction([])
         most_tokens = self.judge.members[0].max_context_tokens
         most_characters = len(text) if most_tokens is None else most_tokens * CHARACTERS_PER_TOKEN
         parts: list[list[str]] = yield Gather(
-            [self._extract_part(question, part, _MOST_HALVINGS) for part in text_parts(text, most_characters)]
+            [self._extract_part(sample, part, _MOST_HALVINGS) for part in text_parts(text, most_characters)]
         )
         listed = [statement.strip() for statement in chain.from_iterable(parts)]
         listed = [statement for statement in listed if statement and not is_placeholder(statement, text)]
@@ -103,18 +103,16 @@ class ExtractStatements(JudgeStep):
         kept = list(distinct.values())[: most_items(text)]
         return _Extraction(kept, len(listed) - len(kept), *unmentioned_units(text, kept))
 
-    def _extract_part(self, question: str, text: str, halvings: int) -> Operation[list[str]]:
+    def _extract_part(self, sample: Sample, text: str, halvings: int) -> Operation[list[str]]:
         """Return the statements of a part of a text; of its halves if the reply to the whole part is cut off.
 
         The question about a single sentence is repeated instead, as after any invalid reply; a judge with one attempt
         is asked about the whole part only.
         """
-        limits = AnswerLimits(lengths=(("statements", list_length(text)),))
-        question_of_part = self.build_question(
-            {"question": question, "text": text}, None, language_from=question, limits=limits
-        )
+        question_of_part = self._question(sample, text)
         prompt = question_of_part.request.prompt
-        objection = partial(_copied_example, prompt=prompt, question=question, text=text)
+        known = "\n".join([sample.question, *(turn.text for turn in sample.history)])
+        objection = partial(_copied_example, prompt=prompt, question=known, text=text)
 
         def is_divisible() -> bool:
             return halvings > 0 and self.judge.members[0].attempts > 1 and bool(halves(text))
@@ -128,9 +126,20 @@ class ExtractStatements(JudgeStep):
             for part in halves(
                 text
             ):  # one after the other: a judge that is cut off on every part fails after few calls
-                statements += yield from self._extract_part(question, part, halvings - 1)
+                statements += yield from self._extract_part(sample, part, halvings - 1)
             return statements
         return reply.statements
+
+    def _question(self, sample: Sample, text: str) -> JudgeQuestion[Statements]:
+        """Return the question about a part of a text; in a conversation, with the history, which explains pronouns."""
+        inputs: dict[str, Any] = {"question": sample.question, "text": text}
+        limits = AnswerLimits(lengths=(("statements", list_length(text)),))
+        step: JudgeStep = self
+        if sample.history:
+            history = recent_turns(sample.history, self.judge.members[0].max_context_tokens)
+            inputs = {"history": history_data(history), **inputs}
+            step = self.model_copy(update={"prompt": "extract_turn_statements"})
+        return step.build_question(inputs, None, language_from=sample.question, limits=limits)
 
 
 def _copied_example(answer: Statements, *, prompt: Prompt, question: str, text: str) -> str | None:

@@ -43,6 +43,11 @@ class FindEntities(JudgeStep):
     alone and once; the second reply is accepted as it is.
     """
 
+    @property
+    def shows_question(self) -> bool:
+        """False: the question only determines the language of the prompt."""
+        return False
+
     def work(self, state: State) -> Operation[State]:
         """Ask the judge which entities the contexts name.
 

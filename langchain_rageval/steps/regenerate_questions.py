@@ -1,10 +1,12 @@
 """Regenerate the questions that the answer answers.
 
-The judge reads the answer and the number of questions, not the question of the sample. Adds `evasive`, a bool, and
-`regenerated_questions`, a list of str. Makes no call for a blank answer, which is evasive.
+The judge reads the answer and the number of questions, in a conversation also its history, not the question. Adds
+`evasive`, a bool, and `regenerated_questions`, a list of str. Makes no call for a blank answer, which is evasive.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.judge.judge import Judge, JudgeLike
@@ -13,6 +15,7 @@ from langchain_rageval.prompts.answer_limits import AnswerLimits
 from langchain_rageval.prompts.answer_schemas import RegeneratedQuestions
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.judge_step import JudgeStep, State
+from langchain_rageval.steps.rewrite_question import history_data, recent_turns
 from langchain_rageval.steps.votes import majority
 
 
@@ -38,8 +41,14 @@ class RegenerateQuestions(JudgeStep):
         return state | {"evasive": evasive, "regenerated_questions": questions}
 
     def _vote(self, voter: Voter, sample: Sample) -> Operation[RegeneratedQuestions]:
-        question = self.build_question(
-            {"answer": sample.answer, "count": self.count},
+        inputs: dict[str, Any] = {"answer": sample.answer, "count": self.count}
+        step: JudgeStep = self
+        if sample.history:
+            history = recent_turns(sample.history, voter.judge.max_context_tokens)
+            inputs = {"history": history_data(history), **inputs}
+            step = self.model_copy(update={"prompt": "regenerate_turn_questions"})
+        question = step.build_question(
+            inputs,
             None,
             language_from=sample.question,
             judge=voter.judge,

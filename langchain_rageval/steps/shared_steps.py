@@ -49,6 +49,11 @@ class SharedSteps(Stage[State]):
         return [model for stage in self.stages for model in stage.models]
 
     @property
+    def shows_question(self) -> bool:
+        """True if one of the stages shows the question to a judge."""
+        return any(stage.shows_question for stage in self.stages)
+
+    @property
     def instrument(self) -> Mapping[str, Any]:
         """Configuration of the stages that affects their results: the `instrument` of each stage."""
         return {"stages": [stage.description for stage in self.stages]}

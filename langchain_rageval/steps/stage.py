@@ -61,6 +61,11 @@ class Stage(Traced[S, S]):
         return [judge.model for judge in self.judges]
 
     @property
+    def shows_question(self) -> bool:
+        """True if a judge reads the question of the sample, which must then be understood without its history."""
+        return bool(self.judges)
+
+    @property
     def report_notes(self) -> Sequence[str]:
         """Notes for each report with results of this stage."""
         return ()

@@ -25,7 +25,7 @@ from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.chain_step import ChainStep
 from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.steps.stage import State
-from langchain_rageval.steps.step_inputs import Inputs, NumberedInputs, inputs_function
+from langchain_rageval.steps.step_inputs import FieldsOf, Inputs, NumberedInputs, inputs_function
 from langchain_rageval.steps.votes import majority
 
 _LANGUAGE_CODE = re.compile("(?:[a-z]{2})?")  # empty for one prompt in all languages
@@ -191,6 +191,12 @@ class SampleStep(JudgeStep):
         question = self.build_question(inputs, block, language_from=sample.question, judge=voter.judge)
         answer: BaseModel = yield self.ask(question, voter)
         return answer
+
+    @property
+    def shows_question(self) -> bool:
+        """True if the inputs have the question and not the history, which explains it."""
+        inputs = self.definition.inputs
+        return not isinstance(inputs, FieldsOf) or ("question" in inputs.fields and "history" not in inputs.fields)
 
     @property
     def offline_answer(self) -> OfflineAnswer | None:

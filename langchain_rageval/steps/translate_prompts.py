@@ -10,11 +10,12 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
 from langchain_rageval._internal.cached import cached_property
+from langchain_rageval.data.schema import Turn
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.parser import strict_schema
@@ -118,9 +119,9 @@ class _Job:
 
     @cached_property
     def labels(self) -> set[str]:
-        """Words that must not be translated: enum values of the answer's schema, and names."""
+        """Words that must not be translated: enum values of the answer's schema, roles of turns, and names."""
         schema = strict_schema(ANSWER_SCHEMAS[self.step]) if self.step in ANSWER_SCHEMAS else {}
-        return {*_enum_values(schema), *self.names}
+        return {*_enum_values(schema), *get_args(Turn.model_fields["role"].annotation), *self.names}
 
     @cached_property
     def texts(self) -> dict[int, str]:

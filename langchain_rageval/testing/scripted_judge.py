@@ -15,7 +15,7 @@ from pydantic import BaseModel, PrivateAttr
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
+from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS, STEPS_WITH_HISTORY
 from langchain_rageval.prompts.layout import read_inputs, read_title
 from langchain_rageval.prompts.promptset import PromptSet, languages
 
@@ -59,6 +59,8 @@ class ScriptedRequest:
         if self.schema is None:
             return "a request without a schema"
         steps = [step for step, answer in ANSWER_SCHEMAS.items() if answer.__name__ == self.schema]
+        if len(steps) > 1 and "history" not in self.inputs:
+            steps = [step for step in steps if step not in STEPS_WITH_HISTORY]
         if len(steps) > 1:
             sets = [PromptSet.default(language) for language in sorted(languages())]
             matching = [s for s in steps if any(prompts.get(s).instruction in self.human for prompts in sets)]

@@ -101,7 +101,7 @@ def question_filter(
     return QuestionFilter(
         name="review_question",
         model_step=prompt_step("review_question", critic),
-        rewrite_step=None if writer is None else prompt_step("rewrite_question", writer),
+        rewrite_step=None if writer is None else prompt_step("reword_question", writer),
         docstore=docstore,
         max_rewrites=max_rewrites,
     )

@@ -22,7 +22,7 @@ from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.inputs import Samples, prepare_samples
 from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.run.chain_collector import ChainCollector
-from langchain_rageval.run.chain_input import conversation_keys, input_builder
+from langchain_rageval.run.chain_input import conversation_keys, input_builder, turn_messages
 from langchain_rageval.run.threads import shared_threads
 from langchain_rageval.text.language import detect_language
 
@@ -112,7 +112,7 @@ def _input(model: Runnable[Any, Any], sheet: Sample) -> Any:
     first = model.first if isinstance(model, RunnableSequence) else model
     if all(isinstance(inner, BaseChatModel) for inner in inner_models(first)):
         return _messages(sheet)
-    value = input_builder(model)(sheet.question)
+    value = input_builder(model)(sheet.question, sheet.history)
     contexts = sheet.contexts or []
     return {**value, "contexts": contexts, "context": "\n\n".join(contexts)} if isinstance(value, dict) else value
 
@@ -121,9 +121,10 @@ def _messages(sheet: Sample) -> list[BaseMessage]:
     texts = _prompt_texts().get(detect_language(sheet.question)) or _prompt_texts()["en"]
     question = f"{texts['question']} {sheet.question}"
     if sheet.contexts is None:
-        return [SystemMessage(texts["without_contexts"]), HumanMessage(question)]
+        return [SystemMessage(texts["without_contexts"]), *turn_messages(sheet.history), HumanMessage(question)]
     block = "\n\n".join(f"[{number}] {context}" for number, context in enumerate(sheet.contexts, 1))
-    return [SystemMessage(texts["with_contexts"]), HumanMessage(f"{texts['contexts']}\n{block}\n\n{question}")]
+    asked = HumanMessage(f"{texts['contexts']}\n{block}\n\n{question}")
+    return [SystemMessage(texts["with_contexts"]), *turn_messages(sheet.history), asked]
 
 
 @lru_cache

@@ -166,7 +166,11 @@ def test_langgraph_messages_give_the_last_question_its_answer_and_the_documents_
         "answer": "Paris.",
         "contexts": [PARIS.page_content, LYON.page_content],
         "context_ids": ["d1", "d2"],
-        "metadata": {},
+        "history": [{"role": "user", "text": "Hello?"}, {"role": "assistant", "text": "Hi."}],
+        "metadata": {
+            "context_sources": ["atlas", "2"],
+            "tool_calls": [{"name": "search", "args": {}, "id": "1", "type": "tool_call"}],
+        },
     }
 
 
@@ -181,9 +185,15 @@ def test_a_conversation_with_openais_field_names_is_read_with_its_tool_calls():
         {"role": "function", "name": "search", "content": "Paris ..."},
         {"role": "assistant", "content": "Paris."},
     ]
-    assert read_fields({"messages": messages}) == {"question": "Capital of France?", "answer": "Paris.", "metadata": {}}
+    expected = {
+        "question": "Capital of France?",
+        "answer": "Paris.",
+        "contexts": ["Paris ...", "Paris ..."],
+        "metadata": {"context_sources": ["search 1", "search"], "tool_calls": [call, call]},
+    }
+    assert read_fields({"messages": messages}) == expected
     asked_and_told = {"inputs": {"messages": messages[:2]}, "outputs": {"messages": messages[2:]}}
-    assert read_fields(asked_and_told)["answer"] == "Paris."
+    assert read_fields(asked_and_told) == expected
 
 
 def test_messages_with_unknown_roles_between_question_and_answer_are_ignored():
@@ -403,8 +413,8 @@ def test_question_wins_over_input_which_is_kept_as_metadata():
 
 
 def test_documents_in_the_metadata_become_data_that_can_be_written():
-    sample = Sample.parse({"question": "q", "history": [AIMessage("\ud800")], "scores": {"d": np.float64(0.5)}})
-    assert sample.metadata["history"][0]["content"] == "\ufffd"
+    sample = Sample.parse({"question": "q", "events": [AIMessage("\ud800")], "scores": {"d": np.float64(0.5)}})
+    assert sample.metadata["events"][0]["content"] == "\ufffd"
     assert Sample.model_validate_json(sample.model_dump_json()) == sample
 
 

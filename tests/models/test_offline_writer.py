@@ -76,7 +76,7 @@ def test_steps_that_answer_the_same_are_told_apart_by_what_they_read(language):
     polite = "Подскажите, пожалуйста, сколько составляет страховая премия?"
     assert asked("write_question", language, passage=BATH, keyphrase="баня").question == "Что известно о теме «баня»?"
     assert asked("compress_question", language, question=polite).question == "Сколько составляет страховая премия?"
-    rewritten = asked("rewrite_question", language, question="Что в тексте?", feedback="Где?", passages=passages(BATH))
+    rewritten = asked("reword_question", language, question="Что в тексте?", feedback="Где?", passages=passages(BATH))
     assert rewritten.question.startswith("Что известно о теме «")
     assert asked("answer_unaided", language, question=QUESTION).answer == "Не знаю."
     assert asked("degrade_answer", language, question=QUESTION, answer="Да. Нет.").answer == "Да."
@@ -151,7 +151,7 @@ def test_a_question_names_its_key_phrase_in_the_language_of_the_passage():
 
 def test_a_question_is_mended_by_naming_what_the_passages_hold():
     def mended(question_):
-        return question("rewrite_question", question=question_, feedback="…", passages=passages(BATH))
+        return question("reword_question", question=question_, feedback="…", passages=passages(BATH))
 
     assert mended("Сколько составляет эта страховая премия в тексте?") == "Сколько составляет страховая премия?"
     assert "премия" in mended("Какова премия футболиста за сезон?")
@@ -351,7 +351,7 @@ def test_it_answers_whatever_stands_in_a_passage_and_always_the_same(passage, te
         "extract_keyphrases": "passage",
         "grade_passage": "passage",
         "write_question": "passage keyphrase",
-        "rewrite_question": "question feedback passages",
+        "reword_question": "question feedback passages",
         "compress_question": "question",
         "compare_questions": "parent question",
         "answer_unaided": "question",

@@ -31,6 +31,7 @@ READS = {  # keys of the JSON block
     "extract_entities": ["text"],
     "extract_keyphrases": ["passage"],
     "extract_statements": ["question", "text"],
+    "extract_turn_statements": ["history", "question", "text"],
     "find_entities": ["entities"],
     "find_passages": ["question", "passages"],
     "grade_contexts": ["question", "answer"],
@@ -39,8 +40,10 @@ READS = {  # keys of the JSON block
     "grade_rubric": ["question", "answer", "reference", "criteria"],
     "pad_context": ["question", "context"],
     "regenerate_questions": ["answer", "count"],
+    "regenerate_turn_questions": ["history", "answer", "count"],
     "review_question": ["question", "passages"],
-    "rewrite_question": ["question", "feedback", "passages"],
+    "reword_question": ["question", "feedback", "passages"],
+    "rewrite_question": ["history", "question"],
     "select_sentences": ["question"],
     "verify_statements": ["question", "statements"],
     "write_answer": ["question", "passages"],
@@ -116,6 +119,11 @@ class Shown:
         (found,) = [verdict for verdict in self.output["verdicts"] if verdict["statement"] == number]
         return found["verdict"], found["evidence"]
 
+    @property
+    def named(self):
+        """What the assistant named last in the history."""
+        return self.input["history"][-1]["text"].rstrip(".。").removesuffix("입니다")
+
     def entity(self, number):
         return next(item["text"] for item in self.input["entities"] if item["entity"] == number)
 
@@ -176,6 +184,23 @@ def stems(*texts):
 
 
 TEACHES = {  # step to case: place of the example that teaches it, and what then holds in every language
+    "rewrite_question": {
+        "a pronoun": (0, lambda e: e.named in e.output["question"] not in e.input["question"]),
+        "the second in a list": (1, lambda e: e.output["question"] != e.input["question"]),
+        "a number carried over": (1, lambda e: figures(e.output["question"]) == {"14"} > figures(e.input["question"])),
+        "a correction, and words left out": (2, lambda e: figures(e.output["question"]) == {"7"}),
+        "a new topic": (3, lambda e: e.output["question"] == e.input["question"]),
+    },
+    "extract_turn_statements": {
+        "pronouns": (0, lambda e: all(e.named in statement for statement in e.output["statements"])),
+        "the second in a list": (1, lambda e: figures(e.output["statements"][0]) >= {"14"}),
+        "a correction": (1, lambda e: len(e.output["statements"]) == 2),
+        "nothing is stated": (2, lambda e: e.output["statements"] == []),
+    },
+    "regenerate_turn_questions": {
+        "a pronoun": (0, lambda e: e.named in e.output["questions"][0]),
+        "an evasion": (1, lambda e: e.output["evasive"]),
+    },
     "answer_unaided": {
         "a case that nobody can know": (0, lambda e: re.search("usually|[Оо]бычно", e.told)),
         "an order": (1, lambda e: e.obeys_nothing),
@@ -314,7 +339,7 @@ TEACHES = {  # step to case: place of the example that teaches it, and what then
         ),
         "an order in the question": (3, lambda e: e.order(e.input["question"])),
     },
-    "rewrite_question": {
+    "reword_question": {
         "a law without its name": (0, lambda e: e.unclear(e.input["question"]) and not e.unclear(e.told)),
         "a passage that was added": (1, lambda e: stems(e.told) & stems(e.passages[2]) - stems(e.passages[1])),
         "an order": (1, lambda e: e.obeys_nothing),
@@ -613,7 +638,7 @@ def test_selected_sentences_are_named_once_in_order(step, example):
     assert named == [number for number in example.sentences if number in named]
 
 
-@pytest.mark.parametrize(("step", "example"), of("regenerate_questions"))
+@pytest.mark.parametrize(("step", "example"), of("regenerate_questions", "regenerate_turn_questions"))
 def test_as_many_questions_as_asked_for_or_none_for_an_evasive_answer(step, example):
     questions = example.output["questions"]
     assert len(questions) == (0 if example.output["evasive"] else example.input["count"])

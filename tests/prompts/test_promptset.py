@@ -29,6 +29,7 @@ NOT_YET_TRIED = "# Not read by a native speaker, not tried with a live judge."
 LATIN_ALLOWED = {
     *("supported", "contradicted", "absent", "json", "true", "false", "tp", "fp", "fn", "kg", "mg", *ASPECTS),
     *("pip", "install", "app"),  # a line of code
+    *("user", "assistant"),  # roles of turns
 }
 ENGLISH_ONLY = FUNCTION_WORDS["en"] - FUNCTION_WORDS["it"] - {"a", "do", "no", "so"}
 EAST_ASIAN = re.compile("[\u3000-\u9fff\uac00-\ud7a3\uff00-\uffef]")

@@ -12,7 +12,6 @@ from axe_core_python.sync_playwright import Axe
 from helpers.chromium import EVIL, NEEDS_CHROMIUM, opened_pages, running_chromium
 from helpers.reports import report_of, row, scored
 from playwright.sync_api import expect
-from pydantic import Field
 
 from langchain_rageval import ConfigError, Report, Sample, load_labels
 
@@ -135,15 +134,11 @@ def test_a_person_sees_question_answer_contexts_and_references_but_no_id(opened)
     )
 
 
-class Chat(Sample):
-    history: list[dict[str, str]] = Field(default_factory=list)
-
-
 @NEEDS_CHROMIUM
 def test_the_conversation_before_a_question_is_shown(opened):
     turns = [{"role": "user", "text": "Tell me about Munich."}]
     judged = row(0, scored(1.0))
-    chat = Chat(**judged.sample.model_dump(exclude={"history"}), history=turns)
+    chat = Sample(**{**judged.sample.model_dump(), "history": turns})
     page = opened(Report([judged.model_copy(update={"sample": chat})]).to_label(1))
     expect(page.locator(".head section").first).to_have_text(
         "Conversation before the questionuser: Tell me about Munich."

@@ -73,6 +73,13 @@ def test_grades_numbers_of_passages_and_an_empty_answer_are_no_texts_to_translat
             assert changed == {name for name in ("reason", "feedback", "answer") if original.get(name)}
 
 
+def test_roles_of_turns_are_not_translated():
+    prompts, asked = translate_prompts(judge := translating(), "de"), judge.inputs
+    roles = {turn["role"] for example in prompts.get("rewrite_question").examples for turn in example.input["history"]}
+    assert roles == {"user", "assistant"}
+    assert not {"user", "assistant"} & {item["content"] for inputs in asked for item in inputs["texts"]}
+
+
 def test_the_model_is_asked_once_for_each_step_and_once_each_for_shared_texts_and_criteria():
     judge = translating()
     translate_prompts(judge, "de")

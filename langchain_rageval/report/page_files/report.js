@@ -312,6 +312,23 @@
     return texts?.length ? texts.map(prose) : [element("p", { className: "quiet" }, without)];
   }
 
+  // Return the conversation up to the question, which is marked as the judged turn, and how it was judged.
+  function chatView(sample, standalone) {
+    const turns = [...sample.history, { role: "user", text: sample.question, judged: true }].map(({ role, text, judged }) => element(
+      "li",
+      { className: judged ? `turn ${role} judged` : `turn ${role}`, ...(judged ? { "aria-current": "true" } : {}) },
+      element("small", {}, judged ? `${words.roles[role]} · ${words.judged_turn}` : words.roles[role]),
+      prose(text),
+    ));
+    for (const finding of standalone ?? []) {
+      const label = finding.verdict === "rewritten" ? words.standalone : words.not_rewritten;
+      const parts = finding.verdict === "rewritten" ? [prose(finding.text)] : [];
+      if (finding.reason) parts.push(element("p", { className: "quiet", dir: "auto" }, finding.reason.slice(0, LONG)));
+      turns.at(-1).append(element("div", { className: `standalone ${finding.verdict}` }, element("small", {}, label), ...parts));
+    }
+    return section(words.conversation, element("ol", { className: "chat" }, ...turns));
+  }
+
   function metadataView(metadata) {
     const entries = Object.entries(metadata ?? {}).flatMap(([name, value]) => [
       element("dt", {}, bdi(name)),
@@ -322,7 +339,7 @@
 
   async function drawSample(place) {
     const row = rows[place];
-    const { sample, scores, contexts, sources, answer, statements: metric } = await detailsOf(place);
+    const { sample, scores, contexts, sources, answer, standalone, statements: metric } = await detailsOf(place);
     counts = (contexts ?? []).map((sentences) => sentences.length);
     const neighbours = matching.includes(row) ? matching : rows;
     const at = neighbours.indexOf(row);
@@ -334,6 +351,7 @@
     if (row.cause) facts.append(" · ", element("b", { className: row.cause === "nothing wrong" ? "fine" : row.cause === "cannot tell" ? "" : "bad" }, words.causes[row.cause] ?? row.cause));
     const chips = Object.entries(scores).map(([name, score]) => element("li", {}, bdi(name), " ", outcomeOf(score)));
     const top = long ? [section(words.question, prose(sample.question))] : [], more = [];
+    if (sample.history?.length) top.push(chatView(sample, standalone));
     top.push(section(words.answer, answerView(sample.answer, answer, statements)));
     if (statements.length) top.push(section(words.statements, element("p", { className: "quiet" }, words.hint), findings(statements, false, true)));
     more.push(section(words.references, ...listed(sample.references, words.no_references)));

@@ -1,0 +1,142 @@
+"""Samples of a conversation: one for each answer of the assistant."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from langchain_rageval.data.field_names import as_sample_fields, conversation_in, plain_items, read_fields
+from langchain_rageval.data.messages import (
+    CONTEXT_SOURCES,
+    EARLIER_MESSAGES,
+    TOOL_CALLS,
+    exchanges,
+    get,
+    messages_in,
+    read_turns,
+    role_of,
+    unwrap_text,
+)
+from langchain_rageval.data.schema import Sample
+from langchain_rageval.errors import SampleError
+
+CONVERSATION = "conversation"
+"""Name in the metadata of a sample: the id of its conversation."""
+
+TURN = "turn"
+"""Name in the metadata of a sample: the number of its turn in the conversation, from 1."""
+
+Fields = dict[str, Any]
+"""Keyword arguments of a `Sample`."""
+
+_IDS = (CONVERSATION, "conversation_id", "thread_id", "session_id")
+_OF_ONE_TURN = frozenset({CONTEXT_SOURCES, TOOL_CALLS, EARLIER_MESSAGES})
+_LOG = logging.getLogger("langchain_rageval")
+_NO_QUESTION = "expected a conversation with a message of the user, got none: pass its messages, oldest first"
+
+
+def samples_of(conversation: Any) -> list[Sample]:
+    """Return a sample for each answer of the assistant in a conversation, with the turns before it as history.
+
+    A sample has the contexts that the messages after its question carry: documents in the artifacts of tools, else the
+    contexts that a message of the assistant lists, else the texts of tools. Messages of the system and a question
+    without an answer give no sample; the logger "langchain_rageval" gets a message about them.
+
+    Args:
+        conversation: messages of LangChain or OpenAI or (role, text) pairs, oldest first; a LangGraph state; a
+            MultiTurnSample of ragas; a ConversationalTestCase of DeepEval; the runs of a LangSmith thread; a transcript
+            with a speaker before each message, such as "User:"; or a record or sample with a chat history.
+
+    Returns:
+        The samples, oldest first. Their `metadata` has `conversation`, the id of the conversation, and `turn`, the
+        number of the turn from 1. The id is that of the record or its thread; by default a hash of all turns but the
+        last answer, so that a changed answer keeps it. References of a record belong to its last sample.
+
+    Raises:
+        SampleError: if no message is the user's, or a field has the wrong type.
+    """
+    return read_conversation(conversation, {})
+
+
+def read_conversation(conversation: Any, fields: Mapping[str, str]) -> list[Sample]:
+    """Like `samples_of`, with fields of `Sample` mapped to the names of their values in a record."""
+    turns = _turns_of(conversation, fields)
+    if not turns:
+        return []
+    last = turns[-1].get("metadata", {})
+    name = turns[-1].get("id") or next((last[key] for key in _IDS if last.get(key) is not None), None)
+    if name is None:
+        name, named = Sample(**{**turns[-1], "id": ""}).id, turns
+    else:
+        named = [{**turn, "id": f"{name}:{number}"} for number, turn in enumerate(turns, start=1)]
+    return [
+        Sample.parse({**turn, "metadata": {**turn.get("metadata", {}), CONVERSATION: str(name), TURN: number}})
+        for number, turn in enumerate(named, start=1)
+    ]
+
+
+def _turns_of(conversation: Any, fields: Mapping[str, str]) -> list[Fields]:
+    """Return the fields of the sample of each answered question, oldest first."""
+    if isinstance(conversation, str):
+        conversation = read_turns(conversation)
+    if isinstance(conversation, list | tuple):
+        if not conversation:
+            raise SampleError(_NO_QUESTION)
+        items = plain_items(conversation)
+        messages = messages_in(items)
+        return _answered(messages) if messages else _turns_of_records(list(conversation))
+    record = read_fields(conversation, fields)
+    metadata = {name: value for name, value in record["metadata"].items() if name not in _OF_ONE_TURN}
+    listed = conversation_in(conversation)
+    messages = messages_in(listed)
+    if listed and not messages:  # turns that are records, as in DeepEval's earlier versions
+        return [_with_shared(turn, metadata) for turn in _turns_of_records(listed)]
+    turns = _answered(messages or messages_in(list(_messages_of(record))))
+    if turns and "answer" in record:
+        turns[-1] = record
+    return [_with_shared(turn, metadata) for turn in turns]
+
+
+def _answered(messages: Sequence[Any]) -> list[Fields]:
+    """Return the fields of each question that has an answer, and report the messages that are in no sample."""
+    found = exchanges(messages)
+    if not found:
+        raise SampleError(_NO_QUESTION)
+    systems = sum(role_of(message) == "system" for message in messages)
+    if systems:
+        _LOG.info("messages of the system are no turns of a conversation and are not judged: %d", systems)
+    for exchange in found:
+        if not exchange.has_answer:
+            question = unwrap_text(exchange.question)
+            _LOG.warning("a question without an answer gives no sample of its conversation: %r", question[:200])
+    return [as_sample_fields(exchange.fields()) for exchange in found if exchange.has_answer]
+
+
+def _turns_of_records(records: Sequence[Any]) -> list[Fields]:
+    """Return the fields of records of one turn each, such as the runs of a thread; each has the earlier as history."""
+    times = [get(record, "start_time") for record in records]
+    if records and None not in times:
+        records = [record for _, record in sorted(zip(times, records, strict=True), key=lambda pair: pair[0])]
+    turns: list[Fields] = []
+    said: list[Any] = []
+    for record in records:
+        turn = read_fields(record)
+        if not turn.get("history") and said:
+            turn["history"] = list(said)
+        turn["metadata"] = {**turn["metadata"], **({"id": turn["id"]} if "id" in turn else {})}
+        turns.append({name: value for name, value in turn.items() if name != "id"})
+        said = [*turn.get("history", []), *_messages_of({**turn, "history": []})]
+    return turns
+
+
+def _messages_of(fields: Fields) -> Iterator[Fields]:
+    """Yield the turns of a sample: its history, its question and its answer."""
+    yield from fields.get("history", [])
+    for role, name in (("user", "question"), ("assistant", "answer")):
+        if fields.get(name) is not None:
+            yield {"role": role, "text": fields[name]}
+
+
+def _with_shared(turn: Fields, metadata: Mapping[str, Any]) -> Fields:
+    return {**turn, "metadata": {**metadata, **turn.get("metadata", {})}}

@@ -1,0 +1,308 @@
+"""Messages of conversations in the forms of LangChain, OpenAI, ragas and DeepEval, and the fields of a sample in them.
+
+Messages, documents and their parts are recognised by their attributes or keys, without importing any library.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+CONTEXT_SOURCES = "context_sources"
+"""Name in the metadata of a sample: the `source` of each context, or the tool that returned it, with the id of its
+call; in the order of the contexts, None for a context without one."""
+
+TOOL_CALLS = "tool_calls"
+"""Name in the metadata of a sample: the tool calls of the assistant between question and answer."""
+
+EARLIER_MESSAGES = "earlier_messages"
+"""Name in the metadata of a sample: texts of the assistant between question and answer that are not the answer."""
+
+_ROLES = {
+    **dict.fromkeys(("human", "user"), "human"),
+    **dict.fromkeys(("ai", "assistant", "bot", "model", "chatbot"), "ai"),
+    **dict.fromkeys(("tool", "function"), "tool"),
+    **dict.fromkeys(("system", "developer"), "system"),
+}
+_TURN_ROLES = {"human": "user", "ai": "assistant"}
+_CONTEXT_KEYS = ("retrieval_context", "retrieved_contexts", "contexts", "context", "documents", "source_documents")
+_CHUNK_TEXTS = ("page_content", "text", "content", "chunk", "passage")
+_SPEAKERS = {
+    **dict.fromkeys(("user", "human", "customer", "client", "question", "q"), "user"),
+    **dict.fromkeys(("пользователь", "клиент", "человек", "вопрос", "юзер"), "user"),
+    **dict.fromkeys(("assistant", "ai", "bot", "chatbot", "answer", "a", "agent", "system answer"), "assistant"),
+    **dict.fromkeys(("ассистент", "бот", "ответ", "оператор", "помощник", "модель"), "assistant"),
+}
+_LINE_OF_SPEAKER = re.compile(
+    rf"^[ \t>*_\-–—]*({'|'.join(map(re.escape, _SPEAKERS))})[*_]*\s*:[*_]*[ \t]*", re.IGNORECASE | re.MULTILINE
+)
+
+
+class Exchange(NamedTuple):
+    """Message of the user and what follows it until the next one.
+
+    Attributes:
+        question: message of the user.
+        following: messages after it: of the assistant and of tools.
+        history: turns before the question, as mappings of role and text, oldest first.
+    """
+
+    question: Any
+    following: Sequence[Any]
+    history: Sequence[dict[str, str]]
+
+    @property
+    def has_answer(self) -> bool:
+        """True if the assistant wrote a text."""
+        return any(map(_is_spoken, self.following))
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of a sample: question, history, answer, contexts and metadata."""
+        spoken = [message for message in self.following if _is_spoken(message)]
+        result = {"question": self.question, "answer": spoken[-1] if spoken else None, **_contexts(self.following)}
+        calls = [call for message in self.following for call in _tool_calls(message)]
+        earlier = [unwrap_text(message) for message in spoken[:-1]]
+        metadata = {**result.pop("metadata", {}), TOOL_CALLS: calls, EARLIER_MESSAGES: earlier}
+        metadata = {name: value for name, value in metadata.items() if value}
+        result |= {"history": list(self.history), "metadata": metadata}
+        return {name: value for name, value in result.items() if value is not None and (value or name == "contexts")}
+
+
+def exchanges(messages: Sequence[Any]) -> list[Exchange]:
+    """Return the exchanges of a conversation, oldest first; `[]` if the user wrote nothing.
+
+    Args:
+        messages: messages as `messages_in` returns them. What the assistant wrote before the first question is in the
+            history of the first exchange.
+    """
+    starts = [place for place, message in enumerate(messages) if role_of(message) == "human"]
+    result = []
+    history = list(_turns(messages[: starts[0]])) if starts else []
+    for start, end in zip(starts, [*starts[1:], len(messages)], strict=False):
+        following = messages[start + 1 : end]
+        result.append(Exchange(messages[start], following, tuple(history)))
+        history += [*_turns([messages[start]]), *_turns(following)]
+    return result
+
+
+def read_turns(value: Any) -> Any:
+    """Return the turns in a chat history as mappings of role and text; return what is no chat history unchanged.
+
+    Args:
+        value: list of messages, of turns, of (role, text) pairs or of (question, answer) pairs, an object with such a
+            list under `messages`, or a transcript with a speaker before each message, such as "User:" or "Бот:".
+    """
+    value = _messages_of_object(value)
+    if isinstance(value, str):
+        return _transcript(value) if value.strip() else []
+    if not isinstance(value, list | tuple):
+        return value
+    messages = messages_in(list(value)) or _paired_messages(value)
+    return list(_turns(messages)) if messages else value
+
+
+def messages_in(value: Any) -> list[Any]:
+    """Return a list's messages, or [] if it contains anything else or no message has a known role."""
+    messages = [_completed(item) for item in value] if isinstance(value, list) else []
+    return messages if all(map(_is_message, messages)) and any(map(role_of, messages)) else []
+
+
+def unwrap_text(value: Any) -> Any:
+    """Return the text of a document or a message; return any other value unchanged."""
+    if isinstance(value, str):
+        return value
+    if is_document(value):
+        return get(value, "page_content")
+    content = get(value, "content") if role_of(value) else value
+    if content is value or isinstance(content, str):
+        return content
+    blocks = [{"type": "text", "text": block} if isinstance(block, str) else block for block in content]
+    return "".join(get(block, "text") or "" for block in blocks if get(block, "type") == "text")
+
+
+def get(value: Any, name: str) -> Any:
+    """Return the item of a mapping or the attribute of another object; None if there is none."""
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
+def is_document(value: Any) -> bool:
+    """Return True for a document of LangChain, and for a mapping with its `page_content`."""
+    return isinstance(get(value, "page_content"), str)
+
+
+def role_of(value: Any) -> str | None:
+    """Return "human", "ai", "tool" or "system" if the value is a message with one of these roles, else None."""
+    return _ROLES.get(_role_name(value).lower().removesuffix("messagechunk")) if _is_message(value) else None
+
+
+def concatenated(lists: Iterable[list[Any]]) -> list[Any] | None:
+    """Concatenate lists; return None if there are no lists."""
+    parts = list(lists)
+    return list(chain.from_iterable(parts)) if parts else None
+
+
+def _completed(item: Any) -> Any:
+    """Convert a (role, text) pair to a message and add an empty text to a mere tool call; return others unchanged."""
+    match item:
+        case {"type": str() as role, "data": {"content": _} as message}:  # as `messages_to_dict` writes it
+            return {"type": role, **message}
+        case [str() as role, str() as content]:
+            return {"role": role, "content": content}
+        case {"role": str(), "content": None} | {"role": str(), "tool_calls": _}:
+            return {**item, "content": item.get("content") or ""}
+        case {"role": str(), "text": str() as content}:
+            return {**item, "content": content}
+    if isinstance(get(item, "role"), str) and isinstance(get(item, "text"), str) and get(item, "content") is None:
+        return {"role": get(item, "role"), "content": get(item, "text")}  # a Turn
+    return item
+
+
+def _is_message(value: Any) -> bool:
+    """Return True for a LangChain message, and for a mapping with a role or type and a content."""
+    return isinstance(_role_name(value), str) and isinstance(get(value, "content"), str | list)
+
+
+def _role_name(value: Any) -> Any:
+    return get(value, "role") or get(value, "type")
+
+
+def _is_spoken(message: Any) -> bool:
+    """Return True for a message of the assistant with a text."""
+    return role_of(message) == "ai" and bool(unwrap_text(message).strip())
+
+
+def _turns(messages: Iterable[Any]) -> Iterator[dict[str, str]]:
+    """Yield the turns of messages: texts of the user, and of the assistant those that do not announce a tool call."""
+    group = list(messages)
+    for place, message in enumerate(group):
+        role, text = _TURN_ROLES.get(role_of(message) or ""), unwrap_text(message)
+        if not role or not text.strip():
+            continue
+        later = group[place + 1 :]
+        is_step = role == "assistant" and _tool_calls(message) and any(map(_is_spoken, _until_user(later)))
+        if not is_step:
+            yield {"role": role, "text": text}
+
+
+def _until_user(messages: Iterable[Any]) -> Iterator[Any]:
+    for message in messages:
+        if role_of(message) == "human":
+            return
+        yield message
+
+
+def _tool_calls(message: Any) -> list[Any]:
+    calls = get(message, "tool_calls") or get(message, "tools_called") if role_of(message) == "ai" else None
+    return list(calls) if isinstance(calls, list | tuple) else []
+
+
+def _contexts(messages: Sequence[Any]) -> dict[str, Any]:
+    """Return the contexts that messages carry, and in the metadata where each is from: the tool and its call.
+
+    Documents in the artifacts of tools come first; if there are none, what the assistant's messages list; if there is
+    nothing either, the texts of tools.
+    """
+    tools = [message for message in messages if role_of(message) == "tool" and get(message, "status") != "error"]
+    artifacts = [(message, get(message, "artifact")) for message in tools]
+    found = [(m, items) for m, items in artifacts if isinstance(items, list) and all(map(is_document, items))]
+    if not found:
+        found = [(None, items) for message in messages if (items := _listed(message)) is not None]
+    if not found:
+        found = [(message, items) for message in tools if (items := _chunks(unwrap_text(message)))]
+    if not found:
+        return {}
+    names = dict(_named_calls(messages))
+    sources = [_source(item, message, names) for message, items in found for item in items]
+    result: dict[str, Any] = {"contexts": concatenated(items for _, items in found)}
+    return result | ({"metadata": {CONTEXT_SOURCES: sources}} if any(sources) else {})
+
+
+def _listed(message: Any) -> list[Any] | None:
+    """Return the contexts in a message of the assistant, as DeepEval's turns and logs of chats have them."""
+    if role_of(message) != "ai":
+        return None
+    lists = (get(message, key) for key in _CONTEXT_KEYS)
+    return next((list(items) for items in lists if isinstance(items, list | tuple)), None)
+
+
+def _chunks(text: str) -> list[Any]:
+    """Return the chunks in the text of a tool: of a JSON list of documents or texts, else the text; `[]` if blank."""
+    if not text.strip():
+        return []
+    try:
+        items = json.loads(text) if text.lstrip().startswith("[") else None
+    except (ValueError, RecursionError):
+        items = None
+    if isinstance(items, list) and all(isinstance(item, str) or _one_text(item) is not None for item in items):
+        return [item if isinstance(item, str) else _document(item) for item in items]
+    return [text]
+
+
+def _one_text(item: Any) -> str | None:
+    texts = [item[key] for key in _CHUNK_TEXTS if isinstance(item.get(key), str)] if isinstance(item, Mapping) else []
+    return texts[0] if len(texts) == 1 else None
+
+
+def _document(item: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = item.get("metadata")
+    source = metadata.get("source") if isinstance(metadata, Mapping) else item.get("source")
+    return {"page_content": _one_text(item), "id": item.get("id"), "metadata": {"source": source}}
+
+
+def _named_calls(messages: Iterable[Any]) -> Iterator[tuple[str, str]]:
+    """Yield the id of each tool call and the name of its tool."""
+    for message in messages:
+        for call in _tool_calls(message):
+            name = get(call, "name") or get(get(call, "function"), "name")
+            if get(call, "id") and name:
+                yield str(get(call, "id")), str(name)
+
+
+def _source(item: Any, message: Any, names: Mapping[str, str]) -> str | None:
+    """Return the source of a context, or the name of the tool that returned it with the id of the call, or None."""
+    metadata = get(item, "metadata")
+    source = metadata.get("source") if isinstance(metadata, Mapping) else None
+    if source is not None or message is None:
+        return None if source is None else str(source)
+    call = get(message, "tool_call_id")
+    tool = get(message, "name") or names.get(str(call))
+    return " ".join(str(part) for part in (tool, call) if part) or None
+
+
+def _messages_of_object(value: Any) -> Any:
+    """Return the list under `messages` or `turns` of an object, such as a ChatMessageHistory; any other unchanged."""
+    if isinstance(value, str | list | tuple):
+        return value
+    lists = (get(value, name) for name in ("messages", "turns"))
+    return next((items for items in lists if isinstance(items, list | tuple)), value)
+
+
+def _paired_messages(value: Sequence[Any]) -> list[Any]:
+    """Return the messages of (question, answer) pairs, or of mappings of a question and an answer; [] for others."""
+    messages: list[Any] = []
+    for item in value:
+        match item:
+            case [str() as question, str() | None as answer]:
+                pass
+            case {"question": str() as question, "answer": str() | None as answer}:
+                pass
+            case {"input": str() as question, "output": str() | None as answer}:
+                pass
+            case {"user": str() as question, "assistant": str() | None as answer}:
+                pass
+            case _:
+                return []
+        messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer or ""}]
+    return messages
+
+
+def _transcript(text: str) -> Any:
+    """Return the turns of a transcript; the text itself if it does not begin with a speaker."""
+    parts = _LINE_OF_SPEAKER.split(text)
+    if parts[0].strip():
+        return text
+    turns = zip(parts[1::2], parts[2::2], strict=True)
+    return [{"role": _SPEAKERS[who.lower()], "text": said.strip()} for who, said in turns if said.strip()]

@@ -1,0 +1,281 @@
+"""Conversations: one sample for each answer, with the turns before it as history."""
+
+import json
+import logging
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+
+from langchain_rageval import Sample, SampleError, Turn, load_samples, samples_of
+from langchain_rageval.data.schema import default_id
+
+MUNICH = [
+    ("user", "Кто основал Мюнхен?"),
+    ("assistant", "Генрих Лев."),
+    ("user", "А когда он умер?"),
+    ("assistant", "Он умер в 1195 году."),
+]
+FIRST = [Turn(role="user", text="Кто основал Мюнхен?"), Turn(role="assistant", text="Генрих Лев.")]
+
+
+def dicts(pairs):
+    return [{"role": role, "content": text} for role, text in pairs]
+
+
+def messages(pairs):
+    return [HumanMessage(text) if role == "user" else AIMessage(text) for role, text in pairs]
+
+
+@dataclass
+class RagasMessage:
+    content: str
+    type: str
+
+
+@dataclass
+class MultiTurnSample:
+    user_input: list
+    reference: str | None = None
+
+
+@dataclass
+class DeepEvalTurn:
+    role: str
+    content: str
+    retrieval_context: list | None = None
+
+
+@dataclass
+class ConversationalTestCase:
+    turns: list
+    scenario: str | None = None
+    name: str | None = field(default=None)
+
+
+def run(question, answer, **others):
+    return {"run_type": "chain", "inputs": {"question": question}, "outputs": {"answer": answer}, **others}
+
+
+RUSSIAN = {"user": "Пользователь", "assistant": "Ассистент"}
+FORMS = {
+    "pairs of role and text": MUNICH,
+    "messages of LangChain": messages(MUNICH),
+    "messages of OpenAI": dicts(MUNICH),
+    "a LangGraph state": {"messages": messages(MUNICH)},
+    "inputs and outputs of a run": {"inputs": {"messages": dicts(MUNICH[:3])}, "outputs": {"messages": dicts(MUNICH)}},
+    "a chat history": {"question": MUNICH[2][1], "answer": MUNICH[3][1], "chat_history": messages(MUNICH[:2])},
+    "a chat history of dicts": {"input": MUNICH[2][1], "output": MUNICH[3][1], "chat_history": dicts(MUNICH[:2])},
+    "a chat history of pairs": {
+        "question": MUNICH[2][1],
+        "answer": MUNICH[3][1],
+        "chat_history": [("Кто основал Мюнхен?", "Генрих Лев.")],
+    },
+    "a chat history as text": {
+        "question": MUNICH[2][1],
+        "answer": MUNICH[3][1],
+        "chat_history": "Human: Кто основал Мюнхен?\nAI: Генрих Лев.",
+    },
+    "a history in Russian": {
+        "вопрос": MUNICH[2][1],
+        "ответ": MUNICH[3][1],
+        "История": "Пользователь: Кто основал Мюнхен?\nБот: Генрих Лев.",
+    },
+    "a MultiTurnSample of ragas": MultiTurnSample(
+        [RagasMessage(text, "human" if role == "user" else "ai") for role, text in MUNICH]
+    ),
+    "a ConversationalTestCase of DeepEval": ConversationalTestCase([DeepEvalTurn(role, text) for role, text in MUNICH]),
+    "an earlier ConversationalTestCase": {
+        "turns": [
+            {"input": MUNICH[0][1], "actual_output": MUNICH[1][1]},
+            {"input": MUNICH[2][1], "actual_output": MUNICH[3][1]},
+        ]
+    },
+    "the runs of a thread": [run(*(text for _, text in MUNICH[:2])), run(*(text for _, text in MUNICH[2:]))],
+    "runs of a thread, newest first": [
+        run(*(text for _, text in MUNICH[2:]), start_time="2026-01-01T00:01:00"),
+        run(*(text for _, text in MUNICH[:2]), start_time="2026-01-01T00:00:00"),
+    ],
+    "a transcript": "\n".join(f"{RUSSIAN[role]}: {text}" for role, text in MUNICH),
+    "a transcript in Markdown": "\n\n".join(f"**{role.capitalize()}:** {text}" for role, text in MUNICH),
+    "a sample": Sample(question=MUNICH[2][1], answer=MUNICH[3][1], history=FIRST),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_of_a_conversation_gives_the_same_samples(form):
+    first, second = samples_of(FORMS[form])
+    assert (first.question, first.answer, first.history) == ("Кто основал Мюнхен?", "Генрих Лев.", [])
+    assert (second.question, second.answer, second.history) == ("А когда он умер?", "Он умер в 1195 году.", FIRST)
+    assert [sample.metadata["turn"] for sample in (first, second)] == [1, 2]
+    assert first.metadata["conversation"] == second.metadata["conversation"]
+
+
+@pytest.mark.parametrize(
+    "form", [form for form in FORMS if "run" not in form and "transcript" not in form and "earlier" not in form]
+)
+def test_parse_reads_the_last_turn_of_each_form_that_is_a_record(form):
+    value = FORMS[form]
+    sample = Sample.parse({"messages": value} if isinstance(value, list) else value)
+    assert (sample.question, sample.answer, sample.history) == ("А когда он умер?", "Он умер в 1195 году.", FIRST)
+
+
+def test_the_id_of_a_conversation_does_not_depend_on_its_last_answer():
+    changed = [*MUNICH[:3], ("assistant", "В 1195 году.")]
+    ids = [sample.id for sample in samples_of(MUNICH)]
+    assert [sample.id for sample in samples_of(changed)] == ids
+    assert samples_of(changed)[0].metadata["conversation"] == samples_of(MUNICH)[0].metadata["conversation"] == ids[1]
+    other = [("user", "Кто основал Берлин?"), *MUNICH[1:]]
+    assert samples_of(other)[0].metadata["conversation"] != ids[1]
+
+
+@pytest.mark.parametrize("key", ["id", "thread_id", "session_id", "conversation_id"])
+def test_a_record_with_an_id_names_its_conversation_and_its_turns(key):
+    samples = samples_of({"messages": dicts(MUNICH), key: "t-7"})
+    assert [sample.id for sample in samples] == ["t-7:1", "t-7:2"]
+    assert {sample.metadata["conversation"] for sample in samples} == {"t-7"}
+
+
+def test_each_turn_has_the_contexts_that_its_own_messages_carry():
+    atlas = Document("Munich was founded in 1158.", id="d1", metadata={"source": "atlas"})
+    conversation = [
+        SystemMessage("Be brief."),
+        HumanMessage("When was Munich founded?"),
+        AIMessage("I will look.", tool_calls=[{"name": "search", "args": {"q": "Munich"}, "id": "c1"}]),
+        ToolMessage("Munich was founded ...", tool_call_id="c1", artifact=[atlas]),
+        AIMessage("In 1158."),
+        HumanMessage("And Berlin?"),
+        AIMessage("", tool_calls=[{"name": "search", "args": {"q": "Berlin"}, "id": "c2"}]),
+        ToolMessage("Berlin was first named in 1237.", tool_call_id="c2"),
+        ToolMessage("no connection", tool_call_id="c3", status="error"),
+        AIMessage("In 1237."),
+        HumanMessage("Thanks!"),
+        AIMessage("You are welcome."),
+    ]
+    first, second, third = samples_of(conversation)
+    assert (first.contexts, first.context_ids) == (["Munich was founded in 1158."], ["d1"])
+    assert first.metadata["context_sources"] == ["atlas"]
+    assert first.metadata["earlier_messages"] == ["I will look."]
+    assert [call["args"] for call in first.metadata["tool_calls"]] == [{"q": "Munich"}]
+    assert second.contexts == ["Berlin was first named in 1237."]
+    assert second.metadata["context_sources"] == ["search c2"]
+    assert second.history == [
+        Turn(role="user", text="When was Munich founded?"),
+        Turn(role="assistant", text="In 1158."),
+    ]
+    assert third.contexts is None
+    assert "tool_calls" not in third.metadata
+    assert len(third.history) == 4
+
+
+def test_a_tool_that_returns_a_json_list_of_chunks_gives_each_chunk():
+    chunks = [{"text": "Base costs 5 euros.", "source": "prices.md"}, {"text": "Plus costs 9 euros."}]
+    conversation = [
+        {"role": "user", "content": "Prices?"},
+        {"role": "tool", "name": "search", "tool_call_id": "c1", "content": json.dumps(chunks)},
+        {"role": "assistant", "content": "5 and 9 euros."},
+    ]
+    (sample,) = samples_of(conversation)
+    assert sample.contexts == ["Base costs 5 euros.", "Plus costs 9 euros."]
+    assert sample.metadata["context_sources"] == ["prices.md", "search c1"]
+
+
+def test_contexts_in_the_message_of_the_assistant_are_those_of_its_turn():
+    turns = [
+        DeepEvalTurn("user", "q"),
+        DeepEvalTurn("assistant", "a", ["c1", "c2"]),
+        *FORMS["a ConversationalTestCase of DeepEval"].turns,
+    ]
+    samples = samples_of(ConversationalTestCase(turns, scenario="support"))
+    assert [sample.contexts for sample in samples] == [["c1", "c2"], None, None]
+    assert {sample.metadata["scenario"] for sample in samples} == {"support"}
+
+
+def test_a_reference_of_the_record_belongs_to_its_last_turn():
+    first, second = samples_of({**FORMS["a LangGraph state"], "reference": "1195"})
+    assert (first.references, second.references) == ([], ["1195"])
+
+
+def test_a_greeting_of_the_assistant_is_in_the_history_of_the_first_question():
+    (sample,) = samples_of([("assistant", "Hello!"), ("user", "q"), ("assistant", "a")])
+    assert sample.history == [Turn(role="assistant", text="Hello!")]
+
+
+def test_what_is_in_no_sample_is_reported(caplog):
+    caplog.set_level(logging.INFO, "langchain_rageval")
+    samples = samples_of([("system", "Be brief."), *MUNICH[:2], ("user", "Спасибо")])
+    assert len(samples) == 1
+    assert [record.getMessage() for record in caplog.records] == [
+        "messages of the system are no turns of a conversation and are not judged: 1",
+        "a question without an answer gives no sample of its conversation: 'Спасибо'",
+    ]
+
+
+@pytest.mark.parametrize("conversation", [[], "", [("assistant", "Hello!")], {"messages": []}, "just a text", [1, 2]])
+def test_no_message_of_the_user_is_an_error(conversation):
+    with pytest.raises(SampleError):
+        samples_of(conversation)
+
+
+def test_a_history_that_cannot_be_read_stays_in_the_metadata():
+    assert Sample.parse({"question": "q", "history": "moved from the archive"}).metadata == {
+        "history": "moved from the archive"
+    }
+    assert Sample.parse({"question": "q", "history": {"clicks": 3}}).metadata == {"history": {"clicks": 3}}
+    assert Sample.parse({"question": "q", "turns": 3}).metadata == {"turns": 3}
+
+
+@pytest.mark.parametrize("empty", [[], "", None])
+def test_an_empty_history_is_none(empty):
+    sample = Sample.parse({"question": "q", "chat_history": empty})
+    assert (sample.history, sample.metadata, sample.id) == ([], {}, default_id("q"))
+
+
+def test_a_history_that_repeats_the_question_and_the_answer_holds_only_what_was_before():
+    sample = Sample.parse({"question": MUNICH[2][1], "answer": MUNICH[3][1], "chat_history": messages(MUNICH)})
+    assert sample.history == FIRST
+    sample = Sample.parse({"question": MUNICH[2][1], "chat_history": messages(MUNICH[:3])})
+    assert sample.history == FIRST
+
+
+def test_a_sample_without_history_is_written_as_before():
+    assert "history" not in Sample(question="q").model_dump_json()
+    assert Sample(question="q").id == "6b85754bada345a0"
+    chat = Sample(question="q", history=[("user", "h")])
+    assert chat.model_dump()["history"] == [{"role": "user", "text": "h"}]
+    assert chat.id != Sample(question="q").id
+    assert Sample.model_validate_json(chat.model_dump_json()) == chat
+
+
+def test_a_file_gives_the_last_turn_or_every_turn_and_says_so(tmp_path, caplog):
+    caplog.set_level(logging.INFO, "langchain_rageval")
+    file = tmp_path / "chats.jsonl"
+    lines = [{"messages": dicts(MUNICH), "thread_id": "t1"}, dicts(MUNICH[:2])]
+    file.write_text("\n".join(json.dumps(line, ensure_ascii=False) for line in lines), encoding="utf-8")
+    last = list(load_samples(file))
+    assert [(sample.question, len(sample.history)) for sample in last] == [
+        ("А когда он умер?", 2),
+        ("Кто основал Мюнхен?", 0),
+    ]
+    assert caplog.records[-1].getMessage() == (
+        "chats.jsonl: conversations: 1, answers in them: 2; a sample is the last answer, the turns before are its "
+        "history; each_turn=True or --each-turn makes a sample of every answer"
+    )
+    every = list(load_samples(file, each_turn=True))
+    assert [sample.id for sample in every[:2]] == ["t1:1", "t1:2"]
+    assert len(every) == 3
+
+
+def test_a_table_holds_histories_in_its_cells(tmp_path):
+    file = tmp_path / "chats.csv"
+    history = json.dumps(dicts(MUNICH[:2]), ensure_ascii=False).replace('"', '""')
+    file.write_text(f'question,answer,chat_history\nА когда он умер?,В 1195.,"{history}"\n', encoding="utf-8")
+    (sample,) = load_samples(file)
+    assert sample.history == FIRST
+
+
+def test_samples_with_one_question_and_other_histories_are_two_samples():
+    other = SimpleNamespace(question="А когда он умер?", chat_history=[("user", "Кто основал Берлин?")])
+    assert Sample.parse(other).id != samples_of(MUNICH)[1].id

@@ -1,0 +1,44 @@
+"""Names and numbers of a rewritten question that its conversation does not contain."""
+
+import pytest
+
+from langchain_rageval.steps.question_checks import new_facts
+
+SOURCE = "Кто основал Мюнхен?\nГенрих Лев, в 1158 году.\nА когда он умер?"
+
+
+@pytest.mark.parametrize(
+    ("question", "source"),
+    [
+        ("Когда умер Генрих Лев?", SOURCE),
+        ("Какова дата смерти Генриха Льва?", SOURCE),
+        ("Что построили в Мюнхене при Генрихе Льве?", SOURCE),
+        ("Сколько лет мюнхенскому замку 1158 года?", SOURCE),
+        ("Когда родилась Яна?", "Кто такие Ян и Яна?\nБрат и сестра.\nА она?"),
+        ("Где живёт Яну сейчас?", "Кто такой Ян?\nА где?"),
+        ("Что написал Павел?", "Книга Павла\nА что ещё?"),
+        ("What does a loan of 2000 euros cost?", "I need 2,000 euros.\nAnd over ten years?"),
+        ("What does a loan of 2 000 euros cost?", "I need 2000 euros.\nAnd?"),
+        ("Does Home Plus pay if the Isar floods?", "home plus and the isar\nAnd then?"),
+        ("Is iPhone 15 waterproof?", "Tell me about the iPhone 15.\nIs it waterproof?"),
+        ("旅行保险要多少钱？", "1. 家庭保险。2. 旅行保险。\n第二个要多少钱？"),
+    ],
+)
+def test_names_in_other_forms_and_numbers_in_other_groups_are_not_new(question, source):
+    assert new_facts(question, source) == []
+
+
+@pytest.mark.parametrize(
+    ("question", "source", "facts"),
+    [
+        ("Когда умер Фридрих Барбаросса?", SOURCE, ["Фридрих", "Барбаросса"]),
+        ("Когда Генрих Лев умер в 1195 году?", SOURCE, ["1195"]),
+        ("Когда умерла Елена?", "Кто такой Лев?\nА она?", ["Елена"]),
+        ("Когда умер Лена?", "Кто такой Лев?\nА когда?", ["Лена"]),
+        ("Сколько стоит Windows в магазине?", "Сколько стоит программа?\nА там?", ["Windows"]),
+        ("When did Otto die in 973?", "Who was the king?\nHenry.\nAnd when did he die?", ["Otto", "973"]),
+        ("What does version 3.1 cost?", "What does version 3 cost?\nAnd the next one?", ["3.1"]),
+    ],
+)
+def test_names_and_numbers_from_nowhere_are_found(question, source, facts):
+    assert new_facts(question, source) == facts

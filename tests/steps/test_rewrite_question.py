@@ -1,0 +1,116 @@
+import asyncio
+
+import pytest
+from helpers.scripted import scripted
+
+from langchain_rageval import Finding, Judge, JudgeOutputError, OfflineJudge, Sample, Turn
+from langchain_rageval.steps import StandaloneQuestion
+from langchain_rageval.steps.rewrite_question import recent_turns, rewrite_question
+
+HISTORY = [Turn(role="user", text="Кто основал Мюнхен?"), Turn(role="assistant", text="Генрих Лев.")]
+SAMPLE = Sample(question="А когда он умер?", answer="В 1195 году.", history=HISTORY)
+STANDALONE = StandaloneQuestion(reason="он — Генрих Лев", question="Когда умер Генрих Лев?")
+
+
+def rewritten(judge, sample=SAMPLE):
+    return rewrite_question(judge).invoke({"sample": sample})
+
+
+def finding(text, verdict, reason):
+    return Finding(kind="standalone_question", number=1, text=text, verdict=verdict, reason=reason)
+
+
+def test_the_judge_reads_history_and_question_and_later_steps_get_the_standalone_question():
+    judge = scripted(STANDALONE)
+    state = rewritten(judge)
+    assert judge.inputs == [
+        {
+            "history": [
+                {"role": "user", "text": "Кто основал Мюнхен?"},
+                {"role": "assistant", "text": "Генрих Лев."},
+            ],
+            "question": "А когда он умер?",
+        }
+    ]
+    assert state["sample"] == SAMPLE.model_copy(update={"question": "Когда умер Генрих Лев?"})
+    assert state["standalone_question"] == STANDALONE
+    assert state["question_findings"] == [finding("Когда умер Генрих Лев?", "rewritten", "он — Генрих Лев")]
+
+
+def test_a_sample_without_history_is_not_asked_about():
+    sample = SAMPLE.model_copy(update={"history": []})
+    assert rewritten(scripted(), sample) == {"sample": sample}
+
+
+@pytest.mark.parametrize("question", ["А когда он умер?", " а когда он  умер? "])
+def test_a_question_that_is_clear_stays_as_it_was_written(question):
+    state = rewritten(scripted(StandaloneQuestion(reason="ясно", question=question)))
+    assert state["sample"] == SAMPLE
+    assert state["question_findings"] == [finding("А когда он умер?", "unchanged", "ясно")]
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "problem"),
+    [
+        ("Когда умер Отто?", "вопрос взят как есть: в переписанном «Когда умер Отто?» добавлено: Отто"),
+        (
+            "Когда Генрих Лев умер в 1195 году?",
+            "вопрос взят как есть: в переписанном «Когда Генрих Лев умер в 1195 году?» добавлено: 1195",
+        ),
+        (" ", "вопрос взят как есть: судья вернул пустой вопрос"),
+    ],
+)
+def test_a_rewrite_with_new_facts_is_refused_after_one_call(rewrite, problem):
+    judge = scripted(StandaloneQuestion(reason="r", question=rewrite))
+    state = rewritten(judge)
+    assert len(judge.inputs) == 1
+    assert state["sample"] == SAMPLE
+    assert state["standalone_question"].question == SAMPLE.question
+    assert state["question_findings"] == [finding("А когда он умер?", "refused", problem)]
+
+
+def test_a_refusal_is_in_the_language_of_the_question():
+    sample = Sample(question="And when did he die?", history=[Turn(role="user", text="Who was king?")])
+    state = rewritten(scripted(StandaloneQuestion(reason="", question="When did Otto die?")), sample)
+    assert state["question_findings"][0].reason == (
+        "the question was judged as it is: the rewrite 'When did Otto die?' adds Otto"
+    )
+
+
+def test_no_valid_reply_is_a_failure():
+    with pytest.raises(JudgeOutputError) as caught:
+        rewritten(Judge(scripted("no", "no"), attempts=2))
+    assert caught.value.step == "rewrite_question"
+
+
+def test_sync_and_async_find_the_same():
+    step = rewrite_question(scripted(STANDALONE, STANDALONE))
+    assert asyncio.run(step.ainvoke({"sample": SAMPLE})) == step.invoke({"sample": SAMPLE})
+
+
+def test_the_oldest_turns_are_left_out_if_the_history_is_longer_than_the_judge_reads():
+    turns = [Turn(role="user", text=letter * 40) for letter in "abc"]
+    assert recent_turns(turns, None) == turns
+    assert recent_turns(turns, 20) == turns[1:]
+    assert recent_turns(turns, 1) == turns[2:]
+    judge = scripted(StandaloneQuestion(reason="", question="?"))
+    rewritten(Judge(judge, max_context_tokens=1), SAMPLE.model_copy(update={"history": turns}))
+    assert [turn["text"][0] for turn in judge.inputs[0]["history"]] == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("history", "question", "standalone"),
+    [
+        (HISTORY, "А когда он умер?", "А когда он умер (Генрих Лев)?"),
+        (HISTORY, "Какие музеи стоит посетить в городе Дрезден?", "Какие музеи стоит посетить в городе Дрезден?"),
+        ([Turn(role="user", text="сколько стоит?")], "А за год?", "А за год?"),
+        (
+            [Turn(role="user", text="Is the Isar a river?")],
+            "Is it long in the south?",
+            "Is it long in the south (Isar)?",
+        ),
+    ],
+)
+def test_the_offline_judge_adds_the_last_name_or_changes_nothing(history, question, standalone):
+    state = rewritten(OfflineJudge(), Sample(question=question, history=history))
+    assert state["sample"].question == standalone
