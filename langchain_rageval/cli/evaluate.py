@@ -29,6 +29,7 @@ from langchain_rageval.cli.json_output import (
     write_json,
 )
 from langchain_rageval.cli.metric_selection import parse_metric_names, score_names
+from langchain_rageval.cli.printable import write_message
 from langchain_rageval.cli.recorded_command import record_command
 from langchain_rageval.errors import ConfigError
 
@@ -57,32 +58,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="write the report as JSON lines; - writes it to stdout and the table to stderr",
     )
     parser.add_argument("--html", metavar="FILE", help="write the report as a self-contained HTML page")
-    parser.add_argument(
-        "--fail-under",
-        action="append",
-        default=[],
-        metavar="METRIC=NUMBER",
-        help="exit with 1 if the mean is worse than the number; may be repeated",
-    )
+    add_gate_options(parser)
     parser.add_argument(
         "--until-decided",
         action="store_true",
         help="ask about samples in random order and stop when every --fail-under is decided, with 5%% error over all",
     )
     parser.add_argument(
-        "--max-failed",
-        type=float,
-        default=0.05,
-        metavar="SHARE",
-        help="maximum share of failed samples with which --fail-under still passes (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--max-unscored",
-        type=float,
-        default=0.5,
-        metavar="SHARE",
-        help="maximum share of samples without a score, such as refusals, with which --fail-under still passes "
-        "(default: %(default)s)",
+        "--batch",
+        action="store_true",
+        help="send the requests through the batch API of OpenAI or Anthropic, at half the price; takes hours",
     )
     parser.add_argument(
         "--strict",
@@ -99,18 +84,43 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_quiet_option(parser)
 
 
+def add_gate_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that decide about the exit code."""
+    parser.add_argument(
+        "--fail-under",
+        action="append",
+        default=[],
+        metavar="METRIC=NUMBER",
+        help="exit with 1 if the mean is worse than the number; may be repeated",
+    )
+    parser.add_argument(
+        "--max-failed",
+        type=float,
+        default=0.05,
+        metavar="SHARE",
+        help="maximum share of failed samples with which --fail-under still passes (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--max-unscored",
+        type=float,
+        default=0.5,
+        metavar="SHARE",
+        help="maximum share of samples without a score, such as refusals, with which --fail-under still passes "
+        "(default: %(default)s)",
+    )
+
+
 def run(options: argparse.Namespace) -> int:
     """Check all options before the first call, then evaluate, write and show the report."""
     from langchain_rageval.evaluation.api import evaluate
+    from langchain_rageval.evaluation.batch import Batch
     from langchain_rageval.evaluation.judge_breaker import STOPPED
 
     check_single_stdout(options)
     gates = parse_gates(options)
     until = _stopping_rule(options, gates)
     budget = build_budget(options)
-    for option, share in (("--max-failed", options.max_failed), ("--max-unscored", options.max_unscored)):
-        if not 0 <= share <= 1:
-            raise ConfigError(f"{option} must be a share from 0 to 1, got {share:g}")
+    _check_shares(options)
     check_writable("--out", options.out, options.file)
     check_writable("--html", options.html, options.file)
     samples, metrics = load_inputs(options)
@@ -126,10 +136,13 @@ def run(options: argparse.Namespace) -> int:
         progress=not options.quiet,
         strict=options.strict,
         until=until,
+        batch=Batch() if options.batch else None,
     )
     report = replace(report, name="" if options.file == PIPE else Path(options.file).stem)
     stopped = [note for note in report.notes if note.startswith(STOPPED)]
     if not report.complete and not report.rows:
+        for note in report.notes:
+            write_message(note)
         raise KeyboardInterrupt
     complete = _with_earlier_scores(report, options)
     _write(complete, options)
@@ -146,6 +159,23 @@ def run(options: argparse.Namespace) -> int:
     if gates:
         report.check(gates, max_failed=options.max_failed, max_unscored=options.max_unscored)
     return 0
+
+
+def finish(report: Report, options: argparse.Namespace, gates: Mapping[str, float]) -> int:
+    """Write and show a complete report, and check the gates."""
+    _check_shares(options)
+    _write(report, options)
+    _show(report, options)
+    warn_about_failures(report)
+    if gates:
+        report.check(gates, max_failed=options.max_failed, max_unscored=options.max_unscored)
+    return 0
+
+
+def _check_shares(options: argparse.Namespace) -> None:
+    for option, share in (("--max-failed", options.max_failed), ("--max-unscored", options.max_unscored)):
+        if not 0 <= share <= 1:
+            raise ConfigError(f"{option} must be a share from 0 to 1, got {share:g}")
 
 
 def _stopping_rule(options: argparse.Namespace, gates: Mapping[str, float]) -> Decided | None:

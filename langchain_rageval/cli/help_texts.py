@@ -13,9 +13,15 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "rageval evaluate samples.jsonl --metrics all --html report.html",
         "rageval evaluate samples.csv --judge gigachat:GigaChat-2-Max --out r.jsonl",
         "rageval evaluate samples.csv --fail-under faithfulness=0.8 --until-decided",
+        "rageval evaluate samples.csv --judge openai:MODEL --batch --journal run.db",
         "rageval evaluate - --judge vllm:MODEL --base-url http://localhost:8000/v1",
     ),
     "resume": ("rageval resume run.db", "rageval resume run.db --max-concurrency 4"),
+    "requests": ("rageval requests answers.jsonl --judge vllm:MODEL --out wave-1.jsonl",),
+    "replies": (
+        "rageval replies wave-1.out.jsonl --journal run.db",
+        "rageval replies wave-2.out.jsonl --report r.jsonl --html report.html",
+    ),
     "plan": (
         "rageval plan samples.jsonl --metrics faithfulness,context_recall --draws 3",
         "rageval plan s.csv --judge openai:gpt-4o-mini --price gpt-4o-mini=0.15,0.6",

@@ -40,6 +40,11 @@ _REPORT_KEYS = (
 )
 KEYS: Mapping[str, tuple[str, ...]] = {
     "evaluate": _REPORT_KEYS,
+    "replies": (
+        "wave: number of the next wave; the finished report instead has the keys of `rageval report --json`",
+        "requests: number of requests in the wave",
+        "files: paths of their files",
+    ),
     "report": _REPORT_KEYS,
     "compare": (
         "metrics: by name direction, verdict, baseline, candidate, difference, low, high, p_value, p_unadjusted, "

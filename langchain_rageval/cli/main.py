@@ -28,7 +28,9 @@ from langchain_rageval.cli import (
     metrics,
     plan,
     qualify,
+    replies,
     report,
+    requests,
     resume,
     review,
     rubric_study,
@@ -43,6 +45,8 @@ from langchain_rageval.errors import BelowThreshold, RagevalError
 COMMANDS = (
     evaluate,
     resume,
+    requests,
+    replies,
     plan,
     report,
     compare,

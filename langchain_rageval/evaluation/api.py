@@ -11,13 +11,15 @@ from contextlib import aclosing, closing
 from typing import Any, Unpack
 
 from langchain_rageval.data.schema import Row
+from langchain_rageval.evaluation.batched_evaluation import BatchedEvaluation, in_batches
 from langchain_rageval.evaluation.context_windows import warn_of_long_requests
 from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric, Samples, iterate_samples, prepare_samples, size_of
 from langchain_rageval.evaluation.options import EVALUATE_DEFAULTS, STREAM_DEFAULTS, EvaluateOptions, StreamOptions
 from langchain_rageval.report.report import Report
+from langchain_rageval.run.batch.waves import Waves
 from langchain_rageval.run.options import fill_defaults
-from langchain_rageval.run.progress import show_progress
+from langchain_rageval.run.progress import Progress, show_progress
 
 
 def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **options: Unpack[EvaluateOptions]) -> Report:
@@ -41,7 +43,8 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
             * `strict=False`: record a failure for a sample that lacks a field which others have, or raise (True);
             * `callbacks=None`: LangChain callback handlers for every metric;
             * `out=None`: path of a file for the rows, which then take no memory;
-            * `until=None`: `Decided(...)` or `Precise(...)`, to stop when the samples asked about suffice.
+            * `until=None`: `Decided(...)` or `Precise(...)`, to stop when the samples asked about suffice;
+            * `batch=None`: `Batch()`, to send the requests through the provider's batch API, at half the price.
 
     Returns:
         The report, with its rows in the order of the samples. `report.left_out` lists the scores that did not fit the
@@ -65,7 +68,7 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
     if chosen["until"] is not None and not isinstance(source, Sequence):
         source = prepare_samples(list(source), job.metrics, strict=job.strict)
     warn_of_long_requests(source, job.metrics)
-    job = job.until(chosen["until"], source)
+    job = in_batches(job, chosen["batch"]).until(chosen["until"], source)
     with job.open_output(chosen["out"], samples) as output:
         try:
             with closing(
@@ -87,10 +90,10 @@ async def aevaluate(
     chosen = fill_defaults(aevaluate, options, EVALUATE_DEFAULTS)
     job = Evaluation.of(metrics, chosen)
     source = prepare_samples(samples, job.metrics, strict=job.strict, fields=chosen["fields"])
-    if chosen["until"] is not None and not isinstance(source, Sequence):
+    if (chosen["until"] or chosen["batch"]) is not None and not isinstance(source, Sequence):
         source = prepare_samples([item async for item in iterate_samples(source)], job.metrics, strict=job.strict)
     warn_of_long_requests(source, job.metrics)
-    job = job.until(chosen["until"], source)
+    job = in_batches(job, chosen["batch"]).until(chosen["until"], source)
     with job.open_output(chosen["out"], samples) as output:
         async with aclosing(
             _awith_progress(job, source if job.sequential is None else job.sequential, chosen["progress"])
@@ -139,6 +142,7 @@ def _with_progress(job: Evaluation, samples: Any, progress: bool) -> Generator[R
         show_progress(size_of(samples), job.run.meter, show=progress) as progress_bar,
         closing(job.rows(samples)) as rows,
     ):
+        _show_waves(job, progress_bar)
         for row in rows:
             progress_bar.advance(sum(score.failure is not None for score in row.scores.values()))
             yield row
@@ -146,7 +150,14 @@ def _with_progress(job: Evaluation, samples: Any, progress: bool) -> Generator[R
 
 async def _awith_progress(job: Evaluation, samples: Any, progress: bool) -> AsyncGenerator[Row]:
     with show_progress(size_of(samples), job.run.meter, show=progress) as progress_bar:
+        _show_waves(job, progress_bar)
         async with aclosing(job.arows(samples)) as rows:
             async for row in rows:
                 progress_bar.advance(sum(score.failure is not None for score in row.scores.values()))
                 yield row
+
+
+def _show_waves(job: Evaluation, progress_bar: Progress) -> None:
+    """Let the progress show the state of the batches."""
+    if isinstance(job, BatchedEvaluation) and isinstance(job.waves, Waves):
+        job.waves.show = progress_bar.show

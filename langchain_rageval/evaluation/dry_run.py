@@ -22,7 +22,7 @@ from langchain_rageval.metrics.value import Value
 from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
 from langchain_rageval.models.offline_judge import answer_request
 from langchain_rageval.run.billing import request_texts
-from langchain_rageval.run.embedding import Batch
+from langchain_rageval.run.embedding import EmbedBatch
 from langchain_rageval.run.prices import PriceList
 from langchain_rageval.run.requests import Call, Invoke, ModelRequest
 from langchain_rageval.run.run import Run
@@ -89,7 +89,7 @@ def _fake_reply(call: ModelRequest) -> Any:
             read, written = tokens_in(*request_texts(call)), tokens_in(reply)
             usage = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
             return AIMessage(reply, usage_metadata=usage)
-        case Batch(texts=texts):
+        case EmbedBatch(texts=texts):
             return _EMBEDDINGS.embed_documents(list(texts))
         case Invoke(chain, chain_input):
             read = tokens_in(_prompt_of(chain, chain_input))

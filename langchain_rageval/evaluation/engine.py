@@ -225,8 +225,11 @@ class Evaluation:
             return self
         if not isinstance(rule, Until):
             raise ConfigError(f"until must be Decided(...) or Precise(...), got {type(rule).__name__}")
-        lead = _LEAD_PER_WORKER * self.scheduler.n_workers(samples)
-        return replace(self, sequential=SequentialRun(rule, samples, self.metrics, lead))
+        return replace(self, sequential=SequentialRun(rule, samples, self.metrics, self._lead(samples)))
+
+    def _lead(self, samples: Any) -> int:
+        """Return how many samples may be drawn before the first of them is counted."""
+        return _LEAD_PER_WORKER * self.scheduler.n_workers(samples)
 
     def build_report(self, output: list[Row] | ReportFile, *, complete: bool = True) -> Report:
         """Return the report of the finished rows.
@@ -244,6 +247,7 @@ class Evaluation:
         interrupted = [] if complete else [f"The run was interrupted: {len(indexes)} samples have scores."]
         notes = [
             *interrupted,
+            *(self._interruption_notes() if interrupted else []),
             *stopped,
             *(self.sequential.notes if self.sequential is not None else []),
             *self._notes(),
@@ -309,6 +313,10 @@ class Evaluation:
         if self.run.meter.abandoned:
             yield f"{self.run.meter.abandoned} calls took longer than {self.run.timeout:g} s and were abandoned."
 
+    def _interruption_notes(self) -> Iterator[str]:
+        """Yield sentences about what an interrupted run leaves behind."""
+        yield from ()
+
     def _budget_notes(self) -> Iterator[str]:
         """Yield a sentence about the scores that did not fit the budget, if there are any."""
         if self.left_out:
@@ -347,17 +355,19 @@ class Evaluation:
         with self._admit(task) as run:
             if run is None:
                 return {}
-            if self.on_failure == "raise":
-                with _sample_errors_located(pending):
-                    scores = scores_by_name(metric.invoke(pending.sample, run.into(self.config)))
-            else:
-                scores = score_sample(metric, pending.sample, run, self._complete_config, untraced=self._untraced)
+            scores = self._invoke(metric, pending, run)
         scores = with_instruments(scores, metric, self._instruments[task.number])
         scores = _with_places(scores, pending)
         scores = self._count_failure(task, scores)
         if scores:
             self.score_store.save(task.number, pending.sample, scores)
         return scores
+
+    def _invoke(self, metric: AnyMetric, pending: PendingSample, run: Run) -> dict[str, Score]:
+        if self.on_failure == "raise":
+            with _sample_errors_located(pending):
+                return scores_by_name(metric.invoke(pending.sample, run.into(self.config)))
+        return score_sample(metric, pending.sample, run, self._complete_config, untraced=self._untraced)
 
     async def _ascore(self, task: Task) -> dict[str, Score]:
         metric, pending = self.metrics[task.number], task.pending
@@ -434,7 +444,7 @@ class Evaluation:
     @contextmanager
     def _within_budget(self, task: Task) -> Iterator[Run | None]:
         metric, pending = self.metrics[task.number], task.pending
-        reserved = self.budget_tracker.admit(task.number, partial(self._estimate_cost, task))
+        reserved = self._reserve(task)
         if reserved is None:
             self.left_out.extend((pending.index, name) for name in names_of(metric))
             yield None
@@ -443,7 +453,15 @@ class Evaluation:
         try:
             yield run
         finally:
-            self.budget_tracker.settle(task.number, reserved, Cost.of(run.meter.usage, run.meter.unreported))
+            self._settle(task, reserved, Cost.of(run.meter.usage, run.meter.unreported))
+
+    def _reserve(self, task: Task) -> Cost | None:
+        """Return the reserved cost of a task; None if it does not fit the budget."""
+        return self.budget_tracker.admit(task.number, partial(self._estimate_cost, task))
+
+    def _settle(self, task: Task, reserved: Cost, cost: Cost) -> None:
+        """Replace the reserved cost of a task that was done."""
+        self.budget_tracker.settle(task.number, reserved, cost)
 
     def _estimate_cost(self, task: Task) -> Cost:
         """Return the cost of a task in a dry run; without a successful one, that of one call per judge and step."""

@@ -8,6 +8,7 @@ from typing import Literal
 
 from langchain_core.callbacks import BaseCallbackHandler
 
+from langchain_rageval.evaluation.batch import Batch
 from langchain_rageval.evaluation.until import Until
 from langchain_rageval.run.options import RUN_DEFAULTS, RunOptions
 
@@ -45,10 +46,14 @@ class EvaluateOptions(StreamOptions, total=False):
             grow with the number of samples.
         until: `Decided` or `Precise`, a rule that ends the run when the samples asked about suffice; None, the default,
             asks about all. All samples are read before the first call.
+        batch: `Batch()` sends the requests through the batch API of the judge's provider, OpenAI or Anthropic, at half
+            the price; None, the default, calls the models at once. With a journal, the same call picks up the batches
+            of a run that was killed.
     """
 
     out: str | Path | None
     until: Until | None
+    batch: Batch | None
 
 
 STREAM_DEFAULTS: StreamOptions = {
@@ -59,4 +64,4 @@ STREAM_DEFAULTS: StreamOptions = {
     "strict": False,
     "fields": None,
 }
-EVALUATE_DEFAULTS: EvaluateOptions = {**STREAM_DEFAULTS, "progress": True, "out": None, "until": None}
+EVALUATE_DEFAULTS: EvaluateOptions = {**STREAM_DEFAULTS, "progress": True, "out": None, "until": None, "batch": None}

@@ -155,6 +155,15 @@ class Scheduler:
 
         return tasks_of_worker
 
+    def tasks_by_sample(self, samples: Iterable[Any]) -> Iterator[list[Task]]:
+        """Yield the tasks of each sample, in the same order in each run."""
+        ids = SampleIds()
+        for place, read in enumerate(samples):
+            if self._stops_reading(samples):
+                return
+            index, item = (read.index, read.item) if isinstance(read, Drawn) else (place, read)
+            yield [task for group in self._groups_of(index, item, ids) for task in group]
+
     def _task_groups(self, samples: Iterable[Any]) -> Iterator[TaskGroup]:
         last, ids = list[TaskGroup](), SampleIds()
         for place, read in enumerate(samples):

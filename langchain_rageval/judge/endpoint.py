@@ -189,6 +189,7 @@ class Endpoint:
             rate_limiter=self._rate_limiter,
             schema=request.schema,
             gates=self.gates,
+            draw=draw,
             offline=request.offline,
         )
 
@@ -279,6 +280,11 @@ class Endpoint:
                 folded = ", with the system message folded into the human one" if mode.fold_system else ""
                 name = model_identity(self.model)
                 log.warning("%s %s; asked by %s%s", name, ", ".join(problems), mode.rung, folded)
+
+    def assume_format(self) -> None:
+        """Take the best request mode for the one that the endpoint follows, where no request can show it."""
+        self.capabilities.probed = True
+        self.capabilities.mode = self.first_mode
 
     @property
     def note(self) -> str | None:

@@ -30,14 +30,18 @@ class _Try:
     A try is charged even if it fails. Embedding requests are not reported to the limiter: they usually have a separate
     quota, and few batches are sent at a time. Only the rejected call waits for Retry-After; otherwise one call rejected
     by chance would stop a run whose other calls are answered.
+
+    Attributes:
+        is_charged: False for a reply of a batch that another score pays for; nothing is charged then.
     """
 
-    __slots__ = ("_cost", "_halvings", "_run", "_started")
+    __slots__ = ("_cost", "_halvings", "_run", "_started", "is_charged")
 
     def __init__(self, run: Run, halvings: int, calls: int) -> None:
         self._run = run
         self._halvings = halvings
         self._cost: dict[str, Any] = {"calls": calls}
+        self.is_charged = True
 
     def __enter__(self) -> Self:
         """Start measuring the duration of the try."""
@@ -46,6 +50,8 @@ class _Try:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         """Charge the duration and usage of the try to the meter, and report its outcome to the limiter."""
+        if not self.is_charged:
+            return
         self._run.meter.add(seconds=time.perf_counter() - self._started, **self._cost)
         if error is None:
             self._run.limiter.record_success(self._halvings)

@@ -119,6 +119,16 @@ class BudgetCeiling:
             with self._lock:
                 self._under_way -= 1
 
+    def check_wave(self, spent: Cost, wave: Cost) -> None:
+        """Raise BudgetExceeded if a wave of requests does not fit the budget.
+
+        Args:
+            spent: cost of the earlier waves.
+            wave: expected cost of this one.
+        """
+        if not self.budget.allows(wave, spent):
+            raise self._exceeded()
+
     def check_embeddings(self) -> None:
         """Raise BudgetExceeded if all texts that may be embedded were sent."""
         bound = self.budget.embeddings

@@ -12,15 +12,18 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
+import numpy as np
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
+from langchain_rageval.run.batch.recorder import Recording, Unanswered
 from langchain_rageval.run.billing import MeteredChain, MeteredTry
-from langchain_rageval.run.embedding import MAX_WAIT, Batch, Vector
+from langchain_rageval.run.embedding import MAX_WAIT, EmbedBatch, Vector
 from langchain_rageval.run.requests import (
     Call,
     Compute,
@@ -67,7 +70,7 @@ def _reply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
     match request:
         case Shared(key, operation):
             return run.single_flight.do((key, configurable_choices(config)), partial(drive, operation, run, config))
-        case Call() | Batch() | Rate() | Invoke():
+        case Call() | EmbedBatch() | Rate() | Invoke():
             return _send(request, run, config)
         case SendOnce(inner):
             return _send_once(inner, run, config)
@@ -87,11 +90,16 @@ def _reply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
 
 
 def _gather(operations: Sequence[Operation[Any]], run: Run, config: RunnableConfig) -> list[Any]:
-    if run.limiter.idle >= len(operations) > 1:
+    if run.limiter.idle >= len(operations) > 1 and run.recording is None:
         return run.threads.gather([partial(drive, operation, run, config) for operation in operations])
-    replies = []
+    replies, unanswered = [], None
     for operation in operations:  # a comprehension's closure would hold config and run once more per call under way
-        replies.append(drive(operation, run, config))
+        try:
+            replies.append(drive(operation, run, config))
+        except Unanswered as error:  # the others belong to the same wave
+            unanswered = error
+    if unanswered is not None:
+        raise unanswered
     return replies
 
 
@@ -114,6 +122,8 @@ def _send_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
         run.check_running()
         run.breaker.check(_model_of(request))
         match request:
+            case Call() if run.recording is not None:
+                return _replay(request, run.recording, run, config, turn)
             case Call():
                 if request.rate_limiter and not run.fake_reply:
                     request.rate_limiter.acquire()
@@ -128,10 +138,41 @@ def _send_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
                     return run.call_with_timeout(partial(chain.invoke, chain_input, chain_config), chain, turn)
             case _ if run.fake_reply:
                 return run.fake_reply(request)
-            case Batch(embeddings, texts):
+            case EmbedBatch(embeddings, texts):
                 return run.call_with_timeout(partial(embeddings.embed_documents, list(texts)), embeddings, turn)
             case Rate(cross_encoder, pairs):
                 return run.call_with_timeout(partial(cross_encoder.score, list(pairs)), cross_encoder, turn)
+
+
+def _replay(call: Call, recording: Recording, run: Run, config: RunnableConfig, turn: ModelTurn) -> Any:
+    """Return the reply that a batch gave to a call; raise Unanswered if the call waits for the next wave."""
+    copy = replace(call, model=recording.recorder.model_of(call.model))
+    with MeteredTry(copy, run, 0) as metered, recording.exchange(call.draw, call.rate_limiter) as exchange:
+        try:
+            reply = _invoke(copy, run, config, turn)
+        finally:
+            metered.is_charged = exchange.is_charged
+        return metered.message_of(reply)
+
+
+def _replay_vectors(
+    embeddings: Embeddings, texts: Sequence[str], recording: Recording, run: Run, config: RunnableConfig
+) -> list[Vector]:
+    """Return the vectors that a batch gave to texts; each text is one request."""
+    copy = recording.recorder.model_of(embeddings)
+    vectors, unanswered = dict[str, Vector](), None
+    for text in dict.fromkeys(texts):
+        try:
+            with recording.exchange() as exchange:
+                (vector,) = _send(EmbedBatch(copy, [text]), run, config)
+        except Unanswered as error:
+            unanswered = error
+        else:
+            run.meter.add(embedded=exchange.is_charged)
+            vectors[text] = np.array(vector, dtype=np.float64)
+    if unanswered is not None:
+        raise unanswered
+    return [vectors[text] for text in texts]
 
 
 def _rehearse(replies: Iterable[BaseMessage], chain_meter: MeteredChain) -> None:
@@ -165,6 +206,8 @@ def _turn(request: ModelRequest, run: Run) -> ModelTurn:
 def _embed(embeddings: Embeddings, texts: Sequence[str], run: Run, config: RunnableConfig) -> list[Vector]:
     if run.ceiling is not None:
         run.ceiling.check_embeddings()
+    if run.recording is not None and run.recording.recorder.records(embeddings):
+        return _replay_vectors(embeddings, texts, run.recording, run, config)
     queue = run.embedding_queues.queue_for(embeddings)
 
     def start_worker() -> None:
@@ -221,7 +264,7 @@ async def _areply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
         case Shared(key, operation):
             shared_key = key, configurable_choices(config)
             return await run.single_flight.ado(shared_key, partial(adrive, operation, run, config))
-        case Call() | Batch() | Rate() | Invoke():
+        case Call() | EmbedBatch() | Rate() | Invoke():
             return await _asend(request, run, config)
         case SendOnce(inner):
             return await _asend_once(inner, run, config)
@@ -266,10 +309,10 @@ async def _asend_once(request: ModelRequest, run: Run, config: RunnableConfig) -
             case Invoke(chain, chain_input):
                 with run.charge_call(), MeteredChain(run, halvings) as chain_meter:
                     return await _ainvoke_with_timeout(run, chain, chain_input, chain_meter.config_of(config))
-            case Batch(embeddings, texts) if type(embeddings).aembed_documents is Embeddings.aembed_documents:
+            case EmbedBatch(embeddings, texts) if type(embeddings).aembed_documents is Embeddings.aembed_documents:
                 embed = partial(embeddings.embed_documents, list(texts))
                 return await run.acall_with_timeout(embed, embeddings, turn)
-            case Batch(embeddings, texts):
+            case EmbedBatch(embeddings, texts):
                 return await run.await_with_timeout(embeddings.aembed_documents(list(texts)), embeddings)
             case Rate(cross_encoder, pairs):  # has no async methods
                 rate = partial(cross_encoder.score, list(pairs))
@@ -424,7 +467,7 @@ def _model_of(request: ModelRequest) -> object:
     match request:
         case Call(model=model):
             return model
-        case Batch(embeddings=embeddings):
+        case EmbedBatch(embeddings=embeddings):
             return embeddings
         case Rate(cross_encoder=cross_encoder):
             return cross_encoder

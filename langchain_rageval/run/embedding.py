@@ -31,7 +31,7 @@ _STATUS_OF_ONE_TEXT = (None, 400, 413, 422)  # refusals that the content of a si
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class EmbedBatch:
     """Embed texts with one request; the reply is a list of vectors."""
 
     embeddings: Embeddings
@@ -95,7 +95,7 @@ class EmbeddingQueue:
             task.get_loop().call_soon_threadsafe(task.cancel)
         return bool(abandoned)
 
-    def send_batches(self) -> Generator[Batch, Any, None]:
+    def send_batches(self) -> Generator[EmbedBatch, Any, None]:
         """Send batches until no text is unsent; errors are passed to the futures."""
         while batch := self._next_batch():
             try:
@@ -108,11 +108,11 @@ class EmbeddingQueue:
                 self._fail(batch | self._stop_worker(), cause)
                 raise
 
-    def _send(self, batch: dict[str, Future[Vector]]) -> Generator[Batch, Any, None]:
+    def _send(self, batch: dict[str, Future[Vector]]) -> Generator[EmbedBatch, Any, None]:
         """Send a batch of texts. A rejected batch is halved until the rejected text is alone."""
         texts = list(batch)
         try:
-            vectors = yield Batch(self.embeddings, texts)
+            vectors = yield EmbedBatch(self.embeddings, texts)
             if len(vectors) != len(texts):
                 raise ModelOutputError(f"the embeddings returned {len(vectors)} vectors for {len(texts)} texts")
         except Exception as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -55,6 +55,23 @@ class Journal:
         """
         with self._open() as connection:
             connection.execute("INSERT OR REPLACE INTO results VALUES (?, ?)", (key, value))
+
+    def update(self, key: str, change: Callable[[str | None], str]) -> None:
+        """Replace the result under a key by a function of it; other processes cannot write in between.
+
+        Raises:
+            JournalError: if the file cannot be read or written.
+        """
+        with self._open() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                row = connection.execute("SELECT value FROM results WHERE key = ?", (key,)).fetchone()
+                value = change(None if row is None else str(row[0]))
+                connection.execute("INSERT OR REPLACE INTO results VALUES (?, ?)", (key, value))
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""

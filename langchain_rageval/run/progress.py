@@ -33,6 +33,13 @@ class Progress:
         self._started = time.monotonic()
         self.rows = 0
         self.failed = 0
+        self._state = ""
+
+    def show(self, state: str) -> None:
+        """Show what the run waits for, such as the state of a batch, after the counts."""
+        if state != self._state:
+            self._state = state
+            self.refresh()
 
     def advance(self, failed: int = 0) -> None:
         """Count a finished row and the number of its failed scores."""
@@ -49,8 +56,9 @@ class Progress:
     def status_line(self) -> str:
         """Return the progress as text: rows, calls, tokens, failures, and the estimated time left if it is known."""
         rows = f"{self.rows}/{self.total}" if self.total is not None else str(self.rows)
+        state = f"; {self._state}" if self._state else ""
         outcome = self._outcome() if self._outcome else f"{self.failed} failed"
-        return f"{rows} {self._unit}, {self._usage()}{outcome}{self._time_left()}"
+        return f"{rows} {self._unit}, {self._usage()}{outcome}{self._time_left()}{state}"
 
     def _usage(self) -> str:
         if self._meter is None:

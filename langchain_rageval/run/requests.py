@@ -17,7 +17,7 @@ from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_core.runnables import Runnable
 
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
-from langchain_rageval.run.embedding import Batch
+from langchain_rageval.run.embedding import EmbedBatch
 
 T = TypeVar("T")
 
@@ -41,6 +41,7 @@ class Call:
         schema: JSON schema that the reply follows.
         gates: limits of the model's own, acquired before a slot of the run.
         retries_server_errors: False to raise a server error (HTTP 5xx) at once, for a caller that looks for its cause.
+        draw: number of the draw (repetition of the same request), from 0.
         offline: function that a dry run calls with the inputs for the reply; None for the answer of the offline judge.
     """
 
@@ -55,6 +56,7 @@ class Call:
     schema: Mapping[str, Any] = field(default_factory=dict)
     gates: Sequence[AdaptiveLimiter] = ()
     retries_server_errors: bool = True
+    draw: int = 0
     offline: Callable[[Mapping[str, Any]], Any] | None = None
 
 
@@ -85,7 +87,7 @@ class Invoke:
     input: Any
 
 
-ModelRequest = Call | Batch | Rate | Invoke
+ModelRequest = Call | EmbedBatch | Rate | Invoke
 """Requests that are sent to a model, and retried after a transport error."""
 
 

@@ -14,6 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import patch_config
 
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
+from langchain_rageval.run.batch.recorder import Recording
 from langchain_rageval.run.budget import BudgetCeiling
 from langchain_rageval.run.circuit_breaker import CircuitBreaker
 from langchain_rageval.run.embedding import EmbeddingQueues
@@ -44,6 +45,7 @@ class Run:
         fake_reply: function that answers sync requests instead of the models, for a dry run.
         ceiling: refuses the calls that would exceed the budget; None if there is no budget.
         stopped: set when the run ends early; no further model call is then sent.
+        recording: answers calls from the replies of batches, and records the others; None without a batch API.
     """
 
     limiter: AdaptiveLimiter = field(default_factory=AdaptiveLimiter)
@@ -56,6 +58,7 @@ class Run:
     fake_reply: Callable[[Any], Any] | None = None
     ceiling: BudgetCeiling | None = None
     stopped: threading.Event = field(default_factory=threading.Event)
+    recording: Recording | None = None
 
     @property
     def threads(self) -> DaemonThreads:

@@ -74,6 +74,19 @@ class UsageMeter:
                     meter._output_tokens = (meter._output_tokens or 0) + output_tokens
             meter = meter._parent
 
+    def add_all_of(self, other: UsageMeter) -> None:
+        """Add the counts of another meter."""
+        usage = other.usage
+        self.add(
+            calls=usage.calls,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            seconds=usage.seconds,
+            embedded=usage.embedded,
+            abandoned=other.abandoned,
+            unreported=other.unreported,
+        )
+
     @property
     def usage(self) -> Usage:
         """Calls, tokens, seconds, embedded texts and money counted so far."""

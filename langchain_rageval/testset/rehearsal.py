@@ -20,7 +20,7 @@ from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
 from langchain_rageval.models.offline_judge import answer_request
 from langchain_rageval.prompts.layout import read_inputs
 from langchain_rageval.run.billing import request_texts
-from langchain_rageval.run.embedding import Batch
+from langchain_rageval.run.embedding import EmbedBatch
 from langchain_rageval.run.prices import PriceList
 from langchain_rageval.run.requests import Call
 from langchain_rageval.run.run import Run
@@ -175,7 +175,7 @@ def _replies(answerable: bool, changed: Callable[[str, Any], Mapping[str, Any]])
     """
 
     def reply(request: Any) -> Any:
-        if isinstance(request, Batch):
+        if isinstance(request, EmbedBatch):
             return HashingEmbeddings().embed_documents(list(request.texts))
         if not isinstance(request, Call):
             return None

@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from helpers.munich import CONTEXTS, REFUSAL, SAMPLE
 from helpers.pages import report
+from helpers.servers.batch_runner import BatchRunner
+from helpers.servers.brain import offline
 
 from langchain_rageval import Report, Testset
 from langchain_rageval.cli.json_output import KEYS
@@ -19,6 +21,7 @@ PROGRAM = [sys.executable, "-m", "langchain_rageval"]
 LINES = "".join(json.dumps(sample, ensure_ascii=False) + "\n" for sample in (SAMPLE, REFUSAL))
 COMMANDS = {
     "evaluate": ["samples.jsonl", "--budget-calls", "1"],
+    "replies": ["wave-1.out.jsonl"],
     "report": ["report.jsonl"],
     "compare": ["report.jsonl", "report.jsonl"],
     "trend": ["live.jsonl", "--baseline", "report.jsonl"],
@@ -44,6 +47,8 @@ def folder(tmp_path, monkeypatch):
     live = [row.model_copy(update={"time": start + timedelta(hours=row.index)}) for row in bench.rows]
     Report(live).to_jsonl(tmp_path / "live.jsonl")
     Testset([]).to_jsonl(tmp_path / "testset.jsonl")
+    run(["requests", "samples.jsonl", "--judge", "vllm:m", "--quiet"])
+    BatchRunner(offline).run("wave-1.jsonl", "wave-1.out.jsonl")
     return tmp_path
 
 

@@ -28,7 +28,7 @@ from langchain_rageval import (
 )
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.drivers import adrive, drive
-from langchain_rageval.run.requests import Batch, Call, Invoke, Rate
+from langchain_rageval.run.requests import Call, EmbedBatch, Invoke, Rate
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.turns import engines_of, gates_of
 
@@ -225,7 +225,7 @@ def test_a_limit_of_a_judge_is_no_part_of_its_instrument():
 async def test_embeddings_and_cross_encoders_take_turns_with_their_engine(kind, is_async):
     engine = Engine()
     model = kind(engine)
-    requests = [Batch(model, ["a"]) if kind is EngineEmbeddings else Rate(model, [("a", "b")]) for _ in range(4)]
+    requests = [EmbedBatch(model, ["a"]) if kind is EngineEmbeddings else Rate(model, [("a", "b")]) for _ in range(4)]
     run = Run()
     if is_async:
         await asyncio.gather(*(adrive(_one(request), run, {}) for request in requests))

@@ -187,6 +187,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.loopback.record_error(error)
             raise
 
+    def do_GET(self) -> None:
+        """Answer like a POST without a body."""
+        self.do_POST()
+
     def reset(self) -> None:
         # With a linger time of zero, closing sends RST where it would send FIN.
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -200,4 +204,6 @@ class _Handler(BaseHTTPRequestHandler):
 def _parse(raw: bytes, content_type: str) -> Any:
     if content_type.startswith("application/x-www-form-urlencoded"):
         return dict(parse_qsl(raw.decode()))
+    if content_type.startswith("multipart/"):
+        return None
     return json.loads(raw) if raw else None

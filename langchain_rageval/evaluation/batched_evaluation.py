@@ -1,0 +1,213 @@
+"""Evaluation through batch APIs: all samples run to their next request, the wave is sent, and they run on.
+
+A sample is scored again from its beginning after each wave; requests of earlier waves are answered from their replies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator
+from contextvars import Context
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from itertools import islice
+from queue import SimpleQueue
+from typing import Any
+
+from langchain_core.embeddings import Embeddings
+from langchain_core.runnables.config import ensure_config
+from langsmith.run_helpers import tracing_context
+
+from langchain_rageval.data.schema import Row, Sample, Score
+from langchain_rageval.errors import ConfigError, JudgeOutputError, RagevalError
+from langchain_rageval.evaluation.batch import Batch
+from langchain_rageval.evaluation.engine import Evaluation, Result
+from langchain_rageval.evaluation.inputs import AnyMetric
+from langchain_rageval.evaluation.scheduler import PendingSample, Task
+from langchain_rageval.metrics.sample_scores import score_sample
+from langchain_rageval.metrics.structure import called_models
+from langchain_rageval.run.batch.anthropic_batches import recorded_anthropic
+from langchain_rageval.run.batch.openai_batches import recorded_openai
+from langchain_rageval.run.batch.recorder import Recorder, Recording, Unanswered
+from langchain_rageval.run.batch.reply_store import ReplyStore
+from langchain_rageval.run.batch.wave_files import FileWaves
+from langchain_rageval.run.batch.waves import Waves
+from langchain_rageval.run.budget import Cost
+from langchain_rageval.run.model_label import model_label
+from langchain_rageval.run.run import Run
+from langchain_rageval.run.single_flight import SingleFlight
+from langchain_rageval.run.usage_meter import UsageMeter
+
+_FIRST_SAMPLES = 50  # of a run with a stopping rule; the next waves are of twice as many samples each
+_MOST_SAMPLES = 20_000  # in memory at a time
+_SUPPORTED = (
+    "batch= takes judges of ChatOpenAI and ChatAnthropic, such as openai:MODEL and anthropic:MODEL; leave it out for "
+    "other judges"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchedEvaluation(Evaluation):
+    """Execution of one call of `evaluate` or `aevaluate` whose requests are sent in waves.
+
+    Attributes:
+        recorder: answers the requests of the models from replies, and records the others.
+        waves: sends the recorded requests and waits for their replies.
+        reserved: cost of the tasks that wait for replies, by index of the sample and number of the metric.
+    """
+
+    recorder: Recorder
+    waves: Waves | FileWaves
+    reserved: dict[tuple[int, int], Cost] = field(default_factory=dict)
+
+    @classmethod
+    def recorded(cls, job: Evaluation, recorder: Recorder, waves: Waves | FileWaves) -> BatchedEvaluation:
+        """Return an evaluation with its requests answered and recorded by a recorder.
+
+        Raises:
+            ConfigError: if a judge is not supported.
+        """
+        values = {field.name: getattr(job, field.name) for field in fields(job)}
+        batched = cls(**values, recorder=recorder, waves=waves)
+        for judge in batched._judges:
+            for member in judge.members:
+                recorder.model_of(member.model)
+                if not recorder.is_live:
+                    member._endpoint.assume_format()
+        for model in batched._embeddings:
+            recorder.records(model)
+        return batched
+
+    def rows(self, samples: Iterable[Any]) -> Generator[Row]:
+        """Score samples in waves and yield each row when it is finished."""
+        try:
+            for pending in self._finished_samples(samples):
+                for row in self._rows_of(pending):
+                    yield row
+                    del self.scheduler.begun[row.index]  # after the yield: an interrupted caller still finds the row
+            self.mixed_measures.warn()
+        except BaseException:
+            self.run.stop()
+            raise
+        finally:
+            self.score_store.close()
+
+    async def arows(self, samples: Any) -> AsyncGenerator[Row]:
+        """Score samples in a worker thread and yield each row when it is finished."""
+        rows = self.rows(samples)
+        try:
+            while row := await asyncio.wrap_future(self.run.threads.submit(partial(next, rows, None))):
+                yield row
+        except BaseException:
+            self.run.stop()
+            raise
+
+    def _lead(self, samples: Any) -> int:
+        """Return the number of all samples: how many are drawn is decided by wave."""
+        return max(1, len(samples))
+
+    def _finished_samples(self, samples: Iterable[Any]) -> Iterator[PendingSample]:
+        is_file = isinstance(self.waves, FileWaves)  # which holds the requests in the order of the samples
+        at_once = 1 if is_file else self.run.limiter.limit or 1
+        most = sys.maxsize if is_file else _MOST_SAMPLES
+        size = most if self.sequential is None else _FIRST_SAMPLES
+        source = self.scheduler.tasks_by_sample(samples)
+        self.waves.resume()
+        while under_way := list(islice(source, size)):
+            while under_way:
+                jobs = [partial(self._advance, tasks) for tasks in under_way]
+                under_way = []
+                for finished, waiting in self.run.threads.stream(jobs, at_once):
+                    if finished is not None:
+                        yield finished
+                    if waiting:
+                        under_way.append(waiting)
+                if under_way and not self.waves.send():
+                    raise RagevalError("samples wait for replies, but no request was recorded; please report this")
+            size = min(2 * size, most)
+
+    def _advance(self, tasks: list[Task]) -> tuple[PendingSample | None, list[Task]]:
+        """Do the tasks of a sample, one after the other, whose replies are known.
+
+        Returns:
+            The sample if it is finished, and the tasks that wait for replies. These are done again from the beginning,
+            so nothing that they have counted is kept.
+        """
+        results, waiting, flights = SimpleQueue[Result](), [], SingleFlight()
+        for task in tasks:
+            recording = Recording(self.recorder, f"{task.pending.sample.id}/{task.number}")
+            run = replace(self.run, single_flight=flights, meter=UsageMeter(), recording=recording)
+            task.pending.run = run
+            try:
+                self._do(task, results)
+            except Unanswered:
+                waiting.append(task)
+            else:
+                self.run.meter.add_all_of(run.meter)
+        return None if results.empty() else tasks[0].pending, waiting
+
+    def _invoke(self, metric: AnyMetric, pending: PendingSample, run: Run) -> dict[str, Score]:
+        if not self._untraced:
+            _check_answered(metric, pending.sample, run)
+        scores = super()._invoke(metric, pending, run)
+        failures = [score.failure.error for score in scores.values() if score.failure]
+        if JudgeOutputError.__name__ in failures and run.recording is not None:
+            run.recording.forget_replies()
+        return scores
+
+    def _reserve(self, task: Task) -> Cost | None:
+        waiting = self.reserved.get((task.pending.index, task.number))
+        return super()._reserve(task) if waiting is None else waiting
+
+    def _settle(self, task: Task, reserved: Cost, cost: Cost) -> None:
+        """Keep the reserved cost of a task that waits for replies."""
+        if isinstance(sys.exception(), Unanswered):
+            self.reserved[task.pending.index, task.number] = reserved
+        else:
+            super()._settle(task, reserved, cost)
+
+    @property
+    def _embeddings(self) -> list[Embeddings]:
+        models = [model for metric in self.metrics for model in called_models(metric)]
+        return [model for model in models if isinstance(model, Embeddings)]
+
+    def _notes(self) -> Iterator[str]:
+        yield from super()._notes()
+        yield from self.waves.notes
+        labels = [model_label(model) for model in self._embeddings if not self.recorder.records(model)]
+        yield from dict.fromkeys(f"{label} was called live: it has no supported batch API." for label in labels)
+
+    def _interruption_notes(self) -> Iterator[str]:
+        if self.waves.remedy:
+            yield self.waves.remedy
+
+
+def in_batches(job: Evaluation, batch: Batch | None) -> Evaluation:
+    """Return an evaluation with its requests sent through batch APIs; unchanged if `batch` is None.
+
+    Raises:
+        ConfigError: if a judge has no supported batch API.
+    """
+    if batch is None:
+        return job
+    if not isinstance(batch, Batch):
+        raise ConfigError(f"batch must be Batch(), got {type(batch).__name__}")
+    journal = job.score_store.journal
+    recorder = Recorder(ReplyStore(journal), [recorded_openai, recorded_anthropic], _SUPPORTED)
+    waves = Waves(recorder, journal, batch.poll, job.run.stopped, job.run.ceiling)
+    return BatchedEvaluation.recorded(job, recorder, waves)
+
+
+def _check_answered(metric: AnyMetric, sample: Sample, run: Run) -> None:
+    """Raise Unanswered if a reply for a score is missing.
+
+    Nothing is traced or counted; traces then contain each step once, when all replies are known.
+    """
+    silent = replace(run, meter=UsageMeter(), single_flight=SingleFlight())
+
+    def score() -> None:
+        with tracing_context(enabled=False):
+            score_sample(metric, sample, silent, ensure_config(None), untraced=True)
+
+    Context().run(score)

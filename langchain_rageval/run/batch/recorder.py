@@ -1,0 +1,308 @@
+"""Recorder: answers the requests of a model's client from stored replies, and records the others for the next wave.
+
+Requests are recorded as the client has serialized them, at its HTTP transport, and replies are parsed by the client. A
+call whose reply is not known raises `Unanswered`; after the wave, its sample is scored again from the beginning.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from langchain_core.rate_limiters import BaseRateLimiter
+from langchain_core.runnables import RunnableWithFallbacks
+from langchain_core.runnables.base import RunnableBindingBase
+
+from langchain_rageval.errors import BudgetExceeded, ConfigError
+from langchain_rageval.run.batch.batch_api import BatchApi, RecordedRequest
+from langchain_rageval.run.batch.reply_store import ReplyStore, StoredReply
+from langchain_rageval.run.budget import Cost
+from langchain_rageval.run.journal import journal_key
+from langchain_rageval.run.model_label import model_label
+from langchain_rageval.run.usage_meter import tokens_in
+
+_FREE_ATTEMPTS = 2  # waves that may lose a request before it is asked live
+_HEADERS = ("anthropic-beta",)
+_TOKEN_COUNTS = ("prompt_tokens", "completion_tokens", "input_tokens", "output_tokens")
+
+
+class Unanswered(BaseException):
+    """Raised in a call whose reply is not known yet; no handler of errors takes it for a failure of the model."""
+
+
+@dataclass
+class Exchange:
+    """State of one try of a call: who calls, and which requests were sent.
+
+    Attributes:
+        owner: sample and metric that call.
+        draw: number of the draw (repetition of the same request).
+        rate_limiter: acquired before a request that is sent live.
+        is_charged: True if the usage of the owner includes the reply.
+        used: list to which the ids of the requests are added.
+    """
+
+    owner: str
+    used: list[str]
+    draw: int = 0
+    rate_limiter: BaseRateLimiter | None = None
+    is_charged: bool = False
+
+
+_EXCHANGE: ContextVar[Exchange] = ContextVar("rageval_exchange")
+
+Substitute = Callable[[Any, "Recorder"], Any]
+"""Returns a copy of a model whose client sends its requests to a recorder; None for a model of another class."""
+
+
+class Recorder:
+    """Stored replies and recorded requests of a run.
+
+    Args:
+        store: replies of earlier waves.
+        substitutes: one function for each supported class of models.
+        supported: what is supported, as the end of an error message.
+        live: True if a request may be sent at once: the first of each model, which shows the format that the endpoint
+            accepts, and those that two waves have lost. False if there is no network.
+
+    Attributes:
+        wave: requests recorded for the next wave, by id.
+        spent: what was sent in this run.
+        sent_live: number of requests that were not sent in a batch.
+        is_live: as given.
+        refused: error for each further request, because the next wave does not fit the budget; None while it fits.
+    """
+
+    def __init__(self, store: ReplyStore, substitutes: list[Substitute], supported: str, *, live: bool = True) -> None:
+        self.store = store
+        self.wave: dict[str, RecordedRequest] = {}
+        self.spent = Cost()
+        self.sent_live = 0
+        self.refused: BudgetExceeded | None = None
+        self.apis: dict[tuple[str, str, str], BatchApi] = {}
+        self.is_live = live
+        self._substitutes, self._supported = substitutes, supported
+        self._clients: dict[int, tuple[Any, Any]] = {}  # with the original, so that its id is not reused
+        self._answered: set[tuple[str, str]] = set()  # endpoint and model
+        self._losses: dict[str, int] = {}
+        self._probing = threading.Lock()
+        self._lock = threading.Lock()
+
+    def model_of(self, model: Any) -> Any:
+        """Return a copy of a model, also behind bindings, retries and fallbacks, whose client asks this recorder.
+
+        Raises:
+            ConfigError: if the class of the model is not supported.
+        """
+        if isinstance(model, RunnableBindingBase):
+            return model.model_copy(update={"bound": self.model_of(model.bound)})
+        if isinstance(model, RunnableWithFallbacks):
+            fallbacks = [self.model_of(fallback) for fallback in model.fallbacks]
+            return model.model_copy(update={"runnable": self.model_of(model.runnable), "fallbacks": fallbacks})
+        for substitute in self._substitutes:
+            copy = substitute(model, self)
+            if copy is not None:
+                return copy
+        raise ConfigError(f"{model_label(model)} has no supported batch API: {self._supported}")
+
+    def records(self, model: Any) -> bool:
+        """Return True if the class of a model is supported."""
+        try:
+            self.model_of(model)
+        except ConfigError:
+            return False
+        return True
+
+    def client_of(self, client: Any, kind: type[BatchApi]) -> Any:
+        """Return a copy of a provider's client whose requests are answered by this recorder.
+
+        Args:
+            client: the model's own client, which sends live requests and batches.
+            kind: batch API of the provider; clients with the same address and key share one.
+        """
+        with self._lock:
+            if id(client) not in self._clients:
+                api = kind(client)
+                api = self.apis.setdefault((api.provider, api.endpoint, api.credential), api)
+                transport = _Transport(self, api, client._client)
+                http_client = transport.library.Client(transport=transport, trust_env=False)
+                self._clients[id(client)] = client, client.with_options(http_client=http_client)
+            return self._clients[id(client)][1]
+
+    @contextmanager
+    def exchange(self, exchange: Exchange) -> Iterator[Exchange]:
+        """Attach a try to the requests that are sent within the context.
+
+        Raises:
+            BudgetExceeded: instead of Unanswered, if no further wave is sent.
+        """
+        token = _EXCHANGE.set(exchange)
+        try:
+            yield exchange
+        except Unanswered:
+            if self.refused is not None:
+                raise self.refused from None
+            raise
+        finally:
+            _EXCHANGE.reset(token)
+
+    def take_wave(self) -> list[RecordedRequest]:
+        """Return the recorded requests, and begin an empty wave."""
+        with self._lock:
+            requests, self.wave = list(self.wave.values()), {}
+            return requests
+
+    def count_lost(self, request_id: str) -> None:
+        """Count a wave that has not answered a request."""
+        self._losses[request_id] = self._losses.get(request_id, 0) + 1
+
+    def count_sent(self, cost: Cost) -> None:
+        """Add to what was sent in this run."""
+        with self._lock:
+            self.spent = self.spent.plus(cost)
+
+    def reply_to(self, request: RecordedRequest, send: Callable[[], StoredReply]) -> StoredReply:
+        """Return the reply to a request of a client, or record the request.
+
+        Args:
+            request: the request.
+            send: sends it at once, through the model's own HTTP client.
+
+        Raises:
+            Unanswered: if the reply is not known yet.
+        """
+        exchange = _EXCHANGE.get()
+        exchange.used.append(request.id)
+        request = replace(request, owner=exchange.owner)
+        reply = self.store.get(request.id)
+        model = request.api.endpoint, str(json.loads(request.body).get("model"))
+        if reply is None and self.is_live and self.refused is None:
+            if self._losses.get(request.id, 0) >= _FREE_ATTEMPTS:
+                return self._send(request, exchange, send)
+            if model not in self._answered:
+                with self._probing:
+                    reply = self.store.get(request.id)
+                    if reply is None and model not in self._answered:
+                        reply = self._send(request, exchange, send)
+                        if reply.status < 400:
+                            self._answered.add(model)
+                        return reply
+        if reply is None:
+            with self._lock:
+                self.wave.setdefault(request.id, request)
+            raise Unanswered
+        if reply.status < 400:
+            self._answered.add(model)
+        exchange.is_charged = self.store.claim(request.id, exchange.owner)
+        return reply
+
+    def _send(self, request: RecordedRequest, exchange: Exchange, send: Callable[[], StoredReply]) -> StoredReply:
+        """Send a request at once; store the reply unless it is an error that may pass."""
+        if exchange.rate_limiter is not None:
+            exchange.rate_limiter.acquire()
+        exchange.is_charged = True
+        with self._lock:
+            self.sent_live += 1
+        reply = replace(send(), owner=exchange.owner)
+        self.count_sent(replace(cost_of(request), tokens=reported_tokens(reply)))
+        if reply.is_final:
+            self.store.put(request.id, reply)
+        return reply
+
+
+class _Transport:
+    """HTTP transport of a client whose requests a recorder answers.
+
+    Attributes:
+        library: the HTTP library of the client: httpx, or httpx2 for newer versions of openai.
+    """
+
+    def __init__(self, recorder: Recorder, api: BatchApi, http_client: Any) -> None:
+        self._recorder, self._api, self._http_client = recorder, api, http_client
+        names = [base.__module__.partition(".")[0] for base in type(http_client).__mro__]
+        self.library: Any = sys.modules[next(name for name in names if name.startswith("httpx"))]
+
+    def handle_request(self, request: Any) -> Any:
+        """Answer a request of the client."""
+        body = request.read().decode()
+        url = str(request.url)
+        headers = {name: request.headers[name] for name in _HEADERS if name in request.headers}
+        request_id = journal_key(url, json.loads(body), headers, _EXCHANGE.get().draw)
+        path = url.partition("?")[0].removeprefix(self._api.endpoint)
+        recorded = RecordedRequest(request_id, self._api, path, body, headers)
+        raw = []
+
+        def send() -> StoredReply:
+            raw.append(self._http_client.send(request))
+            return StoredReply(raw[0].status_code, raw[0].text)
+
+        reply = self._recorder.reply_to(recorded, send)
+        headers = dict(raw[0].headers) if raw else {}
+        kept = {name: value for name, value in headers.items() if name.lower() == "retry-after"}
+        return self.library.Response(
+            reply.status,
+            headers={"content-type": "application/json", **kept},
+            content=reply.body.encode(),
+            request=request,
+        )
+
+    def close(self) -> None:
+        """Close nothing: the model's own HTTP client belongs to the model."""
+
+    def __enter__(self) -> _Transport:
+        """Return the transport."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close nothing."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Recorder of a run, as one score uses it.
+
+    Args:
+        recorder: the recorder.
+        owner: sample and metric of the score.
+
+    Attributes:
+        used: ids of the requests of the score.
+    """
+
+    recorder: Recorder
+    owner: str = ""
+    used: list[str] = field(default_factory=list)
+
+    def forget_replies(self) -> None:
+        """Remove the replies of a score that failed from the journal, so that a later run asks again."""
+        if self.recorder.is_live:
+            for request_id in self.used:
+                self.recorder.store.forget(request_id)
+
+    def exchange(self, draw: int = 0, rate_limiter: BaseRateLimiter | None = None) -> Any:
+        """Return a context manager for one try of a call."""
+        return self.recorder.exchange(Exchange(self.owner, self.used, draw, rate_limiter))
+
+
+def cost_of(request: RecordedRequest) -> Cost:
+    """Return the expected cost of a request: its tokens are estimated, without those of the reply."""
+    is_embedding = request.path.endswith("/embeddings")
+    return Cost(embeddings=1) if is_embedding else Cost(calls=1, tokens=tokens_in(request.body))
+
+
+def reported_tokens(reply: StoredReply) -> int:
+    """Return the number of tokens that a reply reports, 0 if it reports none."""
+    try:
+        body = json.loads(reply.body)
+    except ValueError:
+        return 0
+    usage = body.get("usage") if isinstance(body, Mapping) else None
+    if not isinstance(usage, Mapping):
+        return 0
+    return sum(count for name in _TOKEN_COUNTS if isinstance(count := usage.get(name), int))

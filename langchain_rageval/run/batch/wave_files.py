@@ -1,0 +1,225 @@
+"""Waves as files in OpenAI's batch format, for models on a machine without network, such as `vllm run-batch`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.run.batch.batch_api import BatchReply, RecordedRequest, groups_of
+from langchain_rageval.run.batch.openai_batches import batch_line, batch_reply
+from langchain_rageval.run.batch.recorder import Recorder
+from langchain_rageval.run.batch.reply_store import ReplyStore, StoredReply
+from langchain_rageval.run.journal import Journal
+
+_WAVES = "waves"
+_UNSAFE = re.compile(r"[^\w.-]+")
+_LAST_NUMBER = re.compile(r"\d+(?=\D*$)")
+
+
+@dataclass(frozen=True)
+class WaveFile:
+    """Files of the requests that wait for replies.
+
+    Attributes:
+        number: number of the wave, from 1.
+        paths: path of the file for each model, that of the judge first.
+        owners: sample and metric of each request, by the custom id.
+    """
+
+    number: int
+    paths: Sequence[str]
+    owners: Mapping[str, str]
+
+    @property
+    def named(self) -> str:
+        """Paths, for messages."""
+        return " and ".join(self.paths)
+
+
+class WaveWritten(Exception):
+    """Raised in place of waiting for replies; the run goes on when their file is read.
+
+    Args:
+        wave: the file that was written.
+    """
+
+    def __init__(self, wave: WaveFile) -> None:
+        super().__init__(wave)
+        self.wave = wave
+
+
+class FileWaves:
+    """Writes the next wave of a run to a file and ends the run.
+
+    Args:
+        recorder: records the requests.
+        journal: remembers the waves.
+        path: path of the file; None for that of the last wave with the next number.
+    """
+
+    def __init__(self, recorder: Recorder, journal: Journal, path: Path | None) -> None:
+        self.remedy = ""
+        self._recorder, self._journal, self._path = recorder, journal, path
+
+    def resume(self) -> None:
+        """Do nothing: replies are read by another command."""
+
+    def send(self) -> bool:
+        """Write the recorded requests.
+
+        Raises:
+            WaveWritten: if there are any.
+            ConfigError: if the file cannot be written.
+        """
+        requests = self._recorder.take_wave()
+        if not requests:
+            return False
+        last, owners = last_wave(self._journal), {request.id: request.owner for request in requests}
+        is_same = last is not None and set(last.owners) == set(owners)
+        number = (last.number if last else 0) + (not is_same)
+        path = self._path or next_path(Path(last.paths[0] if last else "wave-1.jsonl"), number)
+        wave = WaveFile(number, list(_write(path, requests)), owners)
+        self._journal.put(f"{_WAVES}:{number}", json.dumps(asdict(wave)))
+        self._journal.put(_WAVES, str(number))
+        raise WaveWritten(wave)
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """Sentences for the report."""
+        last = last_wave(self._journal)
+        if last is not None:
+            yield f"Replies were read from files: {last.number} {'wave' if last.number == 1 else 'waves'}."
+
+
+@dataclass(frozen=True)
+class RepliesRead:
+    """Result of reading a file of replies.
+
+    Attributes:
+        wave: the wave that was answered.
+        missing: number of its requests that have no line in the file.
+        failed: number of its requests that the model server did not answer.
+    """
+
+    wave: WaveFile
+    missing: int
+    failed: int
+
+
+def last_wave(journal: Journal) -> WaveFile | None:
+    """Return the last wave of a journal; None if there is none."""
+    number = journal.get(_WAVES)
+    return None if number is None else _wave(journal, int(number))
+
+
+def read_replies(paths: Sequence[Path], journal: Journal) -> RepliesRead:
+    """Store the replies of files in the journal. Reading a file twice changes nothing.
+
+    Raises:
+        ConfigError: if the file cannot be read, is cut off, holds two replies to one request, or replies to others.
+    """
+    last = last_wave(journal)
+    if last is None:
+        raise ConfigError(f"{journal.path} has no wave of requests; write one with `rageval requests --journal`")
+    waves = [_wave(journal, number) for number in range(last.number, 0, -1)]
+    places, replies = dict[str, str](), list[BatchReply]()
+    for place, line in (located for path in paths for located in _lines(path)):
+        reply = _parsed(place, line)
+        if reply.request_id in places:
+            raise ConfigError(
+                f"{place}: the request of custom_id {reply.request_id[:12]}… is also answered in "
+                f"{places[reply.request_id]}; pass the output of one run of the batch"
+            )
+        if not any(reply.request_id in wave.owners for wave in waves):
+            raise ConfigError(
+                f"{place}: custom_id {reply.request_id[:12]}… is of no wave in {journal.path}; pass the output for "
+                f"{last.named}, or the journal of the run that wrote the requests"
+            )
+        places[reply.request_id] = place
+        replies.append(reply)
+    if not replies:
+        raise ConfigError(f"{_named(paths)} is empty; pass the output for {last.named}")
+    store = ReplyStore(journal, keeps_refusals=True)
+    wave = max(waves, key=lambda wave: sum(request_id in wave.owners for request_id in places))  # lost ones are in two
+    stored = {
+        reply.request_id: StoredReply(reply.status, reply.body, wave.owners.get(reply.request_id)) for reply in replies
+    }
+    new = {request_id: reply for request_id, reply in stored.items() if _is_new(reply, store.get(request_id))}
+    failed = sum(not reply.is_final for reply in stored.values())
+    if wave is not last and not new and not failed:
+        raise ConfigError(
+            f"{_named(paths)} holds the replies of wave {wave.number}, which were read before; wave {last.number} "
+            f"waits for the output for {last.named}"
+        )
+    for request_id, final in new.items():
+        store.put(request_id, final)
+    return RepliesRead(wave, sum(request_id not in places for request_id in wave.owners), failed)
+
+
+def _is_new(reply: StoredReply, earlier: StoredReply | None) -> bool:
+    """Return True if a reply is to be stored: it answers a request that had no answer, or only a refusal."""
+    return reply.is_final and (earlier is None or reply.status < 400 <= earlier.status)
+
+
+def next_path(path: Path, number: int) -> Path:
+    """Return a path with another number: `wave-2.jsonl` after `wave-1.jsonl`, `wave-2.jsonl` after `wave.jsonl`."""
+    numbered = _LAST_NUMBER.sub(str(number), path.stem)
+    return path.with_stem(numbered if _LAST_NUMBER.search(path.stem) else f"{path.stem}-{number}")
+
+
+def _write(path: Path, requests: Sequence[RecordedRequest]) -> Iterator[str]:
+    """Write a file for each model, since a batch is of one model, and yield the paths."""
+    for number, group in enumerate(sorted(groups_of(requests), key=_is_embedding)):
+        model = _UNSAFE.sub("-", str(json.loads(group[0].body).get("model")))
+        file_path = path if number == 0 else path.with_stem(f"{path.stem}.{model}")
+        try:
+            with file_path.open("w", encoding="utf-8", newline="\n") as file:
+                file.writelines(map(batch_line, group))
+        except OSError as error:
+            raise ConfigError(f"{file_path} cannot be written: {error.strerror}; choose another path") from None
+        yield str(file_path)
+
+
+def _is_embedding(group: Sequence[RecordedRequest]) -> bool:
+    return group[0].path.endswith("/embeddings")
+
+
+def _named(paths: Sequence[Path]) -> str:
+    return " and ".join(map(str, paths))
+
+
+def _wave(journal: Journal, number: int) -> WaveFile:
+    return WaveFile(**json.loads(journal.get(f"{_WAVES}:{number}") or "{}"))
+
+
+def _lines(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a file that are not blank, each after its place."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}; pass the output of the batch") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not a text in UTF-8; pass the output of the batch") from None
+    return ((f"{path}, line {number}", line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
+
+
+def _parsed(place: str, line: str) -> BatchReply:
+    try:
+        parsed: Any = json.loads(line)
+    except ValueError:
+        raise ConfigError(
+            f"{place}: not a JSON object; the file was cut off or changed on the way: copy it again"
+        ) from None
+    if isinstance(parsed, dict) and "body" in parsed and "response" not in parsed:
+        raise ConfigError(f"{place}: a request, not a reply; pass the file that the batch has written")
+    try:
+        return batch_reply(parsed)
+    except ValueError as error:
+        raise ConfigError(
+            f"{place}: not a reply in OpenAI's batch format, {error}; pass the output of the batch"
+        ) from None

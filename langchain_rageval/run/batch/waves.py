@@ -1,0 +1,303 @@
+"""Waves: sends the recorded requests of a run in batches, waits for the batches, and stores their replies.
+
+The journal knows each batch from just before it is created until its replies are stored, so that a run that was killed
+picks up the same batches.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from dataclasses import asdict, dataclass, replace
+
+from langchain_rageval._internal.html import pluralize
+from langchain_rageval.errors import BudgetExceeded, ConfigError, JudgeUnavailable, message_of
+from langchain_rageval.run.batch.batch_api import BatchApi, BatchState, RecordedRequest, groups_of
+from langchain_rageval.run.batch.recorder import Recorder, cost_of, reported_tokens
+from langchain_rageval.run.batch.reply_store import StoredReply
+from langchain_rageval.run.budget import BudgetCeiling, Cost
+from langchain_rageval.run.journal import Journal
+from langchain_rageval.run.retry import is_transient, status_of
+
+_BATCHES = "batches"
+_TRIES_TO_SUBMIT = 5
+_NO_SUCH_API = (404, 405, 501)
+
+
+@dataclass(frozen=True)
+class SentBatch:
+    """Batch that a run has sent.
+
+    Attributes:
+        key: own key of the batch.
+        provider: name of the provider.
+        endpoint: address of its API.
+        count: number of requests.
+        since: Unix time just before the batch was created.
+        id: id at the provider; None until it is known.
+    """
+
+    key: str
+    provider: str
+    endpoint: str
+    count: int
+    since: float
+    id: str | None = None
+
+    def __str__(self) -> str:
+        """Return id and provider."""
+        return f"{self.id} at {self.provider}"
+
+
+class Waves:
+    """Sends the waves of a run.
+
+    Args:
+        recorder: records the requests.
+        journal: remembers the batches; None for memory only.
+        poll: seconds between two questions whether a batch has ended.
+        stopped: ends the waiting when set.
+        ceiling: budget of the run; None without one.
+
+    Attributes:
+        number: number of waves sent so far.
+        sent: number of requests in them.
+        show: displays a line about the progress.
+        under_way: batches that have not ended, as far as is known.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        journal: Journal | None,
+        poll: float,
+        stopped: threading.Event,
+        ceiling: BudgetCeiling | None,
+    ) -> None:
+        self.number = 0
+        self.sent = 0
+        self.show: Callable[[str], None] = _show_nothing
+        self.under_way: list[SentBatch] = []
+        self._recorder, self._journal, self._poll = recorder, journal, poll
+        self._stopped, self._ceiling = stopped, ceiling
+
+    def resume(self) -> None:
+        """Wait for the batches of the journal that have not ended, and store their replies.
+
+        Raises:
+            JudgeUnavailable: if the provider refused a batch.
+        """
+        apis = {(api.provider, api.endpoint): api for api in self._recorder.apis.values()}
+        batches = [batch for batch in self._known() if (batch.provider, batch.endpoint) in apis]
+        for batch in batches:
+            api = apis[batch.provider, batch.endpoint]
+            found = batch.id or api.find(batch.key, batch.count, batch.since)
+            if found is None:  # the process ended before the batch was created
+                self._forget(batch)
+            else:
+                self._remember(replace(batch, id=found))
+        self._wait({batch.key: apis[batch.provider, batch.endpoint] for batch in self.under_way}, {})
+
+    def send(self) -> bool:
+        """Send the recorded requests, wait for the replies and store them.
+
+        Returns:
+            False if there are none.
+
+        Raises:
+            ConfigError: if the endpoint has no batch API, or refuses the key.
+            JudgeUnavailable: if the provider refused a batch as a whole.
+        """
+        wave = self._recorder.take_wave()
+        if not wave or not self._fits_budget(wave):
+            return bool(wave)
+        self.number += 1
+        self.sent += len(wave)
+        apis = {}
+        for part in _parts(wave):
+            batch = self._submit(part)
+            apis[batch.key] = part[0].api
+        self._wait(apis, {request.id: request.owner for request in wave})
+        for request in wave:
+            if self._recorder.store.get(request.id) is None:
+                self._recorder.count_lost(request.id)
+        return True
+
+    @property
+    def remedy(self) -> str:
+        """Sentence about the batches that go on when the run ends early; "" if there are none."""
+        if not self.under_way:
+            return ""
+        names = ", ".join(map(str, self.under_way))
+        go_on = f"Batches that have not ended: {names}."
+        if self._journal is None:
+            return f"{go_on} Their replies are lost, because the run had no journal."
+        return (
+            f"{go_on} The same call with the same journal picks up their replies, as does `rageval resume "
+            f"{self._journal.path}` for a run of `rageval evaluate`."
+        )
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """Sentences for the report."""
+        providers = " and ".join(sorted({api.provider for api in self._recorder.apis.values()}))
+        if self.number:
+            waves = pluralize(self.number, "wave")
+            yield (
+                f"Requests sent through the batch API of {providers}: {self.sent:,} in {waves}; "
+                f"{self._recorder.sent_live:,} sent live."
+            )
+            if self._journal is None:
+                yield "The run had no journal: had it ended early, its batches would have been paid for again."
+
+    def _fits_budget(self, wave: Sequence[RecordedRequest]) -> bool:
+        """Return True if a wave fits the budget; otherwise its requests are refused from now on."""
+        cost = Cost()
+        for request in wave:
+            cost = cost.plus(cost_of(request))
+        try:
+            if self._ceiling is not None:
+                self._ceiling.check_wave(self._recorder.spent, cost)
+        except BudgetExceeded as error:
+            self._recorder.refused = error
+            return False
+        self._recorder.count_sent(Cost(calls=cost.calls, embeddings=cost.embeddings))
+        return True
+
+    def _submit(self, requests: Sequence[RecordedRequest]) -> SentBatch:
+        """Send one batch; the journal knows it before the provider does."""
+        api = requests[0].api
+        batch = SentBatch(uuid.uuid4().hex, api.provider, api.endpoint, len(requests), time.time())
+        self._write(batch)
+        batch_id, tries = None, 0
+        while batch_id is None:
+            try:
+                batch_id = api.submit(requests, batch.key)
+            except Exception as error:
+                tries += 1
+                if not is_transient(error):
+                    self._forget(batch)
+                if not is_transient(error) or tries == _TRIES_TO_SUBMIT:
+                    raise _explained(error, api) from error
+                self._pause()
+                batch_id = api.find(batch.key, batch.count, batch.since)  # it may have been created all the same
+        batch = replace(batch, id=batch_id)
+        self._remember(batch)
+        return batch
+
+    def _pause(self) -> None:
+        if self._stopped.wait(self._poll):
+            raise CancelledError("the run was stopped")
+
+    def _wait(self, apis: dict[str, BatchApi], owners: dict[str, str]) -> None:
+        """Wait for the batches under way and store their replies.
+
+        Args:
+            apis: batch APIs by the key of the batch.
+            owners: sample and metric of each request, by id, as far as they are known.
+        """
+        done = BatchState(False, 0, 0)
+        while self.under_way:
+            shown = done
+            for batch in list(self.under_way):
+                state = self._state(batch, apis[batch.key])
+                if state is None:
+                    continue
+                shown = BatchState(False, shown.answered + state.answered, shown.failed + state.failed)
+                if state.has_ended:
+                    self._collect(batch, apis[batch.key], state, owners)
+                    done = BatchState(False, done.answered + state.answered, done.failed + state.failed)
+            self._show(shown, len(apis))
+            if self.under_way:
+                self._pause()
+
+    def _state(self, batch: SentBatch, api: BatchApi) -> BatchState | None:
+        """Return the state of a batch; None while the provider cannot be reached."""
+        try:
+            return api.state(str(batch.id))
+        except Exception as error:
+            if is_transient(error):
+                self.show(f"{api.provider} cannot be reached, next try in {self._poll:g} s")
+                return None
+            raise _explained(error, api) from error
+
+    def _collect(self, batch: SentBatch, api: BatchApi, state: BatchState, owners: dict[str, str]) -> None:
+        """Store the replies of a batch that has ended."""
+        if state.refusal:
+            self._forget(batch)
+            raise JudgeUnavailable(
+                f"{api.provider} refused the batch {batch.id}: {state.refusal}. Remove the cause and start the run "
+                "again; with the same journal, no reply is paid for twice"
+            )
+        for outcome in api.replies(str(batch.id)):
+            reply = StoredReply(outcome.status, outcome.body, owners.get(outcome.request_id))
+            if reply.is_final and self._recorder.store.get(outcome.request_id) is None:
+                self._recorder.store.put(outcome.request_id, reply)
+                self._recorder.count_sent(Cost(tokens=reported_tokens(reply)))
+        self._forget(batch)
+
+    def _show(self, state: BatchState, batches: int) -> None:
+        where = f"wave {self.number}" if self.number else "earlier wave"
+        plural = "batch" if batches == 1 else "batches"
+        failed = f", {state.failed} failed" if state.failed else ""
+        self.show(f"{where}: {batches} {plural}, {state.answered:,} answered{failed}")
+
+    def _known(self) -> list[SentBatch]:
+        entry = self._journal.get(_BATCHES) if self._journal is not None else None
+        return [SentBatch(**batch) for batch in json.loads(entry or "{}").values()]
+
+    def _remember(self, batch: SentBatch) -> None:
+        self.under_way = [known for known in self.under_way if known.key != batch.key] + [batch]
+        self._write(batch)
+
+    def _write(self, batch: SentBatch) -> None:
+        def with_batch(entry: str | None) -> str:
+            return json.dumps(json.loads(entry or "{}") | {batch.key: asdict(batch)})
+
+        if self._journal is not None:
+            self._journal.update(_BATCHES, with_batch)
+
+    def _forget(self, batch: SentBatch) -> None:
+        self.under_way = [known for known in self.under_way if known.key != batch.key]
+
+        def without(entry: str | None) -> str:
+            batches = json.loads(entry or "{}")
+            batches.pop(batch.key, None)
+            return json.dumps(batches)
+
+        if self._journal is not None:
+            self._journal.update(_BATCHES, without)
+
+
+def _parts(wave: Sequence[RecordedRequest]) -> Iterator[list[RecordedRequest]]:
+    """Yield the requests of a wave in batches: of one API, path and model each, within the provider's limits."""
+    for group in groups_of(wave):
+        part, size = list[RecordedRequest](), 0
+        for request in group:
+            if part and (len(part) == request.api.max_requests or size + request.size > request.api.max_bytes):
+                yield part
+                part, size = [], 0
+            part.append(request)
+            size += request.size
+        yield part
+
+
+def _explained(error: Exception, api: BatchApi) -> Exception:
+    """Return an error about a batch with what to do; an error that may pass as it is."""
+    status = status_of(error)
+    if status in _NO_SUCH_API:
+        return ConfigError(
+            f"{api.endpoint} has no batch API (HTTP {status}): leave batch= out, or write the requests to a file with "
+            "`rageval requests` for a server such as vLLM"
+        )
+    if status is None or is_transient(error):
+        return error
+    return JudgeUnavailable(f"{api.provider} refused the batch (HTTP {status}): {message_of(error)}")
+
+
+def _show_nothing(_: str) -> None:
+    """Show nothing."""

@@ -1,0 +1,239 @@
+"""`rageval requests` and `rageval replies`: only files reach the model, here a batch runner of this test."""
+
+import json
+from pathlib import Path
+
+import pytest
+from helpers.servers.batch_runner import BatchRunner
+from helpers.servers.brain import RICH, offline
+from helpers.servers.openai_server import OpenAIServer
+from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
+from pydantic import TypeAdapter
+
+from langchain_rageval import Report
+from langchain_rageval.cli.main import run as cli
+
+METRICS = "faithfulness,context_precision,context_recall"
+
+
+@pytest.fixture
+def runner():
+    return BatchRunner(offline)
+
+
+@pytest.fixture
+def answers(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    path = tmp_path / "answers.jsonl"
+    path.write_text("".join(f"{sample.model_dump_json()}\n" for sample in RICH), encoding="utf-8")
+    return path
+
+
+def write_first_wave(capsys, metrics=METRICS, *words):
+    assert cli(["requests", "answers.jsonl", "--metrics", metrics, "--judge", "vllm:m", *words]) == 0
+    return capsys.readouterr().err
+
+
+def read(capsys, *words):
+    code = cli(["replies", *words])
+    return code, capsys.readouterr()
+
+
+def values(report):
+    return {
+        (row.sample.id, name): score.model_dump(exclude={"usage", "instrument"})
+        for row in report.rows
+        for name, score in row.scores.items()
+    }
+
+
+def test_files_give_the_scores_of_a_live_run(answers, runner, capsys):
+    message = write_first_wave(capsys)
+    assert message == (
+        "rageval: wave 1: 7 requests written to wave-1.jsonl. Answer it, as with `vllm run-batch -i wave-1.jsonl -o "
+        "wave-1.out.jsonl --model MODEL`, then run `rageval replies wave-1.out.jsonl --journal run.db`\n"
+    )
+    runner.run("wave-1.jsonl", "wave-1.out.jsonl")
+    code, shown = read(capsys, "wave-1.out.jsonl", "--journal", "run.db")
+    assert code == 0
+    assert shown.err.startswith("rageval: wave 2: 4 requests written to wave-2.jsonl.")
+    runner.run("wave-2.jsonl", "wave-2.out.jsonl")
+    code, shown = read(capsys, "wave-2.out.jsonl", "--report", "report.jsonl", "--fail-under", "faithfulness=0.6")
+    assert code == 1
+    report = Report.load("report.jsonl")
+    with OpenAIServer(offline) as server:
+        judge = ["--judge", "vllm:m", "--base-url", f"{server.url}/v1"]
+        cli(["evaluate", "answers.jsonl", "--metrics", METRICS, *judge, "--out", "live.jsonl"])
+    assert values(report) == values(Report.load("live.jsonl"))
+    calls = sum(score.usage.calls for row in report.rows for score in row.scores.values())
+    assert runner.calls == server.calls == calls
+
+
+def test_each_line_is_a_request_of_openai_s_own_type(answers, capsys):
+    write_first_wave(capsys)
+    body = TypeAdapter(CompletionCreateParamsNonStreaming)
+    lines = [json.loads(line) for line in Path("wave-1.jsonl").read_text(encoding="utf-8").splitlines()]
+    for line in lines:
+        parsed = body.validate_python(line["body"])
+        assert parsed["model"] == "m"
+        assert line["url"] == "/v1/chat/completions"
+        assert len(line["custom_id"]) == 64
+    assert len({line["custom_id"] for line in lines}) == len(lines) == 7
+
+
+def test_lost_lines_are_asked_again(answers, runner, capsys):
+    write_first_wave(capsys)
+    runner.run("wave-1.jsonl", "wave-1.out.jsonl", leave_out={1})
+    code, shown = read(capsys, "wave-1.out.jsonl")
+    assert code == 0
+    assert shown.err.startswith(
+        "rageval: 1 of the 7 requests of wave 1 have no line in wave-1.out.jsonl; they are asked again in the next "
+        "wave. If the file was cut off on the way, copy it again and repeat the command\n"
+        "rageval: wave 2: "
+    )
+    lost = json.loads(Path("wave-1.jsonl").read_text(encoding="utf-8").splitlines()[1])
+    assert lost in [json.loads(line) for line in Path("wave-2.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def test_a_complete_copy_may_be_read_after_an_incomplete_one(answers, runner, capsys):
+    write_first_wave(capsys)
+    read(capsys, runner.run("wave-1.jsonl", "wave-1.part.jsonl", leave_out={0, 1}))
+    code, shown = read(capsys, runner.run("wave-1.jsonl", "wave-1.out.jsonl"))
+    assert code == 0
+    assert "have no line" not in shown.err
+    assert shown.err.startswith("rageval: wave 3: 4 requests written to wave-3.jsonl.")
+
+
+def test_failed_requests_are_asked_again(answers, runner, capsys):
+    write_first_wave(capsys)
+    code, shown = read(capsys, runner.run("wave-1.jsonl", "wave-1.out.jsonl", status=503))
+    assert code == 0
+    assert shown.err.startswith(
+        "rageval: 7 of the 7 requests of wave 1 failed on the server; they are asked again in the next wave\n"
+        "rageval: wave 1: 7 requests written to wave-1.jsonl."
+    )
+
+
+def test_refused_requests_are_failures_until_their_answers_are_read(answers, runner, capsys):
+    write_first_wave(capsys, "context_recall")
+    code, shown = read(capsys, runner.run("wave-1.jsonl", "wave-1.out.jsonl", status=403), "--report", "report.jsonl")
+    assert code == 2
+    assert shown.err == (
+        "rageval: every score failed (samples: 2); first failure: OpenAIPermissionDeniedError: Error code: 403 (does "
+        "this key have access to the model?)\n"
+    )
+    code, shown = read(capsys, runner.run("wave-1.jsonl", "wave-1.out.jsonl"))
+    assert code == 0
+    assert shown.err.startswith("rageval: wave 2: 2 requests written to wave-2.jsonl.")
+    read(capsys, runner.run("wave-2.jsonl", "wave-2.out.jsonl"), "--report", "report.jsonl")
+    assert all(row.scores["context_recall"].value is not None for row in Report.load("report.jsonl").rows)
+
+
+def error_of(capsys, *words):
+    code, shown = read(capsys, *words)
+    assert code == 2
+    return shown.err.removeprefix("rageval: ").rstrip("\n")
+
+
+def test_a_file_that_was_cut_off_is_refused(answers, runner, capsys):
+    write_first_wave(capsys)
+    text = Path(runner.run("wave-1.jsonl", "wave-1.out.jsonl")).read_text(encoding="utf-8")
+    Path("wave-1.out.jsonl").write_text(text[:-40], encoding="utf-8")
+    assert error_of(capsys, "wave-1.out.jsonl") == (
+        "wave-1.out.jsonl, line 7: not a JSON object; the file was cut off or changed on the way: copy it again"
+    )
+
+
+def test_two_replies_to_one_request_are_refused(answers, runner, capsys):
+    write_first_wave(capsys)
+    lines = Path(runner.run("wave-1.jsonl", "wave-1.out.jsonl")).read_text(encoding="utf-8").splitlines()
+    Path("wave-1.out.jsonl").write_text("\n".join([*lines, lines[1]]), encoding="utf-8")
+    start = json.loads(lines[1])["custom_id"][:12]
+    assert error_of(capsys, "wave-1.out.jsonl") == (
+        f"wave-1.out.jsonl, line 8: the request of custom_id {start}… is also answered in wave-1.out.jsonl, line 2; "
+        "pass the output of one run of the batch"
+    )
+
+
+def test_replies_of_an_earlier_wave_are_refused(answers, runner, capsys):
+    write_first_wave(capsys)
+    runner.run("wave-1.jsonl", "wave-1.out.jsonl")
+    read(capsys, "wave-1.out.jsonl")
+    assert error_of(capsys, "wave-1.out.jsonl") == (
+        "wave-1.out.jsonl holds the replies of wave 1, which were read before; wave 2 waits for the output for "
+        "wave-2.jsonl"
+    )
+
+
+def test_replies_of_another_run_are_refused(answers, runner, capsys):
+    write_first_wave(capsys)
+    runner.run("wave-1.jsonl", "wave-1.out.jsonl")
+    write_first_wave(capsys, "context_relevance", "--journal", "other.db", "--out", "other.jsonl")
+    start = json.loads(Path("wave-1.out.jsonl").read_text(encoding="utf-8").splitlines()[0])["custom_id"][:12]
+    assert error_of(capsys, "wave-1.out.jsonl", "--journal", "other.db") == (
+        f"wave-1.out.jsonl, line 1: custom_id {start}… is of no wave in other.db; pass the output for other.jsonl, "
+        "or the journal of the run that wrote the requests"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [('{"a": 1}', "custom_id is missing"), ('{"custom_id": "x"}', "neither response nor error is present")],
+)
+def test_a_file_of_another_format_is_refused(answers, capsys, text, problem):
+    write_first_wave(capsys)
+    Path("out.jsonl").write_text(text, encoding="utf-8")
+    assert error_of(capsys, "out.jsonl") == (
+        f"out.jsonl, line 1: not a reply in OpenAI's batch format, {problem}; pass the output of the batch"
+    )
+
+
+def test_an_empty_file_is_refused(answers, capsys):
+    write_first_wave(capsys)
+    Path("out.jsonl").write_text("", encoding="utf-8")
+    assert error_of(capsys, "out.jsonl") == "out.jsonl is empty; pass the output for wave-1.jsonl"
+
+
+def test_the_file_of_requests_is_not_taken_for_replies(answers, capsys):
+    write_first_wave(capsys)
+    assert error_of(capsys, "wave-1.jsonl") == (
+        "wave-1.jsonl, line 1: a request, not a reply; pass the file that the batch has written"
+    )
+
+
+def test_a_missing_file_and_a_missing_journal_are_named(answers, capsys):
+    assert error_of(capsys, "out.jsonl") == (
+        "run.db is not a file; pass the file that was given to `rageval requests --journal`"
+    )
+    write_first_wave(capsys)
+    assert error_of(capsys, "out.jsonl") == (
+        "out.jsonl cannot be read: No such file or directory; pass the output of the batch"
+    )
+
+
+def test_a_judge_of_another_client_is_refused(answers, capsys):
+    assert cli(["requests", "answers.jsonl", "--judge", "offline"]) == 2
+    assert capsys.readouterr().err == (
+        "rageval: OfflineJudge has no supported batch API: requests are written for models of ChatOpenAI, such as "
+        "vllm:MODEL and openai:MODEL\n"
+    )
+
+
+def test_a_file_holds_the_requests_of_one_model(answers, runner, capsys):
+    message = write_first_wave(capsys, "faithfulness,answer_similarity", "--embeddings", "vllm:BAAI/bge-m3")
+    names = ["wave-1.BAAI-bge-m3", "wave-1"]
+    assert "wave-1" in message
+    assert {path.name for path in Path().glob("wave-1*")} == {f"{name}.jsonl" for name in names}
+    outputs = [runner.run(f"{name}.jsonl", f"{name}.out.jsonl") for name in names]
+    code, shown = read(capsys, *outputs, "--json")
+    assert code == 0
+    assert json.loads(shown.out) == {"wave": 2, "requests": 2, "files": ["wave-2.jsonl"]}
+
+
+def test_evaluate_takes_the_option_batch(answers, capsys):
+    assert cli(["evaluate", "answers.jsonl", "--batch", "--judge", "offline"]) == 2
+    assert capsys.readouterr().err == (
+        "rageval: OfflineJudge has no supported batch API: batch= takes judges of ChatOpenAI and ChatAnthropic, such "
+        "as openai:MODEL and anthropic:MODEL; leave it out for other judges\n"
+    )

@@ -1,0 +1,408 @@
+"""evaluate(batch=Batch()): waves through OpenAI's batch API, with the real client against a loopback server."""
+
+import _thread
+import asyncio
+import json
+
+import pytest
+from helpers.servers.batch_server import BatchServer
+from helpers.servers.brain import RICH, offline
+from helpers.servers.openai_server import OpenAIServer
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_openai import ChatOpenAI, OpenAIEmbeddings
+
+from langchain_rageval import (
+    Batch,
+    Budget,
+    ConfigError,
+    Decided,
+    HashingEmbeddings,
+    Judge,
+    OfflineJudge,
+    aevaluate,
+    answer_correctness,
+    answer_relevance,
+    context_precision,
+    context_recall,
+    evaluate,
+    faithfulness,
+    jury,
+    noise_sensitivity,
+)
+from langchain_rageval.cli.main import run as cli
+from langchain_rageval.errors import JudgeUnavailable
+
+FAST = Batch(poll=0.01)
+
+
+def model(server, **options):
+    return ChatOpenAI(model="m", base_url=f"{server.url}/v1", api_key="sk-test", max_retries=0, **options)
+
+
+def vectors(server):
+    address = {"base_url": f"{server.url}/v1", "api_key": "sk-test"}
+    return OpenAIEmbeddings(model="e", check_embedding_ctx_length=False, max_retries=0, **address)
+
+
+def six_metrics(judge, embeddings):
+    return [
+        faithfulness(judge),
+        answer_relevance(judge, embeddings),
+        context_precision(judge),
+        context_recall(judge),
+        answer_correctness(judge, embeddings),
+        noise_sensitivity(judge),
+    ]
+
+
+def comparable(report):
+    """Return the scores without what depends on the address of the server and on which metric asks first."""
+    return {
+        (row.sample.id, name): score.model_dump(exclude={"usage", "instrument"})
+        for row in report.rows
+        for name, score in row.scores.items()
+    }
+
+
+def values(report):
+    return [row.scores["faithfulness"].value for row in report.rows]
+
+
+def calls(report):
+    return sum(score.usage.calls for row in report.rows for score in row.scores.values())
+
+
+@pytest.fixture(scope="module")
+def live():
+    """Report of the run without batches."""
+    with OpenAIServer(offline) as server:
+        return evaluate(RICH, six_metrics(Judge(model(server)), vectors(server)), progress=False)
+
+
+def batched(server, metrics=None, samples=RICH, **options):
+    metrics = metrics or six_metrics(Judge(model(server)), vectors(server))
+    return evaluate(samples, metrics, progress=False, batch=FAST, **options)
+
+
+def test_three_waves_give_the_scores_of_a_live_run(live):
+    with BatchServer(offline, polls=3) as server:
+        report = batched(server)
+    assert comparable(report) == comparable(live)
+    assert calls(report) == calls(live) == server.calls
+    assert report.notes[1:] == [
+        "Requests sent through the batch API of OpenAI: 25 in 3 waves; 2 sent live.",
+        "The run had no journal: had it ended early, its batches would have been paid for again.",
+    ]
+    assert max(server.answered.values()) == 1
+
+
+def test_a_batch_holds_requests_of_one_model(live):
+    with BatchServer(offline) as server:
+        batched(server)
+    kinds = {(batch["endpoint"], *{line["body"]["model"] for line in batch["_lines"]}) for batch in server.sent}
+    assert kinds == {("/v1/chat/completions", "m"), ("/v1/embeddings", "e")}
+
+
+def test_a_batch_is_split_at_the_limits_of_the_provider(live, monkeypatch):
+    monkeypatch.setattr("langchain_rageval.run.batch.openai_batches.OpenAIBatches.max_requests", 3)
+    with BatchServer(offline) as server:
+        report = batched(server)
+    assert comparable(report) == comparable(live)
+    assert max(len(batch["_lines"]) for batch in server.sent) == 3
+
+
+@pytest.mark.parametrize("outcome", ["expired", "failed", "lost"])
+def test_requests_that_a_batch_does_not_answer_are_sent_again_in_the_next_wave(live, outcome):
+    def becomes(batch, place):
+        return outcome if batch == 1 and place % 2 else "answered"
+
+    with BatchServer(offline, outcome=becomes) as server:
+        report = batched(server)
+    assert comparable(report) == comparable(live)
+    assert len(server.sent_live) == 2
+    assert max(server.answered.values()) == 1
+
+
+def test_requests_that_two_waves_do_not_answer_are_sent_live(live):
+    with BatchServer(offline, outcome=lambda _batch, _place: "expired", status=lambda _batch: "expired") as server:
+        report = batched(server)
+    assert comparable(report) == comparable(live)
+    assert calls(report) == calls(live) == server.calls
+    assert not server.answered
+
+
+def test_a_cancelled_batch_is_sent_again(live):
+    def outcome(batch, place):
+        return "lost" if batch == 1 and place > 1 else "answered"
+
+    def status(batch):
+        return "cancelled" if batch == 1 else "completed"
+
+    with BatchServer(offline, outcome=outcome, status=status) as server:
+        report = batched(server)
+    assert comparable(report) == comparable(live)
+
+
+def test_a_refused_request_is_a_failure_of_its_score():
+    with BatchServer(offline, outcome=lambda _batch, _place: "refused") as server:
+        report = batched(server, [faithfulness(Judge(model(server), mode="json_schema"))], max_concurrency=1)
+    (_, failed) = [row.scores["faithfulness"] for row in report.rows]
+    assert failed.failure.message == "Error code: 400 - refused by a filter"
+    assert failed.usage.calls == 1
+
+
+def test_a_batch_that_the_provider_refuses_ends_the_run():
+    with BatchServer(offline, status=lambda _batch: "failed") as server, pytest.raises(JudgeUnavailable) as caught:
+        batched(server, [faithfulness(Judge(model(server)))])
+    assert str(caught.value) == (
+        "OpenAI refused the batch batch_1: Enqueued token limit reached. Remove the cause and start the run again; "
+        "with the same journal, no reply is paid for twice"
+    )
+
+
+def test_a_server_without_a_batch_api_is_named():
+    with OpenAIServer(offline) as server, pytest.raises(ConfigError) as caught:
+        batched(server, [faithfulness(Judge(model(server)))])
+    assert str(caught.value) == (
+        f"{server.url}/v1 has no batch API (HTTP 404): leave batch= out, or write the requests to a file with `rageval "
+        "requests` for a server such as vLLM"
+    )
+
+
+def test_a_judge_without_a_batch_api_is_refused_before_any_call():
+    with pytest.raises(ConfigError) as caught:
+        evaluate(RICH, [faithfulness(OfflineJudge())], batch=Batch(), progress=False)
+    assert str(caught.value) == (
+        "OfflineJudge has no supported batch API: batch= takes judges of ChatOpenAI and ChatAnthropic, such as "
+        "openai:MODEL and anthropic:MODEL; leave it out for other judges"
+    )
+
+
+@pytest.mark.parametrize("poll", [0, -1.5, float("inf"), float("nan"), "fast", True, None])
+def test_the_seconds_between_polls_are_checked(poll):
+    with pytest.raises(ConfigError) as caught:
+        Batch(poll=poll)
+    assert str(caught.value) == f"poll must be a number of seconds above 0, got {poll!r}"
+
+
+def test_another_value_of_batch_is_refused():
+    with pytest.raises(ConfigError) as caught:
+        evaluate(RICH, [faithfulness(OfflineJudge())], batch=True, progress=False)
+    assert str(caught.value) == "batch must be Batch(), got bool"
+
+
+def test_embeddings_without_a_batch_api_are_called_live():
+    with BatchServer(offline) as server:
+        report = batched(server, [answer_relevance(Judge(model(server)), HashingEmbeddings())])
+    assert all(score.value is not None for row in report.rows for score in row.scores.values())
+    assert "HashingEmbeddings was called live: it has no supported batch API." in report.notes
+
+
+async def test_aevaluate_sends_the_same_waves(live):
+    with BatchServer(offline) as server:
+        metrics = six_metrics(Judge(model(server)), vectors(server))
+        report = await aevaluate(RICH, metrics, progress=False, batch=FAST)
+    assert comparable(report) == comparable(live)
+
+
+async def test_a_cancelled_aevaluate_sends_no_further_batch():
+    with BatchServer(offline, polls=10**6) as server:
+        created = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        server.on_state = lambda state: loop.call_soon_threadsafe(created.set) if state == "in_progress" else None
+        run = asyncio.create_task(aevaluate(RICH, [faithfulness(Judge(model(server)))], progress=False, batch=FAST))
+        await created.wait()
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+    assert len(server.batches) == 1
+
+
+def test_retries_fallbacks_and_bound_options_are_kept():
+    with BatchServer(offline) as server:
+        wrapped = model(server).bind(seed=7).with_retry().with_fallbacks([model(server)])
+        report = batched(server, [faithfulness(Judge(wrapped))])
+    assert values(report) == [0.5, 0.5]
+    assert {line["body"]["seed"] for batch in server.sent for line in batch["_lines"]} == {7}
+
+
+def three_judges(server):
+    return jury([Judge(model(server), draws=3), Judge(model(server, seed=1)), Judge(model(server, seed=2))])
+
+
+def test_a_jury_and_repeated_draws_ask_once_per_vote():
+    with OpenAIServer(offline) as server:
+        expected = evaluate(RICH, [faithfulness(three_judges(server))], progress=False)
+        count = server.calls
+    with BatchServer(offline) as server:
+        report = batched(server, [faithfulness(three_judges(server))])
+    assert values(report) == values(expected)
+    assert server.calls == count == calls(report)
+
+
+def test_an_invalid_reply_is_asked_again_in_a_further_wave():
+    seen = set()
+
+    def breaks_once(request):
+        text = json.dumps(request.body["messages"])
+        if request.schema_title == "Verdicts" and text not in seen and len(request.messages) == 2:
+            seen.add(text)
+            return "I cannot decide"
+        return offline(request)
+
+    with BatchServer(breaks_once) as server:
+        report = batched(server, [faithfulness(Judge(model(server)))])
+    assert values(report) == [0.5, 0.5]
+    assert calls(report) == 6
+    assert report.notes[1].startswith("Requests sent through the batch API of OpenAI: 5 in 3 waves; 1 sent live.")
+
+
+def test_the_first_request_of_a_model_is_sent_live_to_learn_its_format():
+    with BatchServer(offline, rungs={"json_mode"}) as server:
+        report = batched(server, [faithfulness(Judge(model(server)))])
+    assert values(report) == [0.5, 0.5]
+    assert report.notes[0].endswith("was called in json_mode mode.")
+    formats = {line["body"]["response_format"]["type"] for batch in server.sent for line in batch["_lines"]}
+    assert formats == {"json_object"}
+
+
+def test_a_wave_beyond_the_budget_is_not_sent():
+    with BatchServer(offline) as server:
+        report = batched(server, [faithfulness(Judge(model(server)))], budget=Budget(calls=2))
+    assert server.calls <= 2
+    assert calls(report) <= 2
+    assert any(note.startswith("The budget of 2 calls is spent") for note in report.notes)
+
+
+def test_a_stopping_rule_draws_samples_in_growing_waves(monkeypatch):
+    monkeypatch.setattr("langchain_rageval.evaluation.batched_evaluation._FIRST_SAMPLES", 20)
+    fact = "Город {} стоит на реке.".format
+    samples = [
+        {"id": str(number), "question": f"Где город {number}?", "answer": fact(number), "contexts": [fact(number)]}
+        for number in range(300)
+    ]
+    with BatchServer(offline) as server:
+        report = batched(server, [faithfulness(Judge(model(server)))], samples, until=Decided({"faithfulness": 0.5}))
+    assert report.decisions["faithfulness"].verdict == "passed"
+    assert len(report.rows) == 20
+    assert len(report.left_out) == 280
+
+
+def test_traces_show_each_step_once():
+    started = []
+
+    class Handler(BaseCallbackHandler):
+        def on_chain_start(self, serialized, inputs, *, name=None, **_):
+            started.append(name)
+
+        def on_chain_error(self, error, **_):
+            started.append(error)
+
+        def on_llm_error(self, error, **_):
+            started.append(error)
+
+    with BatchServer(offline) as server:
+        report = batched(server, [faithfulness(Judge(model(server)))], callbacks=[Handler()])
+    assert sorted(started) == sorted(["faithfulness", "extract_statements", "verify_statements"] * 2)
+    assert calls(report) == server.calls == 4
+
+
+def test_a_finished_run_is_not_paid_for_again(tmp_path, live):
+    with BatchServer(offline) as server:
+        journal = tmp_path / "run.db"
+        first, count = batched(server, journal=journal), server.calls
+        second = batched(server, journal=journal)
+    assert comparable(first) == comparable(second) == comparable(live)
+    assert server.calls == count
+
+
+def test_a_failed_score_is_asked_for_again_by_a_later_run(tmp_path):
+    replies = iter(["nonsense"] * 3)
+
+    def fails_first(request):
+        return next(replies, None) or offline(request)
+
+    with BatchServer(fails_first) as server:
+        metrics = [faithfulness(Judge(model(server), mode="prompt"))]
+        first = batched(server, metrics, RICH[:1], journal=tmp_path / "run.db", max_concurrency=1)
+        second = batched(server, metrics, RICH[:1], journal=tmp_path / "run.db", max_concurrency=1)
+    assert first.rows[0].scores["faithfulness"].failure.error == "JudgeOutputError"
+    assert second.rows[0].scores["faithfulness"].value == 0.5
+
+
+def interrupt_once(server):
+    """Interrupt the main thread when the first batch is asked about, as Ctrl-C does."""
+
+    def on_state(state):
+        if state == "in_progress":
+            server.on_state = lambda _state: None
+            _thread.interrupt_main()
+
+    server.on_state = on_state
+
+
+def test_ctrl_c_leaves_the_batches_running_and_says_how_to_come_back(tmp_path, live):
+    journal = tmp_path / "run.db"
+    with BatchServer(offline, polls=2) as server:
+        interrupt_once(server)
+        report = batched(server, journal=journal)
+        names = ", ".join(f"batch_{place + 1} at OpenAI" for place in range(len(server.batches)))
+        again = batched(server, journal=journal)
+    assert not report.complete
+    assert report.notes[1] == (
+        f"Batches that have not ended: {names}. The same call with the same journal picks up their replies, as does "
+        f"`rageval resume {journal}` for a run of `rageval evaluate`."
+    )
+    assert comparable(again) == comparable(live)
+    assert max(server.answered.values()) == 1
+
+
+def test_ctrl_c_without_a_journal_says_that_the_replies_are_lost():
+    with BatchServer(offline, polls=2) as server:
+        interrupt_once(server)
+        report = batched(server, [faithfulness(Judge(model(server)))])
+    assert report.notes[1] == (
+        "Batches that have not ended: batch_1 at OpenAI. Their replies are lost, because the run had no journal."
+    )
+
+
+def test_the_command_line_resumes_an_interrupted_batch(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = "".join(f"{sample.model_dump_json()}\n" for sample in RICH)
+    (tmp_path / "answers.jsonl").write_text(lines, encoding="utf-8")
+    with BatchServer(offline, polls=2) as server:
+        interrupt_once(server)
+        judge = ["--judge", "vllm:m", "--base-url", f"{server.url}/v1"]
+        assert cli(["evaluate", "answers.jsonl", *judge, "--batch", "--journal", "run.db", "--quiet"]) == 130
+        assert capsys.readouterr().err == (
+            "rageval: The run was interrupted: 0 samples have scores.\n"
+            "rageval: Batches that have not ended: batch_1 at OpenAI. The same call with the same journal picks up "
+            "their replies, as does `rageval resume run.db` for a run of `rageval evaluate`.\n"
+            f"rageval: ChatOpenAI(model='m', openai_api_base='{server.url}/v1', temperature=0.1) was called in "
+            "json_schema mode.\n"
+            "rageval: Requests sent through the batch API of OpenAI: 2 in 1 wave; 1 sent live.\n"
+            "rageval: interrupted\n"
+        )
+        monkeypatch.setattr("langchain_rageval.evaluation.batch.Batch.poll", 0.01)
+        assert cli(["resume", "run.db", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["metrics"]["faithfulness"]["mean"] == 0.5
+    assert server.calls == 4
+
+
+def test_the_progress_shows_waves_and_the_counts_of_the_provider(monkeypatch):
+    shown = []
+    monkeypatch.setattr("langchain_rageval.run.progress.Progress.show", lambda _self, state: shown.append(state))
+    with BatchServer(offline, polls=2, outcome=lambda _batch, _place: "answered") as server:
+        batched(server, [faithfulness(Judge(model(server)))])
+    assert shown == [
+        "wave 1: 1 batch, 0 answered",
+        "wave 1: 1 batch, 2 answered",
+        "wave 2: 1 batch, 0 answered",
+        "wave 2: 1 batch, 1 answered",
+    ]
+
+
+def test_a_poll_that_meets_an_outage_is_repeated(live):
+    with BatchServer(offline, polls=1, outages=3) as server:
+        report = batched(server, [faithfulness(Judge(model(server)))])
+    assert values(report) == [0.5, 0.5]
