@@ -85,7 +85,10 @@ class UsageMeter:
             embedded=usage.embedded,
             abandoned=other.abandoned,
             unreported=other.unreported,
+            money=other._money,
         )
+        for problem in other.unpriced:
+            self.add(unpriced=problem)
 
     @property
     def usage(self) -> Usage:
