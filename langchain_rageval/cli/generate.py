@@ -91,6 +91,13 @@ def add_row_options(parser: Any) -> None:
         action="store_true",
         help="ask about each fact with every evolution of --distribution; the questions about one fact share tree_id",
     )
+    parser.add_argument(
+        "--focus",
+        action="append",
+        metavar="SOURCE|NAME=VALUE",
+        help="start questions from these documents only: a source, in which * stands for any characters, or a value in "
+        "the metadata; may be repeated (default: all documents)",
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the random choices (default: %(default)s)")
     parser.add_argument(
         "--closed-book", action="store_true", help="drop questions that the critic can answer without the documents"
@@ -118,6 +125,7 @@ def run(options: argparse.Namespace) -> int:
         seed=options.seed,
         tree=options.tree,
         closed_book=critic if options.closed_book else None,
+        focus=parse_focus(options.focus),
         language=options.language,
         max_concurrency=options.max_concurrency,
         timeout=options.timeout,
@@ -164,6 +172,15 @@ def parse_distribution(text: str) -> dict[str, float]:
         except ValueError:
             raise ConfigError(f"--distribution takes NAME=SHARE, got {name}={share}") from None
     return shares
+
+
+def parse_focus(texts: list[str] | None) -> dict[str, list[str]] | None:
+    """Return the values of `--focus` by name; a text without "=" is a source."""
+    focus: dict[str, list[str]] = {}
+    for text in texts or []:
+        name, equals, value = text.partition("=")
+        focus.setdefault(name if equals else "source", []).append(value if equals else text)
+    return focus or None
 
 
 def _check_not_empty(testset: Testset) -> None:

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from langchain_rageval.cli.arguments import add_input_options, add_judge_options, add_price_option, parse_prices
-from langchain_rageval.cli.generate import add_row_options, check_documents, parse_distribution
+from langchain_rageval.cli.generate import add_row_options, check_documents, parse_distribution, parse_focus
 from langchain_rageval.cli.inputs import load_inputs
 from langchain_rageval.cli.json_output import add_json_option, generation_plan_object, plan_object, write_json
 
@@ -72,6 +72,7 @@ def _plan_generation(options: argparse.Namespace) -> GenerationPlan:
         seed=options.seed,
         tree=options.tree,
         closed_book=judge if options.closed_book else None,
+        focus=parse_focus(options.focus),
         language=options.language,
         price=parse_prices(options),
     )

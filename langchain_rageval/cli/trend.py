@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from langchain_rageval.cli.arguments import check_writable
+from langchain_rageval.cli.browser import open_page
 from langchain_rageval.cli.json_output import add_json_option, trend_object, write_json
 
 if TYPE_CHECKING:
@@ -37,14 +40,27 @@ def add_to(commands: Any) -> None:
         action="store_true",
         help="also compare scores of different judges, prompts, options or versions",
     )
+    parser.add_argument("--html", metavar="FILE", help="write a self-contained HTML page with curves and worst samples")
+    parser.add_argument(
+        "--open", action="store_true", help="open the page in a browser; without --html it is written next to LIVE"
+    )
+    parser.add_argument(
+        "--language",
+        choices=("auto", "en", "ru"),
+        default="auto",
+        help="language of the page (default: the language of most questions)",
+    )
     add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the trend; raise the error of a drift, so that the exit code is 1."""
+    """Show the trend, and write and open the page if requested; raise the error of a drift: the exit code is then 1."""
     from langchain_rageval.report.report import Report
     from langchain_rageval.report.trend import trend
 
+    page = options.html or (str(Path(options.live).with_suffix(".html")) if options.open else None)
+    for source in filter(None, (options.live, options.baseline)):
+        check_writable("--html", page, source)
     found = trend(
         Report.load(options.live),
         None if options.baseline is None else Report.load(options.baseline),
@@ -54,18 +70,23 @@ def run(options: argparse.Namespace) -> int:
         adjust=options.adjust or None,
         allow_different_instruments=options.allow_different_instruments,
     )
+    if page:
+        found.to_html(page, language=options.language)
     if options.json:
         write_json(trend_object(found))
     else:
-        _show(found)
+        _show(found, page)
+    if page and options.open:
+        open_page(page)
     found.check()
     return 0
 
 
-def _show(found: Trend) -> None:
+def _show(found: Trend, page: str | None) -> None:
     from rich.markup import escape
     from rich.table import Table
 
+    from langchain_rageval.cli.printable import printable
     from langchain_rageval.cli.tables import console, show_notes
 
     table = Table(title="Means with 95% intervals", title_justify="left", title_style="bold")
@@ -76,3 +97,5 @@ def _show(found: Trend) -> None:
     out = console()
     out.print(table)
     show_notes(found.notes, out)
+    if page:
+        out.print(f"\nTrend written to {escape(printable(page))}", soft_wrap=True)

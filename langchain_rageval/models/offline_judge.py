@@ -23,7 +23,7 @@ from langchain_core.utils.function_calling import convert_to_json_schema
 from langchain_core.utils.json_schema import dereference_refs
 from pydantic import BaseModel
 
-from langchain_rageval.models import offline_entities, offline_writer
+from langchain_rageval.models import offline_entities, offline_styles, offline_writer
 from langchain_rageval.models.invented_answer import invent_answer
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.prompts.control_tokens import restore_control_tokens
@@ -78,12 +78,13 @@ class OfflineJudge(BaseChatModel):
       pairs of neighbouring words. Any other criterion is graded as correctness.
 
     As a writer it asks what is known about a phrase of the passage, how that phrase is connected with, changed by or
-    similar to another phrase (reasoning, conditional, multi_context), or what will become of it in a year that no
-    passage names (unanswerable). Its answer is the one or two sentences that share most with the question; without
-    passages it knows nothing. As a critic it accepts a question as standalone if it contains no pointing word ("this",
-    "in the text"), and as answerable if 60% of its stems and all its numbers occur in the passages; a question is
-    broader than another if it has new stems, deeper if it also newly asks why or how. It writes Russian about Russian
-    passages, English about all others.
+    similar to another phrase (reasoning, conditional, multi_context), which number belongs to it (numbers), or what
+    will become of it in a year that no passage names (unanswerable). Styles and personas add fixed words, leave some
+    out or swap letters; a follow-up replaces the first phrase of its question by a pointing word. Its answer is the one
+    or two sentences that share most with the question; without passages it knows nothing. As a critic it accepts a
+    question as standalone if it contains no pointing word ("this", "in the text"), and as answerable if 60% of its
+    stems and all its numbers occur in the passages; a question is broader than another if it has new stems, deeper if
+    it also newly asks why or how. It writes Russian about Russian passages, English about all others.
 
     A step of the user is answered by its own `offline` function, else by an invented answer that fits the schema and
     means nothing; a report then has a note that names the step.
@@ -222,12 +223,17 @@ def _identify_step(title: str, inputs: _Inputs, human: str) -> str:
     steps = [step for step, answer in ANSWER_SCHEMAS.items() if answer.__name__ == title]
     if not steps:
         raise ValueError(f"OfflineJudge answers {', '.join(_TITLES)}, not {title}")
-    candidates = [step for step in steps if _READS.get(step, inputs.keys()) == inputs.keys()]
+    candidates = [step for step in steps if inputs.keys() in (_READS.get(step, inputs.keys()), _reads_again(step))]
     if len(candidates) < 2:
         return (candidates or steps)[0]
     sets = (PromptSet.default(language) for language in ("ru", "en", *sorted(languages())))
     matches = (step for prompts in sets for step in candidates if prompts.get(step).instruction in human)
     return next(matches, candidates[0])
+
+
+def _reads_again(step: str) -> set[str]:
+    """Return the inputs of the second try of an evolution, which also reads the feedback on the first one."""
+    return _READS[step] | {"feedback"} if step.startswith("evolve_") and step in _READS else set()
 
 
 def _assertions(text: object) -> list[str]:
@@ -424,6 +430,18 @@ _WRITTEN: Mapping[str, Callable[[_Inputs], dict[str, Any]]] = {
     "evolve_multi_context": offline_writer.connect_passages,
     "evolve_conversational": offline_writer.make_conversational,
     "evolve_unanswerable": offline_writer.make_unanswerable,
+    "evolve_numbers": offline_writer.ask_for_numbers,
+    "evolve_off_topic": offline_styles.ask_off_topic,
+    "evolve_misspelt": offline_styles.misspell,
+    "evolve_terse": offline_styles.keywords,
+    "evolve_formal": partial(offline_styles.reframe, style="formal"),
+    "evolve_angry": partial(offline_styles.reframe, style="angry"),
+    "evolve_code_mixed": partial(offline_styles.reframe, style="code-mixed"),
+    "evolve_voice": partial(offline_styles.reframe, style="voice"),
+    "evolve_persona": offline_styles.speak_as_persona,
+    "evolve_follow_up": offline_styles.write_conversation,
+    "review_follow_up": offline_styles.assess_follow_up,
+    "propose_personas": offline_styles.list_personas,
     "compress_question": offline_writer.shorten_question,
     "review_question": offline_writer.assess_question,
     "compare_questions": offline_writer.contrast_questions,
@@ -442,6 +460,8 @@ _READS: Mapping[str, set[str]] = {
     "write_question": {"passage", "keyphrase"},
     "reword_question": {"question", "feedback", "passages"},
     **{step: {"question", "passages"} for step in ANSWER_SCHEMAS if step.startswith("evolve_")},
+    "evolve_persona": {"question", "passages", "persona"},
+    "evolve_follow_up": {"question", "passages", "earlier"},
     "compress_question": {"question"},
     "answer_unaided": {"question"},
     "degrade_answer": {"question", "answer"},

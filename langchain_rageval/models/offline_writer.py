@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from langchain_rageval.models.offline_templates import TEMPLATES
 from langchain_rageval.text.language import FUNCTION_WORDS, detect_language
 from langchain_rageval.text.normalization import words_of
 from langchain_rageval.text.sentences import split_sentences
@@ -54,46 +55,8 @@ _POLITE = re.compile(
 )
 _WHY = re.compile(r"\b(?:why|how|почему|отчего|зачем|как)\b", re.IGNORECASE)
 
-_TEMPLATES = {
-    "en": {
-        "write": 'What is known about "{0}"?',
-        "reasoning": 'How is {0} connected with "{1}", and why?',
-        "conditional": 'What becomes of {0} if "{1}" is taken into account?',
-        "multi_context": 'What do {0} and "{1}" have in common?',
-        "conversational": "so what about {0}",
-        "unanswerable": "What will become of {0} in {1}?",
-        "and": " and ",
-        "unknown": "I do not know.",
-        "not standalone": "Name what is meant instead of pointing at it or at a text.",
-        "not answerable": "The passages do not say; ask about what they name.",
-        "fine": "The passages answer it.",
-        "padding": [
-            "Handbooks on {0} are kept in many libraries.",
-            "Many readers ask about {0}.",
-            "People who know {0} well like to talk about it.",
-        ],
-    },
-    "ru": {
-        "write": "Что известно о теме «{0}»?",
-        "reasoning": "Как {0} связано с темой «{1}» и почему?",
-        "conditional": "Что изменится в теме {0}, если учесть тему «{1}»?",
-        "multi_context": "Что общего у тем {0} и «{1}»?",
-        "conversational": "а что с темой {0}",
-        "unanswerable": "Что станет с темой {0} в {1} году?",
-        "and": " и ",
-        "unknown": "Не знаю.",
-        "not standalone": "Назовите то, о чём вопрос, а не указывайте на него или на текст.",
-        "not answerable": "В отрывках этого нет; спросите о том, что в них названо.",
-        "fine": "Ответ есть в отрывках.",
-        "padding": [
-            "Справочники на тему {0} есть во многих библиотеках.",
-            "Тема {0} занимает многих читателей.",
-            "Знатоки темы {0} охотно о ней рассказывают.",
-        ],
-    },
-}
 _FUNCTION_WORDS = FUNCTION_WORDS["en"] | FUNCTION_WORDS["ru"]
-_OWN_STEMS = stems_of(" ".join(text for own in _TEMPLATES.values() for text in own.values() if isinstance(text, str)))
+_OWN_STEMS = stems_of(" ".join(text for own in TEMPLATES.values() for text in own.values() if isinstance(text, str)))
 
 
 def pick_keyphrases(inputs: _Inputs) -> dict[str, Any]:
@@ -124,7 +87,7 @@ def grade_prose(inputs: _Inputs) -> dict[str, Any]:
 
 def ask_about_keyphrase(inputs: _Inputs) -> dict[str, Any]:
     """Offline reply to the step `write_question`: a question that asks about the key phrase."""
-    return {"question": _fill_template(str(inputs["passage"]), "write", str(inputs["keyphrase"]))}
+    return {"question": fill_template(str(inputs["passage"]), "write", str(inputs["keyphrase"]))}
 
 
 def reword_question(inputs: _Inputs) -> dict[str, Any]:
@@ -132,16 +95,16 @@ def reword_question(inputs: _Inputs) -> dict[str, Any]:
 
     If the passages do not answer the rest of the question, the reply is a new question about their best key phrase.
     """
-    question, texts = str(inputs["question"]), _passage_texts(inputs)
+    question, texts = str(inputs["question"]), passage_texts(inputs)
     direct = " ".join(_POINTING.sub(" ", question).split()).replace(" ?", "?")
-    if direct != question and _content_stems(direct) and _is_answerable(direct, texts):
+    if direct != question and content_stems(direct) and _is_answerable(direct, texts):
         return {"question": direct}
-    stems, old = _content_stems(question), _quoted(question)
+    stems, old = content_stems(question), quoted_phrases(question)
     others = [phrase for text in texts for phrase in _phrases(text) if phrase not in old]
     if not others:
         return {"question": direct}
-    nearest = max(others, key=lambda phrase: len(_content_stems(phrase) & stems))
-    return {"question": _fill_template(" ".join(texts), "write", nearest)}
+    nearest = max(others, key=lambda phrase: len(content_stems(phrase) & stems))
+    return {"question": fill_template(" ".join(texts), "write", nearest)}
 
 
 def join_phrase(inputs: _Inputs, *, template: str) -> dict[str, Any]:
@@ -150,8 +113,8 @@ def join_phrase(inputs: _Inputs, *, template: str) -> dict[str, Any]:
     The phrase is from the passages. The question is returned unchanged if they contain no other phrase.
     """
     question = str(inputs["question"])
-    phrase = _unused_phrase(_passage_texts(inputs), beyond=question)
-    return {"question": _fill_template(question, template, _subject(question), phrase) if phrase else question}
+    phrase = _unused_phrase(passage_texts(inputs), beyond=question)
+    return {"question": fill_template(question, template, subject(question), phrase) if phrase else question}
 
 
 def connect_passages(inputs: _Inputs) -> dict[str, Any]:
@@ -162,36 +125,44 @@ def connect_passages(inputs: _Inputs) -> dict[str, Any]:
     returned unchanged if there are no such phrases.
     """
     question = str(inputs["question"])
-    wanted = _content_stems(question)
-    *own, other = sorted(_passage_texts(inputs) or [""], key=lambda text: -len(wanted & stems_of(text)))
+    wanted = content_stems(question)
+    *own, other = sorted(passage_texts(inputs) or [""], key=lambda text: -len(wanted & stems_of(text)))
     phrase = _unused_phrase([other], beyond=" ".join([question, *own]))
-    parts = _parts(question)
+    parts = topics_of(question)
     if wanted <= stems_of(other):
         parts.append(_unused_phrase(own, beyond=f"{question} {other}") or "")
     if not phrase or not all(parts):
         return {"question": question}
-    return {"question": _fill_template(question, "multi_context", _join_quoted(question, parts), phrase)}
+    return {"question": fill_template(question, "multi_context", _join_quoted(question, parts), phrase)}
 
 
 def make_conversational(inputs: _Inputs) -> dict[str, Any]:
     """Offline reply to the step `evolve_conversational`: the question in lower case without quotation and end marks."""
     question = str(inputs["question"])
-    return {"question": _fill_template(question, "conversational", re.sub('[«»"]', "", _subject(question)).lower())}
+    return {"question": fill_template(question, "conversational", re.sub('[«»"]', "", subject(question)).lower())}
 
 
 def make_unanswerable(inputs: _Inputs) -> dict[str, Any]:
     """Offline reply to the step `evolve_unanswerable`: a question about a future year that no passage names."""
     question = str(inputs["question"])
-    numbers = numbers_of(" ".join([question, *_passage_texts(inputs)]))
+    numbers = numbers_of(" ".join([question, *passage_texts(inputs)]))
     year = next(str(year) for year in range(_FIRST_YEAR, _FIRST_YEAR + len(numbers) + 1) if str(year) not in numbers)
-    return {"question": _fill_template(question, "unanswerable", _subject(question), year)}
+    return {"question": fill_template(question, "unanswerable", subject(question), year)}
+
+
+def ask_for_numbers(inputs: _Inputs) -> dict[str, Any]:
+    """Offline reply to the step `evolve_numbers`: a question about the first number of the passages."""
+    question = str(inputs["question"])
+    numbers = re.findall(r"\d+", " ".join(passage_texts(inputs)))
+    new = [number for number in numbers if number not in numbers_of(question)]
+    return {"question": fill_template(question, "numbers", subject(question), new[0]) if new else question}
 
 
 def shorten_question(inputs: _Inputs) -> dict[str, Any]:
     """Offline reply to the step `compress_question`: the question without polite phrases."""
     question = str(inputs["question"]).strip()
     short = _POLITE.sub("", question).strip(" ,")
-    return {"question": short[0].upper() + short[1:] if _content_stems(short) and short != question else question}
+    return {"question": short[0].upper() + short[1:] if content_stems(short) and short != question else question}
 
 
 def assess_question(inputs: _Inputs) -> dict[str, Any]:
@@ -199,11 +170,11 @@ def assess_question(inputs: _Inputs) -> dict[str, Any]:
 
     Standalone: it has no words such as "this" or "in the text". Answerable: the passages contain most of its words.
     """
-    question, texts = str(inputs["question"]), _passage_texts(inputs)
-    standalone = bool(_content_stems(question)) and not _POINTING.search(question)
+    question, texts = str(inputs["question"]), passage_texts(inputs)
+    standalone = bool(content_stems(question)) and not _POINTING.search(question)
     answerable = _is_answerable(question, texts)
     faults = ["not standalone"] * (not standalone) + ["not answerable"] * (not answerable)
-    own = _TEMPLATES[_language(" ".join([question, *texts]))]
+    own = TEMPLATES[template_language(" ".join([question, *texts]))]
     feedback = " ".join(str(own[fault]) for fault in faults or ["fine"])
     return {"feedback": feedback, "standalone": standalone, "answerable": answerable}
 
@@ -214,7 +185,7 @@ def contrast_questions(inputs: _Inputs) -> dict[str, Any]:
     Broader if it has new words; deeper if it also asks why or how and the parent does not.
     """
     parent, question = str(inputs["parent"]), str(inputs["question"])
-    fresh = _content_stems(question) - _content_stems(parent)
+    fresh = content_stems(question) - content_stems(parent)
     why = len(_WHY.findall(question)) > len(_WHY.findall(parent))
     return {"reason": f"+{len(fresh)}", "deeper": bool(fresh) and why, "broader": bool(fresh)}
 
@@ -224,7 +195,7 @@ def select_passages(inputs: _Inputs) -> dict[str, Any]:
 
     They are chosen one after the other; each next passage is the passage that adds most words of the question.
     """
-    wanted = _content_stems(str(inputs["question"]))
+    wanted = content_stems(str(inputs["question"]))
     shared = {int(item["passage"]): wanted & stems_of(str(item["text"])) for item in inputs["passages"]}
     selected: list[int] = []
     covered: set[str] = set()
@@ -237,8 +208,8 @@ def select_passages(inputs: _Inputs) -> dict[str, Any]:
 
 def quote_answer(inputs: _Inputs) -> dict[str, Any]:
     """Offline reply to the step `write_answer`: the one or two sentences that share most words with the question."""
-    question, texts = str(inputs["question"]), _passage_texts(inputs)
-    wanted = _content_stems(question)
+    question, texts = str(inputs["question"]), passage_texts(inputs)
+    wanted = content_stems(question)
     uncovered, quotes = wanted, []
     splitters = (_prose_sentences, split_sentences)
     sentences = [sentence for split in splitters for text in texts for sentence in split(text)]
@@ -254,7 +225,7 @@ def quote_answer(inputs: _Inputs) -> dict[str, Any]:
 
 def admit_ignorance(inputs: _Inputs) -> dict[str, Any]:
     """Offline reply to the step `answer_unaided`: "I do not know" in the language of the question."""
-    return {"answer": _fill_template(str(inputs["question"]), "unknown")}
+    return {"answer": fill_template(str(inputs["question"]), "unknown")}
 
 
 def halve_answer(inputs: _Inputs) -> dict[str, Any]:
@@ -270,30 +241,32 @@ def halve_answer(inputs: _Inputs) -> dict[str, Any]:
 def write_padding(inputs: _Inputs) -> dict[str, Any]:
     """Offline reply to the step `pad_context`: fixed sentences without information about any topic."""
     question = str(inputs["question"])
-    own = _TEMPLATES[_language(str(inputs["context"]))]["padding"]
-    return {"sentences": [sentence.format(_subject(question)) for sentence in own]}
+    own = TEMPLATES[template_language(str(inputs["context"]))]["padding"]
+    return {"sentences": [sentence.format(subject(question)) for sentence in own]}
 
 
-def _fill_template(language_from: str, name: str, *parts: str) -> str:
+def fill_template(language_from: str, name: str, *parts: str) -> str:
     """Fill values into one of the question and answer templates, in the language of a text."""
-    return str(_TEMPLATES[_language(language_from)][name]).format(*parts)
+    return str(TEMPLATES[template_language(language_from)][name]).format(*parts)
 
 
-def _language(text: str) -> str:
+def template_language(text: str) -> str:
+    """Return the language of the templates for a text: Russian, or else English."""
     return "ru" if detect_language(text) == "ru" else "en"
 
 
-def _passage_texts(inputs: _Inputs) -> list[str]:
+def passage_texts(inputs: _Inputs) -> list[str]:
+    """Return the texts of the passages of a request."""
     return [str(item["text"]) for item in inputs["passages"]]
 
 
-def _content_stems(text: str) -> set[str]:
+def content_stems(text: str) -> set[str]:
     """Return the stems (first five letters) of a question's words, except function words and words of the templates."""
     return stems_of(" ".join(word for word in words_of(text) if word not in _FUNCTION_WORDS)) - _OWN_STEMS
 
 
 def _is_answerable(question: str, texts: Sequence[str]) -> bool:
-    wanted, present = _content_stems(_POINTING.sub(" ", question)), stems_of(" ".join(texts))
+    wanted, present = content_stems(_POINTING.sub(" ", question)), stems_of(" ".join(texts))
     return bool(wanted) and len(wanted & present) >= _ENOUGH * len(wanted) and _has_numbers(question, texts)
 
 
@@ -301,23 +274,25 @@ def _has_numbers(question: str, texts: Sequence[str]) -> bool:
     return numbers_of(question) <= numbers_of(" ".join(texts))
 
 
-def _quoted(question: str) -> list[str]:
+def quoted_phrases(question: str) -> list[str]:
+    """Return the phrases in quotation marks of a question."""
     return [russian or other for russian, other in _QUOTED.findall(question)]
 
 
-def _subject(question: str) -> str:
-    return _join_quoted(question, _parts(question))
+def subject(question: str) -> str:
+    """Return the topics of a question as one quoted text."""
+    return _join_quoted(question, topics_of(question))
 
 
-def _parts(question: str) -> list[str]:
+def topics_of(question: str) -> list[str]:
     """Return the topics of a question: its quoted phrases, or all its content words as one phrase."""
-    own = [word for word in _WORD.findall(question) if _content_stems(word)]
-    return _quoted(question) or [" ".join(own) or question.strip(" ?")]
+    own = [word for word in _WORD.findall(question) if content_stems(word)]
+    return quoted_phrases(question) or [" ".join(own) or question.strip(" ?")]
 
 
 def _join_quoted(language_from: str, phrases: Sequence[str]) -> str:
-    russian = _language(language_from) == "ru"
-    return _fill_template(language_from, "and").join(f"«{phrase}»" if russian else f'"{phrase}"' for phrase in phrases)
+    russian = template_language(language_from) == "ru"
+    return fill_template(language_from, "and").join(f"«{phrase}»" if russian else f'"{phrase}"' for phrase in phrases)
 
 
 def _unused_phrase(texts: Sequence[str], *, beyond: str) -> str | None:
@@ -374,7 +349,7 @@ def _runs(sentence: str) -> Iterator[list[str]]:
         if match.start() != end + 1:
             yield run
             run = []
-        if len(word) >= _SHORTEST_WORD and _content_stems(word) and not _DULL.fullmatch(word):
+        if len(word) >= _SHORTEST_WORD and content_stems(word) and not _DULL.fullmatch(word):
             run.append(word)
         else:
             yield run

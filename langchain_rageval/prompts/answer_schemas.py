@@ -185,6 +185,35 @@ class Question(BaseModel):
     question: str
 
 
+class ChatExchange(BaseModel):
+    """A question of a user in a conversation, and the answer of the assistant."""
+
+    question: str
+    answer: str
+
+
+class FollowUp(BaseModel):
+    """The earlier exchanges of a conversation, and its last question, which needs them to be understood."""
+
+    exchanges: list[ChatExchange]
+    question: str
+
+
+class FollowUpReview(BaseModel):
+    """Review of the last question of a conversation: three verdicts, each independent of the others."""
+
+    feedback: str
+    depends: bool
+    same: bool
+    open: bool
+
+
+class Personas(BaseModel):
+    """Different people who would ask about some passages, each in one sentence."""
+
+    personas: list[str]
+
+
 class QuestionReview(BaseModel):
     """Whether a question is understood without its passages, and answered by them."""
 
@@ -260,6 +289,18 @@ ANSWER_SCHEMAS: dict[str, type[BaseModel]] = {
     "evolve_multi_context": Question,
     "evolve_conversational": Question,
     "evolve_unanswerable": Question,
+    "evolve_numbers": Question,
+    "evolve_off_topic": Question,
+    "evolve_misspelt": Question,
+    "evolve_terse": Question,
+    "evolve_formal": Question,
+    "evolve_angry": Question,
+    "evolve_code_mixed": Question,
+    "evolve_voice": Question,
+    "evolve_persona": Question,
+    "evolve_follow_up": FollowUp,
+    "review_follow_up": FollowUpReview,
+    "propose_personas": Personas,
     "compress_question": Question,
     "review_question": QuestionReview,
     "compare_questions": QuestionComparison,

@@ -7,7 +7,7 @@ script and style, identified by their hashes, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from heapq import nsmallest
@@ -60,26 +60,56 @@ def write_page(
     language: PageLanguage,
 ) -> None:
     """Write the page; see `Report.to_html`."""
+    chosen, words, notes = page_texts(language, data.rows)
+    render_page(path, "report.html", Page(data, baseline, comparison, words, notes), chosen)
+
+
+def page_texts(language: PageLanguage, rows: Iterable[Row]) -> tuple[str, Mapping[str, Any], PageNotes]:
+    """Return the language of a page about these rows, its words, and the translator of notes.
+
+    Raises:
+        ConfigError: if the language is invalid.
+    """
     check_page_language(language)
+    chosen = page_language(language, (row.sample.question for row in rows))
+    words = yaml.safe_load(read_template("words.yaml"))[chosen]
+    return chosen, words, PageNotes(yaml.safe_load(read_template("notes.yaml")), chosen)
+
+
+def render_page(path: str | Path, template: str, page: Page, language: str) -> None:
+    """Write a page as one file.
+
+    Raises:
+        ConfigError: if jinja2 is not installed.
+    """
     try:
-        from jinja2 import Environment, StrictUndefined
+        from jinja2 import Environment, FunctionLoader, StrictUndefined
         from markupsafe import Markup, escape
     except ImportError:
         raise ConfigError('jinja2 is not installed: pip install "langchain-rageval[report]"') from None
-    chosen = page_language(language, (row.sample.question for row in data.rows))
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        loader=FunctionLoader(read_template),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     environment.filters |= {
         "number": _number,
         "count": _count,
         "money": format_money,
+        "percent": "{:.2f}%".format,
         "breakable": lambda name: escape(name).replace("_", Markup("_<wbr>")),
         "plain": without_addresses,
     }
-    notes = PageNotes(yaml.safe_load(_read("notes.yaml")), chosen)
-    page = Page(data, baseline, comparison, yaml.safe_load(_read("words.yaml"))[chosen], notes)
-    template = environment.from_string(_read("report.html"))
+    values = {"page": page, "words": page.words, "language": language, "version": __version__}
     with Path(path).open("w", encoding="utf-8", errors="replace") as file:
-        file.writelines(template.stream(page=page, words=page.words, language=chosen, version=__version__))
+        file.writelines(environment.get_template(template).stream(values))
+
+
+def read_template(name: str) -> str:
+    """Return the text of a file of the pages of reports, such as "report.html"."""
+    return (_FILES / name).read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -157,9 +187,12 @@ class Page:
     def finished(self) -> str:
         """When the run ended, with the month in words; "" if it is unknown."""
         try:
-            time = datetime.fromisoformat(self.report.finished)
+            return self.moment(datetime.fromisoformat(self.report.finished))
         except ValueError:
             return ""
+
+    def moment(self, time: datetime) -> str:
+        """Return a time (UTC) with the month in words."""
         return f"{time.day} {self.words['months'][time.month - 1]} {time.year}, {time:%H:%M} UTC"
 
     @cached_property
@@ -205,14 +238,24 @@ class Page:
         return {name: Histogram.of(numbers) for name, numbers in values.items() if numbers}
 
     @property
+    def period_names(self) -> Sequence[str]:
+        """Names of the periods to which the samples belong; () for a run without periods."""
+        return ()
+
+    @property
+    def period_places(self) -> Sequence[int]:
+        """Place of the period of each sample in `period_names`."""
+        return ()
+
+    @property
     def style(self) -> str:
         """Text of the style sheet (CSS) of the page."""
-        return read_page_file("page.css") + _read("report.css")
+        return read_page_file("page.css") + read_template("report.css")
 
     @property
     def script(self) -> str:
         """Text of the script (JavaScript) of the page."""
-        return read_page_file("page.js") + _read("report.js")
+        return read_page_file("page.js") + read_template("report.js")
 
     @property
     def policy(self) -> str:
@@ -229,7 +272,9 @@ class Page:
             yield from chunks.take_blocks(PART)
             index += [self._index_entry(row, place) for place, row in enumerate(part, len(index))]
         yield from chunks.take_blocks(1)
-        yield "index", pack({"metrics": [*self.summary], "causes": [*self.causes], "rows": index, "part": PART})
+        lower = [metric.direction == "lower" for metric in self.summary.values()]
+        known = {"metrics": [*self.summary], "lower": lower, "causes": [*self.causes], "periods": self.period_places}
+        yield "index", pack({**known, "rows": index, "part": PART})
         yield "words", pack(self.words["script"])
 
     @cached_property
@@ -284,7 +329,3 @@ def _number(value: float | None, form: str = ".3f") -> str:
 
 def _count(value: float | None) -> str:
     return "–" if value is None else f"{value:,.0f}".replace(",", "\u202f")
-
-
-def _read(name: str) -> str:
-    return (_FILES / name).read_text(encoding="utf-8")

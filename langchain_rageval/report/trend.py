@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from pathlib import Path
 from statistics import fmean
 
+from langchain_rageval._internal.page import PageLanguage
 from langchain_rageval.data.schema import Direction, Row
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.report.comparison import check_instruments, scores_by_metric
@@ -15,59 +16,17 @@ from langchain_rageval.report.html_table import html_table
 from langchain_rageval.report.mix import mix_shifts
 from langchain_rageval.report.slices import NONE, By, Slicer
 from langchain_rageval.report.summary import Summary, summarise
+from langchain_rageval.report.trend_data import DriftAlarm, TrendData
+from langchain_rageval.report.trend_page import write_trend_page
 from langchain_rageval.statistics.drift import DriftDetector
 
 _FORMS = {"day": "%Y-%m-%d", "week": "%G-W%V"}
 _LEAST_BASELINE = 6  # scored samples of a slice
 
 
-@dataclass(frozen=True)
-class DriftAlarm:
-    """Alarm about one metric.
-
-    Attributes:
-        metric: its name.
-        raised: time of the row after which the alarm was raised.
-        since: time of the row with which the change is estimated to begin.
-        mean: mean from that row on.
-        baseline: mean of the baseline.
-        samples: number of scored rows until the alarm.
-    """
-
-    metric: str
-    raised: datetime
-    since: datetime
-    mean: float
-    baseline: float
-    samples: int
-
-    def __str__(self) -> str:
-        """Return the alarm as a sentence."""
-        return (
-            f"{self.metric} has drifted: {self.mean:.3f} since {self.since:%Y-%m-%d %H:%M} UTC, {self.baseline:.3f} in "
-            f"the baseline; raised on {self.raised:%Y-%m-%d %H:%M} UTC after {self.samples} samples"
-        )
-
-
-@dataclass(frozen=True)
-class Trend(Mapping[str, Summary]):
-    """Mapping of periods to summaries, in order of time.
-
-    Attributes:
-        periods: summary of each period by its name.
-        rows: rows of each period by its name.
-        baseline: summary of the baseline; None without one.
-        alarms: metric to its alarm, for the metrics that have drifted.
-        error: probability that a metric without drift ever raises an alarm, over all metrics together.
-        notes: what a reader should know, such as that the questions of the baseline are others.
-    """
-
-    periods: Mapping[str, Summary]
-    rows: Mapping[str, Sequence[Row]]
-    baseline: Summary | None
-    alarms: Mapping[str, DriftAlarm]
-    error: float
-    notes: Sequence[str]
+@dataclass(frozen=True, repr=False)
+class Trend(TrendData, Mapping[str, Summary]):
+    """Mapping of periods to summaries, in order of time; the attributes are those of `TrendData`."""
 
     def __getitem__(self, period: str) -> Summary:
         """Return the summary of a period."""
@@ -81,10 +40,20 @@ class Trend(Mapping[str, Summary]):
         """Return the number of periods."""
         return len(self.periods)
 
-    @property
-    def metrics(self) -> list[str]:
-        """Names of the metrics."""
-        return list(dict.fromkeys(name for summary in self.periods.values() for name in summary))
+    def to_html(self, path: str | Path, *, language: PageLanguage = "auto") -> None:
+        """Write the trend as one HTML page that works offline: a curve for each metric, and the worst samples.
+
+        The page holds the ten worst samples of each period and metric with their evidence. A point of a curve leads to
+        those of its period.
+
+        Args:
+            path: path of the file.
+            language: language of the page's own texts, "en" or "ru"; by default that of most questions.
+
+        Raises:
+            ConfigError: if jinja2 is not installed, or the language is invalid.
+        """
+        write_trend_page(self, path, language=language)
 
     def check(self) -> None:
         """Raise BelowThreshold if a metric has drifted; the message names each."""
@@ -155,7 +124,7 @@ def trend(
     untimed = len(report.rows) - len(timed)
     notes = [f"{untimed} rows without a time are left out."] if untimed else []
     if baseline is None:
-        return Trend(summaries, periods, None, {}, error, notes)
+        return Trend(summaries, periods, None, {}, by, error, notes)
     shared = [name for name in metric_names(report) if name in metric_names(baseline)]
     if not shared:
         raise ConfigError(
@@ -176,7 +145,7 @@ def trend(
             f"The questions differ from those of the baseline: {'; '.join(map(str, shifts))}. Adjust for a property if "
             "a change of the means may be due to it."
         )
-    return Trend(summaries, periods, summarise(baseline.rows), alarms, error, notes)
+    return Trend(summaries, periods, summarise(baseline.rows), alarms, by, error, notes)
 
 
 def _periods(rows: Sequence[Row], by: str) -> dict[str, list[Row]]:

@@ -11,16 +11,23 @@ from langchain_rageval.testset.evolutions import (
     conditional,
     conversational,
     evolution,
+    follow_up,
     multi_context,
+    numbers,
+    off_topic,
+    persona,
     reasoning,
     simple,
+    style,
     unanswerable,
 )
 from langchain_rageval.testset.find_passages import find_passages
+from langchain_rageval.testset.foreign_documents import from_haystack
 from langchain_rageval.testset.generator import TestsetGenerator
 from langchain_rageval.testset.keyphrases import keyphrases
 from langchain_rageval.testset.passage import Passage
 from langchain_rageval.testset.passage_filter import passage_filter
+from langchain_rageval.testset.propose_personas import propose_personas
 from langchain_rageval.testset.question_filter import question_filter
 from langchain_rageval.testset.readers import load_documents
 from langchain_rageval.testset.row import TestsetRow
@@ -44,13 +51,20 @@ __all__ = [
     "evolution",
     "evolution_filter",
     "find_passages",
+    "follow_up",
+    "from_haystack",
     "keyphrases",
     "load_documents",
     "multi_context",
+    "numbers",
+    "off_topic",
     "passage_filter",
+    "persona",
+    "propose_personas",
     "question_filter",
     "reasoning",
     "seed_question",
     "simple",
+    "style",
     "unanswerable",
 ]

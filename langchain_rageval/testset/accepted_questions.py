@@ -29,18 +29,27 @@ class AcceptedQuestions:
     def find_duplicate(self, candidate: Candidate, vector: Any) -> str:
         """Return the first accepted question that is equal or near enough; "" if there is none.
 
-        Questions of one tree are variants of one question, so that only equal ones are duplicates.
+        Questions of one tree are variants of one question, so that only equal ones are duplicates. A follow-up is
+        otherwise compared as it is understood without its turns.
         """
+        standalone = candidate.standalone_question.casefold()
         for other, other_vector in self._questions:
-            if other.question.casefold() == candidate.question.casefold():
-                return other.question
-            if vector is None or other_vector is None or self._threshold is None:
-                continue
             if candidate.tree_id and candidate.tree_id == other.tree_id:
-                continue
-            if float(vector @ other_vector) >= self._threshold:
+                if _as_asked(other) == _as_asked(candidate):
+                    return other.question
+            elif other.standalone_question.casefold() == standalone or self._is_near(vector, other_vector):
                 return other.question
         return ""
+
+    def _is_near(self, vector: Any, other: Any) -> bool:
+        if vector is None or other is None or self._threshold is None:
+            return False
+        return float(vector @ other) >= self._threshold
+
+
+def _as_asked(candidate: Candidate | TestsetRow) -> tuple[str, ...]:
+    """Return the texts of a question and of the turns before it."""
+    return (candidate.question.casefold(), *(turn.text for turn in candidate.chat_history))
 
 
 def to_unit_vector(vector: Any) -> Any:

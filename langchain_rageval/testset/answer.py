@@ -29,9 +29,11 @@ class AnswerWriter(CandidateStep):
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Ask the writer for the reference answer: one call.
 
-        The candidate is rejected if the writer disagrees with `answerable`.
+        The candidate is rejected if the writer disagrees with `answerable`. For an unanswerable question the writer
+        also reads the `nearest` passages.
         """
-        inputs = {"question": state.question, "passages": numbered_passages(state.passages)}
+        passages = [*state.passages, *state.nearest]
+        inputs = {"question": state.standalone_question, "passages": numbered_passages(passages)}
         answer = yield from self._ask(inputs, drawn_text(state), _objection)
         if answer.answerable != state.answerable:
             trial = state.with_trial(self.get_name(), accepted=False, feedback=answer.answer)

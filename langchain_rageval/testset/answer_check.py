@@ -19,7 +19,7 @@ class AnswerCheck(CandidateStep):
         """Ask the critic whether the passages support the reference answer: one call."""
         if self.model_step is None:
             raise TypeError("an answer check needs a critic")
-        sample = Sample(question=state.question, contexts=[passage.text for passage in state.passages])
+        sample = Sample(question=state.standalone_question, contexts=[passage.text for passage in state.passages])
         result = yield from self.model_step.work({"sample": sample, "answer_statements": [state.reference or ""]})
         verdict = result["answer_verdicts"][0]
         supported = verdict.verdict == "supported"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 from pydantic import Field
 
-from langchain_rageval.data.schema import InputModel
+from langchain_rageval.data.schema import InputModel, Turn
 from langchain_rageval.testset.passage import Passage
 
 SIMPLE = "simple"
@@ -18,6 +18,7 @@ NO_KEYPHRASE = "no key phrase left"
 QUESTION_REJECTED = "question rejected"
 BLANK_QUESTION = "blank question"
 NO_NEAR_PASSAGE = "no passage is near enough"
+NO_NUMBERS = "no numbers in the passage"
 NOT_EVOLVED = "not evolved"
 NOT_IN_PASSAGES = "no passage answers it"
 NOT_ALL_NEEDED = "not all passages are needed"
@@ -55,9 +56,16 @@ class Candidate(InputModel):
         passages: passages that the question is about, the drawn one first.
         question: current text of the question; "" before it is written.
         parent: question from which the last evolution started.
+        chat_history: earlier turns of the conversation that the question continues, the oldest first; `[]` if there
+            are none.
+        standalone: the same question as understood without these turns; "" if there are none.
         evolution: names of the evolutions applied so far, your own steps included, joined by "+"; "simple" if there are
             none.
         answerable: True if the passages are meant to answer the question.
+        needed: ids of the passages that the answer must need, all of them; `[]` if any passage will do.
+        nearest: other passages of the corpus that share most words with a question that is meant to be unanswerable.
+            They must not answer it either.
+        metadata: metadata that evolutions add to the row, such as `persona`, `style` and `bridge`.
         grade: mean of the four grades of the drawn passage, from 1 to 3; None before it is graded.
         keyphrases: key phrases of the drawn passage.
         keyphrase: key phrase that the question is about; "" selects the first of `keyphrases`.
@@ -72,8 +80,13 @@ class Candidate(InputModel):
     passages: list[Passage] = Field(min_length=1)
     question: str = ""
     parent: str = ""
+    chat_history: list[Turn] = Field(default_factory=list)
+    standalone: str = ""
     evolution: str = SIMPLE
     answerable: bool = True
+    needed: list[str] = Field(default_factory=list)
+    nearest: list[Passage] = Field(default_factory=list)
+    metadata: dict[str, Any] = Field(default_factory=dict)
     grade: float | None = None
     keyphrases: list[str] = Field(default_factory=list)
     keyphrase: str = ""
@@ -83,6 +96,11 @@ class Candidate(InputModel):
     tree_id: str = ""
     history: list[Trial] = Field(default_factory=list)
     rejected: str | None = Field(default=None, min_length=1)
+
+    @property
+    def standalone_question(self) -> str:
+        """Question as understood without earlier turns: `standalone`, or else `question`."""
+        return self.standalone or self.question
 
     def replace(self, **changes: object) -> Self:
         """Return a copy of the candidate with some fields changed."""

@@ -24,8 +24,9 @@ class ClosedBookFilter(CandidateStep):
         """Compare an answer from memory with the reference answer: one call; no call for an unanswerable question."""
         if not state.answerable or not state.reference:
             return state
-        reply = yield from self._ask({"question": state.question}, drawn_text(state))
-        expected = stems_of(state.reference) - stems_of(state.question)
+        question = state.standalone_question
+        reply = yield from self._ask({"question": question}, drawn_text(state))
+        expected = stems_of(state.reference) - stems_of(question)
         share = len(expected & stems_of(reply.answer)) / len(expected) if expected else 0.0
         if share < self.threshold:
             return state

@@ -15,6 +15,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore
 from numpy.typing import NDArray
 
+from langchain_rageval._internal.cached import cached_property
 from langchain_rageval._internal.redaction import redact_message
 from langchain_rageval.data.chunk_ids import chunk_id
 from langchain_rageval.errors import ConfigError
@@ -24,6 +25,7 @@ from langchain_rageval.run.requests import Embed, Gather, Operation, Shared
 from langchain_rageval.run.run import Run
 from langchain_rageval.testset.passage import Passage
 from langchain_rageval.testset.readers import to_documents
+from langchain_rageval.text.phrase_index import PhraseIndex
 
 if TYPE_CHECKING:
     from langchain_text_splitters import TextSplitter
@@ -114,6 +116,11 @@ class Docstore:
     def __repr__(self) -> str:
         """Return the store as text: the numbers of passages and documents."""
         return f"Docstore({len(self)} passages of {len({p.source for p in self.passages})} documents)"
+
+    @cached_property
+    def phrase_index(self) -> PhraseIndex:
+        """Index of the passages by the stems of their words, in the order of `passages`; built at the first use."""
+        return PhraseIndex([passage.text for passage in self.passages])
 
     def previous(self, passage: Passage) -> Passage | None:
         """Return the passage before this one in its document, or None.

@@ -10,25 +10,32 @@ from langchain_core.runnables.graph import Graph
 
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.run.requests import InvokeChild, Operation
-from langchain_rageval.testset.candidate import NOT_EVOLVED, Candidate
+from langchain_rageval.testset.candidate import NOT_EVOLVED, QUESTION_REJECTED, Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep
 from langchain_rageval.testset.compress import compress
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.evolution_filter import evolution_filter
 from langchain_rageval.testset.evolve import Kind, evolve
-from langchain_rageval.testset.question_filter import question_filter
+from langchain_rageval.testset.question_filter import QuestionFilter, question_filter
 
 _TRIES = 2
 
 
 class EvolutionBranch(CandidateStep):
-    """Step that evolves a question until it is deeper or broader than its parent question, at most twice.
+    """Step that evolves a question until the filters accept it, at most twice.
 
-    The second try starts from the question of the first one, because the same request would return the same question.
-    Both are compared with the same parent.
+    A question that must become deeper or broader starts its second try from the question of the first one, because the
+    same request would return the same question; both are compared with the same parent. A question that is only
+    rephrased starts again from its parent, and the writer reads the feedback of the critic. The question filter does
+    not rewrite it, which would remove the style.
+
+    Attributes:
+        parts: step that evolves the question, then the filters.
+        asks_more: True if the question must become deeper or broader.
     """
 
     parts: tuple[CandidateStep, ...]
+    asks_more: bool = True
 
     @property
     def judges(self) -> Sequence[Judge]:
@@ -51,7 +58,8 @@ class EvolutionBranch(CandidateStep):
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Rewrite the question by the evolution and filter the result, at most twice.
 
-        A try takes four calls: evolve, compress, review, compare; two calls if the evolution only rephrases.
+        A try takes four calls: evolve, compress, review, compare; over a shared entity extract, evolve, compress,
+        review. Two calls if the evolution only rephrases.
         """
         parent = state
         evolve_question, *filters = self.parts
@@ -60,10 +68,12 @@ class EvolutionBranch(CandidateStep):
             state = state.replace(parent=parent.question)
             for step in filters:
                 state = state if state.rejected else (yield InvokeChild(step, state))
-            if state.rejected != NOT_EVOLVED:
+            if state.rejected != (NOT_EVOLVED if self.asks_more else QUESTION_REJECTED):
                 return state
-            state = state.replace(rejected=None, evolution=parent.evolution)
-        return state.reject(NOT_EVOLVED)
+            reason, history = state.rejected, state.history
+            again = state.replace(rejected=None, evolution=parent.evolution)
+            state = again if self.asks_more else parent.replace(history=history)
+        return state.reject(reason)
 
 
 def evolution_branch(
@@ -77,7 +87,8 @@ def evolution_branch(
 ) -> CandidateStep:
     """Return the step that applies an evolution and then `compress`, `question_filter` and `evolution_filter`.
 
-    An evolution that only rephrases the question (`kind.asks_more` is False) is followed by `question_filter` alone.
+    An evolution that only rephrases the question (`kind.asks_more` is False) is followed by `question_filter` alone,
+    without its rewrites.
 
     Args:
         kind: evolution to apply.
@@ -91,7 +102,8 @@ def evolution_branch(
     first = evolve(kind, writer, docstore)
     review = steps.get("question_filter") or question_filter(critic, writer, docstore, max_rewrites=max_rewrites)
     if not kind.asks_more:
-        return EvolutionBranch(name=kind.name, parts=(first, review))
+        review = review.without_rewrites() if isinstance(review, QuestionFilter) else review
+        return EvolutionBranch(name=kind.name, parts=(first, review), asks_more=False)
     shorten = steps.get("compress") or compress(writer)
     compare = steps.get("evolution_filter") or evolution_filter(critic)
     return EvolutionBranch(name=kind.name, parts=(first, shorten, review, compare))

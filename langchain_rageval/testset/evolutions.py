@@ -6,7 +6,8 @@ arXiv:2304.12244, section 3 (Evol-Instruct).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
@@ -149,9 +150,11 @@ def compose(parts: Iterable[Any]) -> Branch:
     Sequences are flattened, and Runnables that are not evolutions become user steps.
 
     Raises:
-        ConfigError: if a part is neither a Runnable nor a function.
+        ConfigError: if a part is neither a Runnable nor a function, or an evolution other than a style or persona
+            comes after `follow_up`.
     """
     steps = [step for part in parts for step in _flatten(part)]
+    _check_order(steps)
     if len(steps) < 2:
         return steps[0] if steps else simple
     names = [step.get_name() for step in steps if isinstance(step, Evolution) or step.evolves]
@@ -179,6 +182,17 @@ def _flatten(part: Any) -> Iterator[Evolution | UserStep]:
         yield user_step(part, evolves=not isinstance(part, CandidateStep))
 
 
+def _check_order(steps: Sequence[Evolution | UserStep]) -> None:
+    """Raise ConfigError if an evolution that needs a standalone question comes after one that writes a conversation."""
+    kinds = [kind for step in steps for kind in kinds_of(step)]
+    first = next((at for at, kind in enumerate(kinds) if kind.writes_turns), len(kinds))
+    if late := [kind.name for kind in kinds[first + 1 :] if not (kind.style or kind.persona)]:
+        raise ConfigError(
+            f"{late[0]} needs a question that stands alone, but {kinds[first].name} comes before it: put "
+            f"{kinds[first].name} last; only styles and personas may follow it"
+        )
+
+
 def evolution(name: str, instruction: str, *, asks_more: bool = True) -> Evolution:
     """Return an evolution with an instruction of your own.
 
@@ -198,6 +212,54 @@ def evolution(name: str, instruction: str, *, asks_more: bool = True) -> Evoluti
     return _evolution_of(Kind(name, instruction=instruction, asks_more=asks_more))
 
 
+def persona(description: str) -> Evolution:
+    """Return an evolution that rephrases the question as a certain person would ask it.
+
+    The rows have the description as `metadata["persona"]`, so `report.summary(by="persona")` gives the scores of each
+    persona. `propose_personas` proposes descriptions.
+
+    Args:
+        description: who asks, in a sentence, such as "A tenant who knows no legal terms"; in any language.
+
+    Raises:
+        ConfigError: if the description is not a text, or is blank.
+    """
+    if not isinstance(description, str) or not description.strip():
+        raise ConfigError(f"persona(description) needs a sentence that says who asks, got {description!r}")
+    return _evolution_of(Kind("persona", "evolve_persona", asks_more=False, persona=description.strip()))
+
+
+def style(name: str, instruction: str = "") -> Evolution:
+    """Return an evolution that rephrases the question in a style, without changing what it asks for.
+
+    The rows have the name as `metadata["style"]`, so `report.summary(by="style")` gives the scores of each style.
+
+    Args:
+        name: "misspelt", "terse" (keywords of a web search), "formal", "angry", "code-mixed" (words of another
+            language among those of the documents), "voice" (transcript of speech), or a name of your own.
+        instruction: instruction for the writer, in the language of the documents; required for a name of your own. The
+            writer reads `question` and `passages` and returns the new `question`.
+
+    Raises:
+        ConfigError: if there is no such style and no instruction, or the name of your own is taken or contains "+".
+    """
+    packaged = EVOLUTIONS.get(str(name).strip().replace("_", "-"))
+    if packaged and packaged.kind and packaged.kind.style and not instruction:
+        return packaged
+    if not instruction:
+        known = [evolution.kind.style for evolution in EVOLUTIONS.values() if evolution.kind and evolution.kind.style]
+        raise ConfigError(
+            f"there is no style {name!r}; choose from {', '.join(known)}, or pass an instruction: "
+            "style(name, instruction)"
+        )
+    own = evolution(name, instruction, asks_more=False).kind
+    return _evolution_of(replace(own, style=name.strip())) if own else simple
+
+
+def _style_of(name: str) -> Evolution:
+    return _evolution_of(Kind(name, f"evolve_{name.replace('-', '_')}", asks_more=False, style=name))
+
+
 def _evolution_of(kind: Kind) -> Evolution:
     return Evolution(name=kind.name, kind=kind)
 
@@ -208,9 +270,14 @@ conditional = _evolution_of(Kind("conditional", "evolve_conditional"))
 multi_context = _evolution_of(Kind(MULTI_CONTEXT, "evolve_multi_context", adds_passage=True))
 conversational = _evolution_of(Kind("conversational", "evolve_conversational", asks_more=False))
 unanswerable = _evolution_of(Kind("unanswerable", "evolve_unanswerable", asks_more=False, answerable=False))
+off_topic = _evolution_of(Kind("off_topic", "evolve_off_topic", asks_more=False, answerable=False))
+numbers = _evolution_of(Kind("numbers", "evolve_numbers", needs_numbers=True))
+follow_up = _evolution_of(Kind("follow_up", "evolve_follow_up", asks_more=False, writes_turns=True))
+
+_PACKAGED = (simple, reasoning, conditional, multi_context, conversational, unanswerable, off_topic, numbers, follow_up)
+_STYLES = ("misspelt", "terse", "formal", "angry", "code-mixed", "voice")
 
 EVOLUTIONS: Mapping[str, Evolution] = {
-    evolution.get_name(): evolution
-    for evolution in (simple, reasoning, conditional, multi_context, conversational, unanswerable)
+    evolution.get_name(): evolution for evolution in (*_PACKAGED, *map(_style_of, _STYLES))
 }
 """Packaged evolutions by name."""

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Any, Self
 
-from langchain_rageval.errors import ConfigError
-from langchain_rageval.judge.judge import JudgeLike
+from langchain_rageval.data.schema import Sample, Turn
+from langchain_rageval.errors import ConfigError, JudgeOutputError
+from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.prompts.promptset import Prompt
 from langchain_rageval.run.requests import Operation
-from langchain_rageval.testset.candidate import NO_NEAR_PASSAGE, Candidate
+from langchain_rageval.steps.extract_entities import extract_entities
+from langchain_rageval.steps.judge_step import JudgeStep
+from langchain_rageval.testset.bridges import find_bridges, may_have_bridge, nearest_passages
+from langchain_rageval.testset.candidate import NO_NEAR_PASSAGE, NO_NUMBERS, NOT_EVOLVED, Candidate
 from langchain_rageval.testset.candidate_step import (
     CandidateStep,
     drawn_text,
@@ -17,9 +24,17 @@ from langchain_rageval.testset.candidate_step import (
     prompt_step,
     question_objection,
 )
-from langchain_rageval.testset.docstore import Docstore
+from langchain_rageval.testset.docstore import Docstore, embed_passages
+from langchain_rageval.testset.passage import Passage
+from langchain_rageval.text.normalization import normalize_text
+from langchain_rageval.text.stemming import numbers_of
 
 MULTI_CONTEXT = "multi_context"
+
+_MOST_EXCHANGES = 3  # questions with their answers before the last question of a follow-up
+_MOST_BRIDGES = 2  # passages besides the drawn one
+_SAME_QUESTION = "the question is the same as before"
+_CHECKED_PASSAGES = 3  # of the corpus, besides its own, that must not answer an unanswerable question
 
 
 @dataclass(frozen=True)
@@ -30,9 +45,13 @@ class Kind:
         name: name of the evolution.
         prompt: name of the packaged prompt; "" if the user supplies an instruction.
         instruction: instruction of the user; "" if there is a packaged prompt.
-        adds_passage: True if the nearest passage is added before the question is rewritten.
+        adds_passage: True if passages that share an entity are added before the question is rewritten.
         asks_more: True if the question must become deeper or broader, False if it is only rephrased.
         answerable: True if the documents are meant to answer the new question.
+        needs_numbers: True if the drawn passage must contain numbers.
+        writes_turns: True if the question becomes the last one of a conversation.
+        persona: person who asks; the writer reads it, and it is the `persona` of the row.
+        style: name of the style, which is the `style` of the row.
     """
 
     name: str
@@ -41,11 +60,21 @@ class Kind:
     adds_passage: bool = False
     asks_more: bool = True
     answerable: bool = True
+    needs_numbers: bool = False
+    writes_turns: bool = False
+    persona: str = ""
+    style: str = ""
 
     @property
     def own_prompt(self) -> Prompt | None:
         """Prompt with the user's instruction; None if there is a packaged prompt."""
         return None if self.prompt else Prompt(instruction=self.instruction)
+
+    def label(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the metadata of a row with persona and style added; earlier ones are joined by "+"."""
+        own = {name: text for name, text in (("persona", self.persona), ("style", self.style)) if text}
+        joined = {name: f"{metadata[name]}+{text}" if name in metadata else text for name, text in own.items()}
+        return {**metadata, **joined}
 
 
 class QuestionEvolver(CandidateStep):
@@ -53,24 +82,103 @@ class QuestionEvolver(CandidateStep):
 
     kind: Kind
     docstore: Docstore | None
+    entity_step: JudgeStep | None = None
+
+    @property
+    def judges(self) -> Sequence[Judge]:
+        """Writer, which also names the entities of the drawn passage if passages are added."""
+        return [*super().judges, *(self.entity_step.judges if self.entity_step else ())]
+
+    @property
+    def instrument(self) -> Mapping[str, Any]:
+        """Configuration of this step that affects the returned candidates."""
+        own = super().instrument
+        return own if self.entity_step is None else {**own, "entities": self.entity_step.description}
+
+    def with_fresh_capabilities(self) -> Self:
+        """Return a copy whose judges do not share endpoint capabilities with the judges of this step."""
+        entity_step = self.entity_step and self.entity_step.with_fresh_capabilities()
+        return super().with_fresh_capabilities().model_copy(update={"entity_step": entity_step})
 
     def _option_names(self) -> Sequence[str]:
         return ["kind"]
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Ask the writer to rewrite the question: one call; no call if a needed similar passage does not exist."""
-        if self.kind.adds_passage:
-            near = self.docstore.similar(state.passages[0]) if self.docstore else []
-            if not near:
-                trial = state.with_trial(self.kind.name, accepted=False, feedback=NO_NEAR_PASSAGE)
-                return trial.reject(NO_NEAR_PASSAGE)
-            state = state.replace(passages=[state.passages[0], near[0]])
-        inputs = {"question": state.question, "passages": numbered_passages(state.passages)}
-        answer = yield from self._ask(inputs, drawn_text(state), question_objection)
+        """Ask the writer to rewrite the question: one call, and one more for the entities if passages are added.
+
+        No call if the passage has no numbers and they are needed, or no passage can be added.
+        """
+        if self.kind.needs_numbers and not has_numbers(state.passages[0]):
+            return self._reject(state, NO_NUMBERS)
+        if self.kind.adds_passage and not state.needed:
+            state = yield from self._add_passages(state)
+            if state.rejected:
+                return state
+        earlier = Random(f"{state.seed} {state.passages[0].id} turns").randint(1, _MOST_EXCHANGES)
+        inputs: dict[str, Any] = {"question": state.question, "passages": numbered_passages(state.passages)}
+        inputs |= {"persona": self.kind.persona} if self.kind.persona else {}
+        inputs |= {"earlier": earlier} if self.kind.writes_turns else {}
+        inputs |= self._feedback(state)
+        objection = partial(_follow_up_objection, state.question) if self.kind.writes_turns else question_objection
+        answer = yield from self._ask(inputs, drawn_text(state), objection)
         evolved = state.with_evolution(self.kind.name).replace(
-            parent=state.question, answerable=state.answerable and self.kind.answerable
+            parent=state.question,
+            answerable=state.answerable and self.kind.answerable,
+            metadata=self.kind.label(state.metadata),
         )
-        return evolved.with_question(answer.question, self.kind.name)
+        if self.kind.writes_turns:
+            evolved = evolved.replace(chat_history=_turns(answer), standalone=state.standalone_question)
+        if not evolved.answerable and self.docstore is not None:
+            nearest = nearest_passages(self.docstore, answer.question, state.passages, _CHECKED_PASSAGES)
+            evolved = evolved.replace(nearest=nearest)
+        evolved = evolved.with_question(answer.question, self.kind.name)
+        if self.kind.adds_passage and normalize_text(evolved.question) == normalize_text(state.question):
+            return evolved.with_verdict(False, _SAME_QUESTION).reject(NOT_EVOLVED)
+        return evolved
+
+    def _feedback(self, state: Candidate) -> dict[str, str]:
+        """Return the critic's feedback on the last question of this evolution, if it was rejected."""
+        last = state.history[-1] if state.history else None
+        rejected = last is not None and last.kind == self.kind.name and not last.accepted
+        return {"feedback": last.feedback} if last and rejected and last.feedback else {}
+
+    def _add_passages(self, state: Candidate) -> Operation[Candidate]:
+        """Add one or two passages that share an entity with the drawn one, or else the nearest one by embeddings.
+
+        Two are added in half of the cases where there are two. Reject the candidate if there is no passage.
+        """
+        store, drawn = self.docstore, state.passages[0]
+        if store is None:
+            return self._reject(state, NO_NEAR_PASSAGE)
+        entities = yield from self._entities(state, store)
+        count = Random(f"{state.seed} {drawn.id} bridges").randint(1, _MOST_BRIDGES)
+        bridges = find_bridges(store, drawn, entities, count)
+        added, metadata = [bridge.passage for bridge in bridges], state.metadata
+        if added:
+            metadata = {**metadata, "bridge": [bridge.entity for bridge in bridges]}
+        elif store.embeddings is not None or store.vectorstore is not None:
+            yield from embed_passages(store)
+            added = store.similar(drawn)
+        if not added:
+            return self._reject(state, NO_NEAR_PASSAGE)
+        passages = [drawn, *added]
+        return state.replace(passages=passages, needed=[passage.id for passage in passages], metadata=metadata)
+
+    def _entities(self, state: Candidate, store: Docstore) -> Operation[list[str]]:
+        """Return the entities of the drawn passage: one call; no call if no other passage can share one."""
+        drawn = state.passages[0]
+        if self.entity_step is None or not may_have_bridge(store, drawn):
+            return []
+        sample = Sample(question=state.question, references=[drawn.text])
+        try:
+            found = yield from self.entity_step.work({"sample": sample})
+        except JudgeOutputError:
+            return []
+        entities: list[str] = found["reference_entities"]
+        return entities
+
+    def _reject(self, state: Candidate, reason: str) -> Candidate:
+        return state.with_trial(self.kind.name, accepted=False, feedback=reason).reject(reason)
 
 
 def evolve(kind: Kind, writer: JudgeLike, docstore: Docstore | None) -> CandidateStep:
@@ -81,5 +189,32 @@ def evolve(kind: Kind, writer: JudgeLike, docstore: Docstore | None) -> Candidat
     """
     if kind.adds_passage and docstore is None:
         raise ConfigError(f"{kind.name} adds the nearest passage: it needs a docstore")
-    step = prompt_step(kind.prompt or "evolve_reasoning", writer, kind.own_prompt)
-    return QuestionEvolver(name=f"evolve_{kind.name}", model_step=step, kind=kind, docstore=docstore)
+    return QuestionEvolver(
+        name=f"evolve_{kind.name}",
+        model_step=prompt_step(kind.prompt or "evolve_reasoning", writer, kind.own_prompt),
+        kind=kind,
+        docstore=docstore,
+        entity_step=extract_entities(writer) if kind.adds_passage else None,
+    )
+
+
+def has_numbers(passage: Passage) -> bool:
+    """Return True if a passage contains at least two different numbers."""
+    return len(numbers_of(passage.text)) > 1
+
+
+def _turns(answer: Any) -> list[Turn]:
+    pairs = [(("user", exchange.question), ("assistant", exchange.answer)) for exchange in answer.exchanges]
+    return [Turn(role=role, text=text.strip()) for pair in pairs for role, text in pair]
+
+
+def _follow_up_objection(standalone: str, answer: Any) -> str | None:
+    """Return the problem with a conversation that the model wrote, or None if there is none."""
+    texts = [text for exchange in answer.exchanges for text in (exchange.question, exchange.answer)]
+    if not 1 <= len(answer.exchanges) <= _MOST_EXCHANGES:
+        return f"`exchanges` holds 1 to {_MOST_EXCHANGES} exchanges, not {len(answer.exchanges)}"
+    if not all(text.strip() for text in texts):
+        return "a question or an answer of `exchanges` is blank"
+    if normalize_text(answer.question) == normalize_text(standalone):
+        return "the last question is the old one: leave out what the earlier turns say already"
+    return question_objection(answer)

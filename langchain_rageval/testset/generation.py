@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -27,10 +27,12 @@ from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.usage_meter import tokens_in
 from langchain_rageval.testset.accepted_questions import AcceptedQuestions, to_unit_vector
+from langchain_rageval.testset.bridges import may_have_bridge
 from langchain_rageval.testset.candidate import BLANK_QUESTION, DUPLICATE, Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep
 from langchain_rageval.testset.docstore import Docstore, embed_passages
 from langchain_rageval.testset.evolutions import Branch, kinds_of, simple
+from langchain_rageval.testset.focus import Focus, check_stratum, passages_in_focus
 from langchain_rageval.testset.generator_steps import GeneratorSteps
 from langchain_rageval.testset.journaled_step import FAILED, JournaledStep
 from langchain_rageval.testset.passage import Passage
@@ -67,6 +69,8 @@ class GenerationOptions:
         journal: journal, or path of one.
         budget: limit of the run.
         price: prices of the models.
+        focus: sources or metadata of the passages that questions start from; None for all.
+        stratify: name of the metadata by which the passages are stratified.
     """
 
     judges: Sequence[Judge]
@@ -81,6 +85,8 @@ class GenerationOptions:
     journal: str | Path | Journal | None
     budget: Budget | None
     price: Any = None
+    focus: Focus | None = None
+    stratify: str = "source"
 
 
 @dataclass(frozen=True)
@@ -137,6 +143,7 @@ class Generation:
     def __post_init__(self) -> None:
         """Open the journal and plan the rows."""
         options = self.options
+        check_stratum(passages_in_focus(self.store.passages, options.focus), options.stratify)
         self._accepted = AcceptedQuestions(options.dedupe)
         call_options: CallOptions = {
             "max_concurrency": options.max_concurrency,
@@ -169,9 +176,12 @@ class Generation:
         branches = branches_of_tree(options.distribution) if options.tree else None
         if evolutions is None:
             evolutions = [simple] * self.size if branches else allocate_rows(options.distribution, self.size, self.seed)
-        passages = draw_order(self.store.passages, self.seed)
+        passages = draw_order(passages_in_focus(self.store.passages, options.focus), self.seed, options.stratify)
         used = {text for row in self.present for text in row.contexts}
         passages.sort(key=lambda passage: passage.text in used)
+        self._bridged = _adds_passage([*options.distribution, *evolutions]) and any(
+            may_have_bridge(self.store, passage) for passage in passages
+        )
         self.scheduler = PassageScheduler(passages, evolutions, self.seed, self._has_similar, branches, roots)
 
     def __enter__(self) -> Generation:
@@ -184,11 +194,11 @@ class Generation:
             self.journal.close()
 
     def prepare(self) -> Operation[None]:
-        """Embed the questions of the present rows, and the passages if an evolution needs similar ones."""
-        vectors = yield from self._embed_questions([row.question for row in self.present])
+        """Embed the present questions, and the passages if an evolution adds near ones that share no entity."""
+        vectors = yield from self._embed_questions([row.standalone_question for row in self.present])
         for row, vector in zip(self.present, vectors, strict=True):
             self._accepted.add(row, vector)
-        if any(kind.adds_passage for row in self.scheduler.rows for kind in kinds_of(row.evolution)):
+        if _adds_passage(row.evolution for row in self.scheduler.rows) and not self._bridged:
             yield from embed_passages(self.store)
 
     def next_round(self) -> dict[int, Candidate]:
@@ -232,7 +242,7 @@ class Generation:
         """
         results = {number: _reject_blank(attempt.candidate) for number, attempt in attempts.items()}
         accepted = {number: candidate for number, candidate in results.items() if candidate.rejected is None}
-        vectors = yield from self._embed_questions([candidate.question for candidate in accepted.values()])
+        vectors = yield from self._embed_questions([candidate.standalone_question for candidate in accepted.values()])
         for (number, candidate), vector in zip(list(accepted.items()), vectors, strict=True):
             if other := self._accepted.find_duplicate(candidate, vector):
                 trial = candidate.with_trial("dedupe", accepted=False, feedback=other)
@@ -281,6 +291,8 @@ class Generation:
             yield f"{evolution.get_name()} was given up: none of {tries} questions evolved; see `rejected`."
         if self.first_failure:
             yield f"The first failure: {self.first_failure}"
+        for reason, names in self.scheduler.left_out.items():
+            yield f"Left out of some rows: {', '.join(names)} ({reason}); these rows have the rest of their evolution."
         if n_rows < self.size:
             reason = _INTERRUPTED if broken_off else self.stop_reason or "see yields"
             yield f"{n_rows} of {self.size} rows were generated: {reason}."
@@ -373,7 +385,8 @@ class Generation:
 
     def _has_similar(self, passage: Passage) -> bool:
         if passage.id not in self._has_similar_cache:
-            self._has_similar_cache[passage.id] = bool(self.store.similar(passage))
+            found = may_have_bridge(self.store, passage) if self._bridged else self.store.similar(passage)
+            self._has_similar_cache[passage.id] = bool(found)
         return self._has_similar_cache[passage.id]
 
     def _to_row(self, candidate: Candidate) -> TestsetRow:
@@ -388,6 +401,10 @@ class Generation:
         return [to_unit_vector(vector) for vector in vectors]
 
 
+def _adds_passage(branches: Iterable[Branch]) -> bool:
+    return any(kind.adds_passage for branch in branches for kind in kinds_of(branch))
+
+
 def _reject_blank(candidate: Candidate) -> Candidate:
     """Reject a candidate without a question, which only steps of the user can leave."""
     return candidate if candidate.rejected or candidate.question.strip() else candidate.reject(BLANK_QUESTION)
@@ -395,10 +412,14 @@ def _reject_blank(candidate: Candidate) -> Candidate:
 
 def _to_row(candidate: Candidate) -> TestsetRow:
     passages = candidate.passages
-    content = json.dumps([candidate.question, [passage.id for passage in passages]])
+    content: list[Any] = [candidate.question, [passage.id for passage in passages]]
+    if candidate.chat_history:
+        content.append([[turn.role, turn.text] for turn in candidate.chat_history])
+    standalone = {"standalone_question": candidate.standalone} if candidate.chat_history else {}
     return TestsetRow(
-        id=blake2b(content.encode(), digest_size=8).hexdigest(),
+        id=blake2b(json.dumps(content).encode(), digest_size=8).hexdigest(),
         question=candidate.question,
+        chat_history=candidate.chat_history,
         contexts=[passage.text for passage in passages],
         reference=candidate.reference or "",
         evolution=candidate.evolution,
@@ -406,6 +427,6 @@ def _to_row(candidate: Candidate) -> TestsetRow:
         history=candidate.history,
         passage_ids=[passage.id for passage in passages],
         spans=[(passage.source, passage.start, passage.end) for passage in passages],
-        metadata=passages[0].metadata,
+        metadata={**passages[0].metadata, **candidate.metadata, **standalone},
         tree_id=candidate.tree_id,
     )

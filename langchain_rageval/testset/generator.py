@@ -37,6 +37,7 @@ from langchain_rageval.testset.candidate_step import CandidateStep
 from langchain_rageval.testset.distribution import DISTRIBUTION, normalize_shares
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.extend import documents_of, extended
+from langchain_rageval.testset.focus import Focus
 from langchain_rageval.testset.generation import Attempt, Generation, GenerationOptions
 from langchain_rageval.testset.generation_plan import GenerationPlan
 from langchain_rageval.testset.generator_steps import (
@@ -65,7 +66,8 @@ class TestsetGenerator(Traced[Any, Testset]):
 
     The cost does not depend on the size of the corpus: at most 6 calls for a simple row and 4 more for each evolution,
     plus the cost of rejected attempts. A reviewed question that cannot be evolved is used for another row. Passages are
-    embedded only if an evolution needs the nearest passage. `plan` estimates the cost.
+    embedded only if an evolution needs a second passage and no other passage shares an entity with the first one.
+    `plan` estimates the cost.
 
     Args:
         writer: model that writes key phrases, questions and answers.
@@ -86,6 +88,10 @@ class TestsetGenerator(Traced[Any, Testset]):
         max_rewrites: maximum number of rewrites of a rejected question.
         dedupe: cosine from which two questions are duplicates; None rejects only equal questions.
         closed_book: model that answers from memory; questions that it answers are rejected.
+        focus: sources of the passages that questions start from: a source or a list of sources, or a mapping of
+            `source` or another name in the metadata to a value or list of values. A `*` stands for any characters.
+            Passages that evolutions add may come from all documents. By default questions start from all passages.
+        stratify: name of the metadata by which the passages are stratified, such as "topic"; by default their sources.
         language: language of the prompts; "auto" selects the language of each passage.
         **options: of the run, described in `RunOptions`: `max_concurrency=16`, `timeout=60.0`, `retry=None`,
             `price=None`, `journal=None`, which stores each finished step, `budget=None` and `progress=True`; and own
@@ -119,6 +125,8 @@ class TestsetGenerator(Traced[Any, Testset]):
     max_rewrites: int
     dedupe: float | None
     closed_book: InstanceOf[Judge] | None
+    focus: Any
+    stratify: str
     own_steps: Mapping[str, UserStep]
     max_concurrency: int
     timeout: float | None
@@ -144,6 +152,8 @@ class TestsetGenerator(Traced[Any, Testset]):
         max_rewrites: int = 2,
         dedupe: float | None = 0.95,
         closed_book: JudgeLike | None = None,
+        focus: Focus | None = None,
+        stratify: str = "source",
         language: str = "auto",
         **options: Unpack[GeneratorOptions],
     ) -> None:
@@ -174,6 +184,8 @@ class TestsetGenerator(Traced[Any, Testset]):
             "max_rewrites": max_rewrites,
             "dedupe": dedupe,
             "closed_book": None if closed_book is None else _with_language(closed_book, language),
+            "focus": focus,
+            "stratify": stratify,
             "own_steps": steps_of_user(chosen),
             **{name: value for name, value in chosen.items() if name in RUN_DEFAULTS},
             "retry": chosen["retry"] or RetryPolicy(),
@@ -267,6 +279,8 @@ class TestsetGenerator(Traced[Any, Testset]):
             seed=self._seed(seed),
             tree=self.tree,
             dedupe=self.dedupe is not None,
+            focus=self.focus,
+            stratify=self.stratify,
             price=self.price,
         )
 
@@ -505,6 +519,8 @@ class TestsetGenerator(Traced[Any, Testset]):
             retry=self.retry,
             journal=self.journal,
             budget=self.budget,
+            focus=self.focus,
+            stratify=self.stratify,
             price=self.price,
         )
 

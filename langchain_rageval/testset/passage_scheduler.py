@@ -15,6 +15,7 @@ from langchain_rageval.testset.candidate import (
     KNOWN_WITHOUT_DOCUMENTS,
     NO_KEYPHRASE,
     NO_NEAR_PASSAGE,
+    NO_NUMBERS,
     NOT_ANSWERED,
     NOT_EVOLVED,
     NOT_IN_PASSAGES,
@@ -22,6 +23,7 @@ from langchain_rageval.testset.candidate import (
     Candidate,
 )
 from langchain_rageval.testset.evolutions import Branch, compose, kinds_of, parts_of, simple
+from langchain_rageval.testset.evolve import has_numbers
 from langchain_rageval.testset.passage import Passage
 
 MAX_ATTEMPTS = 8
@@ -112,6 +114,7 @@ class PassageScheduler:
         rows: states of the rows, in order.
         attempts: number of candidates so far.
         rejected: number of rejections by reason.
+        left_out: names of evolutions that were left out, by the reason: no passage suits them.
         given_up: number of attempts of each evolution that was given up.
     """
 
@@ -128,6 +131,7 @@ class PassageScheduler:
         self.rows = [RowState(evolution, trees.get(number)) for number, evolution in enumerate(evolutions)]
         self.attempts = 0
         self.rejected: Counter[str] = Counter()
+        self.left_out: dict[str, list[str]] = {}
         self.given_up: dict[Branch, int] = {}
         self._passages = passages
         self._seed = seed
@@ -214,12 +218,13 @@ class PassageScheduler:
         row.retry_passage = drawn if suitable and self._draws[drawn.id] == 1 else None
 
     def _drop_unreachable(self) -> None:
-        """Before the first attempt, leave out of the trees what needs similar passages if no passage has one."""
-        reachable = [branch for branch in self._branches or () if not _adds_passage(branch)]
-        if self.attempts or not 2 <= len(reachable) < len(self._branches or ()):
-            return
-        if not any(map(self._has_similar, self._passages)):
-            self.rejected[NO_NEAR_PASSAGE] += 1
+        """Before the first attempt, leave out of the trees the evolutions that no passage suits."""
+        branches = self._branches or ()
+        reachable = [branch for branch in branches if self.attempts or self._is_possible(branch)]
+        if 2 <= len(reachable) < len(branches):
+            for branch in branches:
+                if branch not in reachable:
+                    self._leave_out(branch)
             self._branches = reachable
             self._plant([row for row in self.rows if row.tree is None or row.tree.root is None])
 
@@ -281,11 +286,14 @@ class PassageScheduler:
         if row.retry_passage is not None:
             passage, row.retry_passage = row.retry_passage, None
             return passage
-        if row.tree is None and not any(self._suits(row.evolution, passage) for passage in self._passages):
-            self.rejected[NO_NEAR_PASSAGE] += 1
-            row.evolution = compose(part for part in parts_of(row.evolution) if not _adds_passage(part))
-        wanted = self._evolutions_of(row)
-        wanted = [branch for branch in wanted if any(self._suits(branch, passage) for passage in self._passages)]
+        if row.tree is None:
+            for part in parts_of(row.evolution):
+                if not self._is_possible(part):
+                    self._leave_out(part)
+                    row.evolution = compose(other for other in parts_of(row.evolution) if other != part)
+        wanted: list[Branch] = []
+        for branch in self._evolutions_of(row):
+            wanted += [branch] if self._is_possible(*wanted, branch) else []
         for _ in range(2):
             for index, passage in enumerate(self._undrawn):
                 if all(self._suits(branch, passage) for branch in wanted):
@@ -295,8 +303,22 @@ class PassageScheduler:
         return None
 
     def _suits(self, branch: Branch, passage: Passage) -> bool:
-        """Return True if a passage has what an evolution needs."""
-        return not _adds_passage(branch) or self._has_similar(passage)
+        """Return True if a passage has what the evolutions of a branch need: numbers, or another passage."""
+        needs_numbers = any(kind.needs_numbers for kind in kinds_of(branch))
+        return not (
+            (needs_numbers and not has_numbers(passage)) or (_adds_passage(branch) and not self._has_similar(passage))
+        )
+
+    def _is_possible(self, *branches: Branch) -> bool:
+        """Return True if one passage has what all branches need."""
+        return any(all(self._suits(branch, passage) for branch in branches) for passage in self._passages)
+
+    def _leave_out(self, part: Branch) -> None:
+        """Count an evolution that no passage suits, and note its name."""
+        reason = NO_NEAR_PASSAGE if _adds_passage(part) else NO_NUMBERS
+        self.rejected[reason] += 1
+        names = self.left_out.setdefault(reason, [])
+        names += [] if part.get_name() in names else [part.get_name()]
 
     def _evolutions_of(self, row: RowState) -> list[Branch]:
         """Return the evolutions for which a passage of a row must be suitable: those of its tree."""

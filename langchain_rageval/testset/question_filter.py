@@ -26,9 +26,14 @@ from langchain_rageval.testset.passage import Passage
 
 
 class QuestionFilter(CandidateStep):
-    """Accepts a question that is understood without its passages and answered by them; rewrites other questions."""
+    """Accepts a question that is understood without its passages and answered by them; rewrites other questions.
+
+    A question with earlier turns (a follow-up) is reviewed together with them instead: it must depend on them, ask the
+    same as its standalone form, and not be answered by them already. It is not rewritten.
+    """
 
     rewrite_step: JudgeStep | None
+    turns_step: JudgeStep
     docstore: Docstore | None
     max_rewrites: int
 
@@ -37,23 +42,31 @@ class QuestionFilter(CandidateStep):
         """Critic, and the writer that rewrites, if there is one."""
         return [*super().judges, *(self.rewrite_step.judges if self.rewrite_step else ())]
 
+    def without_rewrites(self) -> Self:
+        """Return a copy that rejects a question instead of rewriting it."""
+        return self.model_copy(update={"rewrite_step": None})
+
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Configuration of this step that affects the returned candidates: that of the review and of the rewriting."""
-        return {**super().instrument, "rewrites": self.rewrite_step and self.rewrite_step.description}
+        """Configuration of this step that affects the returned candidates: that of the reviews and of the rewriting."""
+        rewrites = self.rewrite_step and self.rewrite_step.description
+        return {**super().instrument, "rewrites": rewrites, "turns": self.turns_step.description}
 
     def with_fresh_capabilities(self) -> Self:
         """Return a copy whose judges do not share endpoint capabilities with the judges of this step."""
         rewrite_step = self.rewrite_step and self.rewrite_step.with_fresh_capabilities()
-        return super().with_fresh_capabilities().model_copy(update={"rewrite_step": rewrite_step})
+        steps = {"rewrite_step": rewrite_step, "turns_step": self.turns_step.with_fresh_capabilities()}
+        return super().with_fresh_capabilities().model_copy(update=steps)
 
     def _option_names(self) -> Sequence[str]:
         return ["max_rewrites"]
 
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Ask the critic to review the question: one call, and two more for each rewrite."""
+        if state.chat_history:
+            return (yield from self._review_follow_up(state))
         for rewrites_left in reversed(range(self.max_rewrites + 1 if self.rewrite_step else 1)):
-            inputs = {"question": state.question, "passages": numbered_passages(state.passages)}
+            inputs = {"question": state.question, "passages": numbered_passages([*state.passages, *state.nearest])}
             review = yield from self._ask(inputs, drawn_text(state))
             accepted = review.standalone and review.answerable == state.answerable
             state = state.with_verdict(accepted, "" if accepted else review.feedback)
@@ -64,6 +77,15 @@ class QuestionFilter(CandidateStep):
             if rewrites_left:
                 state = yield from self._rewrite(state, review.feedback, add_neighbour=not review.answerable)
         return state.reject(QUESTION_REJECTED)
+
+    def _review_follow_up(self, state: Candidate) -> Operation[Candidate]:
+        """Ask the critic to review the last question of a conversation with its earlier turns: one call."""
+        turns = [{"role": turn.role, "text": turn.text} for turn in state.chat_history]
+        inputs = {"turns": turns, "question": state.question, "standalone": state.standalone}
+        review = yield from ask_step(self.turns_step, inputs, drawn_text(state))
+        accepted = review.depends and review.same and review.open
+        state = state.with_verdict(accepted, "" if accepted else review.feedback)
+        return state if accepted else state.reject(QUESTION_REJECTED)
 
     def _rewrite(self, state: Candidate, feedback: str, *, add_neighbour: bool) -> Operation[Candidate]:
         """Ask the writer to rewrite the question; if the passages do not answer it, first add a neighbouring one."""
@@ -101,6 +123,7 @@ def question_filter(
     return QuestionFilter(
         name="review_question",
         model_step=prompt_step("review_question", critic),
+        turns_step=prompt_step("review_follow_up", critic),
         rewrite_step=None if writer is None else prompt_step("reword_question", writer),
         docstore=docstore,
         max_rewrites=max_rewrites,

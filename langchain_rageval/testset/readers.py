@@ -23,12 +23,23 @@ from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.data.tables import Records, table_records
 from langchain_rageval.data.vocabulary import folded, known_name
 from langchain_rageval.errors import ConfigError, RagevalError, SampleError
+from langchain_rageval.testset.corpora import (
+    TREC_SUFFIXES,
+    beir_questions,
+    collection_documents,
+    corpus_key,
+    record_id,
+    titled,
+    trec_documents,
+)
+from langchain_rageval.testset.foreign_documents import haystack_document, is_haystack, is_node, node_document
 
 _LOG = logging.getLogger("langchain_rageval")
 _MAX_NAMES = 3  # files that a warning names
 _TEXT_KEYS = ("text", "page_content", "content")  # of a JSON record, a table or an object
 _RUSSIAN_KEYS = ("текст", "текст документа", "содержание", "содержимое")
-_FOLDED_KEYS = frozenset(map(folded, (*_TEXT_KEYS, *_RUSSIAN_KEYS)))
+_CORPUS_KEYS = ("contents", "passage")  # of Anserini and of the passages of MS MARCO
+_FOLDED_KEYS = frozenset(map(folded, (*_TEXT_KEYS, *_CORPUS_KEYS, *_RUSSIAN_KEYS)))
 _CHARSET = re.compile(rb"<meta[^>]+charset=[\"']?([\w-]+)", re.IGNORECASE)
 _EXPECTED = "expected Documents, texts, a path, a DataFrame or a list of these"
 
@@ -37,10 +48,13 @@ def load_documents(path: str | os.PathLike[str]) -> Iterator[Document]:
     """Load the documents of a file, or of a folder and its subfolders.
 
     `.txt`, `.md` and `.markdown` files are one document each. In `.jsonl`, `.ndjson` and `.json` files each record is a
-    document, with its text under `text`, `page_content`, `content`, `текст` or `содержание`; other fields become
-    metadata. So is each row of a table in `.csv`, `.tsv` or `.xlsx`; without such a column, the text holds all columns.
-    LangChain's loaders read `.pdf` (a document for each page), `.html`, `.htm` and `.docx` (one each). Texts are in
-    UTF-8, UTF-16 or a single-byte encoding such as Windows-1251. Hidden and empty files are skipped. A symbolic link
+    document, with its text under `text`, `page_content`, `content`, `contents`, `passage`, `текст` or
+    `содержание`, and its id under `id`, `_id` or `doc_id`; other fields become metadata. So is each row of a table in
+    `.csv`, `.tsv` or `.xlsx`; without such a column, the text holds all columns. Of a folder of a BEIR data set only
+    `corpus.jsonl` is read, each text under its title. `.trec`, `.trectext`, `.sgml` and `.sgm` files hold documents in
+    TREC's markup; a `.tsv` file without a header, such as the collection of MS MARCO, has an id and a text in each
+    line. LangChain's loaders read `.pdf` (a document for each page), `.html`, `.htm` and `.docx` (one each). Texts are
+    in UTF-8, UTF-16 or a single-byte encoding such as Windows-1251. Hidden and empty files are skipped. A symbolic link
     within a folder is read only if it leads to a file in the same folder; linked folders are not entered. A warning in
     the log "langchain_rageval" names each link that is not read, each unknown kind of file, each file or line that
     cannot be read, and each encoding that is not UTF-8.
@@ -63,6 +77,10 @@ def load_documents(path: str | os.PathLike[str]) -> Iterator[Document]:
     if path.is_file() and path.suffix.lower() not in _READERS:
         raise ConfigError(f"{path}: expected one of {', '.join(_READERS)}, got {path.suffix!r}: convert the file")
     files = [path] if path.is_file() else _files_within(path)
+    if questions := beir_questions(files):
+        shown = ", ".join(file.relative_to(path).as_posix() for file in questions[:_MAX_NAMES])
+        _LOG.warning("skipped %s: questions and judgments of a BEIR data set, not documents", shown)
+        files = [file for file in files if file not in questions]
     root = path.parent if path.is_file() else path
     by_name = {file.relative_to(root).as_posix(): file for file in files}
     readable = {name: file for name, file in by_name.items() if file.suffix.lower() in _READERS}
@@ -75,18 +93,19 @@ def to_documents(source: Any, *, column: str = "text") -> list[Document]:
     """Convert texts in any form to LangChain Documents.
 
     Args:
-        source: a Document, an object or mapping with a text under `text`, `page_content` or `content`, the path of a
-            file or folder, a DataFrame, or an iterable of Documents, texts, objects, mappings and `pathlib.Path`s. A
-            str in an iterable is always a text. A str that is passed alone is a path if a file or folder of that name
-            exists, otherwise a text; to pass a single text, put it in a list: `[text]`.
+        source: a Document, an object or mapping with a text under `text`, `page_content` or `content`, a document of
+            Haystack, a node of LlamaIndex or another object with `get_content()`, the path of a file or folder, a
+            DataFrame (pandas, polars or a table of pyarrow), or an iterable of Documents, texts, objects, mappings and
+            `pathlib.Path`s. A str in an iterable is always a text. A str that is passed alone is a path if a file or
+            folder of that name exists, otherwise a text; to pass a single text, put it in a list: `[text]`.
         column: column of a DataFrame, or key of a mapping, that holds the texts. "page_content" and "content" are used
-            if "text" is missing. Other columns become metadata.
+            if "text" is missing. Other columns become metadata, and `id`, `_id` or `doc_id` the id.
 
     Raises:
         ConfigError: if an item holds no text, or a path does not exist, such as a str that is passed alone and looks
             like the name of a file.
     """
-    if hasattr(source, "columns") and hasattr(source, "to_dict"):
+    if hasattr(source, "columns") and any(hasattr(source, name) for name in ("to_dict", "to_dicts", "to_pylist")):
         return _from_table(source, column)
     if isinstance(source, str) and _is_path(source):
         return list(load_documents(source))
@@ -98,7 +117,8 @@ def to_documents(source: Any, *, column: str = "text") -> list[Document]:
 
 
 def _is_single(source: Any) -> bool:
-    return isinstance(source, str | Path | Mapping) or any(hasattr(source, key) for key in _TEXT_KEYS)
+    is_text = isinstance(source, str | Path | Mapping) or is_node(source)
+    return is_text or any(hasattr(source, key) for key in _TEXT_KEYS)
 
 
 def _documents(item: Any, column: str, where: str) -> Iterator[Document]:
@@ -110,6 +130,11 @@ def _documents(item: Any, column: str, where: str) -> Iterator[Document]:
         yield _document(item, {})
     elif isinstance(item, Mapping):
         yield _from_mapping(item, (column, *_TEXT_KEYS), f"{where}: ")
+    elif is_haystack(item):
+        document = haystack_document(item)
+        yield from [] if document is None else [document]
+    elif is_node(item):
+        yield node_document(item)
     elif keys := [key for key in _TEXT_KEYS if isinstance(getattr(item, key, None), str)]:
         metadata = getattr(item, "metadata", None)
         own_id = getattr(item, "id", None)
@@ -126,14 +151,19 @@ def _document(text: str, metadata: Mapping[Any, Any], own_id: Any = None) -> Doc
 def _from_mapping(record: Mapping[Any, Any], keys: Iterable[str], prefix: str) -> Document:
     """Convert a mapping to a document: the first text under `keys`; its metadata and other fields become metadata."""
     record = from_serialized(record) or record
-    text_key = next((key for key in keys if isinstance(record.get(key), str)), None)
+    title_key = corpus_key(record)
+    text_key = title_key or next((key for key in keys if isinstance(record.get(key), str)), None)
     text_key = text_key or next((name for name in record if _is_text_key(name) and isinstance(record[name], str)), None)
     if text_key is None:
         expected = ", ".join(dict.fromkeys(keys))
         raise ConfigError(f"{prefix}expected a text under one of {expected}, got {sorted(map(str, record))}")
     metadata = record.get("metadata")
     fields = {_metadata_key(name): value for name, value in record.items() if name not in (text_key, "metadata")}
-    return _document(record[text_key], fields | (dict(metadata) if isinstance(metadata, Mapping) else {}))
+    fields |= dict(metadata) if isinstance(metadata, Mapping) else {}
+    own_id = record_id(record)
+    if title_key is None:
+        return _document(record[text_key], fields, own_id)
+    return _document(titled(record["title"], record[text_key]), {"source": own_id} | fields, own_id)
 
 
 def _is_text_key(name: Any) -> bool:
@@ -146,17 +176,26 @@ def _metadata_key(name: Any) -> str:
 
 def _from_table(table: Any, column: str) -> list[Document]:
     """Convert each row of a DataFrame that has a text to a document; missing values (NaN) are left out."""
-    keys = (*_TEXT_KEYS, *filter(_is_text_key, table.columns)) if column in _TEXT_KEYS else (column,)
-    column = next((name for name in (column, *keys) if name in table.columns), "")
+    names = getattr(table, "column_names", table.columns)  # pyarrow keeps the columns themselves in `columns`
+    keys = (*_TEXT_KEYS, *filter(_is_text_key, names)) if column in _TEXT_KEYS else (column,)
+    column = next((name for name in (column, *keys) if name in names), "")
     if not column:
-        columns = [str(name) for name in table.columns]
+        columns = [str(name) for name in names]
         raise ConfigError(
             f"documents: the DataFrame has no column {keys[0]!r}, but {columns}: pass the column of the texts alone, "
             "as in table['body']"
         )
-    rows = table.astype(object).where(table.notna(), None).to_dict("records")
+    rows = _rows_of(table)
     records = ({name: value for name, value in row.items() if value is not None} for row in rows)
     return [_from_mapping(row, (column,), f"documents, row {n}: ") for n, row in enumerate(records) if column in row]
+
+
+def _rows_of(table: Any) -> list[Mapping[Any, Any]]:
+    """Return the rows of a DataFrame of pandas or polars, or of a table of pyarrow, as mappings."""
+    for method in ("to_dicts", "to_pylist"):
+        if hasattr(table, method):
+            return list(getattr(table, method)())
+    return list(table.astype(object).where(table.notna(), None).to_dict("records"))
 
 
 def _is_path(text: str) -> bool:
@@ -256,6 +295,9 @@ def _from_records(name: str, records: Records) -> Iterator[Document]:
 
 def _read_table(name: str, file: Path) -> Iterator[Document]:
     """Convert each row of a table: the text column, or without one a line `name: value` for each column."""
+    if file.suffix.lower() == ".tsv" and (pairs := collection_documents(file)) is not None:
+        yield from (_document(text, {"source": own_id}, own_id) for own_id, text in pairs)
+        return
     for number, (_, row) in enumerate(table_records(file, _is_text_key)):
         if isinstance(row, SampleError):
             raise row
@@ -267,6 +309,11 @@ def _read_table(name: str, file: Path) -> Iterator[Document]:
             document = _from_mapping(cells, _TEXT_KEYS, "")
             document.metadata = {"source": name, "row": number} | document.metadata
             yield document
+
+
+def _read_trec(name: str, file: Path) -> Iterator[Document]:
+    for docno, text in trec_documents(name, file):
+        yield _document(text, {"source": docno}, docno)
 
 
 def _html_encoding(file: Path) -> str:
@@ -316,6 +363,7 @@ _READERS: Mapping[str, Callable[[str, Path], Iterator[Document]]] = {
     ".csv": _read_table,
     ".tsv": _read_table,
     ".xlsx": _read_table,
+    **dict.fromkeys(TREC_SUFFIXES, _read_trec),
 }
 _PACKAGES: Mapping[str, tuple[str, str]] = {
     ".pdf": ("pypdf", "pypdf"),

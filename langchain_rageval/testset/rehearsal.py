@@ -10,6 +10,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import ceil, isnan, nan
 from typing import Any
 
@@ -25,10 +26,13 @@ from langchain_rageval.run.prices import PriceList
 from langchain_rageval.run.requests import Call
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.usage_meter import UsageMeter, tokens_in
+from langchain_rageval.testset.bridges import may_have_bridge
 from langchain_rageval.testset.candidate import Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.evolutions import Branch, Evolution, compose, kinds_of, parts_of, simple
+from langchain_rageval.testset.evolve import has_numbers
+from langchain_rageval.testset.focus import Focus, check_stratum, passages_in_focus
 from langchain_rageval.testset.generation_plan import GenerationPlan, PlannedStep
 from langchain_rageval.testset.generator_steps import GeneratorSteps
 from langchain_rageval.testset.passage import Passage
@@ -36,9 +40,17 @@ from langchain_rageval.testset.passage_scheduler import MAX_ATTEMPTS
 from langchain_rageval.testset.sampling import allocate_rows, branches_of_tree, draw_order
 from langchain_rageval.testset.step_usage import EMBED
 from langchain_rageval.testset.user_step import UserStep, inner_runnable, user_step
+from langchain_rageval.text.phrase_index import PhraseIndex
 
 _REHEARSED = 8
 """Maximum number of rows of each evolution in the dry run."""
+
+_ACCEPTED: Mapping[str, Mapping[str, Any]] = {
+    "PassageGrades": dict.fromkeys(("clarity", "depth", "structure", "relevance"), 3),
+    "QuestionComparison": {"deeper": True},
+    "FollowUpReview": dict.fromkeys(("depends", "same", "open"), True),
+}
+"""Fields of the answers that let every candidate pass, by the title of the schema."""
 
 _Costs = dict[str, dict[str, float]]
 
@@ -52,34 +64,58 @@ def plan_generation(
     seed: int,
     tree: bool,
     dedupe: bool,
+    focus: Focus | None,
+    stratify: str,
     price: Any = None,
 ) -> GenerationPlan:
     """Return the plan of a generation; see `TestsetGenerator.plan`."""
     branches = branches_of_tree(distribution) if tree else []
     rows = [branches[n % len(branches)] for n in range(size)] if tree else allocate_rows(distribution, size, seed)
     rehearsal = _Rehearsal(steps, store, PriceList.of(price))
-    drawn = draw_order(store.passages, seed)[:_REHEARSED]
+    focused = passages_in_focus(store.passages, focus)
+    check_stratum(focused, stratify)
+    drawn = draw_order(focused, seed, stratify)
     for branch, count in Counter(rows).items():
-        passages = drawn[:count]
+        passages = _suitable(drawn, branch, store)[: min(count, _REHEARSED)]
         first = ceil(size / len(branches)) * (branch == simple) if tree else count
         rehearsal.run(branch, passages, first / len(passages), count / len(passages))
-    embedded = _embedded(store, rows, size if dedupe else 0)
+    embedded = _embedded(store, rows, drawn, size if dedupe else 0)
     notes = [
         *rehearsal.notes,
         "Rejected questions cost more; a critic that rejects 20% at each filter costs up to 1.5 times as much.",
         "Repeated requests after an invalid reply or a lost call are not included.",
     ]
+    rehearsed = sum(min(len(drawn), _REHEARSED, count) for count in Counter(rows).values())
     free = None if price is None else 0.0
     planned = rehearsal.planned()
     if embedded:
         planned.append(PlannedStep(EMBED, 0, 0, 0, embedded, 0, 0, free, free))
-    return GenerationPlan(planned, size, sum(min(len(drawn), count) for count in Counter(rows).values()), notes)
+    return GenerationPlan(planned, size, rehearsed, notes)
 
 
-def _embedded(store: Docstore, rows: Sequence[Branch], questions: int) -> int:
+def _suitable(drawn: Sequence[Passage], branch: Branch, store: Docstore) -> list[Passage]:
+    """Return passages, those that have what an evolution needs before the others: numbers, or a shared entity."""
+    needs_numbers, needs_bridge = _needs_numbers(branch), _adds_passage(branch)
+
+    def lacks(passage: Passage) -> int:
+        return (needs_numbers and not has_numbers(passage)) + (needs_bridge and not may_have_bridge(store, passage))
+
+    return sorted(drawn, key=lacks) if needs_numbers or needs_bridge else list(drawn)
+
+
+def _embedded(store: Docstore, rows: Sequence[Branch], drawn: Sequence[Passage], questions: int) -> int:
     """Return the number of texts to embed: the questions, and the passages if an evolution needs a similar one."""
-    adds_passage = any(kind.adds_passage for row in set(rows) for kind in kinds_of(row))
-    return questions + (len(store) if adds_passage and store.vectorstore is None else 0)
+    adds_passage = any(map(_adds_passage, set(rows)))
+    embeds = adds_passage and store.vectorstore is None and not any(may_have_bridge(store, p) for p in drawn)
+    return questions + (len(store) if embeds else 0)
+
+
+def _needs_numbers(branch: Branch) -> bool:
+    return any(kind.needs_numbers for kind in kinds_of(branch))
+
+
+def _adds_passage(branch: Branch) -> bool:
+    return any(kind.adds_passage for kind in kinds_of(branch))
 
 
 class _Rehearsal:
@@ -117,11 +153,11 @@ class _Rehearsal:
         rest = [*self._steps.of_branch(plannable, self._store), *self._steps.after(self._store)]
         for passage in passages:
             start = Candidate(passages=[passage])
-            reviewed = self._rehearse(before, start, _accepting(True), self._expected, firsts)
-            self._rehearse(rest, reviewed, _accepting(answerable), self._expected, rows)
-            often = MAX_ATTEMPTS * rows
-            reviewed = self._rehearse(before, start, _rejecting(self._steps.max_rewrites)(True), self._most, often)
-            self._rehearse(rest, reviewed, _rejecting(self._steps.max_rewrites)(answerable), self._most, often)
+            reviewed = self._rehearse(before, start, partial(_accepting, True), self._expected, firsts)
+            self._rehearse(rest, reviewed, partial(_accepting, answerable), self._expected, rows)
+            often, rejecting = MAX_ATTEMPTS * rows, partial(_rejecting, self._steps.max_rewrites)
+            reviewed = self._rehearse(before, start, partial(rejecting, True), self._most, often)
+            self._rehearse(rest, reviewed, partial(rejecting, answerable), self._most, often)
 
     def planned(self) -> list[PlannedStep]:
         """Return the cost of each step, in the order of the steps."""
@@ -132,13 +168,13 @@ class _Rehearsal:
         self,
         steps: Sequence[CandidateStep],
         candidate: Candidate,
-        reply: Callable[[Any], Any],
+        replies: Callable[[], Callable[[Any], Any]],
         costs: _Costs,
         factor: float,
     ) -> Candidate:
-        """Run steps on a candidate, whatever they reject, and add what they cost, times a factor."""
+        """Run steps on a candidate, each with new replies, whatever they reject; add what they cost, times a factor."""
         for step in steps:
-            run = Run(fake_reply=reply, meter=UsageMeter(prices=self._prices))
+            run = Run(fake_reply=replies(), meter=UsageMeter(prices=self._prices))
             try:
                 candidate = step.with_fresh_capabilities().invoke(candidate, run.into({}))
             except Exception as error:
@@ -156,14 +192,26 @@ class _Rehearsal:
 
 
 class _RehearsalStore(Docstore):
-    """Docstore whose similar passages are any others, so that nothing is embedded."""
+    """Docstore whose similar passages are any others, so that nothing is embedded.
+
+    If a passage may share an entity with another, each entity is in the first passages.
+    """
 
     def __init__(self, store: Docstore) -> None:
-        self.__dict__.update(store.__dict__)
+        self.__dict__.update(store.__dict__, phrase_index=_RehearsalIndex(store.phrase_index))
 
     def similar(self, passage: Passage, *, floor: float = 0.3, ceiling: float = 0.95, k: int = 1) -> list[Passage]:
         """Return the first k other passages."""
         return [other for other in self.passages[: k + 1] if other.id != passage.id][:k]
+
+
+class _RehearsalIndex(PhraseIndex):
+    def __init__(self, index: PhraseIndex) -> None:
+        self.__dict__.update(index.__dict__)
+
+    def texts_with(self, phrase: str) -> list[int]:
+        """Return the numbers of the first three texts, whatever the phrase is."""
+        return [0, 1, 2]
 
 
 def _replies(answerable: bool, changed: Callable[[str, Any], Mapping[str, Any]]) -> Callable[[Any], Any]:
@@ -194,48 +242,50 @@ def _replies(answerable: bool, changed: Callable[[str, Any], Mapping[str, Any]])
 def _accepted_answer(title: str, inputs: Mapping[str, Any], answer: Any, answerable: bool) -> dict[str, Any]:
     """Return the fields of an answer that let the candidate pass."""
     match title:
-        case "PassageGrades":
-            return dict.fromkeys(("clarity", "depth", "structure", "relevance"), 3)
         case "Keyphrases":
             return {"keyphrases": answer["keyphrases"] or [inputs["passage"][:20]]}
         case "Question":
-            return {"question": answer["question"].strip() or inputs["passage"][:60]}
+            question = answer["question"].strip() or str(inputs.get("passage") or inputs["question"])[:60]
+            return {"question": f"{question} –" if question == inputs.get("question") else question}
         case "QuestionReview":
             return {"standalone": True, "answerable": answerable}
-        case "QuestionComparison":
-            return {"deeper": True}
+        case "FollowUp":
+            exchanges = answer["exchanges"] or [{"question": "–", "answer": "–"}]
+            return {"exchanges": exchanges, "question": f"{answer['question']} –"}
+        case "Entities":  # each is shared, see `_RehearsalIndex`
+            return {"entities": [*answer["entities"], *inputs["text"].split()[:2]]}
         case "NeededPassages":
             return {"passages": [passage["passage"] for passage in inputs["passages"]]}
         case "ReferenceAnswer":
             return {"answerable": answerable, "answer": answer["answer"].strip() or "–"}
-    return {}
+    return dict(_ACCEPTED.get(title, {}))
 
 
 def _accepting(answerable: bool) -> Callable[[Any], Any]:
     return _replies(answerable, lambda *_: {})
 
 
-def _rejecting(max_rewrites: int) -> Callable[[bool], Callable[[Any], Any]]:
+def _rejecting(max_rewrites: int, answerable: bool) -> Callable[[Any], Any]:
     """Return replies of a critic that accepts only the last wording of a question, and finds nothing deeper."""
+    reviews = 0
 
-    def replies(answerable: bool) -> Callable[[Any], Any]:
-        reviews = 0
+    def changed(title: str, answer: Any) -> Mapping[str, Any]:
+        nonlocal reviews
+        if title == "Question":  # equal questions would share one review
+            return {"question": f"{answer['question']} {reviews}"}
+        if title == "QuestionComparison":
+            return {"deeper": False, "broader": False}
+        if title == "FollowUpReview":
+            return {"depends": False}
+        if title == "Entities":  # without a shared entity, a second try may follow
+            return {"entities": []}
+        if title == "QuestionReview":
+            reviews += 1
+            if reviews % (max_rewrites + 1):
+                return {"standalone": False, "answerable": not answerable}
+        return {}
 
-        def changed(title: str, answer: Any) -> Mapping[str, Any]:
-            nonlocal reviews
-            if title == "Question":  # equal questions would share one review
-                return {"question": f"{answer['question']} {reviews}"}
-            if title == "QuestionComparison":
-                return {"deeper": False, "broader": False}
-            if title == "QuestionReview":
-                reviews += 1
-                if reviews % (max_rewrites + 1):
-                    return {"standalone": False, "answerable": not answerable}
-            return {}
-
-        return _replies(answerable, changed)
-
-    return replies
+    return _replies(answerable, changed)
 
 
 def _evolution_in(part: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from langchain_rageval._internal.html import bold, details, item_list, paragraph, text
-from langchain_rageval.data.schema import InputModel, Sample
+from langchain_rageval.data.schema import InputModel, Sample, Turn
 from langchain_rageval.testset.candidate import Trial
 
 
@@ -18,6 +18,8 @@ class TestsetRow(InputModel):
     Attributes:
         id: stable identifier, a hash of question and passages.
         question: question to ask the RAG system.
+        chat_history: earlier turns of the conversation that the question continues, the oldest first; `[]` for a
+            question that stands alone. They are the `history` of the sample.
         contexts: texts of the passages that are needed to answer; for an unanswerable question, the texts it was
             written from.
         reference: reference answer; for an unanswerable question, the sentence that the documents do not say; "" if
@@ -27,7 +29,8 @@ class TestsetRow(InputModel):
         history: all attempts with their feedback, in order.
         passage_ids: ids of the passages, in the order of `contexts`.
         spans: source, offset of the first character and offset after the last character of each context.
-        metadata: metadata of the first passage.
+        metadata: metadata of the first passage, and what evolutions add: `persona`, `style`, `bridge` (entities that
+            connect the passages), `standalone_question` (a follow-up as understood without its turns).
         tree_id: id that the questions about one fact share, in a test set of trees; "" otherwise.
     """
 
@@ -35,6 +38,7 @@ class TestsetRow(InputModel):
 
     id: str
     question: str
+    chat_history: list[Turn] = Field(default_factory=list)
     contexts: list[str]
     reference: str
     evolution: str
@@ -50,9 +54,15 @@ class TestsetRow(InputModel):
         """The id of the tree as metadata; empty outside of a tree."""
         return {"tree_id": self.tree_id} if self.tree_id else {}
 
+    @property
+    def standalone_question(self) -> str:
+        """Question as understood without earlier turns; for a question without them, the question."""
+        return str(self.metadata.get("standalone_question") or self.question) if self.chat_history else self.question
+
     def _repr_html_(self) -> str:
         """Return question, reference answer and history as HTML for notebooks."""
-        head = paragraph(bold(self.question), "(" + text(self.evolution) + ")")
+        turns = "".join(paragraph(f"<em>{text(turn.role)}</em> {text(turn.text)}") for turn in self.chat_history)
+        head = turns + paragraph(bold(self.question), "(" + text(self.evolution) + ")")
         return head + paragraph(text(self.reference)) + details("history", trial_list(self.history))
 
     def to_sample(self) -> Sample:
@@ -64,6 +74,7 @@ class TestsetRow(InputModel):
         return Sample(
             id=self.id,
             question=self.question,
+            history=self.chat_history,
             references=[self.reference] if self.answerable and self.reference.strip() else [],
             reference_contexts=self.contexts if self.answerable else [],
             reference_context_ids=self.passage_ids if self.answerable else [],

@@ -70,6 +70,8 @@ class RowUpdates:
         candidate = Candidate(
             passages=list(passages.values()),
             question=row.question,
+            chat_history=row.chat_history,
+            standalone=row.standalone_question if row.chat_history else "",
             evolution=row.evolution,
             answerable=row.answerable,
             seed=seed,

@@ -7,6 +7,7 @@ from random import Random
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.testset.evolutions import Branch, simple
+from langchain_rageval.testset.focus import stratum_of
 from langchain_rageval.testset.passage import Passage
 
 
@@ -42,20 +43,21 @@ def branches_of_tree(shares: Mapping[Branch, float]) -> list[Branch]:
     return [simple, *(branch for branch in shares if branch != simple)]
 
 
-def draw_order(passages: Iterable[Passage], seed: int) -> list[Passage]:
-    """Return passages in random order, stratified by source: each prefix holds about its share of every document.
+def draw_order(passages: Iterable[Passage], seed: int, stratify: str = "source") -> list[Passage]:
+    """Return passages in random order, stratified: each prefix holds about its share of every document or topic.
 
     Args:
         passages: passages of all documents.
         seed: random seed; the same seed gives the same order on every machine, whatever the order of the documents.
+        stratify: name of the metadata that divides the passages into strata, such as "topic".
     """
     random = Random(seed)
-    by_source: dict[str, list[Passage]] = {}
+    strata: dict[str, list[Passage]] = {}
     for passage in passages:
-        by_source.setdefault(passage.source, []).append(passage)
+        strata.setdefault(passage.source if stratify == "source" else stratum_of(passage, stratify), []).append(passage)
     places: list[tuple[float, str, Passage]] = []
-    for source, own in sorted(by_source.items()):
+    for stratum, own in sorted(strata.items()):
         random.shuffle(own)
         offset = random.random()
-        places += [((index + offset) / len(own), source, passage) for index, passage in enumerate(own)]
+        places += [((index + offset) / len(own), stratum, passage) for index, passage in enumerate(own)]
     return [passage for _, _, passage in sorted(places, key=lambda place: place[:2])]

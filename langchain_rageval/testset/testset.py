@@ -338,6 +338,8 @@ class Testset:
     def to_langsmith(self, client: Client, name: str) -> Dataset:
         """Create a LangSmith dataset with inputs `question`, outputs `answer`, and id, evolution, contexts as metadata.
 
+        A follow-up also has the input `chat_history`: its earlier turns as messages with `role` and `content`.
+
         Args:
             client: LangSmith client.
             name: name of the dataset, which must not exist yet.
@@ -351,7 +353,7 @@ class Testset:
         dataset = client.create_dataset(name, description=repr(self).splitlines()[0])
         examples = [
             {
-                "inputs": {"question": row.question},
+                "inputs": {"question": row.question, **_chat_history(row)},
                 outputs: {"answer": row.reference},
                 "metadata": {"id": row.id, "evolution": row.evolution, "contexts": row.contexts, **row.tree},
             }
@@ -359,6 +361,12 @@ class Testset:
         ]
         client.create_examples(dataset_id=dataset.id, examples=examples)
         return dataset
+
+
+def _chat_history(row: TestsetRow) -> dict[str, Any]:
+    """Return the earlier turns of a follow-up as messages; empty for a question that stands alone."""
+    messages = [{"role": turn.role, "content": turn.text} for turn in row.chat_history]
+    return {"chat_history": messages} if messages else {}
 
 
 def usage_line(usage: Usage, calls_per_row: float | None) -> str:

@@ -56,6 +56,8 @@ def test_a_journal_and_a_budget(rageval, folder, tmp_path):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
+        (["--focus", "saana.md"], "focus: no passage has the source 'saana.md'; "),
+        (["--focus", "topic=x"], "focus: no passage has 'topic' in its metadata; "),
         (["--distribution", "clever=1"], "there is no evolution 'clever'"),
         (["--distribution", "simple"], "--distribution takes NAME=VALUE"),
         (["--distribution", "simple=much"], "--distribution takes NAME=SHARE"),

@@ -42,3 +42,35 @@ def test_an_alarm_ends_with_1_and_is_in_the_object(rageval, tmp_path):
     assert found["alarms"]["faithfulness"].keys() == {"raised", "since", "mean", "baseline", "samples"}
     drift = "rageval: faithfulness has drifted: 0.000 since 2026-11-02 00:00 UTC, 1.000 in the baseline; raised on "
     assert err.startswith(drift)
+
+
+def test_a_page_is_written_also_when_the_command_ends_with_an_alarm(rageval, tmp_path):
+    Report(list(rows([1.0] * 60))).to_jsonl(tmp_path / "dev.jsonl")
+    Report(list(rows([0.0] * 60))).to_jsonl(tmp_path / "live.jsonl")
+    page = tmp_path / "trend.html"
+    files = (tmp_path / "live.jsonl", "--baseline", tmp_path / "dev.jsonl")
+    code, out, _ = rageval("trend", *files, "--html", page)
+    assert code == 1
+    assert out.endswith(f"\nTrend written to {page}\n")
+    assert '<h1 id="title">Drift: faithfulness</h1>' in page.read_text(encoding="utf-8")
+    code, out, _ = rageval("trend", *files, "--html", page, "--language", "ru", "--json")
+    assert (code, out.count("\n")) == (1, 1)
+    assert "Дрейф: faithfulness" in page.read_text(encoding="utf-8")
+
+
+def test_a_page_does_not_replace_a_report(rageval, tmp_path):
+    Report(list(rows([1.0] * 20))).to_jsonl(tmp_path / "dev.jsonl")
+    Report(list(rows([1.0] * 20))).to_jsonl(tmp_path / "live.jsonl")
+    files = (tmp_path / "live.jsonl", "--baseline", tmp_path / "dev.jsonl")
+    for name in ("dev.jsonl", "live.jsonl"):
+        code, _, err = rageval("trend", *files, "--html", tmp_path / name)
+        assert code == 2
+        assert err == f"rageval: --html {tmp_path / name} is the input file; choose another path\n"
+
+
+def test_the_page_is_opened_next_to_the_report(rageval, tmp_path, monkeypatch):
+    Report(list(rows([1.0] * 20))).to_jsonl(tmp_path / "live.jsonl")
+    opened = []
+    monkeypatch.setattr("langchain_rageval.cli.browser.webbrowser.open", opened.append)
+    assert rageval("trend", tmp_path / "live.jsonl", "--open")[0] == 0
+    assert opened == [(tmp_path / "live.html").as_uri()]

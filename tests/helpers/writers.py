@@ -50,7 +50,7 @@ def _question(inputs: dict[str, Any]) -> dict[str, Any]:
     if "feedback" in inputs:
         return {"question": f"{inputs['question'].rstrip('?')}, точнее?"}
     if "passages" in inputs:
-        return {"question": f"{inputs['question'].rstrip('?')}, и при чём тут {inputs['passages'][-1]['text'][:12]}?"}
+        return {"question": f"{inputs['question'].rstrip('?')}, и при чём тут {inputs['passages'][-1]['text'][:20]}?"}
     return {"question": inputs["question"].replace("Что известно о", "Что такое")}
 
 
@@ -59,6 +59,13 @@ RULES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "Keyphrases": lambda i: {"keyphrases": [f"{i['passage'][:20]} {n}" for n in ("раз", "два", "три")]},
     "Question": _question,
     "QuestionReview": lambda _: {"feedback": "", "standalone": True, "answerable": True},
+    "FollowUp": lambda i: {
+        "exchanges": [{"question": f"Расскажи {n}.", "answer": "О чём?"} for n in range(i["earlier"])],
+        "question": f"А {i['question'].split()[-1]}",
+    },
+    "FollowUpReview": lambda _: {"feedback": "", "depends": True, "same": True, "open": True},
+    "Entities": lambda i: {"entities": [i["text"].split()[0]]},
+    "Personas": lambda i: {"personas": [f"Человек {n}" for n in range(i["count"])]},
     "QuestionComparison": lambda i: {"reason": "", "deeper": i["question"] != i["parent"], "broader": False},
     "NeededPassages": lambda i: {"reason": "", "passages": [p["passage"] for p in i["passages"]]},
     "ReferenceAnswer": lambda i: {"answerable": True, "answer": i["passages"][0]["text"][:40]},

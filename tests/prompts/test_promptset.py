@@ -30,6 +30,7 @@ LATIN_ALLOWED = {
     *("supported", "contradicted", "absent", "json", "true", "false", "tp", "fp", "fn", "kg", "mg", *ASPECTS),
     *("pip", "install", "app"),  # a line of code
     *("user", "assistant"),  # roles of turns
+    "apply",  # in a question that mixes languages
 }
 ENGLISH_ONLY = FUNCTION_WORDS["en"] - FUNCTION_WORDS["it"] - {"a", "do", "no", "so"}
 EAST_ASIAN = re.compile("[\u3000-\u9fff\uac00-\ud7a3\uff00-\uffef]")

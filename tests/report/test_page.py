@@ -130,7 +130,7 @@ def test_it_speaks_the_language_of_most_questions_or_the_one_that_is_asked_for(t
 def test_both_languages_have_the_same_words_and_the_script_uses_only_them():
     assert WORDS["en"].keys() == WORDS["ru"].keys()
     assert WORDS["en"]["script"].keys() == WORDS["ru"]["script"].keys()
-    used = set(re.findall(r"\bwords\.(\w+)", page_module._read("report.js")))
+    used = set(re.findall(r"\bwords\.(\w+)", page_module.read_template("report.js")))
     assert used <= WORDS["en"]["script"].keys()
     assert used == WORDS["en"]["script"].keys() - {"too_old"}
     assert WORDS["en"]["causes"].keys() == WORDS["ru"]["causes"].keys()

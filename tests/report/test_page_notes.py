@@ -12,7 +12,7 @@ from langchain_rageval.models.offline_judge import invention_note
 from langchain_rageval.report import page
 from langchain_rageval.report.page_notes import PageNotes, without_addresses
 
-TEMPLATES = yaml.safe_load(page._read("notes.yaml"))
+TEMPLATES = yaml.safe_load(page.read_template("notes.yaml"))
 RUSSIAN, ENGLISH = PageNotes(TEMPLATES, "ru"), PageNotes(TEMPLATES, "en")
 IDENTITY = "ChatOpenAI(model='qwen3', base_url='http://10.0.0.7:8000/v1', temperature=0.0)"
 

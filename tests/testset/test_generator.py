@@ -101,12 +101,27 @@ async def test_the_cost_does_not_depend_on_the_size_of_the_corpus(made, count):
     assert sum(embeddings.batches) == 10  # the questions, to find duplicates
 
 
-async def test_passages_are_embedded_for_multi_context_only_and_in_batches(made):
-    writer, embeddings = Writer(), Ring()
+async def test_passages_are_embedded_in_batches_if_a_second_one_is_needed_and_no_entity_leads_to_it(made):
+    writer, embeddings = Writer(Entities=lambda *_: {"entities": []}), Ring()
     await made(generator(writer, {"multi_context": 1}, embeddings=embeddings), documents(200), size=3)
     assert sum(embeddings.batches) == 203
     assert max(embeddings.batches) <= 64
     assert len(embeddings.batches) <= 6
+
+
+async def test_passages_are_not_embedded_if_entities_lead_to_a_second_one(made):
+    writer, embeddings = Writer(), Ring()
+    testset = await made(generator(writer, {"multi_context": 1}, embeddings=embeddings), documents(200), size=3)
+    assert sum(embeddings.batches) == 3  # the questions, to find duplicates
+    assert writer.calls == {
+        **dict.fromkeys(("PassageGrades", "Keyphrases", "Entities", "NeededPassages", "ReferenceAnswer"), 3),
+        "Question": 9,
+        "QuestionReview": 6,
+    }
+    for row in testset:
+        (first, *others), bridge = row.contexts, row.metadata["bridge"]
+        assert len(bridge) == len(others) > 0
+        assert all(entity in first and entity in other for entity, other in zip(bridge, others, strict=True))
 
 
 def test_shares_need_not_add_up_to_one_and_names_may_be_composed():

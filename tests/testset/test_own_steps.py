@@ -490,7 +490,7 @@ def test_a_step_that_cannot_be_identified_is_not_journalled_and_named_in_a_note(
 
 
 @pytest.mark.parametrize("seed", [0, 7, 42])
-async def test_the_packaged_evolutions_give_the_same_set_as_before_they_were_runnables(seed):
+async def test_the_packaged_evolutions_give_the_set_that_is_on_file(seed):
     stored = json.loads((FIXTURES / "testsets" / "ru_wiki.json").read_text(encoding="utf-8"))[str(seed)]
     distribution = {"simple": 1, reasoning | conditional: 1, "multi_context": 1, "conversational": 1, "unanswerable": 1}
     given = TestsetGenerator(

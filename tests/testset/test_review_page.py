@@ -7,7 +7,6 @@ import pytest
 from axe_core_python.sync_playwright import Axe
 from helpers.chromium import EVIL, NEEDS_CHROMIUM, opened_pages, running_chromium
 from playwright.sync_api import expect
-from pydantic import Field
 
 from langchain_rageval import ConfigError
 from langchain_rageval.testset import Candidate, Passage, Testset, TestsetRow, Trial
@@ -370,22 +369,20 @@ def test_the_questions_of_a_tree_lead_to_each_other(opened):
     assert page.locator(".siblings").count() == 0
 
 
-class FollowUpRow(TestsetRow):
-    turns: list[dict[str, str]] = Field(default_factory=list)
-
-
 def test_the_turns_before_a_question_are_shown_and_saved(opened, tmp_path):
     turns = [{"role": "user", "text": "Tell me about Munich."}, {"role": "assistant", "text": "It is old."}]
-    rows = [FollowUpRow(**row(n).model_dump(exclude={"turns"}), turns=turns) for n in range(2)]
-    page = opened(Testset(rows))
+    alone = "When was Munich founded?"
+    page = opened(
+        set_of(2, chat_history=turns, question="When was it founded?", metadata={"standalone_question": alone})
+    )
     expect(page.locator(".head section").first).to_have_text(
         "Conversation before the questionuser: Tell me about Munich.assistant: It is old."
     )
     press(page, "d")
     file, head = downloaded(page, tmp_path)
-    assert [candidate["turns"] for candidate in head["rejected"]] == [turns]
-    lines = file.read_text(encoding="utf-8").splitlines()
-    assert json.loads(lines[1])["turns"] == turns
+    assert [(candidate["chat_history"], candidate["standalone"]) for candidate in head["rejected"]] == [(turns, alone)]
+    (kept,) = Testset.load(file).rows
+    assert ([turn.model_dump() for turn in kept.chat_history], kept.standalone_question) == (turns, alone)
 
 
 def test_rejected_candidates_are_listed_with_their_reasons(browser, tmp_path):

@@ -237,6 +237,15 @@ def test_evolutions_are_composed_to_branches_by_name():
         "multi_context",
         "conversational",
         "unanswerable",
+        "off_topic",
+        "numbers",
+        "follow_up",
+        "misspelt",
+        "terse",
+        "formal",
+        "angry",
+        "code-mixed",
+        "voice",
     ]
 
 

@@ -241,7 +241,7 @@
 
   // Return the turns of the conversation that the question continues.
   function turnsOf({ turns, row }) {
-    return turns ?? row.turns ?? [];
+    return turns ?? row.chat_history ?? [];
   }
 
   function turnView({ role, text }) {
@@ -423,7 +423,8 @@
       return { id: row.passage_ids[n] ?? "", text, source, start, end, metadata: n ? {} : row.metadata };
     });
     const trial = { kind: "review", question, accepted: false, feedback: comment ?? data.reason };
-    const others = Object.fromEntries(Object.entries({ tree_id: row.tree_id, turns: row.turns }).filter(([, value]) => value?.length));
+    const given = { tree_id: row.tree_id, chat_history: row.chat_history, standalone: row.metadata?.standalone_question };
+    const others = Object.fromEntries(Object.entries(given).filter(([, value]) => value?.length));
     return {
       passages: passages.length ? passages : [{ text: "", source: "", start: 0, end: 0 }],
       question, reference, evolution: row.evolution, answerable: row.answerable, ...others, history: [...attempts, trial], rejected: data.reason,

@@ -25,7 +25,7 @@
   const index = await unpack("index");
   const metrics = index.metrics;
   const rows = index.rows.map(([id, question, answer, cause, values, outcomes, before], place) => (
-    { place, id, question, answer, cause, values, outcomes, before, text: normalizeText([id, question, answer].join("\n")) }
+    { place, id, question, answer, cause, values, outcomes, before, period: index.periods[place], text: normalizeText([id, question, answer].join("\n")) }
   ));
   const blocks = new Map();
 
@@ -60,6 +60,7 @@
       sought.every((word) => row.text.includes(word))
       && (!filters.get("outcome") || row.outcomes.includes(filters.get("outcome")))
       && (!filters.get("cause") || row.cause === filters.get("cause"))
+      && (!filters.get("period") || row.period === Number(filters.get("period")))
       && (!bounded || (row.values[metric] !== null && row.values[metric] >= least && row.values[metric] <= most)));
   }
 
@@ -132,14 +133,17 @@
     return cell;
   }
 
+  function sortBy(column, descending) {
+    Object.assign(order, { column, descending });
+    for (const head of table.tHead.querySelectorAll("th")) head.removeAttribute("aria-sort");
+    table.tHead.querySelector(`[data-column="${column}"]`)?.closest("th").setAttribute("aria-sort", descending ? "descending" : "ascending");
+    refresh();
+  }
+
   for (const button of table.tHead.querySelectorAll("button")) {
     button.addEventListener("click", () => {
       const column = button.dataset.column;
-      order.descending = order.column === column && !order.descending;
-      order.column = column;
-      for (const head of table.tHead.querySelectorAll("th")) head.removeAttribute("aria-sort");
-      button.closest("th").setAttribute("aria-sort", order.descending ? "descending" : "ascending");
-      refresh();
+      sortBy(column, order.column === column && !order.descending);
     });
   }
   let typing;
@@ -349,6 +353,10 @@
     const title = element("h2", { id: "sample-title", tabIndex: -1, dir: "auto" }, long ? `${sample.question.slice(0, LONG_TITLE)}…` : sample.question);
     const facts = element("p", { className: "quiet facts-line" }, `${words.sample} `, bdi(sample.id));
     if (row.cause) facts.append(" · ", element("b", { className: row.cause === "nothing wrong" ? "fine" : row.cause === "cannot tell" ? "" : "bad" }, words.causes[row.cause] ?? row.cause));
+    const { time, tags } = await itemAt("part", place);
+    for (const part of [time && `${time.slice(0, 16).replace("T", " ")} UTC`, ...Object.entries(tags ?? {}).map((tag) => tag.join(": "))]) {
+      if (part) facts.append(" · ", bdi(part.slice(0, LONG_TITLE)));
+    }
     const chips = Object.entries(scores).map(([name, score]) => element("li", {}, bdi(name), " ", outcomeOf(score)));
     const top = long ? [section(words.question, prose(sample.question))] : [], more = [];
     if (sample.history?.length) top.push(chatView(sample, standalone));
@@ -387,6 +395,14 @@
       refresh();
       history.replaceState(null, "", "#samples");
     }
+    const drilled = /^#period=(\d+)(?:\.(\d+))?$/.exec(location.hash);
+    if (drilled && form.elements.period) { // the worst samples of a period first, by one metric
+      const metric = Number(drilled[2] ?? 0);
+      form.reset();
+      form.elements.period.value = drilled[1];
+      sortBy(String(metric), index.lower[metric] ?? false);
+      history.replaceState(null, "", "#samples");
+    }
     const match = /^#sample=(\d+)$/.exec(location.hash);
     const place = match ? Number(match[1]) : null;
     const opened = place !== null && place < rows.length;
@@ -397,9 +413,10 @@
       left = place;
       scrollTo(0, 0);
       title.focus();
-    } else if (chosen) {
+    } else if (chosen || drilled) {
       left = null;
       byId("samples").scrollIntoView();
+      byId("samples-title").focus({ preventScroll: true });
     } else if (left !== null) {
       table.querySelector(`a[href="#sample=${left}"]`)?.focus();
       left = null;

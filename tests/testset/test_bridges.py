@@ -1,0 +1,175 @@
+"""Bridges: passages joined over a shared entity, found by word stems."""
+
+import pytest
+from helpers.scripted import scripted
+from helpers.writers import Ring, Writer, passage
+
+from langchain_rageval import HashingEmbeddings, OfflineJudge, TestsetGenerator
+from langchain_rageval.steps import Entities, NeededPassages, Question, QuestionReview
+from langchain_rageval.testset import Candidate, Docstore, find_passages, multi_context
+from langchain_rageval.testset.bridges import find_bridges, may_have_bridge, nearest_passages
+from langchain_rageval.text.phrase_index import PhraseIndex
+
+MUNICH = "Генрих Лев основал Мюнхен в 1158 году. Мост через Изар он перенёс."
+LION = "Генриха Льва лишили владений в 1180 году, и он уехал в Англию."
+SALT = "Соль везли по мосту через Изар. За провоз брали два пфеннига."
+GYPSUM = "Гипс добывают в карьерах открытым способом."
+RIVER = "Изар берёт начало в Тирольских Альпах и впадает в Дунай."
+
+
+def store_of(*texts, **options):
+    return Docstore([{"text": text, "source": f"{n}.txt"} for n, text in enumerate(texts)], splitter=False, **options)
+
+
+def start(store, place=0):
+    return Candidate(passages=[store.passages[place]]).with_question("Кто основал Мюнхен?", "seed")
+
+
+def bridged(store, *entities):
+    return [(b.entity, store.passages.index(b.passage)) for b in find_bridges(store, store.passages[0], entities, 2)]
+
+
+def test_a_phrase_is_found_in_any_of_its_forms_and_only_with_its_words_together():
+    index = PhraseIndex(["Страховой полис на баню.", "По страховому полису платят.", "Полис. Он страховой.", "Бань"])
+    assert index.texts_with("страховые полисы") == [0, 1]
+    assert index.texts_with("баня") == [0, 3]
+    assert index.texts_with("мыло") == []
+    assert index.texts_with("и на") == []
+    assert index.nearest("на чём держится страховой полис") == [0, 1, 2]
+
+
+def test_a_passage_is_bridged_to_those_that_name_one_of_its_entities():
+    assert bridged(store_of(MUNICH, GYPSUM, SALT), "Изар", "Мюнхен") == [("Изар", 2)]
+    assert bridged(store_of(MUNICH, GYPSUM), "Изар", "Мюнхен") == []
+    assert bridged(store_of(MUNICH, SALT, LION), "Изар", "Мюнхен") == [("Изар", 1)]
+
+
+def test_the_most_related_passage_comes_first_and_each_bridge_has_its_own_entity():
+    far, near = "Изар течёт на север.", "Мюнхен стоит на реке Изар в Баварии."
+    assert bridged(store_of(MUNICH, far, near), "Изар", "Мюнхен") == [("Мюнхен", 2), ("Изар", 1)]
+    assert bridged(store_of(MUNICH, far, RIVER), "Изар") == [("Изар", 1)]
+
+
+def test_an_amount_is_no_bridge_and_neither_is_the_topic_of_the_corpus():
+    many = [f"Мюнхен, запись {n} о разном." for n in range(8)]
+    assert bridged(store_of(MUNICH, *many), "Мюнхен") == []
+    assert bridged(store_of(MUNICH, "В 1158 году была засуха."), "1158 году") == []
+
+
+def test_a_near_duplicate_and_an_overlapping_passage_are_left_out():
+    assert bridged(store_of(MUNICH, MUNICH + " Да."), "Изар") == []
+    one, other = passage(0, MUNICH), passage(0, RIVER + " И далее.")
+    store = store_of(MUNICH, RIVER)
+    store.passages[:] = [one, other]
+    assert find_bridges(store, one, ["Изар"], 2) == []
+
+
+def test_whether_a_passage_can_have_a_bridge_is_known_without_a_model():
+    store = store_of(MUNICH, SALT, GYPSUM)
+    assert [may_have_bridge(store, item) for item in store.passages] == [True, True, False]
+
+
+def test_the_nearest_passages_share_the_rarest_words():
+    store = store_of(MUNICH, SALT, GYPSUM, RIVER)
+    assert nearest_passages(store, "Добывают ли гипс на Изаре?", [], 4) == [store.passages[n] for n in (2, 0, 1, 3)]
+    assert nearest_passages(store, "Добывают ли гипс на Изаре?", [store.passages[0]], 2) == [
+        store.passages[2],
+        store.passages[1],
+    ]
+
+
+def test_a_question_is_joined_over_a_shared_entity_without_embeddings():
+    store = store_of(MUNICH, GYPSUM, SALT)
+    writer = scripted(Entities(entities=["Генрих Лев", "Изар"]), Question(question="Что везли по мосту основателя?"))
+    made = multi_context(writer, store).invoke(start(store))
+    assert [item.text for item in made.passages] == [MUNICH, SALT]
+    assert made.metadata == {"bridge": ["Изар"]}
+    assert made.needed == [item.id for item in made.passages]
+    assert [item["text"] for item in writer.inputs[1]["passages"]] == [MUNICH, SALT]
+
+
+@pytest.mark.parametrize("entities", [[], ["Марс"]])
+def test_without_a_shared_entity_the_nearest_passage_by_embeddings_is_added(entities):
+    store = store_of(MUNICH, GYPSUM, SALT, embeddings=Ring())
+    writer = scripted(Entities(entities=entities), Question(question="Что общего?"))
+    made = multi_context(writer, store).invoke(start(store))
+    assert (len(made.passages), made.metadata, len(made.needed)) == (2, {}, 2)
+
+
+def test_two_passages_are_added_for_some_seeds_and_one_for_others():
+    store = store_of(MUNICH, LION, SALT)
+    counts = {}
+    for seed in range(8):
+        writer = scripted(Entities(entities=["Изар", "Генриха", "году"]), Question(question="Что общего?"))
+        made = multi_context(writer, store).invoke(start(store).replace(seed=seed))
+        counts[seed] = len(made.passages)
+        assert len(made.metadata["bridge"]) == counts[seed] - 1
+    assert set(counts.values()) == {2, 3}
+
+
+def test_all_passages_that_were_joined_must_be_needed():
+    store = store_of(MUNICH, LION, SALT)
+    joined = start(store).replace(passages=list(store.passages), evolution="multi_context")
+    joined = joined.replace(needed=[item.id for item in store.passages])
+    two = scripted(NeededPassages(reason="Хватит двух.", passages=[1, 2]))
+    assert find_passages(two).invoke(joined).rejected == "not all passages are needed"
+    three = scripted(NeededPassages(reason="", passages=[1, 2, 3]))
+    assert find_passages(three).invoke(joined).rejected is None
+
+
+def test_a_question_that_stays_the_same_is_not_sent_to_the_critic():
+    store = store_of(MUNICH, GYPSUM, SALT)
+    writer = Writer(
+        Question=lambda inputs, _: {"question": inputs["question"]}, Entities=lambda *_: {"entities": ["Изар"]}
+    )
+    made = multi_context(writer.model, store, critic=writer.model).invoke(start(store))
+    assert made.rejected == "not evolved"
+    assert writer.calls == {"Entities": 1, "Question": 2}
+
+
+def test_a_joined_question_takes_four_calls():
+    store = store_of(MUNICH, GYPSUM, SALT)
+    writer = Writer(Entities=lambda *_: {"entities": ["Изар"]})
+    made = multi_context(writer.model, store, critic=writer.model).invoke(start(store))
+    assert made.rejected is None
+    assert writer.calls == {"Entities": 1, "Question": 2, "QuestionReview": 1}
+
+
+def test_a_writer_that_names_no_entities_in_any_form_costs_the_bridge_only():
+    store = store_of(MUNICH, GYPSUM, SALT, embeddings=Ring())
+    made = multi_context(Writer(Entities=lambda *_: "{").model, store).invoke(start(store))
+    assert (made.rejected, len(made.passages)) == (None, 2)
+
+
+def test_the_offline_writer_joins_passages_in_a_corpus_whose_vectors_are_far_apart():
+    generator = TestsetGenerator(
+        OfflineJudge(), embeddings=HashingEmbeddings(), distribution={"multi_context": 1}, size=1, progress=False
+    )
+    (row,) = generator.generate([{"text": text, "source": text[:5]} for text in (MUNICH, SALT, GYPSUM)])
+    assert row.evolution == "multi_context"
+    assert sorted(row.contexts) == sorted([MUNICH, SALT])
+    assert row.metadata["bridge"] == ["Изар"]
+
+
+def test_a_note_says_that_no_passage_has_another_one():
+    generator = TestsetGenerator(
+        Writer().model, embeddings=Ring(near=0.1), distribution={"multi_context": 1}, size=2, progress=False
+    )
+    testset = generator.generate(["Поле.", "Щавель."])
+    assert testset.counts == {"simple": 2}
+    assert testset.notes == [
+        "Left out of some rows: multi_context (no passage is near enough); these rows have the rest of their evolution."
+    ]
+
+
+def test_a_review_of_an_unanswerable_question_reads_the_nearest_passages_of_the_corpus():
+    from langchain_rageval.testset import answer, question_filter, unanswerable
+
+    store = store_of(MUNICH, GYPSUM, SALT)
+    made = unanswerable(scripted(Question(question="Сколько стоит провоз соли?")), store).invoke(start(store))
+    assert [item.text for item in made.nearest] == [SALT]
+    critic = scripted(QuestionReview(feedback="Во втором отрывке сказано.", standalone=True, answerable=True))
+    assert question_filter(critic).invoke(made).rejected == "the documents answer it"
+    assert [item["text"] for item in critic.inputs[0]["passages"]] == [MUNICH, SALT]
+    writer = Writer()
+    assert answer(writer.model).invoke(made).rejected == "the documents answer it"

@@ -1,0 +1,105 @@
+"""Focus and strata: which passages questions start from."""
+
+import re
+
+import pytest
+from helpers.writers import Ring, Writer
+from langchain_core.documents import Document
+
+from langchain_rageval import ConfigError, TestsetGenerator
+from langchain_rageval.testset import Docstore
+from langchain_rageval.testset.focus import passages_in_focus
+from langchain_rageval.testset.sampling import draw_order
+
+DOCS = [
+    Document(
+        "О бане.", metadata={"source": "полисы/баня.txt", "topic": "дом", "tags": ["полис", "баня"], "year": 2024}
+    ),
+    Document("О доме.", metadata={"source": "полисы/дом.txt", "topic": "дом", "tags": ["полис"], "year": 2025}),
+    Document("О взносах.", metadata={"source": "взносы.txt", "topic": "деньги", "tags": "взнос"}),
+]
+
+
+def focused(focus):
+    return [passage.text for passage in passages_in_focus(Docstore(DOCS, splitter=False).passages, focus)]
+
+
+@pytest.mark.parametrize(
+    ("focus", "texts"),
+    [
+        (None, ["О бане.", "О доме.", "О взносах."]),
+        ("взносы.txt", ["О взносах."]),
+        (["взносы.txt", "полисы/дом.txt"], ["О доме.", "О взносах."]),
+        ("полисы/*", ["О бане.", "О доме."]),
+        ({"source": "*.txt", "topic": "дом"}, ["О бане.", "О доме."]),
+        ({"tags": "полис"}, ["О бане.", "О доме."]),
+        ({"tags": ["баня", "взнос"]}, ["О бане.", "О взносах."]),
+        ({"year": 2025}, ["О доме."]),
+        ({"tags": "полис", "year": [2024]}, ["О бане."]),
+    ],
+)
+def test_passages_are_chosen_by_source_or_metadata(focus, texts):
+    assert focused(focus) == texts
+
+
+@pytest.mark.parametrize(
+    ("focus", "message"),
+    [
+        ("взнсы.txt", "focus: no passage has the source 'взнсы.txt'; did you mean 'взносы.txt'?"),
+        (
+            ["взносы.txt", "полисы/дом.md"],
+            "focus: no passage has the source 'полисы/дом.md'; did you mean 'полисы/дом.txt'?",
+        ),
+        ("???", "focus: no passage has the source '???'; there are 'взносы.txt', 'полисы/баня.txt', 'полисы/дом.txt'"),
+        ({"topik": "дом"}, "focus: no passage has 'topik' in its metadata; did you mean 'topic'?"),
+        ({"tags": "полиc"}, "focus: no passage has the tags 'полиc'; did you mean 'полис'?"),
+        (
+            {"topic": "деньги", "year": 2024},
+            "focus: no passage has all of {'topic': 'деньги', 'year': 2024}; choose fewer values",
+        ),
+        ([], "focus must name at least one source or value, got []"),
+        ({"topic": []}, "focus must name at least one source or value, got {'topic': []}"),
+    ],
+)
+def test_a_misspelt_focus_is_an_error_that_names_the_nearest(focus, message):
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+        focused(focus)
+
+
+def test_a_generator_asks_about_the_focus_only_and_before_any_call_refuses_a_wrong_one():
+    writer = Writer()
+    options = {"embeddings": Ring(), "distribution": {"simple": 1}, "progress": False, "size": 2}
+    testset = TestsetGenerator(writer.model, focus={"topic": "дом"}, **options).generate(DOCS)
+    assert {row.contexts[0] for row in testset} == {"О бане.", "О доме."}
+    before = writer.total
+    with pytest.raises(ConfigError, match=r"^focus: no passage has the source 'баня\.txt'; "):
+        TestsetGenerator(writer.model, focus="баня.txt", **options).generate(DOCS)
+    with pytest.raises(ConfigError, match=r"^stratify: no passage has 'theme' in its metadata; there are "):
+        TestsetGenerator(writer.model, stratify="theme", **options).generate(DOCS)
+    assert writer.total == before
+
+
+def test_passages_added_to_a_question_may_come_from_outside_of_the_focus():
+    docs = [
+        Document("Изар течёт через Мюнхен.", metadata={"source": "река.txt"}),
+        Document("Мюнхен основали в 1158 году.", metadata={"source": "город.txt"}),
+    ]
+    writer = Writer(Entities=lambda *_: {"entities": ["Мюнхен"]})
+    given = TestsetGenerator(
+        writer.model, embeddings=Ring(), distribution={"multi_context": 1}, focus="река.txt", size=1, progress=False
+    )
+    (row,) = given.generate(docs)
+    assert [source for source, _, _ in row.spans] == ["река.txt", "город.txt"]
+
+
+def test_each_prefix_of_the_order_holds_its_share_of_every_topic():
+    docs = [
+        Document(f"Запись {n}.", metadata={"source": f"{n}.txt", "topic": "редкая" if n % 4 == 0 else "частая"})
+        for n in range(40)
+    ]
+    passages = Docstore(docs, splitter=False).passages
+    for seed in range(5):
+        order = draw_order(passages, seed, "topic")
+        for length in (8, 20, 40):
+            rare = sum(passage.metadata["topic"] == "редкая" for passage in order[:length])
+            assert abs(rare - length / 4) <= 1

@@ -1,0 +1,231 @@
+"""Follow-ups: questions that need the turns before them."""
+
+import json
+import re
+from types import SimpleNamespace
+
+import pytest
+from helpers.scripted import scripted
+from helpers.writers import Ring, Writer, documents, passage
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_rageval import (
+    ConfigError,
+    HashingEmbeddings,
+    OfflineJudge,
+    Sample,
+    Testset,
+    TestsetGenerator,
+    Turn,
+)
+from langchain_rageval.steps import ChatExchange, FollowUp, FollowUpReview, NeededPassages, ReferenceAnswer
+from langchain_rageval.testset import (
+    Candidate,
+    answer,
+    conversational,
+    evolution,
+    find_passages,
+    follow_up,
+    persona,
+    question_filter,
+    reasoning,
+    style,
+    unanswerable,
+)
+
+ALONE = "Когда умер Генрих Лев?"
+ASKED = Candidate(passages=[passage(0, "Генрих Лев основал Мюнхен. Он умер в 1195 году.")]).with_question(ALONE, "seed")
+FOUNDED = ChatExchange(question="Кто основал Мюнхен?", answer="Генрих Лев.")
+CHAT = FollowUp(exchanges=[FOUNDED], question="А когда он умер?")
+TURNS = [Turn(role="user", text="Кто основал Мюнхен?"), Turn(role="assistant", text="Генрих Лев.")]
+FINE = FollowUpReview(feedback="", depends=True, same=True, open=True)
+
+
+def generator(writer, distribution, **options):
+    return TestsetGenerator(writer.model, embeddings=Ring(), distribution=distribution, progress=False, **options)
+
+
+def test_the_question_becomes_the_last_one_of_a_conversation():
+    writer = scripted(CHAT)
+    made = follow_up(writer).invoke(ASKED)
+    assert (made.question, made.chat_history, made.standalone) == ("А когда он умер?", TURNS, ALONE)
+    assert (made.parent, made.evolution, made.standalone_question) == (ALONE, "follow_up", ALONE)
+    assert writer.inputs[0].keys() == {"question", "passages", "earlier"}
+
+
+def test_the_seed_decides_whether_one_two_or_three_questions_come_before():
+    counts = set()
+    for seed in range(12):
+        writer = scripted(CHAT)
+        follow_up(writer).invoke(ASKED.replace(seed=seed))
+        counts.add(writer.inputs[0]["earlier"])
+    assert counts == {1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    ("chat", "problem"),
+    [
+        (FollowUp(exchanges=[], question="А когда?"), "`exchanges` holds 1 to 3 exchanges, not 0"),
+        (FollowUp(exchanges=[FOUNDED] * 4, question="А когда?"), "`exchanges` holds 1 to 3 exchanges, not 4"),
+        (
+            FollowUp(exchanges=[ChatExchange(question="Кто?", answer=" ")], question="А когда?"),
+            "a question or an answer of `exchanges` is blank",
+        ),
+        (
+            FollowUp(exchanges=[FOUNDED], question="когда умер  Генрих Лев?"),
+            "the last question is the old one: leave out what the earlier turns say already",
+        ),
+        (FollowUp(exchanges=[FOUNDED], question=" "), "the question is blank"),
+    ],
+)
+def test_a_conversation_that_is_none_is_requested_again(chat, problem):
+    writer = scripted(chat, CHAT)
+    assert follow_up(writer).invoke(ASKED).question == "А когда он умер?"
+    assert problem in writer.asked[1][-1].text
+
+
+def test_the_review_reads_the_turns_and_not_whether_the_question_stands_alone():
+    critic = scripted(FINE)
+    made = question_filter(critic).invoke(follow_up(scripted(CHAT)).invoke(ASKED))
+    assert made.rejected is None
+    assert critic.inputs == [
+        {
+            "turns": [{"role": "user", "text": "Кто основал Мюнхен?"}, {"role": "assistant", "text": "Генрих Лев."}],
+            "question": "А когда он умер?",
+            "standalone": ALONE,
+        }
+    ]
+
+
+@pytest.mark.parametrize("missing", ["depends", "same", "open"])
+def test_a_follow_up_that_needs_no_turns_asks_something_else_or_is_answered_already_is_rejected(missing):
+    review = FINE.model_copy(update={missing: False, "feedback": "Не то."})
+    made = question_filter(scripted(review), scripted()).invoke(follow_up(scripted(CHAT)).invoke(ASKED))
+    assert (made.rejected, made.history[-1].feedback) == ("question rejected", "Не то.")
+
+
+def test_a_rejected_conversation_is_written_again_with_the_feedback():
+    writer = Writer(
+        FollowUp=lambda inputs, _: {
+            "exchanges": [FOUNDED.model_dump()],
+            "question": "А он умер?" if "feedback" not in inputs else "А когда он умер?",
+        },
+        FollowUpReview=lambda _, before: {
+            "feedback": "Спроси когда.",
+            "depends": True,
+            "same": before > 0,
+            "open": True,
+        },
+    )
+    made = follow_up(writer.model, critic=writer.model).invoke(ASKED)
+    assert (made.question, made.standalone, made.evolution) == ("А когда он умер?", ALONE, "follow_up")
+    assert writer.calls == {"FollowUp": 2, "FollowUpReview": 2}
+
+
+def test_passages_and_answer_are_found_for_the_standalone_question():
+    made = follow_up(scripted(CHAT)).invoke(ASKED)
+    critic = scripted(NeededPassages(reason="", passages=[1]))
+    writer = scripted(ReferenceAnswer(answerable=True, answer="В 1195 году."))
+    assert answer(writer).invoke(find_passages(critic).invoke(made)).reference == "В 1195 году."
+    assert [step.inputs[0]["question"] for step in (critic, writer)] == [ALONE, ALONE]
+
+
+def test_the_row_and_its_sample_have_the_turns(tmp_path):
+    writer = Writer()
+    testset = generator(writer, {"follow_up": 1}, size=2, seed=3).generate(documents(9))
+    assert writer.total == 16
+    for row in testset:
+        assert row.evolution == "follow_up"
+        assert [turn.role for turn in row.chat_history] == ["user", "assistant"] * (len(row.chat_history) // 2)
+        assert 2 <= len(row.chat_history) <= 6
+        assert row.metadata["standalone_question"] == row.history[1].question != row.question
+        assert row.to_sample().history == row.chat_history
+        assert row.chat_history[0].text in row._repr_html_()
+    testset.to_jsonl(tmp_path / "set.jsonl")
+    assert Testset.load(tmp_path / "set.jsonl").rows == testset.rows
+
+
+def test_equal_last_questions_of_different_conversations_are_no_duplicates():
+    chat = {"exchanges": [FOUNDED.model_dump()], "question": "А когда?"}
+    testset = generator(Writer(FollowUp=lambda *_: chat), {"follow_up": 1}, size=3).generate(documents(9))
+    assert [row.question for row in testset] == ["А когда?"] * 3
+    assert len({row.id for row in testset}) == 3
+
+
+def test_only_styles_and_personas_may_come_after_a_follow_up():
+    for late in (reasoning, unanswerable, conversational, evolution("tale", "Перепиши.")):
+        message = (
+            f"{late} needs a question that stands alone, but follow_up comes before it: put follow_up last; only "
+            "styles and personas may follow it"
+        )
+        with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+            follow_up | late
+    with pytest.raises(ConfigError, match="put follow_up last"):
+        generator(Writer(), {"follow_up+reasoning": 1})
+    branch = reasoning | follow_up | style("voice") | persona("Новичок")
+    (row,) = generator(Writer(), {branch: 1}, size=1).generate(documents(9))
+    assert row.evolution == "reasoning+follow_up+voice+persona"
+    assert row.chat_history
+    assert (row.metadata["style"], row.metadata["persona"]) == ("voice", "Новичок")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Генрих Лев основал Мюнхен в 1158 году. Мост через Изар он перенёс ниже по течению.",
+        "Henry the Lion founded Munich in 1158. He moved the bridge over the Isar to the new town.",
+    ],
+)
+@pytest.mark.parametrize("branch", ["follow_up", "reasoning+follow_up", "follow_up+misspelt"])
+def test_the_offline_writer_writes_conversations(text, branch):
+    given = TestsetGenerator(
+        OfflineJudge(), embeddings=HashingEmbeddings(), distribution={branch: 1}, size=1, progress=False
+    )
+    (row,) = given.generate([text])
+    assert row.evolution == branch
+    assert row.chat_history
+    assert row.reference
+
+
+def test_a_chain_gets_the_turns_of_the_question():
+    inputs = []
+
+    def chat(given):
+        inputs.append(given)
+        return "Ответ."
+
+    testset = generator(Writer(), {"follow_up": 1}, size=1).generate(documents(9))
+    (sample,) = testset.run(chat, progress=False)
+    (given,) = inputs
+    assert given["question"] == sample.question
+    assert [type(message) for message in given["chat_history"]] == [HumanMessage, AIMessage] * (
+        len(sample.history) // 2
+    )
+    assert [message.content for message in given["chat_history"]] == [turn.text for turn in sample.history]
+
+
+def test_a_row_of_the_file_is_read_as_a_sample_with_its_conversation(tmp_path):
+    testset = generator(Writer(), {"follow_up": 1, "simple": 1}, size=2).generate(documents(9))
+    testset.to_jsonl(tmp_path / "set.jsonl")
+    _header, *lines = (tmp_path / "set.jsonl").read_text(encoding="utf-8").splitlines()
+    samples = [Sample.parse(json.loads(line)) for line in lines]
+    assert [sample.history for sample in samples] == [row.chat_history for row in testset]
+    assert sorted(len(sample.history) > 0 for sample in samples) == [False, True]
+    assert [row.standalone_question for row in testset] == [row.history[1].question for row in testset]
+
+
+def test_a_langsmith_example_has_the_conversation():
+    testset = generator(Writer(), {"follow_up": 1, "simple": 1}, size=2).generate(documents(9))
+
+    class Recorder:
+        def create_dataset(self, name, description):
+            return SimpleNamespace(id="d")
+
+        def create_examples(self, dataset_id, examples):
+            self.inputs = [example["inputs"] for example in examples]
+
+    client = Recorder()
+    testset.to_langsmith(client, "беседы")
+    for row, inputs in zip(testset, client.inputs, strict=True):
+        turns = [{"role": turn.role, "content": turn.text} for turn in row.chat_history]
+        assert inputs == {"question": row.question} | ({"chat_history": turns} if turns else {})

@@ -1,0 +1,245 @@
+"""Styles and personas: evolutions that only rephrase, and the metadata of their rows."""
+
+import re
+
+import pytest
+from helpers.scripted import scripted
+from helpers.writers import Ring, Writer, documents, passage
+
+from langchain_rageval import ConfigError, HashingEmbeddings, OfflineJudge, TestsetGenerator, evaluate, faithfulness
+from langchain_rageval.steps import Personas, Question
+from langchain_rageval.testset import (
+    Candidate,
+    conversational,
+    evolution,
+    multi_context,
+    off_topic,
+    persona,
+    propose_personas,
+    reasoning,
+    style,
+    unanswerable,
+)
+from langchain_rageval.testset import numbers as by_numbers
+
+ASKED = Candidate(passages=[passage(0)]).with_question("Что такое поле?", "seed")
+STYLES = ["misspelt", "terse", "formal", "angry", "code-mixed", "voice"]
+TENANT = "Арендатор, который не знает терминов"
+
+
+def generator(writer, distribution, **options):
+    return TestsetGenerator(writer.model, embeddings=Ring(), distribution=distribution, progress=False, **options)
+
+
+@pytest.mark.parametrize("name", STYLES)
+def test_a_style_rephrases_the_question_and_is_metadata_of_the_row(name):
+    writer = Writer()
+    (row,) = generator(writer, {style(name): 1}, size=1).generate(documents(9))
+    assert (row.evolution, row.metadata["style"]) == (name, name)
+    assert writer.total == 8
+    assert row.to_sample().metadata["style"] == name
+    assert [trial.kind for trial in row.history] == ["passage", "seed", name]
+
+
+@pytest.mark.parametrize("key", ["misspelt", style("misspelt"), "reasoning+misspelt", reasoning | style("misspelt")])
+def test_a_style_is_chosen_by_name_or_as_an_evolution(key):
+    (row,) = generator(Writer(), {key: 1}, size=1).generate(documents(9))
+    assert row.metadata["style"] == "misspelt"
+    assert row.evolution in ("misspelt", "reasoning+misspelt")
+
+
+def test_several_styles_are_joined_and_a_persona_is_kept_beside_them():
+    branch = style("angry") | persona(TENANT) | style("code_mixed")
+    (row,) = generator(Writer(), {branch: 1}, size=1).generate(documents(9))
+    assert {name: row.metadata[name] for name in ("style", "persona")} == {
+        "style": "angry+code-mixed",
+        "persona": TENANT,
+    }
+    assert row.evolution == "angry+persona+code-mixed"
+
+
+def test_a_row_without_a_style_has_no_such_metadata():
+    (row,) = generator(Writer(), {"simple": 1}, size=1).generate(documents(9))
+    assert row.metadata.keys() == {"source", "page"}
+
+
+def test_a_style_of_ones_own_needs_an_instruction():
+    writer = scripted(Question(question="Что такое поле, о мудрейший?"))
+    made = style("fairy_tale", "Перепиши `question` как сказку.")(writer).invoke(ASKED)
+    assert (made.evolution, made.metadata) == ("fairy_tale", {"style": "fairy_tale"})
+    assert "как сказку" in writer.asked[0][-1].text
+    message = (
+        "there is no style 'mispelt'; choose from misspelt, terse, formal, angry, code-mixed, voice, or pass an "
+        "instruction: style(name, instruction)"
+    )
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+        style("mispelt")
+    with pytest.raises(ConfigError, match=r"^there is no style 'reasoning'; "):
+        style("reasoning")
+    with pytest.raises(ConfigError, match=r"^an evolution cannot be named 'formal': "):
+        style("formal", "Перепиши.")
+
+
+def test_the_persona_is_read_by_the_writer():
+    writer = scripted(Question(question="подскажите, поле это что?"))
+    made = persona(f" {TENANT} ")(writer).invoke(ASKED)
+    assert writer.inputs[0] == {
+        "question": "Что такое поле?",
+        "passages": [{"passage": 1, "text": passage(0).text}],
+        "persona": TENANT,
+    }
+    assert (made.question, made.metadata) == ("подскажите, поле это что?", {"persona": TENANT})
+
+
+@pytest.mark.parametrize("description", ["", "  ", None, 3])
+def test_a_persona_without_a_description_is_an_error(description):
+    message = f"persona(description) needs a sentence that says who asks, got {description!r}"
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+        persona(description)
+
+
+def test_a_share_of_the_rows_for_each_persona_gives_scores_by_persona():
+    people = propose_personas(OfflineJudge(), documents(9), n=3)
+    given = generator(Writer(), {persona(who): 1 for who in people}, size=6)
+    testset = given.generate(documents(9))
+    assert sorted(row.metadata["persona"] for row in testset) == sorted(people * 2)
+    samples = [sample.model_copy(update={"answer": "Поле.", "contexts": ["Поле."]}) for sample in testset.to_samples()]
+    report = evaluate(samples, [faithfulness(OfflineJudge())], progress=False)
+    assert report.summary(by="persona").keys() == set(people)
+
+
+# Review
+
+
+def test_a_rejected_style_is_tried_again_from_the_plain_question_with_the_feedback():
+    no = {"feedback": "Непонятно, о каком поле.", "standalone": False, "answerable": True}
+    writer = Writer(
+        Question=lambda inputs, _: {"question": "полле чо" if "feedback" not in inputs else "полле ржаное чо"},
+        QuestionReview=lambda _, before: no if before == 0 else None,
+    )
+    made = style("misspelt")(writer.model, critic=writer.model).invoke(ASKED)
+    assert (made.question, made.parent, made.evolution) == ("полле ржаное чо", "Что такое поле?", "misspelt")
+    assert [(trial.question, trial.accepted, trial.feedback) for trial in made.history[1:]] == [
+        ("полле чо", False, "Непонятно, о каком поле."),
+        ("полле ржаное чо", True, ""),
+    ]
+    assert writer.calls == {"Question": 2, "QuestionReview": 2}
+
+
+@pytest.mark.parametrize("kind", [style("voice"), conversational, persona(TENANT)])
+def test_a_rephrased_question_is_rejected_after_two_tries_and_never_rewritten(kind):
+    writer = Writer(QuestionReview=lambda *_: {"feedback": "Нет.", "standalone": False, "answerable": True})
+    made = kind(writer.model, critic=writer.model).invoke(ASKED)
+    assert made.rejected == "question rejected"
+    assert writer.calls == {"Question": 2, "QuestionReview": 2}
+
+
+# Other evolutions
+
+
+def test_a_question_about_numbers_starts_from_a_passage_with_numbers():
+    texts = ["Поле без чисел.", "Полис стоит 4 рубля, а с пристройкой 7.", "Щавель без чисел."]
+    (row,) = generator(Writer(), {"numbers": 1}, size=1).generate(texts)
+    assert (row.evolution, row.contexts) == ("numbers", [texts[1]])
+    testset = generator(Writer(), {by_numbers | reasoning: 1}, size=1).generate([texts[0]])
+    assert testset.counts == {"reasoning": 1}
+    assert testset.notes == [
+        "Left out of some rows: numbers (no numbers in the passage); these rows have the rest of their evolution."
+    ]
+    made = by_numbers(scripted()).invoke(ASKED)
+    assert made.rejected == "no numbers in the passage"
+
+
+@pytest.mark.parametrize("kind", [off_topic, unanswerable])
+def test_unanswerable_questions_near_the_corpus_and_far_from_it_have_no_reference(kind):
+    given = TestsetGenerator(
+        OfflineJudge(), embeddings=HashingEmbeddings(), distribution={kind: 1}, size=2, progress=False
+    )
+    texts = [
+        "Полис «Дачник» страхует баню от пожара. Страховая премия составляет 3000 рублей в год.",
+        "Осмотр постройки проводит эксперт компании. Возмещение выплачивает компания в течение 30 дней.",
+    ]
+    testset = given.generate(texts)
+    assert testset.counts == {kind.get_name(): 2}
+    assert [row.reference for row in testset] == ["В документах этого нет."] * 2
+    assert [(sample.references, sample.metadata["answerable"]) for sample in testset.to_samples()] == [([], False)] * 2
+
+
+# Personas
+
+
+def test_personas_are_proposed_from_passages_of_different_documents_with_one_call():
+    writer = scripted(Personas(personas=["Новичок", " новичок ", "", "Знаток", "Лишний"]))
+    assert propose_personas(writer, documents(40, sources=20), n=2) == ["Новичок", "Знаток"]
+    (inputs,) = writer.inputs
+    assert inputs["count"] == 2
+    assert len(inputs["passages"]) == len({item["text"] for item in inputs["passages"]}) == 8
+
+
+def test_no_persona_is_requested_again_and_wrong_arguments_are_errors():
+    writer = scripted(Personas(personas=[" "]), Personas(personas=["Новичок"]))
+    assert propose_personas(writer, ["Поле."]) == ["Новичок"]
+    assert "there is no persona" in writer.asked[1][-1].text
+    with pytest.raises(ConfigError, match=r"^n must be a whole number of at least 1, got 0$"):
+        propose_personas(scripted(), ["Поле."], n=0)
+    with pytest.raises(ConfigError, match=r"^the documents hold no text to ask about$"):
+        propose_personas(scripted(), [])
+
+
+@pytest.mark.parametrize(("text", "language"), [("Баню страхуют вместе с домом.", "ru"), ("A bath is insured.", "en")])
+def test_offline_personas_are_in_the_language_of_the_documents(text, language):
+    people = propose_personas(OfflineJudge(), [text], n=3)
+    assert len(set(people)) == 3
+    assert all(bool(re.search("[а-я]", who)) == (language == "ru") for who in people)
+
+
+@pytest.mark.parametrize("name", [*STYLES, "persona"])
+def test_the_offline_writer_knows_every_style(name):
+    kind = persona(TENANT) if name == "persona" else style(name)
+    text = "Полис «Дачник» страхует баню от пожара. Страховая премия составляет 3000 рублей в год."
+    given = TestsetGenerator(
+        OfflineJudge(), embeddings=HashingEmbeddings(), distribution={kind: 1}, size=1, progress=False
+    )
+    (row,) = given.generate([text])
+    assert row.evolution == name
+    assert row.question != row.history[1].question
+
+
+def test_the_names_of_packaged_evolutions_are_taken():
+    for name in ("follow_up", "numbers", "misspelt"):
+        with pytest.raises(ConfigError):
+            evolution(name, "Перепиши.")
+    assert multi_context.kinds[0].adds_passage
+
+
+# Resume
+
+
+def test_a_journal_gives_the_same_steered_set_without_a_call(tmp_path):
+    people = ["Новичок", "Знаток"]
+    distribution = {
+        **{persona(who): 1 for who in people},
+        "follow_up+voice": 1,
+        "multi_context": 1,
+        "numbers": 1,
+        reasoning | style("pirate", "Перепиши, как пират."): 1,
+    }
+    texts = [f"Запись {n}: Мюнхен и Изар, {n} и {n + 50} пфеннигов за провоз {n} возов." for n in range(12)]
+    sets, totals = [], []
+    for _ in range(2):
+        writer = Writer()
+        given = generator(writer, distribution, size=12, seed=3, journal=tmp_path / "run.db")
+        sets.append(given.generate(texts))
+        totals.append(writer.total)
+    assert sets[0].rows == sets[1].rows
+    assert len(sets[0]) == 12
+    assert totals[0] > totals[1] == 0
+
+
+def test_the_steps_of_two_personas_are_different_journal_entries(tmp_path):
+    questions = []
+    for who in ("Новичок", "Знаток"):
+        writer = Writer(Question=lambda i, _: {"question": f"{i['persona']}: поле?"} if "persona" in i else None)
+        given = generator(writer, {persona(who): 1}, size=1, journal=tmp_path / "run.db")
+        questions += [row.question for row in given.generate(["Поле."])]
+    assert questions == ["Новичок: поле?", "Знаток: поле?"]
