@@ -20,11 +20,13 @@ from langchain_rageval.evaluation.answered_by import answered_by as answered_by
 from langchain_rageval.evaluation.api import aevaluate as aevaluate
 from langchain_rageval.evaluation.api import astream_evaluate as astream_evaluate
 from langchain_rageval.evaluation.api import evaluate as evaluate
+from langchain_rageval.evaluation.audit import Audit as Audit
 from langchain_rageval.evaluation.batch import Batch as Batch
 from langchain_rageval.evaluation.planning import plan as plan
 from langchain_rageval.evaluation.scored_by import scored_by as scored_by
 from langchain_rageval.evaluation.until import Decided as Decided
 from langchain_rageval.evaluation.until import Precise as Precise
+from langchain_rageval.judge.cascade import cascade as cascade
 from langchain_rageval.judge.judge import Judge as Judge
 from langchain_rageval.judge.jury import jury as jury
 from langchain_rageval.judge.parser import StrictJsonOutputParser as StrictJsonOutputParser

@@ -25,6 +25,8 @@ from langchain_rageval.callbacks.scoring_pipeline import (
 )
 from langchain_rageval.callbacks.sink_queue import Sink
 from langchain_rageval.callbacks.sinks.jsonl import JsonlSink
+from langchain_rageval.callbacks.sinks.opentelemetry import OpenTelemetrySink
+from langchain_rageval.callbacks.trace_context import current_span, span_in
 from langchain_rageval.callbacks.worker_queue import in_worker
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.evaluation.engine import Evaluation
@@ -130,6 +132,9 @@ class RagEvalCallback(ChainEvents):
         self._sampled_below = int(sample_rate * 2**64)
         self._closed = False
         self._reset()
+        for sink in sinks:
+            if isinstance(sink, OpenTelemetrySink):
+                sink.watch(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for pickling, without open runs and queues: a copy starts empty."""
@@ -207,7 +212,11 @@ class RagEvalCallback(ChainEvents):
             state.trees.start_tree(run_id, None)
         elif self._is_sampled(run_id):
             state.pipeline.count(seen=1, sampled=1)
-            run_metadata = {**(labels.metadata or {}), **({"tags": labels.tags} if labels.tags else {})}
+            run_metadata = {
+                **current_span(),
+                **(labels.metadata or {}),
+                **({"tags": labels.tags} if labels.tags else {}),
+            }
             record = new_record(run_id, name, run_type, inputs) if self._options.extract else None
             state.trees.start_tree(run_id, RootRun(run_id, name or "", inputs, run_metadata, record), run_type)
         else:
@@ -257,7 +266,8 @@ def _submit(pipeline: ScoringPipeline, root: RootRun, inputs: Any, outputs: Any)
     if number is None:
         return
     seconds = round(time.monotonic() - root.started, 6)
-    metadata = {"run_id": str(root.run_id), "run_name": root.name, "seconds": seconds}
+    span = span_in(root.metadata) or current_span()
+    metadata = {"run_id": str(root.run_id), "run_name": root.name, "seconds": seconds, **span}
     try:
         if root.record is None:
             job = ScoringJob(number, metadata, sample=read_sample(root, inputs, outputs))

@@ -30,6 +30,24 @@ def add_budget_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget-embeddings", type=int, metavar="N", help="maximum number of texts to embed")
 
 
+def add_audit_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of an audit by a strong judge."""
+    parser.add_argument(
+        "--audit",
+        metavar="MODEL",
+        help="strong judge that scores a random part of the samples, too, named as for --judge; the report estimates "
+        "its mean over all samples, and --fail-under checks that mean",
+    )
+    parser.add_argument(
+        "--audit-share",
+        type=float,
+        default=0.1,
+        metavar="SHARE",
+        help="share of the samples that --audit scores (default: %(default)s)",
+    )
+    parser.add_argument("--audit-base-url", metavar="URL", help="address of the judge of --audit")
+
+
 def add_input_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that select the samples and the metrics."""
     parser.add_argument(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_rageval.cli.arguments import (
     PIPE,
+    add_audit_options,
     add_budget_options,
     add_input_options,
     add_judge_options,
@@ -20,7 +21,7 @@ from langchain_rageval.cli.arguments import (
     parse_prices,
 )
 from langchain_rageval.cli.failures import check_not_all_failed, warn_about_failures
-from langchain_rageval.cli.inputs import build_budget, load_inputs
+from langchain_rageval.cli.inputs import build_audit, build_budget, load_inputs
 from langchain_rageval.cli.json_output import (
     add_json_option,
     check_single_stdout,
@@ -64,6 +65,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="ask about samples in random order and stop when every --fail-under is decided, with 5%% error over all",
     )
+    add_audit_options(parser)
     parser.add_argument(
         "--batch",
         action="store_true",
@@ -91,7 +93,7 @@ def add_gate_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="METRIC=NUMBER",
-        help="exit with 1 if the mean is worse than the number; may be repeated",
+        help="exit with 1 if the mean, or that of the audit, is worse than the number; may be repeated",
     )
     parser.add_argument(
         "--max-failed",
@@ -118,7 +120,7 @@ def run(options: argparse.Namespace) -> int:
 
     check_single_stdout(options)
     gates = parse_gates(options)
-    until = _stopping_rule(options, gates)
+    until = stopping_rule(options, gates)
     budget = build_budget(options)
     _check_shares(options)
     check_writable("--out", options.out, options.file)
@@ -136,6 +138,7 @@ def run(options: argparse.Namespace) -> int:
         progress=not options.quiet,
         strict=options.strict,
         until=until,
+        audit=build_audit(options),
         batch=Batch() if options.batch else None,
     )
     report = replace(report, name="" if options.file == PIPE else Path(options.file).stem)
@@ -178,7 +181,8 @@ def _check_shares(options: argparse.Namespace) -> None:
             raise ConfigError(f"{option} must be a share from 0 to 1, got {share:g}")
 
 
-def _stopping_rule(options: argparse.Namespace, gates: Mapping[str, float]) -> Decided | None:
+def stopping_rule(options: argparse.Namespace, gates: Mapping[str, float]) -> Decided | None:
+    """Return the rule that the options describe; None if the run asks about all samples."""
     from langchain_rageval.evaluation.until import Decided
 
     if options.until_decided and not gates:

@@ -13,6 +13,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "rageval evaluate samples.jsonl --metrics all --html report.html",
         "rageval evaluate samples.csv --judge gigachat:GigaChat-2-Max --out r.jsonl",
         "rageval evaluate samples.csv --fail-under faithfulness=0.8 --until-decided",
+        "rageval evaluate samples.csv --judge openai:gpt-4o-mini --audit openai:gpt-4o",
         "rageval evaluate samples.csv --judge openai:MODEL --batch --journal run.db",
         "rageval evaluate - --judge vllm:MODEL --base-url http://localhost:8000/v1",
     ),

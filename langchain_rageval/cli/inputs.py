@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
 
     from langchain_rageval.data.schema import Sample
+    from langchain_rageval.evaluation.audit import Audit
     from langchain_rageval.judge.judge import Judge
     from langchain_rageval.metrics.metric import Metric
 
@@ -125,6 +126,19 @@ def _load_embeddings(options: argparse.Namespace, *, missing: bool) -> Embedding
         )
     name = options.embeddings or "offline"
     return load_embeddings(name, base_url=options.embeddings_base_url or options.base_url)
+
+
+def build_audit(options: argparse.Namespace) -> Audit | None:
+    """Build the audit that the options describe; None if they name no strong judge."""
+    from langchain_rageval.evaluation.audit import Audit
+    from langchain_rageval.models.loading import load_judge
+
+    if options.audit is None:
+        return None
+    judge = load_judge(
+        options.audit, base_url=options.audit_base_url, temperature=options.temperature, language=options.language
+    )
+    return Audit(judge, share=options.audit_share)
 
 
 def build_budget(options: argparse.Namespace) -> Budget | None:

@@ -36,6 +36,8 @@ _REPORT_KEYS = (
     "diagnosis: by cause the number of samples",
     "left_out: index and metric of each score that was omitted because the budget was spent or the gates were decided",
     "decisions: by metric verdict, low, high, samples, error and required, with --until-decided",
+    "audit: by metric mean, low and high of the strong judge, own_mean, agreement, audited, samples, failed, calls, "
+    "tokens, calls_spared, tokens_spared and parted, with --audit",
     "notes: remarks on the results",
 )
 KEYS: Mapping[str, tuple[str, ...]] = {
@@ -63,7 +65,10 @@ KEYS: Mapping[str, tuple[str, ...]] = {
         "samples: number of samples",
         "rehearsed: number of samples that the estimate is based on",
         "metrics: by name calls, input_tokens, output_tokens, embedded, money",
-        "total: the same numbers for all metrics together",
+        "audit: by name the same numbers for the strong judge, with --audit",
+        "total: the same numbers for all of them together",
+        "asked: number of samples that are expected to be asked about",
+        "waves: number of batches that must follow one another, with --batch, otherwise null",
         "notes: limits of the estimate",
     ),
     "generate": (
@@ -147,6 +152,7 @@ def report_object(report: Report) -> dict[str, Any]:
         "diagnosis": dict(report.diagnose().counts),
         "left_out": [{"index": index, "metric": metric} for index, metric in report.left_out],
         "decisions": {name: decision.to_dict() for name, decision in report.decisions.items()},
+        "audit": {name: audit.to_dict() for name, audit in report.audit.items()},
         "notes": report.notes,
     }
 
@@ -187,7 +193,10 @@ def plan_object(plan: Plan) -> dict[str, Any]:
         "samples": plan.samples,
         "rehearsed": plan.rehearsed,
         "metrics": {name: _planned_metric_object(metric) for name, metric in plan.items()},
+        "audit": {name: _planned_metric_object(metric) for name, metric in plan.audit.items()},
         "total": _planned_metric_object(plan.total),
+        "asked": plan.asked,
+        "waves": plan.waves,
         "notes": plan.notes,
     }
 

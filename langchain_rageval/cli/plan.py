@@ -5,9 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from langchain_rageval.cli.arguments import add_input_options, add_judge_options, add_price_option, parse_prices
+from langchain_rageval.cli.arguments import (
+    add_audit_options,
+    add_input_options,
+    add_judge_options,
+    add_price_option,
+    parse_prices,
+)
+from langchain_rageval.cli.evaluate import parse_gates, stopping_rule
 from langchain_rageval.cli.generate import add_row_options, check_documents, parse_distribution, parse_focus
-from langchain_rageval.cli.inputs import load_inputs
+from langchain_rageval.cli.inputs import build_audit, load_inputs
 from langchain_rageval.cli.json_output import add_json_option, generation_plan_object, plan_object, write_json
 
 if TYPE_CHECKING:
@@ -17,12 +24,30 @@ if TYPE_CHECKING:
 def add_to(commands: Any) -> None:
     """Add the command `rageval plan` and its options to the command line."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "plan", help="estimate the calls and tokens of `rageval evaluate` or `rageval generate` without any call"
+        "plan",
+        help="estimate the calls and tokens of `rageval evaluate` or `rageval generate`, without calls or from a pilot",
     )
     parser.set_defaults(run=run)
     add_input_options(parser)
     add_judge_options(parser)
     add_price_option(parser)
+    add_audit_options(parser)
+    parser.add_argument(
+        "--fail-under", action="append", default=[], metavar="METRIC=NUMBER", help="gate of the run; may be repeated"
+    )
+    parser.add_argument(
+        "--until-decided",
+        action="store_true",
+        help="the run stops when every --fail-under is decided; --pilot estimates when that is",
+    )
+    parser.add_argument("--batch", action="store_true", help="show the number of waves through a batch API")
+    parser.add_argument(
+        "--pilot",
+        type=int,
+        metavar="N",
+        help="score N samples in earnest, such as 20, and estimate from their cost, and for --until-decided from their "
+        "scores; --journal stores the scores for the run",
+    )
     parser.add_argument("--journal", metavar="FILE", help="journal of the run; scores in it cost nothing")
     generation = parser.add_argument_group("generation of a test set")
     generation.add_argument(
@@ -38,6 +63,7 @@ def add_to(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Estimate the cost and show it."""
     from langchain_rageval.cli.tables import show_generation_plan, show_plan
+    from langchain_rageval.evaluation.batch import Batch
     from langchain_rageval.evaluation.planning import plan
 
     if options.generate:
@@ -48,7 +74,17 @@ def run(options: argparse.Namespace) -> int:
             show_generation_plan(generation_plan)
         return 0
     samples, metrics = load_inputs(options)
-    estimate = plan(samples, metrics, journal=options.journal, price=parse_prices(options))
+    gates = parse_gates(options)
+    estimate = plan(
+        samples,
+        metrics,
+        journal=options.journal,
+        price=parse_prices(options),
+        until=stopping_rule(options, gates),
+        batch=Batch() if options.batch else None,
+        audit=build_audit(options),
+        pilot=options.pilot,
+    )
     if options.json:
         write_json(plan_object(estimate))
     else:

@@ -15,6 +15,7 @@ from langchain_rageval.cli.printable import printable
 from langchain_rageval.cli.tables import format_mean, print_indented, shorten, show_notes, summary_table
 from langchain_rageval.data.schema import Finding, Row, Score, Usage
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.report.audit import AUDIT_HEADINGS, AuditSummary, audit_cells
 from langchain_rageval.report.judged_question import describe_question, standalone_findings
 from langchain_rageval.report.missing_scores import missing_scores
 from langchain_rageval.report.report import Report
@@ -38,6 +39,9 @@ _WORST_IN_ALL = 6  # about so many samples are listed, at least one per metric
 def show_report(report: Report, out: Console, *, written: str | None = None) -> None:
     """Print the summary, the diagnosis, the worst samples, what is missing, the notes, and where it was written."""
     out.print(summary_table(_title(report), {"all": report.rows}))
+    if audit := report.audit:
+        out.print()
+        out.print(audit_table(audit))
     show_diagnosis(report, out)
     _show_worst(report, out)
     missing = missing_scores(report.rows)
@@ -61,6 +65,16 @@ def show_diagnosis(report: Report, out: Console) -> None:
         remedy = diagnosis.remedies.get(cause, "")
         line = f"[bold]{cause}[/bold]" + (f" · {escape(remedy)}" if remedy else "")
         print_indented(out, f"  {count:>{digits}}  ", line)
+
+
+def audit_table(audit: AuditSummary) -> Table:
+    """Build a table with the strong judge's mean of each audited metric, the agreement and the cost."""
+    table = Table(title=escape(printable(audit.title)), title_justify="left", title_style="bold")
+    for number, heading in enumerate(AUDIT_HEADINGS):
+        table.add_column(heading, justify="right" if number else "left")
+    for metric in audit.values():
+        table.add_row(*(escape(cell) for cell in audit_cells(metric)))
+    return table
 
 
 def comparison_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:

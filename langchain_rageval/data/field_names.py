@@ -13,7 +13,15 @@ from uuid import UUID
 from langchain_rageval.data.cells import number_to_text
 from langchain_rageval.data.chunk_ids import chunk_id
 from langchain_rageval.data.foreign_records import flatten_record, from_serialized
-from langchain_rageval.data.messages import Exchange, concatenated, exchanges, get, messages_in, read_turns, unwrap_text
+from langchain_rageval.data.messages import (
+    MessageExchange,
+    concatenated,
+    exchanges,
+    get,
+    messages_in,
+    read_turns,
+    unwrap_text,
+)
 from langchain_rageval.data.vocabulary import (
     CONTAINERS,
     CONVERSATIONS,
@@ -213,7 +221,7 @@ def _are_turns(value: Any) -> bool:
 def conversation_fields(messages: Sequence[Any]) -> dict[str, Any]:
     """Return the fields of the last question of a conversation, with its answer, its contexts and its history."""
     turns = exchanges(messages)
-    return (turns[-1] if turns else Exchange(None, messages, ())).fields()
+    return (turns[-1] if turns else MessageExchange(None, messages, ())).fields()
 
 
 def _nested_fields(field: str, name: str, mapping: Mapping[str, Any]) -> dict[str, Any]:

@@ -41,7 +41,7 @@ _LINE_OF_SPEAKER = re.compile(
 )
 
 
-class Exchange(NamedTuple):
+class MessageExchange(NamedTuple):
     """Message of the user and what follows it until the next one.
 
     Attributes:
@@ -71,7 +71,7 @@ class Exchange(NamedTuple):
         return {name: value for name, value in result.items() if value is not None and (value or name == "contexts")}
 
 
-def exchanges(messages: Sequence[Any]) -> list[Exchange]:
+def exchanges(messages: Sequence[Any]) -> list[MessageExchange]:
     """Return the exchanges of a conversation, oldest first; `[]` if the user wrote nothing.
 
     Args:
@@ -83,7 +83,7 @@ def exchanges(messages: Sequence[Any]) -> list[Exchange]:
     history = list(_turns(messages[: starts[0]])) if starts else []
     for start, end in zip(starts, [*starts[1:], len(messages)], strict=False):
         following = messages[start + 1 : end]
-        result.append(Exchange(messages[start], following, tuple(history)))
+        result.append(MessageExchange(messages[start], following, tuple(history)))
         history += [*_turns([messages[start]]), *_turns(following)]
     return result
 

@@ -280,6 +280,8 @@ class Finding(_FrozenModel):
         reason: the judge's explanation; "" if it gave none.
         cites: numbers of the context sentences that support the verdict, as "chunk.sentence", such as "2.3"; `[]` if
             none were cited.
+        probabilities: probability of each possible verdict, which add up to 1; empty if they are unknown. See
+            `Judge(model, probabilities=True)`.
     """
 
     kind: FindingKind
@@ -288,6 +290,16 @@ class Finding(_FrozenModel):
     verdict: _CleanText
     reason: _CleanText = ""
     cites: list[_CleanText] = Field(default_factory=list)  # faster than a default of [], which is deep-copied
+    probabilities: dict[_CleanText, float] = Field(default_factory=dict)
+
+    @property
+    def probability(self) -> float | None:
+        """Probability of the verdict; None if it is unknown."""
+        return self.probabilities.get(self.verdict, 0.0) if self.probabilities else None
+
+    def probability_of(self, verdict: str) -> float:
+        """Return the probability of a verdict; without probabilities 1 for the given verdict, 0 for any other."""
+        return self.probabilities.get(verdict, 0.0) if self.probabilities else float(verdict == self.verdict)
 
 
 class Failure(_FrozenModel):
@@ -483,6 +495,7 @@ class Row(_FrozenModel):
         index: position of the sample in the input, from 0.
         sample: the sample; if the input was not a valid sample, a substitute with the fields that could be read.
         scores: scores by metric name, in the order of the metrics.
+        audit: scores that the strong judge of an audit gave the sample, by metric name; empty if it was not audited.
         time: when the last score was finished, UTC, to the second; None if it is unknown.
         tags: tags of the production callback, such as the version of the application.
     """
@@ -490,17 +503,19 @@ class Row(_FrozenModel):
     index: int = Field(ge=0)
     sample: Sample
     scores: dict[_CleanText, Score]
+    audit: dict[_CleanText, Score] = {}
     time: datetime | None = None
     tags: dict[_CleanText, _CleanText] = Field(default_factory=dict)
 
     def __eq__(self, other: object) -> bool:
-        """Return True if index, sample, scores and tags are equal; rows of a resumed run differ in their time."""
+        """Return True if all but the time is equal; rows of a resumed run differ in their time."""
         if not isinstance(other, Row):
             return NotImplemented
-        return (self.index, self.sample, self.scores, self.tags) == (
+        return (self.index, self.sample, self.scores, self.audit, self.tags) == (
             other.index,
             other.sample,
             other.scores,
+            other.audit,
             other.tags,
         )
 

@@ -44,12 +44,14 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
             * `callbacks=None`: LangChain callback handlers for every metric;
             * `out=None`: path of a file for the rows, which then take no memory;
             * `until=None`: `Decided(...)` or `Precise(...)`, to stop when the samples asked about suffice;
+            * `audit=None`: `Audit(strong_judge)`, to have a random part of the samples scored by a strong judge, too.
             * `batch=None`: `Batch()`, to send the requests through the provider's batch API, at half the price.
 
     Returns:
         The report, with its rows in the order of the samples. `report.left_out` lists the scores that did not fit the
-        budget or were not needed, and `report.decisions` what a run with `until=` decided. Ctrl-C ends the run; the
-        report then holds the finished scores and `report.complete` is False.
+        budget or were not needed, `report.decisions` what a run with `until=` decided, and `report.audit` what the
+        strong judge's mean is. Ctrl-C ends the run; the report then holds the finished scores and `report.complete` is
+        False.
 
     Raises:
         TypeError: if an option does not exist.
@@ -65,8 +67,9 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
     chosen = fill_defaults(evaluate, options, EVALUATE_DEFAULTS)
     job = Evaluation.of(metrics, chosen)
     source = prepare_samples(samples, job.metrics, strict=job.strict, fields=chosen["fields"])
-    if chosen["until"] is not None and not isinstance(source, Sequence):
+    if _needs_list(chosen) and not isinstance(source, Sequence):
         source = prepare_samples(list(source), job.metrics, strict=job.strict)
+    job = job.audited(chosen["audit"], source, exact=chosen["until"] is None)
     warn_of_long_requests(source, job.metrics)
     job = in_batches(job, chosen["batch"]).until(chosen["until"], source)
     with job.open_output(chosen["out"], samples) as output:
@@ -90,8 +93,9 @@ async def aevaluate(
     chosen = fill_defaults(aevaluate, options, EVALUATE_DEFAULTS)
     job = Evaluation.of(metrics, chosen)
     source = prepare_samples(samples, job.metrics, strict=job.strict, fields=chosen["fields"])
-    if (chosen["until"] or chosen["batch"]) is not None and not isinstance(source, Sequence):
+    if (_needs_list(chosen) or chosen["batch"] is not None) and not isinstance(source, Sequence):
         source = prepare_samples([item async for item in iterate_samples(source)], job.metrics, strict=job.strict)
+    job = job.audited(chosen["audit"], source, exact=chosen["until"] is None)
     warn_of_long_requests(source, job.metrics)
     job = in_batches(job, chosen["batch"]).until(chosen["until"], source)
     with job.open_output(chosen["out"], samples) as output:
@@ -134,6 +138,11 @@ async def _stream(
         async for row in rows:
             yield row
     job.raise_if_left_out()
+
+
+def _needs_list(options: EvaluateOptions) -> bool:
+    """Return True if samples are drawn at random, so that all must be known before the first call."""
+    return options["until"] is not None or options["audit"] is not None
 
 
 def _with_progress(job: Evaluation, samples: Any, progress: bool) -> Generator[Row]:

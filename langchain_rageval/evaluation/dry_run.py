@@ -48,7 +48,7 @@ def dry_run_context(observe: Callable[[ModelRequest], None] | None = None, *, pr
     def reply(request: ModelRequest) -> Any:
         if observe:
             observe(request)
-        return _fake_reply(request)
+        return local_reply(request)
 
     return Run(fake_reply=reply, meter=UsageMeter(prices=prices))
 
@@ -80,7 +80,7 @@ def _reduce_nothing(_state: State) -> Value:
     return Value.without("dry run")
 
 
-def _fake_reply(call: ModelRequest) -> Any:
+def local_reply(call: ModelRequest) -> Any:
     """Return a local reply to a model request."""
     match call:
         case Call():

@@ -28,6 +28,7 @@ from langchain_rageval._version import __version__
 from langchain_rageval.data.instrument import Instrument, Provenance
 from langchain_rageval.data.schema import Row, Score, Usage
 from langchain_rageval.errors import BudgetExceeded, ConfigError, JudgeUnavailable, SampleError
+from langchain_rageval.evaluation.audit import Audit, AuditDraw
 from langchain_rageval.evaluation.dry_run import Parts, dry_run, dry_run_context, plannable_parts
 from langchain_rageval.evaluation.inputs import (
     AnyMetric,
@@ -43,6 +44,7 @@ from langchain_rageval.evaluation.options import STREAM_DEFAULTS, OnFailure, Str
 from langchain_rageval.evaluation.scheduler import PendingSample, Scheduler, Task
 from langchain_rageval.evaluation.score_store import ScoreStore
 from langchain_rageval.evaluation.until import SequentialRun, Until
+from langchain_rageval.judge.cascade import cascade_notes
 from langchain_rageval.judge.endpoint import Endpoint
 from langchain_rageval.metrics.provenance import instruments_in, with_instruments
 from langchain_rageval.metrics.sample_scores import ascore_sample, failure_scores, score_sample, scores_by_name
@@ -84,6 +86,10 @@ class Evaluation:
         judge_breaker: ends the calls to judges that never answer.
         not_asked: index and name of each score that was left out because its judge is not called any more.
         sequential: the samples in random order, until a stopping rule is satisfied; None without a rule.
+        own: number of metrics of the user, which those of an audit follow; None if there is no audit.
+        draw: samples of the audit; None if there is no audit.
+        unaudited: names of metrics whose judge cannot be replaced.
+        audit_left_out: index and name of each score of the audit that did not fit the budget.
     """
 
     metrics: Sequence[AnyMetric]
@@ -98,6 +104,10 @@ class Evaluation:
     judge_breaker: JudgeBreaker = field(default_factory=JudgeBreaker)
     not_asked: list[tuple[int, str]] = field(default_factory=list)
     sequential: SequentialRun | None = None
+    own: int | None = None
+    draw: AuditDraw | None = None
+    unaudited: Sequence[str] = ()
+    audit_left_out: list[tuple[int, str]] = field(default_factory=list)
 
     @classmethod
     def of(cls, metrics: AnyMetric | Sequence[AnyMetric], options: StreamOptions) -> Evaluation:
@@ -125,7 +135,36 @@ class Evaluation:
     @cached_property
     def scheduler(self) -> Scheduler:
         """Scheduler of the tasks (one metric on one sample each) of this evaluation."""
-        return Scheduler(self.metrics, self.run, self.on_failure == "raise" or self.strict, self.budget_tracker)
+        raises = self.on_failure == "raise" or self.strict
+        return Scheduler(self.metrics, self.run, raises, self.budget_tracker, self.own, self.draw)
+
+    def audited(self, audit: Audit | None, samples: Any, *, exact: bool) -> Evaluation:
+        """Return the evaluation in which a strong judge also scores some of the samples.
+
+        Args:
+            audit: the strong judge and the share of the samples; None for no audit.
+            samples: all samples, in a list.
+            exact: see `Audit.draw`.
+
+        Raises:
+            ConfigError: if the audit is invalid, or no metric has a judge to audit.
+        """
+        if audit is None:
+            return self
+        if not isinstance(audit, Audit):
+            raise ConfigError(f"audit must be Audit(judge, share=0.1), got {type(audit).__name__}")
+        strong, unaudited = audit.metrics(self.metrics)
+        metrics = [*self.metrics, *strong]
+        store, draw = self.score_store.with_metrics(metrics), audit.draw(samples, exact=exact)
+        own = len(self.metrics)
+        return replace(
+            self,
+            metrics=metrics,
+            score_store=store,
+            own=own,
+            draw=draw,
+            unaudited=unaudited,
+        )
 
     def rows(self, samples: Iterable[Any]) -> Generator[Row]:
         """Score samples in worker threads and yield each row when it is finished.
@@ -225,7 +264,10 @@ class Evaluation:
             return self
         if not isinstance(rule, Until):
             raise ConfigError(f"until must be Decided(...) or Precise(...), got {type(rule).__name__}")
-        return replace(self, sequential=SequentialRun(rule, samples, self.metrics, self._lead(samples)))
+        metrics = self.metrics[: self.own]
+        audited = {name for metric in self.metrics[len(metrics) :] for name in names_of(metric)}
+        share = self.draw.share if self.draw is not None else None
+        return replace(self, sequential=SequentialRun(rule, samples, metrics, self._lead(samples), audited, share))
 
     def _lead(self, samples: Any) -> int:
         """Return how many samples may be drawn before the first of them is counted."""
@@ -299,12 +341,18 @@ class Evaluation:
         stages = [stage for metric in self.metrics for part in metrics_in(metric) for stage in stages_of(part)]
         yield from dict.fromkeys(note for stage in stages for note in stage.report_notes)
         yield from dict.fromkeys(note for judge in self._judges if (note := judge._endpoint.note))
+        yield from dict.fromkeys(note for judge in self._judges if (note := judge._endpoint.probabilities_note))
+        yield from cascade_notes(self.run.meter.events)
         yield from self.mixed_measures.notes()
         yield from self.score_store.notes()
         if self.score_store.journal is None:
             unknown = {name: one.unknown for part in self._instruments for name, one in part.items() if one.unknown}
             yield from (f"The instrument of {name} is unknown: {reason}." for name, reason in unknown.items())
         yield from self._budget_notes()
+        if self.unaudited:
+            yield f"Not audited, because no other judge can be put in: {', '.join(self.unaudited)}."
+        if self.audit_left_out:
+            yield f"Scores left out of the audit: {len(self.audit_left_out)}; the budget or the judge ended first."
         lowest, limit = self.run.limiter.lowest_size, self.run.limiter.limit
         if limit is not None and lowest is not None and lowest < limit:
             yield f"The endpoint rejected calls: between {lowest} and {limit} were allowed at a time."
@@ -434,8 +482,14 @@ class Evaluation:
 
     def _leave_out(self, task: Task) -> dict[str, Score]:
         """Leave out the scores of a task whose judge is not called any more."""
-        self.not_asked.extend((task.pending.index, name) for name in names_of(self.metrics[task.number]))
+        self._list_left_out(self.not_asked, task)
         return {}
+
+    def _list_left_out(self, left_out: list[tuple[int, str]], task: Task) -> None:
+        """Add the scores of a task to a list of omitted ones; those of an audit have a list of their own."""
+        is_own = self.own is None or task.number < self.own
+        names = names_of(self.metrics[task.number])
+        (left_out if is_own else self.audit_left_out).extend((task.pending.index, name) for name in names)
 
     def _admit(self, task: Task) -> AbstractContextManager[Run | None]:
         """Return a context manager that gives the run for a task, or None if the task does not fit the budget."""
@@ -443,10 +497,10 @@ class Evaluation:
 
     @contextmanager
     def _within_budget(self, task: Task) -> Iterator[Run | None]:
-        metric, pending = self.metrics[task.number], task.pending
+        pending = task.pending
         reserved = self._reserve(task)
         if reserved is None:
-            self.left_out.extend((pending.index, name) for name in names_of(metric))
+            self._list_left_out(self.left_out, task)
             yield None
             return
         run = pending.run.metered()

@@ -43,7 +43,7 @@ class JudgeBreaker:
 
     def watch(self, judges: Iterable[Judge]) -> list[Endpoint]:
         """Return the endpoints of judges, and note how many valid replies they have given before."""
-        members = {id(member._endpoint): member for judge in judges for member in judge.members}
+        members = {id(member._endpoint): member for judge in judges for member in judge.asked}
         with self._lock:
             for key, member in members.items():
                 if key not in self._states:

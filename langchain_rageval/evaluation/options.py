@@ -8,6 +8,7 @@ from typing import Literal
 
 from langchain_core.callbacks import BaseCallbackHandler
 
+from langchain_rageval.evaluation.audit import Audit
 from langchain_rageval.evaluation.batch import Batch
 from langchain_rageval.evaluation.until import Until
 from langchain_rageval.run.options import RUN_DEFAULTS, RunOptions
@@ -46,6 +47,8 @@ class EvaluateOptions(StreamOptions, total=False):
             grow with the number of samples.
         until: `Decided` or `Precise`, a rule that ends the run when the samples asked about suffice; None, the default,
             asks about all. All samples are read before the first call.
+        audit: `Audit`, a strong judge that scores a random part of the samples; None, the default, for no audit. All
+            samples are read before the first call.
         batch: `Batch()` sends the requests through the batch API of the judge's provider, OpenAI or Anthropic, at half
             the price; None, the default, calls the models at once. With a journal, the same call picks up the batches
             of a run that was killed.
@@ -53,6 +56,7 @@ class EvaluateOptions(StreamOptions, total=False):
 
     out: str | Path | None
     until: Until | None
+    audit: Audit | None
     batch: Batch | None
 
 
@@ -64,4 +68,11 @@ STREAM_DEFAULTS: StreamOptions = {
     "strict": False,
     "fields": None,
 }
-EVALUATE_DEFAULTS: EvaluateOptions = {**STREAM_DEFAULTS, "progress": True, "out": None, "until": None, "batch": None}
+EVALUATE_DEFAULTS: EvaluateOptions = {
+    **STREAM_DEFAULTS,
+    "progress": True,
+    "out": None,
+    "until": None,
+    "audit": None,
+    "batch": None,
+}

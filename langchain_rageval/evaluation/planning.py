@@ -1,4 +1,4 @@
-"""`plan`: an estimate of what a run will cost, made by a dry run without any model call.
+"""`plan`: an estimate of what a run will cost, made by a dry run without any model call, or from a pilot.
 
 Every request is built exactly as it would be sent, and answered locally by word overlap. Special cases, windows and
 shared steps are therefore those of the run. How many statements a real judge finds, and how often it must be asked
@@ -9,21 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from langchain_rageval.data.schema import Sample, Usage
 from langchain_rageval.errors import ConfigError, SampleError
+from langchain_rageval.evaluation.audit import Audit
+from langchain_rageval.evaluation.batch import Batch
+from langchain_rageval.evaluation.depth import request_depth
 from langchain_rageval.evaluation.dry_run import dry_run, dry_run_context, plannable_parts
 from langchain_rageval.evaluation.inputs import AnyMetric, Samples, flatten_metrics, prepare_samples
+from langchain_rageval.evaluation.pilot import Pilot
 from langchain_rageval.evaluation.score_store import ScoreStore
+from langchain_rageval.evaluation.until import Until
 from langchain_rageval.metrics.structure import names_of
 from langchain_rageval.report.html_table import html_table
 from langchain_rageval.run.journal import Journal
 from langchain_rageval.run.options import check_options
 from langchain_rageval.run.prices import Price, PriceList, format_money
+
+_DEPTH_SAMPLES = 20
+_FIRST_ROUND = 50  # samples
+_UNKNOWN_MONEY = "The money is unknown"
 
 
 @dataclass(frozen=True)
@@ -57,15 +67,31 @@ class Plan(Mapping[str, PlannedMetric]):
 
     Attributes:
         samples: number of samples in the run.
-        rehearsed: number of samples in the dry run, from which the figures are scaled up.
+        rehearsed: number of samples in the dry run, or in the pilot, from which the figures are scaled up.
         notes: costs that the figures do not include.
+        audit: expected cost of the strong judge of an audit, by metric name; part of the total.
+        asked: number of samples that are expected to be asked about; less than `samples` with a stopping rule.
+        waves: number of batches that must follow one another through a batch API; None without one.
     """
 
-    def __init__(self, metrics: Iterable[PlannedMetric], samples: int, rehearsed: int, notes: Sequence[str]) -> None:
+    def __init__(
+        self,
+        metrics: Iterable[PlannedMetric],
+        samples: int,
+        rehearsed: int,
+        notes: Sequence[str],
+        *,
+        audit: Iterable[PlannedMetric] = (),
+        asked: int | None = None,
+        waves: int | None = None,
+    ) -> None:
         self._metrics = {metric.metric: metric for metric in metrics}
         self.samples = samples
         self.rehearsed = rehearsed
         self.notes = list(notes)
+        self.audit = {metric.metric: metric for metric in audit}
+        self.asked = samples if asked is None else asked
+        self.waves = waves
 
     def __getitem__(self, name: str) -> PlannedMetric:
         """Return the expected cost of a metric by its name."""
@@ -81,12 +107,19 @@ class Plan(Mapping[str, PlannedMetric]):
 
     @property
     def total(self) -> PlannedMetric:
-        """Expected cost of all metrics together."""
-        costs = [(m.calls, m.input_tokens, m.output_tokens, m.embedded) for m in self.values()]
-        money = [m.money for m in self.values() if m.money is not None]
-        total = sum(money) if len(money) == len(self) else None
-        calls, read, written, embedded = map(sum, zip(*costs, strict=True)) if costs else (0, 0, 0, 0)
-        return PlannedMetric("total", calls, read, written, embedded, total)
+        """Expected cost of all metrics and their audit together."""
+        return self.lines[-1]
+
+    @property
+    def lines(self) -> list[PlannedMetric]:
+        """Expected costs as lines of a table: each metric, the audit of each, and the total."""
+        audit = [replace(metric, metric=f"audit of {metric.metric}") for metric in self.audit.values()]
+        costs = [*self.values(), *audit]
+        numbers = [(m.calls, m.input_tokens, m.output_tokens, m.embedded) for m in costs]
+        amounts = [m.money for m in costs if m.money is not None]
+        money = sum(amounts) if len(amounts) == len(costs) else None
+        calls, read, written, embedded = map(sum, zip(*numbers, strict=True)) if numbers else (0, 0, 0, 0)
+        return [*costs, PlannedMetric("total", calls, read, written, embedded, money)]
 
     @property
     def calls(self) -> int:
@@ -113,14 +146,16 @@ class Plan(Mapping[str, PlannedMetric]):
         """Heading of the plan: the number of samples in the run and in the dry run."""
         plural = "" if self.samples == 1 else "s"
         source = "" if self.rehearsed == self.samples else f", estimated from {self.rehearsed} of them"
-        return f"Plan for {self.samples:,} sample{plural}{source}"
+        asked = "" if self.asked == self.samples else f", of which about {self.asked:,} are asked about"
+        waves = "" if self.waves is None else f", in {self.waves} wave{'' if self.waves == 1 else 's'}"
+        return f"Plan for {self.samples:,} sample{plural}{asked}{waves}{source}"
 
     def __repr__(self) -> str:
         """Return the plan as text: a line for each metric, the total, and the notes."""
         lines = [
             f"{m.metric} {m.calls:,} calls, {m.tokens:,} tokens, {m.embedded:,} texts to embed"
             + ("" if m.money is None else f", {format_money(m.money)} money")
-            for m in (*self.values(), self.total)
+            for m in self.lines
         ]
         return "\n".join([self.title, *lines, *(f"Note: {note}" for note in self.notes)])
 
@@ -132,7 +167,7 @@ class Plan(Mapping[str, PlannedMetric]):
 
 def plan_table(plan: Plan) -> tuple[Sequence[str], list[tuple[str, ...]]]:
     """Return headings and lines of the table of a plan, the total last; with a column for money if there are prices."""
-    metrics = (*plan.values(), plan.total)
+    metrics = plan.lines
     headings = ["metric", "calls", "tokens read", "tokens written", "texts to embed"]
     lines = [
         (m.metric, *(f"{number:,}" for number in (m.calls, m.input_tokens, m.output_tokens, m.embedded)))
@@ -150,49 +185,103 @@ def plan(
     *,
     rehearsed: int = 200,
     journal: str | Path | Journal | None = None,
+    until: Until | None = None,
+    batch: Batch | None = None,
+    audit: Audit | None = None,
+    pilot: int | None = None,
     price: Mapping[str, Price] | Price | None = None,
 ) -> Plan:
-    """Return what `evaluate` is expected to cost, without calling a model.
+    """Return what `evaluate` is expected to cost; without a pilot, without calling a model.
 
     The estimate assumes that a judge finds one statement in each sentence and that its first reply is valid. Repeated
-    requests, after an invalid reply or a lost call, cost extra.
+    requests, after an invalid reply or a lost call, cost extra. A pilot measures both.
 
     Args:
         samples: as for `evaluate`, except for an iterator, which would be consumed.
         metrics: as for `evaluate`.
         rehearsed: maximum number of samples in the dry run; from more samples so many are drawn, always the same ones.
-        journal: the journal of the run; scores stored in it cost nothing.
+        journal: the journal of the run; scores stored in it cost nothing. A pilot stores its scores in it.
+        until: the stopping rule of the run. How many samples it will ask about, only a pilot shows.
+        batch: the batch option of the run, for the number of waves.
+        audit: the audit of the run.
+        pilot: number of samples to score in earnest, such as 20, drawn at random; the strong judge of an audit scores
+            all of them. None for no model call.
         price: prices of the models, as for `evaluate`.
 
     Returns:
-        Metric name to calls, tokens and texts to embed, over all samples. A step that metrics share is counted for the
-        first of them.
+        Metric name to calls, tokens and texts to embed, over all samples; of the audit in `plan.audit`. A step that
+        metrics share is counted for the first of them.
 
     Raises:
         ConfigError: if the value of an argument is invalid.
         SampleError: if a list or DataFrame holds a sample that a metric cannot read.
     """
-    if not isinstance(rehearsed, int) or isinstance(rehearsed, bool) or rehearsed < 1:
-        raise ConfigError(
-            f"rehearsed (samples to estimate from) must be a whole number of at least 1, got {rehearsed!r}"
-        )
+    _check_count("rehearsed (samples to estimate from)", rehearsed)
+    if pilot is not None:
+        _check_count("pilot (samples to score)", pilot)
     check_options({"journal": journal, "price": price})
+    prices = PriceList.of(price)
+    for option, value, kind in (("until", until, Until), ("batch", batch, Batch), ("audit", audit, Audit)):
+        if value is not None and not isinstance(value, kind):
+            raise ConfigError(f"{option} of plan is what evaluate takes, got {type(value).__name__}")
     flat = flatten_metrics(metrics)
-    drawn, count = _draw(_repeatable(samples, flat), rehearsed)
-    usages, failed = _measure(drawn, flat, _existing(journal), PriceList.of(price))
-    factor = count / max(1, len(drawn))
-    planned = [
-        PlannedMetric(
-            name,
-            round(usage.calls * factor),
-            round((usage.input_tokens or 0) * factor),
-            round((usage.output_tokens or 0) * factor),
-            round(usage.embedded * factor),
-            None if usage.money is None else usage.money * factor,
-        )
-        for name, usage in usages.items()
-    ]
-    return Plan(planned, count, len(drawn), [*_unplannable_notes(flat), *failed])
+    strong = audit.metrics(flat).metrics if audit is not None else []
+    drawn, count = _draw(_repeatable(samples, flat), rehearsed if pilot is None else pilot)
+    notes = _unplannable_notes(flat)
+    asked = float(count)
+    if pilot is None:
+        usages, failed = _measure(drawn, flat, _existing(journal), prices)
+        of_audit, failed_audits = _measure(drawn, strong, _existing(journal), prices) if strong else ({}, [])
+        notes += dict.fromkeys([*failed, *(note for note in failed_audits if note.startswith(_UNKNOWN_MONEY))])
+        if until is not None and count:
+            notes.append("The figures are for all samples; how many the stopping rule asks about, pilot=20 estimates.")
+    else:
+        scored = Pilot.run([*_readable(drawn)], flat, audit, journal, price)
+        notes += [note for note in scored.notes if note.startswith(_UNKNOWN_MONEY)]
+        usages = {name: scored.usage(name) for metric in flat for name in names_of(metric)}
+        of_audit = {name: scored.usage(name, of_audit=True) for metric in strong for name in names_of(metric)}
+        if until is not None:
+            share = None if audit is None else audit.share
+            asked = scored.expected_samples(until, flat, count, strong, share)
+            notes.append(f"The stopping rule was simulated with the scores of {len(scored.rows)} samples.")
+    factor = asked / max(1, len(drawn))
+    waves = None if batch is None else _waves(drawn, [*flat, *strong], count, asked, stops=until is not None)
+    if batch is not None:
+        notes.append("Batch APIs bill about half of these tokens' price, and answer each wave within 24 hours.")
+    return Plan(
+        [_planned(name, usage, factor) for name, usage in usages.items()],
+        count,
+        len(drawn),
+        notes,
+        audit=[_planned(name, usage, factor * (audit.share if audit else 0)) for name, usage in of_audit.items()],
+        asked=round(asked),
+        waves=waves,
+    )
+
+
+def _check_count(what: str, number: Any) -> None:
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise ConfigError(f"{what} must be a whole number of at least 1, got {number!r}")
+
+
+def _planned(name: str, usage: Usage, factor: float) -> PlannedMetric:
+    """Return the cost of `factor` times as many samples."""
+    counts = (usage.calls, usage.input_tokens or 0, usage.output_tokens or 0, usage.embedded)
+    calls, read, written, embedded = (round(count * factor) for count in counts)
+    return PlannedMetric(name, calls, read, written, embedded, None if usage.money is None else usage.money * factor)
+
+
+def _waves(samples: Sequence[Any], metrics: Sequence[AnyMetric], count: int, asked: float, *, stops: bool) -> int:
+    """Return the number of waves of a run through a batch API: those of the deepest sample, for each round.
+
+    A run with a stopping rule asks in rounds of 50, 100, 200 and so on, so as not to ask about samples in vain.
+    """
+    parts = [plannable_parts(metric) for metric in metrics]
+    depth = max((request_depth(parts, sample) for sample in islice(_readable(samples), _DEPTH_SAMPLES)), default=0)
+    rounds, size, left = (0, _FIRST_ROUND, min(asked, count)) if stops else (1, 0, 0)
+    while left > 0:
+        rounds, size, left = rounds + 1, 2 * size, left - size
+    return depth * rounds
 
 
 def _repeatable(samples: Any, metrics: Sequence[AnyMetric]) -> Iterable[Any]:
@@ -242,7 +331,7 @@ def _measure(
                         usages[name] += score.usage
                         if score.failure and score.failure.step != "sample":
                             notes[name] = f"{name} costs more: its dry run ended with {score.comment}."
-    unpriced = [f"The money is unknown: {problem}." for problem in context.meter.unpriced]
+    unpriced = [f"{_UNKNOWN_MONEY}: {problem}." for problem in context.meter.unpriced]
     return usages, [*notes.values(), *unpriced]
 
 

@@ -13,6 +13,7 @@ from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.data.sample_ids import DuplicateIdError, SampleIds, describe_place
 from langchain_rageval.data.schema import Row, Sample, Score
 from langchain_rageval.errors import SampleError
+from langchain_rageval.evaluation.audit import AuditDraw
 from langchain_rageval.evaluation.inputs import AnyMetric, Drawn, check_unique, iterate_samples, size_of
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.structure import metrics_in, sequential_steps, shared_steps_key
@@ -33,6 +34,7 @@ class PendingSample:
         run: the run shared by the metrics of this sample.
         left: number of metrics that are not finished.
         scores: scores of the finished metrics, by the number of the metric.
+        own: number of metrics that are not those of an audit, which follow them; None if there is no audit.
         time: when the last score was finished; None before that.
     """
 
@@ -41,6 +43,7 @@ class PendingSample:
     run: Run
     left: int
     scores: dict[int, dict[str, Score]] = field(default_factory=dict)
+    own: int | None = None
     time: datetime | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -58,9 +61,13 @@ class PendingSample:
         Raises:
             ConfigError: if two custom metrics returned scores of the same name.
         """
-        pairs = [pair for _, part in sorted(self.scores.copy().items()) for pair in part.items()]
-        check_unique([name for name, _ in pairs])
-        return Row(index=self.index, sample=self.sample, scores=dict(pairs), time=self.time)
+        parts = sorted(self.scores.copy().items())
+        own: list[tuple[str, Score]] = []
+        of_audit: list[tuple[str, Score]] = []
+        for number, part in parts:
+            (own if self.own is None or number < self.own else of_audit).extend(part.items())
+        check_unique([name for name, _ in own])
+        return Row(index=self.index, sample=self.sample, scores=dict(own), audit=dict(of_audit), time=self.time)
 
 
 @dataclass(frozen=True)
@@ -92,6 +99,8 @@ class Scheduler:
         raise_unreadable: True to raise the error of a sample that cannot be parsed, False to record it as a failure. An
             id of two different questions is always raised.
         budget_tracker: when its budget is spent, no more samples are read from a source of unknown length.
+        own: number of metrics that are not those of an audit, which follow them; None if there is no audit.
+        audited: the samples of the audit; None if there is none.
 
     Attributes:
         begun: samples that were handed out and whose rows were not yielded yet, by index.
@@ -103,6 +112,8 @@ class Scheduler:
     run: Run
     raise_unreadable: bool
     budget_tracker: BudgetTracker
+    own: int | None = None
+    audited: AuditDraw | None = None
     begun: dict[int, PendingSample] = field(default_factory=dict)
     no_judge_left: threading.Event = field(default_factory=threading.Event)
     stopped_reading: threading.Event = field(default_factory=threading.Event)
@@ -225,8 +236,11 @@ class Scheduler:
             unreadable = error
             placeholder = Sample(id=f"row-{index}", question="", metadata={"unreadable": _short_repr(item)})
             sample = ids.distinct(placeholder)
-        pending = self.begun[index] = PendingSample(index, sample, self.run.for_sample(), left=len(self.metrics))
-        return ([Task(pending, number, unreadable) for number in numbers] for numbers in self._groups)
+        is_audited = self.audited is not None and unreadable is None and sample in self.audited
+        numbers_of = self._groups if is_audited else self._own_groups
+        left = sum(map(len, numbers_of))
+        pending = self.begun[index] = PendingSample(index, sample, self.run.for_sample(), left=left, own=self.own)
+        return ([Task(pending, number, unreadable) for number in numbers] for numbers in numbers_of)
 
     @cached_property
     def _groups(self) -> list[list[int]]:
@@ -238,6 +252,12 @@ class Scheduler:
         for number, parts in enumerate(self._parts):
             groups.setdefault(next(filter(None, map(shared_steps_key, parts)), number), []).append(number)
         return list(groups.values())
+
+    @cached_property
+    def _own_groups(self) -> list[list[int]]:
+        """The groups without the metrics of an audit."""
+        own = len(self.metrics) if self.own is None else self.own
+        return [numbers for numbers in self._groups if numbers[0] < own]
 
     @cached_property
     def _depths(self) -> list[int]:

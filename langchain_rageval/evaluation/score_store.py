@@ -40,6 +40,12 @@ class ScoreStore:
         self._metrics = [None if reason else metrics_in(metric)[0] for metric, reason in journalled]
         self._names = [names_of(metric) for metric in metrics]
 
+    def with_metrics(self, metrics: Sequence[Any]) -> ScoreStore:
+        """Return a store of other metrics in the same journal."""
+        store = ScoreStore(self.journal, metrics)
+        store._owns_journal = self._owns_journal
+        return store
+
     def load(self, number: int, sample: Sample) -> dict[str, Score] | None:
         """Return the stored scores of a metric for a sample, or None if there are none.
 

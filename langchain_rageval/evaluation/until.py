@@ -6,7 +6,7 @@ import asyncio
 import random
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, NamedTuple, Self
@@ -131,14 +131,25 @@ class Precise:
 
 Until = Decided | Precise
 
+_ENDLESS = 10**9  # samples
+
 
 class _Bounds(NamedTuple):
-    """Lowest and highest value of a metric, which direction is better, and what identifies its configuration."""
+    """Range, direction and configuration of a metric.
+
+    Attributes:
+        low: lowest value.
+        high: highest value.
+        direction: which values are better.
+        instrument: identifies the configuration.
+        audited: share of the samples that a strong judge scores, too; None if the metric is not audited.
+    """
 
     low: float
     high: float
     direction: Direction
     instrument: str
+    audited: float | None = None
 
 
 class _Question(ABC):
@@ -160,9 +171,14 @@ class _Question(ABC):
         else:
             self.sequence.add(value)
 
-    def value(self, score: Score, _row: Row) -> float | None:
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Interval of the mean."""
+        return self.sequence.interval
+
+    @abstractmethod
+    def value(self, score: Score, row: Row) -> float | None:
         """Return the value that counts, or None if the sample has none."""
-        return score.value
 
     @abstractmethod
     def verdict(self) -> Outcome:
@@ -173,11 +189,42 @@ class _Question(ABC):
         return self.verdict() != "undecided"
 
 
-class _Gate(_Question):
+class _MeanQuestion(_Question):
+    """A question about the mean of a metric, or, if it is audited, about the strong judge's mean.
+
+    The value of an audited metric is the cheap judge's, corrected where the strong judge scored: by their difference
+    over the share of the audit. Its expectation is the strong judge's mean, its range is wider, and the values are
+    draws from a set without end, because the strong judge's are unknown for most samples.
+    """
+
+    def __init__(self, metric: str, bounds: _Bounds, size: int, error: float, watched: Sequence[float]) -> None:
+        low, high, self._share = bounds.low, bounds.high, bounds.audited
+        if self._share is not None:
+            width, size = (high - low) / self._share, _ENDLESS
+            low, high = high - width, low + width
+        super().__init__(metric, low, high, size, error, watched)
+        self._limits = bounds.low, bounds.high
+        self._whose = "" if self._share is None else " of the strong judge's mean"
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Interval of the mean, within the range of the metric."""
+        low, high = self.sequence.interval
+        return max(low, self._limits[0]), min(high, self._limits[1])
+
+    def value(self, score: Score, row: Row) -> float | None:
+        if self._share is None or score.value is None or self.metric not in row.audit:
+            return score.value
+        strong = row.audit[self.metric].value
+        return None if strong is None else score.value + (strong - score.value) / self._share
+
+
+class _Gate(_MeanQuestion):
     def __init__(self, metric: str, bounds: _Bounds, size: int, error: float, threshold: float) -> None:
-        super().__init__(metric, bounds.low, bounds.high, size, error, [threshold])
+        super().__init__(metric, bounds, size, error, [threshold])
         self._threshold, self._direction = threshold, bounds.direction
-        self.required = f"at {'least' if bounds.direction == 'higher' else 'most'} {threshold:g} is required"
+        least = "least" if bounds.direction == "higher" else "most"
+        self.required = f"at {least} {threshold:g} is required{self._whose}"
 
     def verdict(self) -> Outcome:
         above, below = self.sequence.exceeds(self._threshold), self.sequence.stays_below(self._threshold)
@@ -217,14 +264,14 @@ class _PairedGate(_Question):
         return verdict != "undecided" and not (verdict == "no worse" and mean is not None and mean > self._margin)
 
 
-class _Precision(_Question):
+class _Precision(_MeanQuestion):
     def __init__(self, metric: str, bounds: _Bounds, size: int, error: float, half_width: float) -> None:
-        super().__init__(metric, bounds.low, bounds.high, size, error, [])
+        super().__init__(metric, bounds, size, error, [])
         self._half_width = half_width
-        self.required = f"at most ±{half_width:g} is required"
+        self.required = f"at most ±{half_width:g} is required{self._whose}"
 
     def verdict(self) -> Outcome:
-        low, high = self.sequence.interval
+        low, high = self.interval
         return "precise" if high - low <= 2 * self._half_width else "undecided"
 
 
@@ -237,14 +284,24 @@ class SequentialRun:
     Args:
         until: the rule.
         samples: all samples.
-        metrics: metrics of the run.
+        metrics: metrics of the run, without those of an audit.
         lead: maximum number of samples that are drawn and not counted yet, at least 1.
+        audited: names of the metrics that a strong judge audits.
+        share: share of the samples that it scores; None if there is no audit.
 
     Raises:
         ConfigError: if the rule names another metric, or a metric has no finite range.
     """
 
-    def __init__(self, until: Until, samples: Sequence[Any], metrics: Sequence[AnyMetric], lead: int) -> None:
+    def __init__(
+        self,
+        until: Until,
+        samples: Sequence[Any],
+        metrics: Sequence[AnyMetric],
+        lead: int,
+        audited: Collection[str] = (),
+        share: float | None = None,
+    ) -> None:
         self._until = until
         self._samples = samples
         self._lead = lead
@@ -254,7 +311,10 @@ class SequentialRun:
         self._waiting: dict[int, Row] = {}
         self._counted = 0
         self._names = [name for metric in metrics for name in names_of(metric)]
-        self._questions = until._questions(_bounds_of(metrics), len(samples)) if samples else []
+        bounds = {
+            name: one._replace(audited=share) if name in audited else one for name, one in _bounds_of(metrics).items()
+        }
+        self._questions = until._questions(bounds, len(samples)) if samples else []
         self._ended = False
         self._counting, self._was_counted = threading.Condition(), asyncio.Event()
 
@@ -318,7 +378,7 @@ class SequentialRun:
         error = self._until.error
         return {
             question.metric: Decision(
-                question.verdict(), *question.sequence.interval, question.sequence.count, error, question.required
+                question.verdict(), *question.interval, question.sequence.count, error, question.required
             )
             for question in self._questions
         }

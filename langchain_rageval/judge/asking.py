@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
@@ -13,14 +14,17 @@ from pydantic import BaseModel, ValidationError
 from langchain_rageval._internal.redaction import cut_middle
 from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.errors import JudgeOutputError
+from langchain_rageval.judge.cascade import Cascade
 from langchain_rageval.judge.endpoint import Endpoint, RequestMode
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.judge.ladder import output_limit, without_fallbacks
 from langchain_rageval.judge.parser import StrictJsonOutputParser, UnfitReply
+from langchain_rageval.judge.probabilities import has_verdicts, least_probability, verdict_key
 from langchain_rageval.judge.stop_reason import CutOffReply
+from langchain_rageval.judge.voting import voters_of
 from langchain_rageval.prompts.control_tokens import escape_control_tokens
 from langchain_rageval.prompts.layout import RequestContent
-from langchain_rageval.run.requests import Call, Locked, Operation, SendOnce, Shared
+from langchain_rageval.run.requests import Call, Count, Gather, Locked, Operation, SendOnce, Shared
 from langchain_rageval.run.retry import is_server_error, is_transient
 
 T = TypeVar("T", bound=BaseModel)
@@ -68,10 +72,14 @@ class JudgeQuestion(Generic[T]):
 def ask_judge(judge: Judge, question: JudgeQuestion[T], attempts: Attempts, draw: int = 0) -> Operation[T]:
     """Ask a judge; repeat the question with the validation message while the reply is invalid.
 
+    A cascade asks its cheap judge, and its strong one if the cheap one is unsure.
+
     Raises:
         JudgeOutputError: if the reply is invalid and no attempt is left.
         CutOffReply: if the reply was cut off and the question can be divided.
     """
+    if isinstance(judge, Cascade):
+        return (yield from _ask_cascade(judge, question, attempts, draw))
     tail: Sequence[BaseMessage] = ()
     while True:
         attempts.left -= 1
@@ -90,6 +98,59 @@ def ask_judge(judge: Judge, question: JudgeQuestion[T], attempts: Attempts, draw
                     raise JudgeOutputError(advice, question.request.step, raw, is_cut_off=True) from problem
                 raise JudgeOutputError(str(problem), question.request.step, raw) from problem
             tail = _tail_after(problem, question.request)
+
+
+def _ask_cascade(judge: Cascade, question: JudgeQuestion[T], attempts: Attempts, draw: int) -> Operation[T]:
+    """Ask the cheap judge of a cascade once for each of its votes, and the strong one if the votes leave it unsure."""
+    voters = voters_of(judge.cheap)
+    if not has_verdicts(question.parser.pydantic_object):
+        voters = voters[:1]
+    others = [Attempts(voter.judge.attempts) for voter in voters[1:]]
+    votes: list[T | None] = yield Gather(
+        [
+            _ask_or_none(voter.judge, question, its_attempts, voter.draw + draw * len(voters))
+            for voter, its_attempts in zip(voters, [attempts, *others], strict=True)
+        ]
+    )
+    reason = _doubt(judge, question, votes)
+    yield Count(judge.event(reason))
+    if not reason and votes[0] is not None:
+        return votes[0]
+    return (yield from ask_judge(judge.strong, question, Attempts(judge.strong.attempts), draw))
+
+
+def _ask_or_none(judge: Judge, question: JudgeQuestion[T], attempts: Attempts, draw: int) -> Operation[T | None]:
+    """Return the answer of a judge; None if it has no valid one."""
+    try:
+        return (yield from ask_judge(judge, question, attempts, draw))
+    except JudgeOutputError:
+        return None
+
+
+def _doubt(judge: Cascade, question: JudgeQuestion[T], votes: Sequence[T | None]) -> str:
+    """Return why the votes of the cheap judge do not suffice; "" if they do."""
+    answers = [vote for vote in votes if vote is not None]
+    if len(answers) < len(votes):
+        return "unreadable"
+    if not all(_is_complete(answer, question.request) for answer in answers):
+        return "incomplete"
+    if len({repr(verdict_key(answer)) for answer in answers}) > 1:
+        return "with split votes"
+    known = [found for answer in answers if (found := least_probability(answer)) is not None]
+    return "with a low probability" if known and min(known) < judge.least_probability else ""
+
+
+def _is_complete(answer: BaseModel, request: RequestContent) -> bool:
+    """Return True unless an answer lacks an item of the request, or has one twice."""
+    if request.limits is None or request.limits.items is None:
+        return True
+    items, key, numbers = request.limits.items
+    given = [getattr(item, key, None) for item in getattr(answer, items, ())]
+    return Counter(map(_folded, given)) == Counter(map(_folded, numbers))
+
+
+def _folded(name: Any) -> str:
+    return " ".join(str(name).casefold().split())
 
 
 def repeat_question(question: JudgeQuestion[T]) -> JudgeQuestion[T]:
@@ -244,6 +305,7 @@ def _read_reply(
     objection = question.objection(answer) or _copied_example(question.request, answer)
     if objection:
         raise OutputParserException(ValueError(objection), llm_output=answer.model_dump_json())
+    endpoint.record_answer(answer, reply)
     return answer
 
 

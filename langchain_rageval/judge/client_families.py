@@ -29,6 +29,7 @@ class ClientFamily:
         timeout: name of the call option for a timeout in seconds; None if there is none.
         grammar: True if the engine behind the clients builds a grammar for each request, so that the schema of a
             request may differ from that of the last one at no cost.
+        probabilities: options that request the log-probabilities of the tokens; none if the clients return none.
     """
 
     name: str
@@ -37,6 +38,7 @@ class ClientFamily:
     always: Mapping[str, Any] = field(default_factory=dict)
     timeout: str | None = None
     grammar: bool = False
+    probabilities: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _named(schema: Schema) -> Options:
@@ -111,6 +113,8 @@ def _llama_cpp_schema(schema: Schema, _bound: Options) -> Options:
     return {"response_format": {"type": "json_object", "schema": schema}}
 
 
+_LOG_PROBABILITIES = {"logprobs": True, "top_logprobs": 20}  # 20 is the most that OpenAI and vLLM return
+
 _FORMATS: Mapping[str, RungOptions] = {"json_schema": _format_schema, "json_mode": _format_json}
 
 _RESPONSES = ClientFamily(
@@ -125,6 +129,7 @@ _FAMILIES = [
         start="json_schema",
         always={"stream": False},
         timeout="timeout",
+        probabilities=_LOG_PROBABILITIES,
     ),
     ClientFamily(
         "GigaChat",
@@ -148,6 +153,7 @@ _FAMILIES = [
         {"json_schema": _llama_cpp_schema, "json_mode": _format_json},
         start="json_schema",
         grammar=True,
+        probabilities=_LOG_PROBABILITIES,
     ),
 ]
 

@@ -13,6 +13,7 @@ from langchain_core.language_models import BaseChatModel, BaseLanguageModel
 from langchain_core.messages import BaseMessage
 from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_core.runnables import Runnable
+from pydantic import BaseModel
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval._internal.per_process import PerProcess
@@ -26,6 +27,7 @@ from langchain_rageval.judge.ladder import (
     has_fallbacks,
     inner_models,
     is_format_refused,
+    is_log_probability_refused,
     is_sync_only,
     is_system_message_refused,
     is_temperature_refused,
@@ -36,6 +38,7 @@ from langchain_rageval.judge.ladder import (
     with_own_rung,
     without_temperature,
 )
+from langchain_rageval.judge.probabilities import assign_probabilities
 from langchain_rageval.judge.reply_text import reply_texts
 from langchain_rageval.judge.server import is_from_grammar_server
 from langchain_rageval.prompts.answer_limits import narrow_schema
@@ -60,12 +63,14 @@ class RequestMode:
         fold_system: True if the system message is part of the human message, for endpoints that refuse a system role.
         default_temperature: True if the model's temperature is not sent, for reasoning models that refuse any.
         plain_schema: True if the schema is that of the answer class, for endpoints that refuse one of the request.
+        plain_tokens: True if no token log-probabilities are requested, for endpoints that refuse the request.
     """
 
     rung: str
     fold_system: bool = False
     default_temperature: bool = False
     plain_schema: bool = False
+    plain_tokens: bool = False
 
 
 def _new_gate() -> AdaptiveLimiter:
@@ -85,6 +90,9 @@ class EndpointCapabilities:
         refuses_own_schemas: True if it refused a schema that names what is possible for the request.
         unusable: rungs that were left although the endpoint did not refuse them, with a phrase that says why.
         fails_anyway: True if requests failed with server errors (HTTP 5xx) on every rung.
+        refuses_log_probabilities: True if it refused a request for token log-probabilities.
+        replies_with_tokens: number of replies with token log-probabilities.
+        replies_without_tokens: number of replies that lack them although they were requested.
         gate: lets one caller at a time probe the endpoint.
     """
 
@@ -96,6 +104,9 @@ class EndpointCapabilities:
     refuses_own_schemas: bool = False
     unusable: dict[str, str] = field(default_factory=dict)
     fails_anyway: bool = False
+    refuses_log_probabilities: bool = False
+    replies_with_tokens: int = 0
+    replies_without_tokens: int = 0
     gate: PerProcess[AdaptiveLimiter] = field(default_factory=lambda: PerProcess(_new_gate))
 
 
@@ -108,6 +119,7 @@ class Endpoint:
         layout: the layout that the user chose, or "auto".
         capabilities: of the same endpoint, if known; otherwise nothing is known yet.
         max_concurrency: most calls to the model at a time; None for one to a model in this process, else no limit.
+        probabilities: True to request the log-probabilities of the tokens.
     """
 
     def __init__(
@@ -117,12 +129,14 @@ class Endpoint:
         layout: Layout | Literal["auto"],
         capabilities: EndpointCapabilities | None = None,
         max_concurrency: int | None = None,
+        probabilities: bool = False,
     ) -> None:
         self.model = model
         self.capabilities = capabilities or EndpointCapabilities()
         self._mode = mode
         self._layout = layout
         self._max_concurrency = max_concurrency
+        self._probabilities = probabilities
         self._own_gate = PerProcess(partial(AdaptiveLimiter, max_concurrency))
 
     @cached_property
@@ -135,6 +149,8 @@ class Endpoint:
         """The mode of the last valid reply; before one, the best mode that is not known to be unusable."""
         usable = (mode for mode in self.modes if mode.rung not in self.capabilities.unusable)
         mode = self.capabilities.mode or next(usable, self.modes[-1])
+        if self.capabilities.refuses_log_probabilities:
+            mode = replace(mode, plain_tokens=True)
         return replace(mode, plain_schema=True) if self.capabilities.refuses_own_schemas else mode
 
     def is_unproven(self, mode: RequestMode) -> bool:
@@ -176,6 +192,8 @@ class Endpoint:
         if request.limits is not None and self._narrows(request, mode):
             schema = narrow_schema(schema, request.limits, self._output_tokens)
         options = self._family.rungs[mode.rung](schema, self._bound_options) if mode.rung != "prompt" else {}
+        if self._probabilities and not mode.plain_tokens:
+            options = {**self._family.probabilities, **options}
         model = self._uncached if draw else self._unlimited
         if mode.default_temperature:
             model = without_temperature(model)
@@ -211,6 +229,9 @@ class Endpoint:
             return replace(mode, default_temperature=True)
         if not mode.fold_system and is_system_message_refused(error):
             return replace(mode, fold_system=True)
+        if self._probabilities and not mode.plain_tokens and is_log_probability_refused(error):
+            self.capabilities.refuses_log_probabilities = True
+            return replace(mode, plain_tokens=True)
         if not is_format_refused(error):
             return None
         if not self._narrows(request, mode):
@@ -258,6 +279,14 @@ class Endpoint:
         if not self.capabilities.grammar and self._family.name == "BaseChatOpenAI":
             self.capabilities.grammar = is_from_grammar_server(message)
 
+    def record_answer(self, answer: BaseModel, message: BaseMessage) -> None:
+        """Set the probabilities of the verdicts in an answer if they were requested, and count replies without them."""
+        if self._probabilities:
+            if assign_probabilities(answer, message):
+                self.capabilities.replies_with_tokens += 1
+            else:
+                self.capabilities.replies_without_tokens += 1
+
     def record_server_errors(self, mode: RequestMode, failures: Mapping[RequestMode, str]) -> None:
         """Take the rungs of server errors (HTTP 5xx) for unusable, because a request on a lower rung succeeded."""
         for failed, phrase in failures.items():
@@ -270,7 +299,7 @@ class Endpoint:
         if self.capabilities.mode != mode:
             self.capabilities.mode = mode
             best = self.modes[0]
-            if replace(mode, plain_schema=False) != best and mode not in self.capabilities.warned:
+            if replace(mode, plain_schema=False, plain_tokens=False) != best and mode not in self.capabilities.warned:
                 self.capabilities.warned.add(mode)
                 left = self._left_rungs(mode)
                 refused = [best.rung] * (mode.rung != best.rung and not left)
@@ -295,6 +324,16 @@ class Endpoint:
         left = self._left_rungs(mode)
         reason = f": it {', '.join(left)}" if left else ""
         return f"{model_identity(self.model)} was called in {mode.rung} mode{reason}."
+
+    @property
+    def probabilities_note(self) -> str | None:
+        """Sentence that says that the model returned no token log-probabilities; None if it did, or was not asked."""
+        if not self._probabilities or not self.capabilities.replies_without_tokens:
+            return None
+        name = model_identity(self.model)
+        if self.capabilities.replies_with_tokens:
+            return f"{name} returned some replies without token log-probabilities: their verdicts count as certain."
+        return f"{name} returned no token log-probabilities: its verdicts have no probabilities and count as certain."
 
     def _left_rungs(self, mode: RequestMode) -> list[str]:
         """Return why rungs above a mode were left that the endpoint did not refuse, as phrases."""

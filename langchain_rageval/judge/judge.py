@@ -48,6 +48,9 @@ class Judge:
         max_concurrency: maximum number of calls to this model at a time, within the limit of the run. None, the
             default, is one for a model that runs in this process, such as ChatLlamaCpp, HuggingFacePipeline or
             MLXPipeline, and no limit for others.
+        probabilities: True to request the log-probabilities of the tokens, from which each verdict and grade gets its
+            probability; for ChatOpenAI, also with vLLM or llama-server, for ChatLlamaCpp with `logits_all=True`, and
+            for other clients that return them. Without them the verdicts have none, and the report notes it.
         version: identifies a model whose configuration cannot be read, such as a function that uses an open client;
             change it when the model changes. Without it the scores of such a model are not journalled.
 
@@ -65,6 +68,7 @@ class Judge:
     max_statements: int = field(default=10, kw_only=True)
     max_context_tokens: int | None = field(default=None, kw_only=True)
     max_concurrency: int | None = field(default=None, kw_only=True)
+    probabilities: bool = field(default=False, kw_only=True)
     version: str | None = field(default=None, kw_only=True)
     _endpoint: Endpoint = field(init=False)
 
@@ -93,7 +97,15 @@ class Judge:
             raise ConfigError(f"version takes a text, got {type(self.version).__name__}")
         if self.draws % 2 == 0:
             raise ConfigError(f"draws must be an odd number, so that there is a majority, got {self.draws}")
-        endpoint = Endpoint(self.model, self.mode, self.layout, max_concurrency=self.max_concurrency)
+        if not isinstance(self.probabilities, bool):
+            raise ConfigError(f"probabilities must be True or False, got {self.probabilities!r}")
+        endpoint = Endpoint(
+            self.model,
+            self.mode,
+            self.layout,
+            max_concurrency=self.max_concurrency,
+            probabilities=self.probabilities,
+        )
         object.__setattr__(self, "_endpoint", endpoint)
 
     @classmethod
@@ -113,7 +125,7 @@ class Judge:
 
     def __repr__(self) -> str:
         """Return the judge as text: its model and its options, without secrets."""
-        names = _OPTIONS if self.version is None else (*_OPTIONS, "version")
+        names = (*_OPTIONS, *(name for name in ("probabilities", "version") if getattr(self, name)))
         values = {name: getattr(self, name) for name in names} | {"mode": rung_name(self.mode)}
         options = ", ".join(f"{name}={value!r}" for name, value in values.items())
         return f"Judge({self.identity}, {options})"
@@ -135,11 +147,18 @@ class Judge:
         options = {name: getattr(self, name) for name in _OPTIONS}
         if not isinstance(self.mode, str):
             options["mode"] = describe(self.mode)
+        if self.probabilities:
+            options["probabilities"] = True
         return {"model": self._model_description(), **options, "layout": self._endpoint.layout}
 
     @property
     def members(self) -> tuple[Judge, ...]:
         """Judges that vote on verdicts: here only this judge. The first member also answers everything else."""
+        return (self,)
+
+    @property
+    def asked(self) -> tuple[Judge, ...]:
+        """Judges whose models are called: here only this judge."""
         return (self,)
 
     def prompt_set(self, text: str) -> PromptSet:
@@ -183,6 +202,15 @@ def in_language(judge: Judge, language: str) -> Judge:
         return judge
     changed = replace(judge, language=language)
     object.__setattr__(changed, "_endpoint", judge._endpoint)
+    return changed
+
+
+def with_probabilities(judge: Judge) -> Judge:
+    """Return a judge that requests token log-probabilities, with the same knowledge of its endpoint."""
+    if judge.probabilities:
+        return judge
+    changed = replace(judge, probabilities=True)
+    changed._endpoint.capabilities = judge._endpoint.capabilities
     return changed
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.cascade import Cascade
+from langchain_rageval.judge.judge import Judge, JudgeLike, with_probabilities
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -25,6 +26,11 @@ class Jury(Judge):
     def members(self) -> tuple[Judge, ...]:
         """Judges of the jury, which vote on verdicts."""
         return self._members
+
+    @property
+    def asked(self) -> tuple[Judge, ...]:
+        """Judges whose models are called: those of the members."""
+        return tuple(judge for member in self._members for judge in member.asked)
 
     @cached_property
     def identity(self) -> str:
@@ -77,10 +83,23 @@ def jury(judges: Sequence[JudgeLike]) -> Judge:
 
 
 def map_members(judge: Judge, change: Callable[[Judge], Judge]) -> Judge:
-    """Apply a function to a judge and return the result; for a jury, apply it to each member."""
+    """Apply a function to a judge and return the result; for a jury or a cascade, apply it to each of its judges."""
     if isinstance(judge, Jury):
-        return replace(judge, _members=tuple(map(change, judge.members)))
+        return replace(judge, _members=tuple(map_members(member, change) for member in judge.members))
+    if isinstance(judge, Cascade):
+        return judge.with_judges(lambda one: map_members(one, change))
     return change(judge)
+
+
+def request_probabilities(judge: JudgeLike, expected: Any) -> Judge:
+    """Return a judge that requests the probabilities of verdicts if `expected` is True, else the judge itself.
+
+    Raises:
+        ConfigError: if `expected` is neither True nor False.
+    """
+    if not isinstance(expected, bool):
+        raise ConfigError(f"expected must be True or False, got {expected!r}")
+    return map_members(Judge.of(judge), with_probabilities) if expected else Judge.of(judge)
 
 
 def with_fresh_endpoint(judge: Judge) -> Judge:

@@ -39,6 +39,7 @@ _OUTPUT_LIMITS = (
 _SETTINGS = ("model_kwargs", "extra_body", "default_options")
 _MENTIONS_ROLE = re.compile(r"\broles?\b|system (?:message|prompt|instruction)", re.IGNORECASE)
 _MENTIONS_TEMPERATURE = re.compile(r"temperature", re.IGNORECASE)
+_MENTIONS_LOG_PROBABILITIES = re.compile(r"log[ _-]?prob", re.IGNORECASE)
 _MENTIONS_LENGTH = re.compile(
     r"context (?:length|window|size)|too long|too many tokens|maximum.{0,20}length", re.IGNORECASE
 )
@@ -150,6 +151,12 @@ def is_system_message_refused(error: Exception) -> bool:
 def is_temperature_refused(error: Exception) -> bool:
     """Return True if the endpoint refused the temperature, as reasoning models of several providers do."""
     return status_of(error) in _REFUSALS and _MENTIONS_TEMPERATURE.search(str(error)) is not None
+
+
+def is_log_probability_refused(error: Exception) -> bool:
+    """Return True if the endpoint or its client refused to return token log-probabilities."""
+    refused = status_of(error) in {403, *_REFUSALS} or type(error) in _CLIENT_REFUSALS
+    return refused and _MENTIONS_LOG_PROBABILITIES.search(message_of(error)) is not None
 
 
 def sends_temperature(model: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Adapters: a metric or suite as a LangSmith evaluator, an openevals function and a LangGraph node.
+"""Adapters: a metric or suite as a LangSmith evaluator, an openevals function, a LangGraph node and an MLflow scorer.
 
 They record a judge's failure as a score without a value, so that one bad sample does not stop the others; the Runnable
 methods raise it. A sample that lacks a field raises SampleError, except in a LangSmith experiment, where it becomes a
@@ -20,18 +20,20 @@ from langsmith.run_helpers import get_tracing_context
 from langchain_rageval.data.field_names import read_run
 from langchain_rageval.data.schema import Sample, Score, Usage
 from langchain_rageval.errors import SampleError
+from langchain_rageval.metrics.mlflow_scorer import mlflow_scorer
 from langchain_rageval.metrics.sample_scores import acollect_scores, collect_scores, failure_scores, merge_scores
 from langchain_rageval.metrics.structure import ScorerGroup
 
 if TYPE_CHECKING:
     from langsmith.schemas import Example
     from langsmith.schemas import Run as TracedRun
+    from mlflow.genai.scorers import Scorer as MlflowScorer
 
 Feedback = dict[str, Any]
 
 
 class Adapters(ScorerGroup, RunEvaluator):
-    """Methods that call a metric or suite by the conventions of LangSmith, openevals and LangGraph."""
+    """Methods that call a metric or suite by the conventions of LangSmith, openevals, LangGraph and MLflow."""
 
     @property
     def feedback_keys(self) -> list[str]:
@@ -60,6 +62,18 @@ class Adapters(ScorerGroup, RunEvaluator):
             return update(await acollect_scores(self, state, config))
 
         return RunnableLambda(node, anode, name="+".join(self.feedback_keys))
+
+    def as_mlflow(self) -> MlflowScorer:
+        """Return a scorer for `mlflow.genai.evaluate(data, scorers=[metric.as_mlflow()])`.
+
+        The question, the answer and the references are read from inputs, outputs and expectations; contexts also from
+        the retriever spans of the trace. Each score is an assessment with the comment as its rationale; a failure of
+        the judge is the error of the assessment.
+
+        Raises:
+            ConfigError: if MLflow is not installed.
+        """
+        return mlflow_scorer(self, "+".join(self.feedback_keys))
 
     def __call__(
         self,

@@ -6,12 +6,14 @@ critic of ragas, with a majority vote over independent draws.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import get_args
 
 from langchain_rageval.data.schema import Direction, Finding, Sample, Score, without_surrogates
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import JudgeLike
+from langchain_rageval.judge.jury import request_probabilities
 from langchain_rageval.metrics import ASPECTS
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.value import Value
@@ -25,6 +27,7 @@ def aspect_critique(
     *,
     definition: str | None = None,
     direction: Direction | None = None,
+    expected: bool = False,
     name: str | None = None,
 ) -> Metric:
     """Score 1 if an aspect applies to the answer, else 0.
@@ -36,6 +39,8 @@ def aspect_critique(
         definition: meaning of the aspect, in the language of your prompts; required for your own aspect.
         direction: "higher" if an aspect that applies is good, "lower" if it is bad; by default the direction of the
             built-in aspect, "higher" for your own.
+        expected: score the probability that the aspect applies, from the log-probabilities of the judge's tokens, which
+            are then requested; a verdict without probabilities counts as certain.
         name: key of the score; the aspect by default.
 
     Returns:
@@ -54,6 +59,7 @@ def aspect_critique(
         raise ConfigError(f"the definition of {aspect!r} is blank; describe when the aspect applies")
     if direction not in (None, *get_args(Direction)):
         raise ConfigError(f'direction is "higher" or "lower", got {direction!r}')
+    judge = request_probabilities(judge, expected)
     direction = direction or ASPECTS.get(aspect, "higher")
     return Metric(
         name or aspect,
@@ -61,7 +67,7 @@ def aspect_critique(
         direction=direction,
         reads={"question", "answer"},
         steps=critique_aspect(judge, aspect, definition=definition, tie=direction == "lower"),
-        reduce=applies,
+        reduce=probability_of_aspect if expected else applies,
         options={"aspect": aspect, "definition": definition},
         state_from_findings=partial(_state_from_findings, aspect=aspect),
     )
@@ -71,6 +77,12 @@ def applies(state: State) -> Value:
     """Return 1 if the aspect applies, else 0."""
     findings: list[Finding] = state["aspect_verdict"]
     return Value(float(findings[0].verdict == "yes"), findings[0].reason or findings[0].verdict, findings)
+
+
+def probability_of_aspect(state: State) -> Value:
+    """Return the probability that the aspect applies; 1 or 0 for a verdict without probabilities."""
+    findings: list[Finding] = state["aspect_verdict"]
+    return replace(applies(state), number=min(findings[0].probability_of("yes"), 1.0))
 
 
 def _state_from_findings(sample: Sample, score: Score, *, aspect: str) -> State | None:

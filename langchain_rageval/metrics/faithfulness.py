@@ -7,18 +7,24 @@ verdicts returned.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
+from math import fsum
 
 from langchain_rageval.judge.judge import JudgeLike
+from langchain_rageval.judge.jury import request_probabilities
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.supported import share_of_supported, verdicts_from_findings
 from langchain_rageval.metrics.value import NO_FACTS, Value
 from langchain_rageval.steps.extract_statements import extract_statements
 from langchain_rageval.steps.judge_step import State
 from langchain_rageval.steps.verify import Verifier, verify
+from langchain_rageval.text.language import detect_language
 
 
-def faithfulness(judge: JudgeLike, *, verifier: Verifier | None = None, name: str = "faithfulness") -> Metric:
+def faithfulness(
+    judge: JudgeLike, *, verifier: Verifier | None = None, expected: bool = False, name: str = "faithfulness"
+) -> Metric:
     """Score how far the contexts support the answer.
 
     Args:
@@ -26,19 +32,22 @@ def faithfulness(judge: JudgeLike, *, verifier: Verifier | None = None, name: st
             all if the answer is blank.
         verifier: a cross-encoder for natural language inference, or `NliVerifier(...)`, that verifies the statements in
             place of the judge.
+        expected: score the expected share of supported statements, from the probabilities of the verdicts, which are
+            then requested from the judge; a verdict without probabilities counts as certain.
         name: key of the score.
 
     Returns:
         A metric that reads `question`, `answer` and `contexts`; unscored if the answer states no facts. Findings are
         the statements in order, with their verdicts and the context sentences cited as evidence.
     """
+    judge = request_probabilities(judge, expected)
     steps = extract_statements(judge, of="answer") | verify(judge, of="answer", verifier=verifier)
     return Metric(
         name,
         aspect="grounding",
         reads={"question", "answer", "contexts"},
         steps=steps,
-        reduce=supported_share,
+        reduce=expected_share if expected else supported_share,
         state_from_findings=partial(verdicts_from_findings, kind="statement", under="answer_verdicts"),
     )
 
@@ -46,3 +55,21 @@ def faithfulness(judge: JudgeLike, *, verifier: Verifier | None = None, name: st
 def supported_share(state: State) -> Value:
     """Return the share of the answer's statements that the contexts support."""
     return share_of_supported(state["answer_verdicts"], state["sample"].question, without=NO_FACTS)
+
+
+def expected_share(state: State) -> Value:
+    """Return the expected share of the answer's statements that the contexts support, from the verdicts' probabilities.
+
+    A verdict without probabilities counts as certain.
+    """
+    value = supported_share(state)
+    statements = [finding for finding in value.findings if finding.kind == "statement"]
+    if value.number is None or not any(finding.probabilities for finding in statements):
+        return value
+    expected = fsum(finding.probability_of("supported") for finding in statements)
+    count = len(statements)
+    if detect_language(state["sample"].question) == "ru":
+        reason = f"{value.reason} С учётом вероятностей — {expected:.2f} из {count}."
+    else:
+        reason = f"{value.reason} By the probabilities, {expected:.2f} of {count}."
+    return replace(value, number=min(expected / count, 1.0), reason=reason)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 from math import isfinite
 from numbers import Real
+from operator import or_
 from typing import Any
 
 from langchain_core.language_models import BaseLanguageModel
@@ -19,7 +20,8 @@ from langchain_rageval._version import __version__
 from langchain_rageval.data.instrument import Instrument, join_digests, split_digests
 from langchain_rageval.data.schema import Aspect, Direction, Sample, Score, Usage, without_surrogates
 from langchain_rageval.errors import ConfigError, SampleError, config_error_of, record_step
-from langchain_rageval.judge.judge import Judge
+from langchain_rageval.judge.judge import Judge, JudgeLike, with_probabilities
+from langchain_rageval.judge.jury import map_members
 from langchain_rageval.metrics.adapters import Adapters
 from langchain_rageval.metrics.extraction_findings import extraction_findings, split_extraction, with_extraction
 from langchain_rageval.metrics.standalone import question_notes, rewriting_of
@@ -28,7 +30,7 @@ from langchain_rageval.metrics.threshold import OnMissing, require_threshold, ro
 from langchain_rageval.metrics.value import Value
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced, ainvoke_child, invoke_child
-from langchain_rageval.steps.stage import Stage, State, describe_step
+from langchain_rageval.steps.stage import Stage, State, can_be_rejudged, describe_step
 
 _TOLERANCE = 1e-9  # by which rounding may move a value out of the range
 
@@ -165,6 +167,39 @@ class Metric(Traced[Any, Score], Adapters):
     def provenance(self) -> Instrument:
         """The instrument as readable data, and why a part of it is unknown."""
         return self._provenance
+
+    @property
+    def can_be_judged_by_another(self) -> bool:
+        """True if `judged_by` can put another judge in place of all judges and verifiers of the steps."""
+        return can_be_rejudged(stages_of(self))
+
+    def judged_by(self, judge: JudgeLike) -> Metric:
+        """Return this metric with all of its judges, and a verifier, replaced by one judge.
+
+        Embeddings, prompts of the steps and all options stay; the prompt set and the language are those of the judge.
+        If the judges of this metric request probabilities, so does the other one.
+
+        Raises:
+            ConfigError: if no step asks a judge that can be replaced.
+        """
+        if not self.can_be_judged_by_another:
+            raise ConfigError(f"{self.name} asks no judge that can be replaced")
+        other = Judge.of(judge)
+        if any(own.probabilities for own in self.judges):
+            other = map_members(other, with_probabilities)
+        steps = [step.judged_by(other) if isinstance(step, Stage) else step for step in sequential_steps(self)]
+        return Metric(
+            self.name,
+            aspect=self.aspect,
+            reads=self.reads,
+            steps=reduce(or_, steps),
+            reduce=self.reduce,
+            direction=self.direction,
+            options=self.options,
+            version=self.version,
+            state_from_findings=self.state_from_findings,
+            range=self.range,
+        )
 
     def read(self, input: Any) -> Sample:
         """Return the sample in an `input`, checked to have all fields that this metric reads.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import fsum
 from typing import Any, Literal, get_args
@@ -15,6 +16,7 @@ from typing import Any, Literal, get_args
 from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.jury import request_probabilities
 from langchain_rageval.judge.ladder import bound_options, inner_models
 from langchain_rageval.judge.voting import voters_of
 from langchain_rageval.metrics.metric import Metric
@@ -45,6 +47,7 @@ def rubric(
     scale: tuple[int, int] = DEFAULT_SCALE,
     *,
     examples: Examples = "per_grade",
+    expected: bool = False,
     name: str = "rubric",
 ) -> Metric:
     """Grade the answer by criteria, each with a justification of one line before the grade.
@@ -62,6 +65,8 @@ def rubric(
             scale they describe the grades at the same relative positions, at least both ends.
         examples: "per_grade" shows the judge the graded example answers of the criteria, which make a weaker judge more
             consistent; "none" omits them, about 650 tokens per call for the default criteria.
+        expected: count the expected grades, from the log-probabilities of the judge's tokens, which are then requested;
+            a grade without probabilities counts as certain.
         name: key of the score.
 
     Returns:
@@ -74,7 +79,7 @@ def rubric(
     Warns:
         UserWarning: if the scale is wider than 10 steps, or the judge's temperature above 0.3 with a single draw.
     """
-    judge = Judge.of(judge)
+    judge = request_probabilities(judge, expected)
     lowest, highest = scale = _validate_scale(scale)
     if examples not in get_args(Examples):
         raise ConfigError(f"examples must be one of {', '.join(get_args(Examples))}, got {examples!r}")
@@ -105,7 +110,7 @@ def rubric(
         steps=grade_rubric(
             judge, by_language, scale, with_examples=examples == "per_grade", replaceable=criteria is None
         ),
-        reduce=partial(weighted_grade, weights=weights, scale=scale),
+        reduce=partial(expected_grade if expected else weighted_grade, weights=weights, scale=scale),
         options={"weights": weights, "scale": list(scale)},
         state_from_findings=partial(_state_from_findings, names=list(weights), scale=scale),
     )
@@ -116,11 +121,39 @@ def weighted_grade(state: State, *, weights: Mapping[str, float], scale: Scale) 
     sample: Sample = state["sample"]
     findings: list[Finding] = state["rubric_grades"]
     grades = {finding.text: int(finding.verdict) for finding in findings if finding.kind == "criterion"}
+    value = _weighted(grades, weights, scale)
+    blank = not (sample.answer or "").strip()
+    return Value(value, _reason(grades, scale, blank=blank, russian=_is_russian(state)), findings)
+
+
+def expected_grade(state: State, *, weights: Mapping[str, float], scale: Scale) -> Value:
+    """Return the weighted mean of the expected grades, from the probabilities of the grades.
+
+    A grade without probabilities counts as certain.
+    """
+    findings: list[Finding] = state["rubric_grades"]
+    expected = {
+        finding.text: fsum(grade * finding.probability_of(str(grade)) for grade in range(scale[0], scale[1] + 1))
+        for finding in findings
+        if finding.kind == "criterion"
+    }
+    plain, russian = weighted_grade(state, weights=weights, scale=scale), _is_russian(state)
+    if not any(finding.probabilities for finding in findings):
+        return plain
+    shown = ", ".join(f"{_IN_RUSSIAN.get(name, name) if russian else name} {one:.2f}" for name, one in expected.items())
+    added = f"С учётом вероятностей: {shown}." if russian else f"By the probabilities: {shown}."
+    return replace(plain, number=_weighted(expected, weights, scale), reason=f"{plain.reason} {added}")
+
+
+def _is_russian(state: State) -> bool:
+    return detect_language(state["sample"].question) == "ru"
+
+
+def _weighted(grades: Mapping[str, float], weights: Mapping[str, float], scale: Scale) -> float:
+    """Return the weighted mean of grades, from 0 if all are the lowest to 1 if all are the highest."""
     lowest, highest = scale
     parts = [weights[name] * (grade - lowest) / (highest - lowest) for name, grade in grades.items()]
-    value = min(1.0, fsum(parts) / fsum(weights.values()))
-    blank = not (sample.answer or "").strip()
-    return Value(value, _reason(grades, scale, blank=blank, russian=detect_language(sample.question) == "ru"), findings)
+    return min(max(fsum(parts) / fsum(weights.values()), 0.0), 1.0)
 
 
 def _state_from_findings(sample: Sample, score: Score, *, names: Sequence[str], scale: Scale) -> State | None:

@@ -13,6 +13,9 @@ from pydantic import BaseModel
 
 from langchain_rageval.prompts.sentence_numbers import Evidence, SentenceNumbers
 
+ITEM_KEYS = frozenset({"statement", "context", "answer", "reference", "entity", "criterion"})
+"""Fields of answers that name an item of the request; other whole numbers are grades."""
+
 VerdictLabel = Literal["supported", "contradicted", "absent"]
 
 

@@ -284,11 +284,12 @@ def head_line(head: Head) -> str:
 
 def row_line(row: Row) -> str:
     """Return a row as a line of JSON; metadata that JSON cannot represent are written as text."""
+    exclude = None if row.audit else {"audit"}
     try:
-        return row.model_dump_json(fallback=_text) + "\n"
+        return row.model_dump_json(fallback=_text, exclude=exclude) + "\n"
     except PydanticSerializationError:
         sample = row.sample.model_copy(update={"metadata": _writable(row.sample.metadata)})
-        return row.model_copy(update={"sample": sample}).model_dump_json(fallback=_text) + "\n"
+        return row.model_copy(update={"sample": sample}).model_dump_json(fallback=_text, exclude=exclude) + "\n"
 
 
 def _writable(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from heapq import nsmallest
 
 from langchain_rageval.data.schema import Row, Score
+from langchain_rageval.report.audit import AUDIT_HEADINGS, audit_cells, summarise_audit
 from langchain_rageval.report.comparison import Comparison
 from langchain_rageval.report.data import ReportData
 from langchain_rageval.report.diagnosis import diagnose_rows
@@ -46,6 +47,7 @@ def markdown_of(
         lines += [
             *_table(summary, results, comparison),
             "",
+            *_audit(report),
             *_causes(report),
             *_worst(report, summary),
             *_notes(report),
@@ -74,6 +76,19 @@ def _table(summary: Summary, results: Sequence[GateResult], comparison: Comparis
             *map(str, (metric.scored, metric.unscored, metric.failed)),
         ]
         yield f"| {' | '.join(cells)} |"
+
+
+def _audit(report: ReportData) -> Iterator[str]:
+    """Yield the means of the strong judge, which decide the gates of audited metrics."""
+    if audit := summarise_audit(report.rows):
+        yield "### Audit by a strong judge"
+        yield ""
+        yield f"| {' | '.join(AUDIT_HEADINGS)} |"
+        yield "|---" * len(AUDIT_HEADINGS) + "|"
+        for one in audit.values():
+            name, *cells = audit_cells(one)
+            yield f"| {' | '.join([_text(name), *cells])} |"
+        yield ""
 
 
 def _causes(report: ReportData) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_rageval._version import __version__
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.metrics.mlflow_scorer import mlflow_key
 from langchain_rageval.report.data import ReportData, head_of
 from langchain_rageval.report.data_frame import to_data_frame
 from langchain_rageval.report.files import write_report
@@ -22,10 +23,8 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 _FOLDER = "rageval"
-_REFUSED = re.compile(r"[^\w.\- ]")
 _NUMBERS = ("mean", "low", "high", "scored", "unscored", "failed", "abstained")
 _COSTS = ("calls", "input_tokens", "output_tokens", "seconds", "money")
-_LONGEST_NAME = 200  # MLflow takes 250 characters, the prefix and "/output_tokens" among them
 _LONGEST_PREFIX = 30
 _LONGEST_PARAM = 6000
 
@@ -68,12 +67,6 @@ def write_run(
     return run_id
 
 
-def metric_key(name: str) -> str:
-    """Return a metric's name as a valid MLflow key: "@" becomes "_at_", any other invalid character "_"."""
-    key = _REFUSED.sub("_", name.replace("@", "_at_")).strip(". ")[:_LONGEST_NAME]
-    return key or "_"
-
-
 def _check_prefix(prefix: str) -> None:
     parts = prefix.removesuffix("/").split("/") if prefix else []
     if len(prefix) > _LONGEST_PREFIX or not all(re.fullmatch(r"[\w\- ][\w.\- ]*", part) for part in parts):
@@ -91,7 +84,7 @@ def _metrics(data: ReportData, prefix: str) -> Iterator[tuple[str, float]]:
     """
     names: dict[str, str] = {}
     for name, metric in summarise(data.rows).items():
-        key = metric_key(name)
+        key = mlflow_key(name)
         if key in names:
             raise ConfigError(f"{names[key]!r} and {name!r} have the same MLflow key {key!r}; give one another name")
         names[key] = name
@@ -116,7 +109,7 @@ def _params(data: ReportData, prefix: str) -> Iterator[tuple[str, str]]:
     if data.notes:
         yield f"{prefix}rageval.notes", "\n".join(data.notes)[:_LONGEST_PARAM]
     for name, hashes in instruments.items():
-        yield f"{prefix}{metric_key(name)}.instrument", ", ".join(hashes)[:_LONGEST_PARAM]
+        yield f"{prefix}{mlflow_key(name)}.instrument", ", ".join(hashes)[:_LONGEST_PARAM]
 
 
 @contextmanager

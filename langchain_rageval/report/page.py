@@ -31,6 +31,7 @@ from langchain_rageval._internal.page import (
 from langchain_rageval._version import __version__
 from langchain_rageval.data.schema import Row, Usage
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.report.audit import AuditSummary, summarise_audit
 from langchain_rageval.report.comparison import Comparison, paired_rows
 from langchain_rageval.report.data import ReportData, instruments_of
 from langchain_rageval.report.diagnosis import REMEDIES, Cause, Diagnosis, diagnose_rows
@@ -147,6 +148,16 @@ class Page:
             for name, found in known.items()
             if found
         }
+
+    @cached_property
+    def audit(self) -> AuditSummary:
+        """Audit of the metrics that a strong judge scored, too."""
+        return summarise_audit(self.report.rows)
+
+    @cached_property
+    def places(self) -> Mapping[int, int]:
+        """Mapping of the indexes of samples to their places on the page."""
+        return {row.index: place for place, row in enumerate(self.report.rows)}
 
     @cached_property
     def evolutions(self) -> EvolutionComparison | None:

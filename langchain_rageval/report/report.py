@@ -13,6 +13,7 @@ from langchain_rageval.data.instrument import Instrument
 from langchain_rageval.data.sample_ids import SampleIds
 from langchain_rageval.data.schema import Row, Score, Usage
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.report.audit import AuditSummary, summarise_audit
 from langchain_rageval.report.comparison import Comparison, compare_rows
 from langchain_rageval.report.data import ReportData, check_metric, head_of, instruments_of, metric_or_only
 from langchain_rageval.report.data_frame import to_data_frame
@@ -65,13 +66,14 @@ class Report(ReportData):
 
     def __repr__(self) -> str:
         """Return the report as text: its summary, with a line for each metric, why scores are missing, and notes."""
-        lines = [self._title(), *map(summary_line, self.summary().values()), *missing_scores(self.rows)]
-        return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
+        lines = [self._title(), *map(summary_line, self.summary().values()), *map(str, self.audit.values())]
+        return "\n".join([*lines, *missing_scores(self.rows), *(f"Note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
         """Return the summary as an HTML table for notebooks, with why scores are missing, and notes."""
-        headings, cells = summary_content(self.summary())
-        return html_table(self._title(), headings, cells, [*missing_scores(self.rows), *self.notes])
+        (headings, cells), audit = summary_content(self.summary()), self.audit
+        table = html_table(self._title(), headings, cells, [*missing_scores(self.rows), *self.notes])
+        return table + (audit._repr_html_() if audit else "")
 
     @overload
     def summary(self, by: None = None, *, cluster: By | None = None) -> Summary: ...
@@ -102,8 +104,22 @@ class Report(ReportData):
 
     @property
     def usage(self) -> Usage:
-        """Calls, tokens, seconds and, with `price=`, money of all scores together."""
-        return sum((metric.usage for metric in self.summary().values()), Usage())
+        """Calls, tokens, seconds and, with `price=`, money of all scores together, those of an audit included."""
+        usages = [*(m.usage for m in self.summary().values()), *(m.usage for m in self.audit.values())]
+        return sum(usages, Usage())
+
+    @property
+    def audit(self) -> AuditSummary:
+        """Audit of each metric: the estimated mean of the strong judge over all samples.
+
+        `report.audit["faithfulness"]` has `mean`, `low` and `high` of the strong judge, `agreement` of the two judges
+        and the number of samples that are `audited`. The interval is prediction-powered, at 95%; like that of
+        `summary`, it is for samples like these. Empty for a run without `audit=`.
+        """
+        audits = [score for row in self.rows for score in row.audit.values()]
+        instruments = {score.instrument: self.provenance.instrument(score.metric, score.instrument) for score in audits}
+        judges = dict.fromkeys(name for instrument in instruments.values() for name in instrument.judges)
+        return summarise_audit(self.rows, ", ".join(judges))
 
     def failures(self) -> list[tuple[Row, Score]]:
         """Return every failed score with its row; `score.failure` gives the reason."""
@@ -317,7 +333,7 @@ class Report(ReportData):
         """Raise an error unless the means reach their thresholds over enough samples.
 
         At least five samples must have a score, in a report of fewer than ten at least half of them; repeats of one
-        sample count once.
+        sample count once. If a metric was audited, the estimated mean of the strong judge counts.
 
         Args:
             thresholds: metric name to the lowest accepted mean, or the highest if lower is better.

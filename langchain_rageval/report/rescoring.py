@@ -21,7 +21,10 @@ def rescore_rows(rows: Sequence[Row], metric: Metric) -> Iterator[Row]:
     for row in rows:
         if source in row.scores:
             score = _rescore(row, metric, row.scores[source])
-            row = row.model_copy(update={"scores": {**row.scores, metric.name: score}})
+            audit = {name: one for name, one in row.audit.items() if name != metric.name}
+            if source in row.audit:
+                audit[metric.name] = _rescore(row, metric, row.audit[source])
+            row = row.model_copy(update={"scores": {**row.scores, metric.name: score}, "audit": audit})
         yield row
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from langchain_rageval.data.sample_ids import original_ids
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.metrics.threshold import reaches
+from langchain_rageval.report.audit import MetricAudit, summarise_audit
 from langchain_rageval.report.data import ReportData, check_metric
 from langchain_rageval.report.summary import MetricSummary, summarise
 
@@ -34,7 +35,7 @@ def check_thresholds(
         more_problems: other reasons to fail.
     """
     _check_numbers(thresholds, max_failed, max_unscored)
-    summary = summarise(data.rows)
+    summary, audit = summarise(data.rows), summarise_audit(data.rows)
     wholly_left_out = {name for _, name in data.left_out} - summary.keys()
     for metric in thresholds:
         if metric not in wholly_left_out:
@@ -44,7 +45,7 @@ def check_thresholds(
         if name in summary:
             left_out = sum(metric == name for _, metric in data.left_out)
             coverage = _Coverage(_count_scored(data, name), left_out, max_failed, max_unscored)
-            problems += _problems(summary[name], threshold, coverage)
+            problems += _problems(summary[name], threshold, coverage, audit.get(name))
     problems += more_problems
     if problems:
         raise BelowThreshold("; ".join(problems), threshold=next(iter(thresholds.values()), None))
@@ -84,13 +85,23 @@ def _check_numbers(thresholds: Any, max_failed: Any, max_unscored: Any) -> None:
             raise ConfigError(f"{option} must be a share from 0 to 1, got {share!r}")
 
 
-def _problems(metric: MetricSummary, threshold: float, coverage: _Coverage) -> list[str]:
+def _problems(metric: MetricSummary, threshold: float, coverage: _Coverage, audit: MetricAudit | None) -> list[str]:
     problems = []
     required = f"at {'least' if metric.direction == 'higher' else 'most'} {threshold:g} is required"
     if metric.mean is None:
         problems.append(f"{metric.metric} has nothing scored, {required}")
+    elif audit is not None:
+        if audit.mean is None:
+            problems.append(f"{metric.metric} has no audited score, {required}")
+        elif not reaches(audit.mean, threshold, metric.direction) and not isclose(audit.mean, threshold, abs_tol=1e-9):
+            found = f"{audit.mean:.3f} {audit.interval}".rstrip()
+            by = f"by the audit of {audit.audited} samples ({metric.mean:.3f} by its own judge)"
+            problems.append(f"{metric.metric} is {found} {by}, {required}")
     elif not reaches(metric.mean, threshold, metric.direction) and not isclose(metric.mean, threshold, abs_tol=1e-9):
         problems.append(f"{metric.metric} is {metric.mean:.3f} {metric.interval}, {required}")
+    if audit is not None and audit.failed > coverage.max_failed * (audit.audited + audit.failed):
+        failed = f"failed on {audit.failed} of {audit.audited + audit.failed} samples"
+        problems.append(f"the audit of {metric.metric} {failed}, at most {coverage.max_failed:.0%} may")
     count = metric.scored + metric.unscored + metric.failed
     for how, number, most in (
         ("failed on", metric.failed, coverage.max_failed),

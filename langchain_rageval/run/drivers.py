@@ -27,6 +27,7 @@ from langchain_rageval.run.embedding import MAX_WAIT, EmbedBatch, Vector
 from langchain_rageval.run.requests import (
     Call,
     Compute,
+    Count,
     Embed,
     Gather,
     Invoke,
@@ -70,10 +71,8 @@ def _reply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
     match request:
         case Shared(key, operation):
             return run.single_flight.do((key, configurable_choices(config)), partial(drive, operation, run, config))
-        case Call() | EmbedBatch() | Rate() | Invoke():
+        case Call() | EmbedBatch() | Rate() | Invoke() | SendOnce():
             return _send(request, run, config)
-        case SendOnce(inner):
-            return _send_once(inner, run, config)
         case Gather(operations):
             return _gather(operations, run, config)
         case Embed(embeddings, texts):
@@ -82,6 +81,8 @@ def _reply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
             return invoke_child(runnable, value, _add_configurable(request.configurable, config))
         case Compute(function):
             return None if run.fake_reply else _compute(function, run)
+        case Count(event):
+            return run.meter.count(event)
         case Pause(seconds):
             return time.sleep(seconds)
         case Locked(gate, operation):
@@ -103,8 +104,10 @@ def _gather(operations: Sequence[Operation[Any]], run: Run, config: RunnableConf
     return replies
 
 
-def _send(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
-    """Send a request, and retry it after a transport error."""
+def _send(request: ModelRequest | SendOnce, run: Run, config: RunnableConfig) -> Any:
+    """Send a request, and retry it after a transport error unless it is to be sent once."""
+    if isinstance(request, SendOnce):
+        return _send_once(request.request, run, config)
     error = request.first_error if isinstance(request, Call) else None
     if error is None:
         try:
@@ -264,10 +267,8 @@ async def _areply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
         case Shared(key, operation):
             shared_key = key, configurable_choices(config)
             return await run.single_flight.ado(shared_key, partial(adrive, operation, run, config))
-        case Call() | EmbedBatch() | Rate() | Invoke():
+        case Call() | EmbedBatch() | Rate() | Invoke() | SendOnce():
             return await _asend(request, run, config)
-        case SendOnce(inner):
-            return await _asend_once(inner, run, config)
         case Gather(operations):
             return await agather(adrive(operation, run, config) for operation in operations)
         case Embed(embeddings, texts):
@@ -276,6 +277,8 @@ async def _areply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
             return await ainvoke_child(runnable, value, _add_configurable(request.configurable, config))
         case Compute(function):
             return await _acompute(function, run)
+        case Count(event):
+            return run.meter.count(event)
         case Pause(seconds):
             return await asyncio.sleep(seconds)
         case Locked(gate, operation):
@@ -283,7 +286,9 @@ async def _areply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
                 return await adrive(operation, run, config)
 
 
-async def _asend(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
+async def _asend(request: ModelRequest | SendOnce, run: Run, config: RunnableConfig) -> Any:
+    if isinstance(request, SendOnce):
+        return await _asend_once(request.request, run, config)
     error = request.first_error if isinstance(request, Call) else None
     if error is None:
         try:

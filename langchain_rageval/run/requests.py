@@ -155,13 +155,20 @@ class Compute:
 
 
 @dataclass(frozen=True, slots=True)
+class Count:
+    """Count an event of the run, which a note of the report may mention."""
+
+    event: Hashable
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """Wait for some seconds without holding a slot of the concurrency limiter."""
 
     seconds: float
 
 
-Request = ModelRequest | Embed | Gather | Shared | Locked | SendOnce | Compute | InvokeChild | Pause
+Request = ModelRequest | Embed | Gather | Shared | Locked | SendOnce | Compute | InvokeChild | Count | Pause
 """Everything that an operation may yield."""
 
 Operation = Generator[Request, Any, T]

@@ -1,8 +1,10 @@
-"""Usage meter: counts model calls, tokens, seconds, embedded texts and money."""
+"""Usage meter: counts model calls, tokens, seconds, embedded texts, money and events."""
 
 from __future__ import annotations
 
 import threading
+from collections import Counter
+from collections.abc import Hashable
 
 from langchain_rageval.data.schema import Usage
 from langchain_rageval.run.prices import PriceList
@@ -16,7 +18,7 @@ def tokens_in(*texts: str) -> int:
 
 
 class UsageMeter:
-    """Counts calls, tokens, seconds, embedded texts and money. Usable from threads.
+    """Counts calls, tokens, seconds, embedded texts, money and events. Usable from threads.
 
     Args:
         parent: meter that is charged with the same, so that a run's meter holds the sum over its metrics.
@@ -40,6 +42,7 @@ class UsageMeter:
         self._embedded = 0
         self._input_tokens: int | None = None
         self._output_tokens: int | None = None
+        self._events: Counter[Hashable] = Counter()
         self.abandoned = 0
         self.unreported = 0
 
@@ -74,6 +77,20 @@ class UsageMeter:
                     meter._output_tokens = (meter._output_tokens or 0) + output_tokens
             meter = meter._parent
 
+    def count(self, event: Hashable, times: int = 1) -> None:
+        """Count an event in this meter and its parents."""
+        meter: UsageMeter | None = self
+        while meter is not None:
+            with meter._lock:
+                meter._events[event] += times
+            meter = meter._parent
+
+    @property
+    def events(self) -> Counter[Hashable]:
+        """Number of times that each event occurred, a copy."""
+        with self._lock:
+            return Counter(self._events)
+
     def add_all_of(self, other: UsageMeter) -> None:
         """Add the counts of another meter."""
         usage = other.usage
@@ -89,6 +106,8 @@ class UsageMeter:
         )
         for problem in other.unpriced:
             self.add(unpriced=problem)
+        for event, times in other.events.items():
+            self.count(event, times)
 
     @property
     def usage(self) -> Usage:

@@ -9,16 +9,19 @@ from langchain_rageval.statistics.paired import (
     paired_difference,
     sign_flip_p,
 )
+from langchain_rageval.statistics.prediction_powered import PredictionPoweredMean, prediction_powered_mean
 from langchain_rageval.statistics.student_t import student_t_p, student_t_quantile
 
 __all__ = [
     "Estimate",
     "PairedDifference",
+    "PredictionPoweredMean",
     "bounded_mean_interval",
     "detectable_difference",
     "holm",
     "krippendorff_alpha",
     "paired_difference",
+    "prediction_powered_mean",
     "sign_flip_p",
     "student_t_p",
     "student_t_quantile",

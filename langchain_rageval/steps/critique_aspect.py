@@ -16,7 +16,7 @@ from langchain_rageval.prompts.answer_schemas import AspectVerdict
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.judge_step import JudgeStep, State
-from langchain_rageval.steps.votes import agreement_rates, majority
+from langchain_rageval.steps.votes import agreement_rates, majority, mean_probabilities
 
 
 class CritiqueAspect(JudgeStep):
@@ -36,7 +36,14 @@ class CritiqueAspect(JudgeStep):
         answers: list[AspectVerdict] = yield Gather([self._vote(voter, sample) for voter in voters])
         applies = majority([answer.verdict for answer in answers], tie=self.tie)
         reasons = dict.fromkeys(answer.reason for answer in answers if answer.verdict == applies)
-        finding = Finding(kind="aspect", number=1, text=self.aspect, verdict=_label(applies), reason=" ".join(reasons))
+        finding = Finding(
+            kind="aspect",
+            number=1,
+            text=self.aspect,
+            verdict=_label(applies),
+            reason=" ".join(reasons),
+            probabilities=mean_probabilities(answers, "verdict", {"true": "yes", "false": "no"}),
+        )
         labels = [{1: _label(answer.verdict)} for answer in answers]
         return state | {"aspect_verdict": [finding, *agreement_rates({1: self.aspect}, voters, labels)]}
 

@@ -15,7 +15,7 @@ from langchain_rageval.prompts.answer_schemas import Abstention
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.extract_statements import Side
 from langchain_rageval.steps.judge_step import JudgeStep, State
-from langchain_rageval.steps.votes import agreement_rates, majority
+from langchain_rageval.steps.votes import agreement_rates, majority, mean_probabilities
 
 ABSTAINS, ANSWERS = "abstains", "answers"
 
@@ -48,7 +48,14 @@ class DetectAbstention(JudgeStep):
         abstains = majority([vote.abstains for vote in votes], tie=False)
         reasons = dict.fromkeys(vote.reason for vote in votes if vote.abstains == abstains)
         subject, verdict = f"the {self.of}", _label(abstains)
-        finding = Finding(kind="criterion", number=number, text=subject, verdict=verdict, reason=" ".join(reasons))
+        finding = Finding(
+            kind="criterion",
+            number=number,
+            text=subject,
+            verdict=verdict,
+            reason=" ".join(reasons),
+            probabilities=mean_probabilities(votes, "abstains", {"true": _label(True), "false": _label(False)}),
+        )
         labels = [{number: _label(vote.abstains)} for vote in votes]
         return [finding, *agreement_rates({number: subject}, voters, labels)]
 

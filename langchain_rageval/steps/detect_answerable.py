@@ -15,7 +15,7 @@ from langchain_rageval.prompts.answer_schemas import Answerable
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.judge_step import JudgeStep, State
-from langchain_rageval.steps.votes import agreement_rates, majority
+from langchain_rageval.steps.votes import agreement_rates, majority, mean_probabilities
 
 ANSWERABLE, UNANSWERABLE = "answer", "do not answer"
 
@@ -41,7 +41,12 @@ class DetectAnswerable(JudgeStep):
         answerable = majority([vote.answerable for vote in votes], tie=False)
         reasons = dict.fromkeys(vote.reason for vote in votes if vote.answerable == answerable)
         finding = Finding(
-            kind="criterion", number=2, text="the contexts", verdict=_label(answerable), reason=" ".join(reasons)
+            kind="criterion",
+            number=2,
+            text="the contexts",
+            verdict=_label(answerable),
+            reason=" ".join(reasons),
+            probabilities=mean_probabilities(votes, "answerable", {"true": _label(True), "false": _label(False)}),
         )
         labels = [{2: _label(vote.answerable)} for vote in votes]
         return state | {"answerable": [finding, *agreement_rates({2: finding.text}, voters, labels)]}

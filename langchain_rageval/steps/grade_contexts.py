@@ -19,7 +19,7 @@ from langchain_rageval.prompts.answer_schemas import ContextVerdict, ContextVerd
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.judge_step import JudgeStep, State, numbers_by_place
-from langchain_rageval.steps.votes import agreement_rates, majority
+from langchain_rageval.steps.votes import agreement_rates, majority, mean_probabilities
 
 _VerdictByChunk = dict[int, ContextVerdict]
 
@@ -131,4 +131,11 @@ def _majority_finding(number: int, text: str, votes: list[ContextVerdict]) -> Fi
     useful = majority([vote.useful for vote in votes], tie=False)
     reasons = dict.fromkeys(vote.reason for vote in votes if vote.useful == useful)
     verdict = USEFUL if useful else NOT_USEFUL
-    return Finding(kind="context", number=number, text=text, verdict=verdict, reason=" ".join(reasons))
+    return Finding(
+        kind="context",
+        number=number,
+        text=text,
+        verdict=verdict,
+        reason=" ".join(reasons),
+        probabilities=mean_probabilities(votes, "useful", {"true": USEFUL, "false": NOT_USEFUL}),
+    )

@@ -22,7 +22,7 @@ from langchain_rageval.prompts.answer_schemas import RelevanceGrade, RelevanceGr
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.judge_step import JudgeStep, State, numbers_by_place
-from langchain_rageval.steps.votes import agreement_rates
+from langchain_rageval.steps.votes import agreement_rates, grade_probabilities
 
 _GradeByChunk = dict[int, RelevanceGrade]
 
@@ -131,7 +131,14 @@ class GradeRelevance(JudgeStep):
         grades = [vote[text] for vote in votes if text in vote]
         median = median_low([grade.grade for grade in grades]) if grades else self.scale[0]
         reasons = dict.fromkeys(grade.reason for grade in grades if grade.grade == median)
-        return Finding(kind="context", number=number, text=text, verdict=str(median), reason=" ".join(reasons))
+        return Finding(
+            kind="context",
+            number=number,
+            text=text,
+            verdict=str(median),
+            reason=" ".join(reasons),
+            probabilities=grade_probabilities(grades, self.scale),
+        )
 
 
 def grade_relevance(judge: JudgeLike, *, scale: tuple[int, int], pointwise: bool) -> JudgeStep:

@@ -32,7 +32,7 @@ from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.prompts.promptset import PromptSet
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.judge_step import JudgeStep, State
-from langchain_rageval.steps.votes import agreement_rates
+from langchain_rageval.steps.votes import agreement_rates, grade_probabilities
 
 _GradeByCriterion = dict[str, RubricGrade]
 _Criteria = tuple[Criterion, ...]
@@ -63,7 +63,7 @@ class GradeRubric(JudgeStep):
             criterion_key(name): RubricGrade(criterion=name, reason="", grade=self.scale[0]) for name in names.values()
         }
         findings = [
-            _median_finding(number, name, [vote[criterion_key(name)] for vote in votes or [lowest]])
+            _median_finding(number, name, [vote[criterion_key(name)] for vote in votes or [lowest]], self.scale)
             for number, name in names.items()
         ]
         labels = [{number: str(vote[criterion_key(name)].grade) for number, name in names.items()} for vote in votes]
@@ -198,7 +198,14 @@ def _problem(criteria: _Criteria, scale: Scale) -> str:
     return f"no single grade from {scale[0]} to {scale[1]} for {names}"
 
 
-def _median_finding(number: int, name: str, votes: Sequence[RubricGrade]) -> Finding:
+def _median_finding(number: int, name: str, votes: Sequence[RubricGrade], scale: Scale) -> Finding:
     grade = median_low([vote.grade for vote in votes])
     reasons = dict.fromkeys(vote.reason for vote in votes if vote.grade == grade)
-    return Finding(kind="criterion", number=number, text=name, verdict=str(grade), reason=" ".join(reasons))
+    return Finding(
+        kind="criterion",
+        number=number,
+        text=name,
+        verdict=str(grade),
+        reason=" ".join(reasons),
+        probabilities=grade_probabilities(votes, scale),
+    )

@@ -86,8 +86,8 @@ class JudgeStep(Stage[State]):
 
     @property
     def judges(self) -> Sequence[Judge]:
-        """Judges that the step asks: the members of a jury, or the judge itself."""
-        return self.judge.members
+        """Judges whose models the step calls: the members of a jury, both judges of a cascade, or the judge itself."""
+        return self.judge.asked
 
     @property
     def offline_answer(self) -> OfflineAnswer | None:
@@ -105,6 +105,15 @@ class JudgeStep(Stage[State]):
     def with_fresh_capabilities(self) -> Self:
         """Return a copy of the step whose judge starts without knowledge of what its endpoint supports."""
         return self.model_copy(update={"judge": with_fresh_endpoint(self.judge)})
+
+    @property
+    def is_replaceable(self) -> bool:
+        """True: another judge can be asked."""
+        return True
+
+    def judged_by(self, judge: Judge) -> JudgeStep:
+        """Return a copy of the step that asks another judge."""
+        return self.model_copy(update={"judge": judge})
 
     def work(self, state: State) -> Operation[State]:
         """Ask the judge one question about the whole state, and return the state with the answer added."""

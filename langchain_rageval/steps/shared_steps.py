@@ -15,7 +15,7 @@ from langchain_rageval.judge.judge import Judge
 from langchain_rageval.run.drivers import configurable_choices
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.run.run import Run
-from langchain_rageval.steps.stage import Stage, State
+from langchain_rageval.steps.stage import Stage, State, can_be_rejudged
 
 _Outcome = tuple[State, JudgeOutputError | None]
 
@@ -61,6 +61,16 @@ class SharedSteps(Stage[State]):
     def with_fresh_capabilities(self) -> Self:
         """Return a copy of the steps whose judges start without knowledge of what their endpoint supports."""
         return self.model_copy(update={"stages": tuple(stage.with_fresh_capabilities() for stage in self.stages)})
+
+    @property
+    def is_replaceable(self) -> bool:
+        """True if the judges of all stages can be replaced."""
+        return can_be_rejudged(self.stages)
+
+    def judged_by(self, judge: Judge) -> SharedSteps:
+        """Return a copy whose stages ask another judge; it shares results only with copies for the same judge."""
+        stages = tuple(stage.judged_by(judge) for stage in self.stages)
+        return self.model_copy(update={"stages": stages, "key": (self.key, id(judge))})
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
         """Return the graph of the stages in sequence."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import FunctionType
 from typing import Any, Self, TypeVar
@@ -75,6 +75,15 @@ class Stage(Traced[S, S]):
         return self
 
     @property
+    def is_replaceable(self) -> bool:
+        """True if `judged_by` can put another judge in place of the judges or the verifier of this stage."""
+        return False
+
+    def judged_by(self, judge: Judge) -> Stage[S]:
+        """Return the stage with its judges or its verifier replaced by a judge; this stage if it has none."""
+        return self
+
+    @property
     @abstractmethod
     def instrument(self) -> Mapping[str, Any]:
         """Configuration of this stage that affects its results, such as judge, prompts, schema and options.
@@ -136,3 +145,11 @@ def describe_step(step: Runnable[Any, Any]) -> Any:
             raise
         remedy = 'give its function or object a text attribute `version`, such as "1"'
         raise NotDescribable(f"the step {step.get_name()} cannot be identified ({error}): {remedy}") from None
+
+
+def can_be_rejudged(stages: Iterable[Stage[Any]]) -> bool:
+    """Return True if another judge can be put in place of every judge and verifier of some stages, and there is one."""
+    stages = list(stages)
+    return any(stage.is_replaceable for stage in stages) and all(
+        stage.is_replaceable or not stage.judges for stage in stages
+    )

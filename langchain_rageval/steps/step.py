@@ -192,6 +192,10 @@ class SampleStep(JudgeStep):
         answer: BaseModel = yield self.ask(question, voter)
         return answer
 
+    def judged_by(self, judge: Judge) -> JudgeStep:
+        """Return a copy of the step that asks another judge."""
+        return self.definition(judge)
+
     @property
     def shows_question(self) -> bool:
         """True if the inputs have the question and not the history, which explains it."""

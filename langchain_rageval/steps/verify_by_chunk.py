@@ -64,4 +64,4 @@ def _merge_chunks(chunks: Sequence[NumberedContexts], findings: Sequence[Sequenc
         deciding = [(chunk, f) for chunk, f in zip(chunks, by_chunk, strict=True) if f.verdict == verdict]
         cites = [n for chunk, f in deciding for n in f.cites or chunk.sentences] if verdict != "absent" else []
         reasons = dict.fromkeys(finding.reason for _, finding in deciding)
-        yield by_chunk[0].model_copy(update={"verdict": verdict, "reason": " ".join(reasons), "cites": cites})
+        yield deciding[0][1].model_copy(update={"verdict": verdict, "reason": " ".join(reasons), "cites": cites})

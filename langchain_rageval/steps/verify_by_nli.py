@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 from langchain_rageval._internal.description import describe
 from langchain_rageval.data.schema import Finding, FindingKind, Sample, without_surrogates
 from langchain_rageval.errors import ConfigError, ModelOutputError
+from langchain_rageval.judge.judge import Judge
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation, Rate, Shared
 from langchain_rageval.steps.extract_statements import Side
 from langchain_rageval.steps.judge_step import NumberedTexts, slices
 from langchain_rageval.steps.stage import Stage, State
+from langchain_rageval.steps.verify_statements import verify_statements
 
 NliLabel = Literal["entailment", "neutral", "contradiction"]
 NliScale = Literal["sigmoid", "softmax"]
@@ -152,6 +154,15 @@ class VerifyByNli(Stage[State]):
     def with_fresh_capabilities(self) -> Self:
         """Return a copy for a dry run, whose fake cross-encoder returns one number from 0 to 1 per pair."""
         return self.model_copy(update={"verifier": NliVerifier(self.verifier.cross_encoder)})
+
+    @property
+    def is_replaceable(self) -> bool:
+        """True: a judge can verify statements, too."""
+        return True
+
+    def judged_by(self, judge: Judge) -> Stage[State]:
+        """Return the step in which a judge verifies the statements in place of the cross-encoder."""
+        return verify_statements(judge, of=self.of)
 
     def work(self, state: State) -> Operation[State]:
         """Score statements against the contexts with the cross-encoder: one request per ten statements.

@@ -29,7 +29,7 @@ from langchain_rageval.steps.judge_step import (
     request_items,
     slices,
 )
-from langchain_rageval.steps.votes import agreement_rates, majority
+from langchain_rageval.steps.votes import agreement_rates, majority, mean_probabilities
 
 _VerdictsByNumber = dict[int, Verdict]
 
@@ -146,7 +146,8 @@ class VerifyStatements(JudgeStep):
     ) -> Iterable[Finding]:
         kind = "statement" if self.of == "answer" else "reference_statement"
         for number, text in statements.items():
-            verdict = _majority_verdict([vote[number] for vote in votes])
+            of_votes = [vote[number] for vote in votes]
+            verdict = _majority_verdict(of_votes)
             yield Finding(
                 kind=kind,
                 number=number,
@@ -154,6 +155,7 @@ class VerifyStatements(JudgeStep):
                 verdict=verdict.verdict,
                 reason=verdict.reason,
                 cites=verdict.evidence,
+                probabilities=mean_probabilities(of_votes, "verdict"),
             )
         labels = [{number: verdict.verdict for number, verdict in vote.items()} for vote in votes]
         yield from agreement_rates(statements, voters, labels)

@@ -6,7 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from pydantic import BaseModel
+
 from langchain_rageval.data.schema import Finding
+from langchain_rageval.judge.probabilities import probabilities_of
 from langchain_rageval.judge.voting import Voter
 
 _Vote = TypeVar("_Vote", str, bool)
@@ -44,3 +47,36 @@ def agreement_rates(
             dissent = [(voter.judge.identity, vote) for voter, vote in pairs if vote != winner]
             reason += "".join(f"; {judge}: {vote}" for judge, vote in dict.fromkeys(dissent))
         yield Finding(kind="agreement", number=number, text=text, verdict=f"{count / len(labels):.2f}", reason=reason)
+
+
+def mean_probabilities(
+    answers: Sequence[BaseModel], field: str, names: Mapping[str, str] | None = None
+) -> dict[str, float]:
+    """Return the probabilities of the labels of a verdict, as the mean over the votes of which they are known.
+
+    Args:
+        answers: for each vote the object that holds the verdict.
+        field: field of the verdict.
+        names: verdicts of the findings by the labels of the judge, if they differ.
+    """
+    known = [found for answer in answers if (found := probabilities_of(answer, field))]
+    means: dict[str, float] = {}
+    for found in known:
+        for label, probability in found.items():
+            name = (names or {}).get(label, label)
+            means[name] = means.get(name, 0.0) + probability / len(known)
+    return means
+
+
+def grade_probabilities(grades: Sequence[BaseModel], scale: tuple[int, int]) -> dict[str, float]:
+    """Return the probabilities of the grades on a scale, as the mean over the votes of which they are known.
+
+    Args:
+        grades: for each vote the object whose field `grade` holds the grade.
+        scale: the lowest and the highest grade; the judge's probability of any other number is left out.
+    """
+    means = mean_probabilities(grades, "grade")
+    possible = {str(grade) for grade in range(scale[0], scale[1] + 1)}
+    valid = {grade: probability for grade, probability in means.items() if grade in possible}
+    total = sum(valid.values())
+    return {grade: probability / total for grade, probability in valid.items()} if total else {}

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import sqrt
-
-import numpy as np
-from numpy.typing import NDArray
+from statistics import fmean
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.html_table import html_table
-from langchain_rageval.statistics import bounded_mean_interval, student_t_quantile
+from langchain_rageval.statistics import bounded_mean_interval, prediction_powered_mean
 from langchain_rageval.trust.agreement import Rating, rating_value
-
-Floats = NDArray[np.float64]
 
 LEAST_LABELLED = 100
 """Minimum number of labelled samples; with fewer, the coverage of the interval is not known."""
@@ -150,43 +145,20 @@ def _estimate(
     scale: tuple[float, float],
     left_out: int,
 ) -> Calibration:
-    labels, scores, more = (np.asarray(values, dtype=np.float64) for values in (human, judge, others))
-    every, (lowest, highest), count = np.concatenate([scores, more]), scale, len(human) + 2
-    weight = _weight(human, judge, others)
-    corrections = labels - weight * scores
-    extremes = _score_range(every)
-    extended = np.append(corrections, [highest - weight * extremes[0], lowest - weight * extremes[1]])
-    centre = weight * float(more.mean()) + float(extended.mean())
-    variance = float(extended.var(ddof=1)) / count + weight**2 * float(more.var(ddof=1)) / more.size
-    half = student_t_quantile(level, count - 1) * sqrt(variance)
-    mean = min(max(weight * float(more.mean()) + float(corrections.mean()), lowest), highest)
+    lowest, highest = scale
+    powered = prediction_powered_mean(human, judge, others, level, scale)
     unit = highest - lowest
     alone = bounded_mean_interval([(label - lowest) / unit for label in human], level)
     return Calibration(
-        mean=mean,
-        low=max(lowest, min(centre - half, mean)),
-        high=min(highest, max(centre + half, mean)),
+        mean=powered.mean,
+        low=powered.low,
+        high=powered.high,
         level=level,
-        classical_mean=float(labels.mean()),
+        classical_mean=fmean(human),
         classical_low=lowest + unit * alone[0],
         classical_high=lowest + unit * alone[1],
-        judge_mean=float(every.mean()),
+        judge_mean=fmean([*judge, *others]),
         labelled=len(human),
         unlabelled=len(others),
         left_out=left_out,
     )
-
-
-def _weight(human: list[float], judge: list[float], others: list[float]) -> float:
-    """Return the weight of the scores, from 0 to 1, that minimizes the variance of the estimate; 0 for equal scores."""
-    variance = float(np.var([*judge, *others], ddof=1))
-    if variance <= 0:
-        return 0.0
-    covariance = float(np.cov(human, judge, ddof=0)[0, 1])
-    return min(max(covariance / variance / (1 + len(human) / len(others)), 0.0), 1.0)
-
-
-def _score_range(scores: Floats) -> tuple[float, float]:
-    """Return the least and the greatest possible score: 0 and 1, or those observed if a score lies outside."""
-    least, greatest = float(scores.min()), float(scores.max())
-    return (0.0, 1.0) if least >= 0 and greatest <= 1 else (least, greatest)

@@ -234,11 +234,19 @@ def test_langsmith(ran, capsys, monkeypatch):
 
 
 def test_mlflow(ran, monkeypatch):
-    pytest.importorskip("mlflow")
-    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    mlflow = pytest.importorskip("mlflow")
+    for name in ("MLFLOW_DISABLE_TELEMETRY", "LITELLM_LOCAL_MODEL_COST_MAP"):
+        monkeypatch.setenv(name, "true")
+    before = mlflow.get_tracking_uri()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # MLflow uses deprecated functions of SQLAlchemy and pandas
-        assert len(ran("how-to/mlflow")["run_id"]) == 32
+        left = ran("how-to/mlflow")
+        assert len(left["run_id"]) == 32
+        try:
+            scored = ran("how-to/mlflow", "Metrics as scorers", **left)["result"].metrics
+        finally:
+            mlflow.set_tracking_uri(before)
+    assert scored == {"faithfulness/mean": 1.0, "exact_match/mean": 0.0}
 
 
 def test_pytest(ran):

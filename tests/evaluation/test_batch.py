@@ -12,6 +12,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 
 from langchain_rageval import (
+    Audit,
     Batch,
     Budget,
     ConfigError,
@@ -22,6 +23,7 @@ from langchain_rageval import (
     aevaluate,
     answer_correctness,
     answer_relevance,
+    cascade,
     context_precision,
     context_recall,
     evaluate,
@@ -421,3 +423,38 @@ def test_a_poll_that_meets_an_outage_is_repeated(live):
     with BatchServer(offline, polls=1, outages=3) as server:
         report = batched(server, [faithfulness(Judge(model(server)))])
     assert values(report) == [0.5, 0.5]
+
+
+def test_an_audited_run_in_batches_equals_the_live_one():
+    samples = [
+        {"question": f"Что такое товар {n}?", "answer": f"Товар {n} — лампа.", "contexts": [f"Товар {n} — лампа."]}
+        for n in range(20)
+    ]
+
+    def audited(server, **options):
+        audit = Audit(Judge(model(server), max_statements=4), share=0.25)
+        return evaluate(samples, faithfulness(Judge(model(server))), audit=audit, progress=False, **options)
+
+    with OpenAIServer(offline) as server:
+        expected = audited(server)
+    with BatchServer(offline) as server:
+        report = audited(server, batch=FAST)
+        sizes = [len(batch["_lines"]) for batch in server.sent]
+    audit, other = report.audit["faithfulness"], expected.audit["faithfulness"]
+    assert (audit.mean, audit.low, audit.high, audit.audited) == (other.mean, other.low, other.high, 5)
+    assert values(report) == values(expected)
+    assert (len(sizes), sum(sizes) + 1) == (2, server.calls)
+
+
+def test_a_cascade_in_batches_counts_each_request_once():
+    def unsure(request):
+        answer = offline(request)
+        return {"verdicts": []} if "verdicts" in answer and request.body["model"] == "m1" else answer
+
+    with BatchServer(unsure) as server:
+        cheap = Judge(ChatOpenAI(model="m1", base_url=f"{server.url}/v1", api_key="sk-test", max_retries=0))
+        judge = cascade(cheap, Judge(model(server)))
+        report = batched(server, [faithfulness(judge)])
+    notes = [note.partition(" passed ")[2].partition(" on to ") for note in report.notes if " passed " in note]
+    assert [(note[0], note[2].rpartition(": ")[2]) for note in notes] == [("2 of 4 requests", "2 incomplete.")]
+    assert all(row.scores["faithfulness"].value is not None for row in report.rows)

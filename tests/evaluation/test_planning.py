@@ -18,7 +18,9 @@ from langchain_core.tracers.context import tracing_v2_enabled
 from pydantic import BaseModel
 
 from langchain_rageval import (
+    Audit,
     ConfigError,
+    Decided,
     HashingEmbeddings,
     Judge,
     Metric,
@@ -34,11 +36,14 @@ from langchain_rageval import (
     context_precision,
     context_recall,
     evaluate,
+    exact_match,
     faithfulness,
     jury,
     plan,
+    rubric,
     suite,
 )
+from langchain_rageval.evaluation.batch import Batch
 from langchain_rageval.run.journal import Journal
 
 
@@ -490,3 +495,111 @@ def test_what_a_judge_has_to_be_asked_again_comes_on_top():
     assert judge.asked == []
     evaluate(EDGES[:1], faithfulness(judge), progress=False)
     assert len(judge.asked) == 4
+
+
+# with a stopping rule, a batch API, an audit and a pilot
+
+
+def town_samples(count=20, supported=lambda n: True):
+    return [
+        {
+            "id": f"s{n}",
+            "question": f"When was town {n} founded?",
+            "answer": f"Town {n} was founded in 1158." if supported(n) else "Nobody knows anything of it.",
+            "contexts": [f"Town {n} was founded in 1158."],
+            "references": [f"Town {n} was founded in 1158."],
+        }
+        for n in range(count)
+    ]
+
+
+SIX = [
+    faithfulness,
+    lambda judge: answer_relevance(judge, HashingEmbeddings()),
+    context_precision,
+    context_recall,
+    lambda judge: answer_correctness(judge, HashingEmbeddings()),
+    rubric,
+]
+
+
+def test_the_audit_costs_its_share_and_is_part_of_the_total():
+    metrics = [faithfulness(OfflineJudge()), exact_match()]
+    plain = plan(town_samples(), metrics)
+    audited = plan(town_samples(), metrics, audit=Audit(Judge(OfflineJudge(), max_statements=5), share=0.25))
+    assert audited["faithfulness"] == plain["faithfulness"]
+    assert audited.audit["faithfulness"].calls == plain["faithfulness"].calls / 4 == 10
+    assert list(audited.audit) == ["faithfulness"]
+    assert audited.calls == plain.calls + 10
+    assert "audit of faithfulness 10 calls, " in repr(audited)
+
+
+def test_six_metrics_need_three_waves():
+    judge = Judge(OfflineJudge(), language="en")
+    planned = plan(town_samples(), [build(judge) for build in SIX], batch=Batch())
+    assert planned.waves == 3
+    assert planned.title == "Plan for 20 samples, in 3 waves"
+    assert plan(town_samples(), context_precision(judge), batch=Batch()).waves == 1
+    assert plan(town_samples(), context_precision(judge)).waves is None
+
+
+def test_without_a_pilot_a_stopping_rule_costs_at_most_as_much_as_all_samples():
+    planned = plan(town_samples(), faithfulness(OfflineJudge()), until=Decided({"faithfulness": 0.5}))
+    assert (planned.calls, planned.asked) == (40, 20)
+    assert planned.notes == [
+        "The figures are for all samples; how many the stopping rule asks about, pilot=20 estimates."
+    ]
+
+
+def test_a_pilot_estimates_when_a_run_stops_from_real_scores():
+    samples = town_samples(1000, supported=lambda n: n % 10 != 0)
+    metric = faithfulness(OfflineJudge())
+    far = plan(samples, metric, until=Decided({"faithfulness": 0.3}), pilot=20, batch=Batch())
+    near = plan(samples, metric, until=Decided({"faithfulness": 0.88}), pilot=20)
+    assert far.asked < 150 < near.asked <= 1000
+    assert far.calls == pytest.approx(2 * far.asked, abs=2)
+    assert far.waves in (2, 4)
+    assert far.notes[0] == "The stopping rule was simulated with the scores of 20 samples."
+    assert (
+        far.title
+        == f"Plan for 1,000 samples, of which about {far.asked} are asked about, in {far.waves} waves, "
+        + ("estimated from 20 of them")
+    )
+    assert far.asked == plan(samples, metric, until=Decided({"faithfulness": 0.3}), pilot=20).asked
+
+
+def test_a_pilot_measures_what_repeated_requests_cost_and_stores_its_scores(tmp_path):
+    calls = []
+
+    def reply(messages):
+        calls.append(messages)
+        return OfflineJudge().invoke(messages) if len(messages) > 2 else "not readable"
+
+    judge = Judge(RunnableLambda(reply), version="1", mode="prompt")
+    journal = tmp_path / "run.db"
+    metric = context_precision(judge)
+    planned = plan(town_samples(100), metric, pilot=10, journal=journal)
+    assert (planned.calls, len(calls)) == (200, 20)
+    evaluate(town_samples(100), metric, journal=journal, progress=False)
+    assert len(calls) == 200
+
+
+def test_the_strong_judge_scores_all_samples_of_a_pilot():
+    strong = Judge(OfflineJudge(), max_statements=5)
+    planned = plan(town_samples(100), faithfulness(OfflineJudge()), audit=Audit(strong, share=0.1), pilot=10)
+    assert (planned["faithfulness"].calls, planned.audit["faithfulness"].calls) == (200, 20)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"pilot": 0}, "pilot (samples to score) must be a whole number of at least 1, got 0"),
+        ({"until": 0.8}, "until of plan is what evaluate takes, got float"),
+        ({"batch": True}, "batch of plan is what evaluate takes, got bool"),
+        ({"audit": OfflineJudge()}, "audit of plan is what evaluate takes, got OfflineJudge"),
+    ],
+)
+def test_plan_takes_the_options_of_evaluate(options, message):
+    with pytest.raises(ConfigError) as raised:
+        plan(town_samples(), faithfulness(OfflineJudge()), **options)
+    assert str(raised.value) == message

@@ -8,7 +8,7 @@ import pytest
 from helpers.reports import FACTLESS, failed, report_of, scored, unscored
 
 from langchain_rageval import ConfigError, Report, __version__
-from langchain_rageval.report.mlflow import metric_key
+from langchain_rageval.metrics.mlflow_scorer import mlflow_key
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # what MLflow makes of SQLAlchemy and pandas is its own
@@ -158,7 +158,7 @@ def test_a_deleted_experiment_is_not_filled(mlflow, store):
 def test_every_name_of_a_metric_is_one_that_mlflow_takes(mlflow, name):
     report = report_of(scored(0.5, name, instrument="a"))
     run = mlflow.get_run(report.to_mlflow(page=False, table=False))
-    assert run.data.metrics[f"{metric_key(name)}/mean"] == 0.5
+    assert run.data.metrics[f"{mlflow_key(name)}/mean"] == 0.5
 
 
 def test_two_metrics_that_would_have_one_name_are_refused_before_a_run_is_made(mlflow):

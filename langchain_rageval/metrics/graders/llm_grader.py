@@ -30,6 +30,15 @@ class LlmGrader(Grader):
         return self.model_copy(update={"step": self.step.with_fresh_capabilities()})
 
     @property
+    def is_replaceable(self) -> bool:
+        """True: another judge can be asked."""
+        return True
+
+    def judged_by(self, judge: Judge) -> LlmGrader:
+        """Return a copy of the grader with another judge."""
+        return self.model_copy(update={"step": self.step.judged_by(judge)})
+
+    @property
     def instrument(self) -> Mapping[str, Any]:
         """Configuration of this grader that affects its grades: judge, prompts, schema, scale and `pointwise`."""
         return self.step.description

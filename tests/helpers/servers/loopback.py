@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 
 @dataclass(frozen=True)
 class Received:
-    """Received request: header names in lower case, `body` parsed (JSON or form), `raw` as received."""
+    """Received request: header names in lower case, `body` parsed (JSON or form; else None), `raw` as received."""
 
     path: str
     headers: Mapping[str, str]
@@ -204,6 +204,6 @@ class _Handler(BaseHTTPRequestHandler):
 def _parse(raw: bytes, content_type: str) -> Any:
     if content_type.startswith("application/x-www-form-urlencoded"):
         return dict(parse_qsl(raw.decode()))
-    if content_type.startswith("multipart/"):
+    if content_type.startswith(("multipart/", "application/x-protobuf")):
         return None
     return json.loads(raw) if raw else None

@@ -1,0 +1,109 @@
+"""Audit: a strong judge scores a random part of the samples that the metrics' own, cheap judge scores."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import nextafter
+from typing import NamedTuple
+
+from langchain_core.runnables import Runnable
+
+from langchain_rageval.data.schema import Sample
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.evaluation.inputs import AnyMetric
+from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.metrics.metric import Metric
+from langchain_rageval.metrics.structure import names_of
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Audit of a cheap judge by a strong one, which scores a random part of the samples.
+
+    `report.audit` estimates the mean that the strong judge would have given all samples, with its interval, and says
+    how far the two judges agree.
+
+    Args:
+        judge: the strong judge. It takes the place of all judges of a metric, and of a verifier.
+        share: share of the samples that it scores, above 0 and at most 1; at least one sample.
+        seed: seed of the draw. The samples are drawn by their ids, so that a resumed run draws the same ones.
+
+    Raises:
+        ConfigError: if the judge is not a model, or the share or the seed is out of range.
+    """
+
+    judge: JudgeLike
+    share: float = 0.1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Validate the options."""
+        if isinstance(self.share, bool) or not isinstance(self.share, int | float) or not 0 < self.share <= 1:
+            raise ConfigError(f"share must be a number above 0 and at most 1, such as 0.1, got {self.share!r}")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
+            raise ConfigError(f"seed must be a whole number, got {self.seed!r}")
+        if not isinstance(self.judge, Judge | Runnable) and not callable(self.judge):
+            by_name = f"; load_judge({self.judge!r}) loads one by its name" if isinstance(self.judge, str) else ""
+            raise ConfigError(f"the judge of an audit is a judge or a model, got {type(self.judge).__name__}{by_name}")
+
+    def metrics(self, metrics: Sequence[AnyMetric]) -> AuditedMetrics:
+        """Return the metrics of a run as the strong judge computes them.
+
+        Raises:
+            ConfigError: if it can take no metric's judge's place.
+        """
+        judge = Judge.of(self.judge)
+        audited: list[Metric] = []
+        left_out: list[str] = []
+        for metric in metrics:
+            if isinstance(metric, Metric) and metric.can_be_judged_by_another:
+                audited.append(metric.judged_by(judge))
+            else:
+                left_out += names_of(metric)
+        if not audited:
+            raise ConfigError(
+                f"nothing to audit: {', '.join(left_out)} ask no judge that another could replace; leave out audit="
+            )
+        return AuditedMetrics(audited, left_out)
+
+    def draw(self, samples: Sequence[Sample], *, exact: bool = True) -> AuditDraw:
+        """Return which of the samples the strong judge scores.
+
+        Args:
+            samples: all samples.
+            exact: True to draw the given share exactly, False to draw each sample with a chance of the share,
+                independently of the others.
+        """
+        limit = float(self.share)
+        if exact and samples:
+            places = sorted(_place(sample.id, self.seed) for sample in samples)
+            limit = nextafter(places[max(1, round(self.share * len(places))) - 1], 2)
+        return AuditDraw(self.share, self.seed, limit)
+
+
+class AuditedMetrics(NamedTuple):
+    """Metrics with the strong judge, and the names of those that no other judge can compute."""
+
+    metrics: list[Metric]
+    left_out: list[str]
+
+
+@dataclass(frozen=True)
+class AuditDraw:
+    """Samples of an audit: those whose pseudo-random place, from 0 to 1, is below the limit."""
+
+    share: float
+    seed: int
+    limit: float
+
+    def __contains__(self, sample: Sample) -> bool:
+        """Return True if the strong judge scores a sample."""
+        return _place(sample.id, self.seed) < self.limit
+
+
+def _place(sample_id: str, seed: int) -> float:
+    """Return a pseudo-random number from 0 to 1 that only the seed and the id of a sample decide."""
+    digest = hashlib.blake2b(f"{seed} {sample_id}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest) / 2**64

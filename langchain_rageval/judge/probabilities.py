@@ -1,0 +1,374 @@
+"""Probabilities of verdicts: the log-probabilities of a reply's tokens, aligned to the verdicts in its JSON.
+
+The tokens are joined as bytes, so that a token that ends within a character of several bytes does not shift those after
+it, and the JSON is scanned in the joined text. The probability of a label is the sum over the tokens at its place that
+begin it, divided by that of all labels.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from functools import lru_cache
+from math import exp
+from typing import Any, Literal, NamedTuple, get_args, get_origin
+
+from langchain_core.messages import BaseMessage
+from pydantic import BaseModel
+
+from langchain_rageval.judge.value_repairs import BOOLEAN_WORDS
+from langchain_rageval.prompts.answer_schemas import ITEM_KEYS
+
+_STRING = re.compile(r"""(["'])((?:[^\\]|\\.)*?)\1""", re.DOTALL)
+_WORD = re.compile(r"[^\s,:\[\]{}\"']+")
+_SEPARATORS = re.compile(r"[\s,]*")
+_COLON = re.compile(r"\s*:\s*")
+_NOT_LETTERS = re.compile(r"[^a-z0-9_]")
+_DIGITS = re.compile(r"-?\d*")
+_BEFORE_VALUE = " \t\r\n\"'`:"
+_LEAST_MASS = 1e-6  # of all labels together; below it the tokens say nothing about the verdict
+_LONGEST_PATH = 12  # tokens of one label
+_ATTRIBUTE = "_rageval_probabilities"
+
+Distribution = Mapping[str, float]
+"""Probabilities of the labels of a verdict, which add up to 1; "true" and "false" for a truth value."""
+
+
+class _Token(NamedTuple):
+    """Token of a reply: its bytes as Latin-1 text, and the tokens that were possible in its place, itself included."""
+
+    text: str
+    alternatives: Mapping[str, float]
+
+
+class _Value(NamedTuple):
+    """Value in the JSON of a reply: the key that it stands under, its text, and the place of its first character."""
+
+    key: str
+    text: str
+    place: int
+
+
+class _Verdict(NamedTuple):
+    """Verdict in an answer: the object that holds it, its field, and its label."""
+
+    holder: BaseModel
+    field: str
+    label: str
+
+
+def assign_probabilities(answer: BaseModel, reply: BaseMessage) -> bool:
+    """Set the probabilities of the verdicts in an answer from the token log-probabilities of the reply.
+
+    Args:
+        answer: the parsed reply; `probabilities_of` reads from it what was set.
+        reply: message of the model.
+
+    Returns:
+        True if the reply has log-probabilities, even if they cannot be aligned to the verdicts.
+    """
+    tokens = _tokens_of(reply)
+    if not tokens:
+        return False
+    verdicts = list(_verdicts_in(answer))
+    text = "".join(token.text for token in tokens)
+    starts = [0]
+    for token in tokens:
+        starts.append(starts[-1] + len(token.text))
+    for values in _json_values(text):
+        places = _places_of(verdicts, values)
+        if places is None:
+            continue
+        for verdict, place in zip(verdicts, places, strict=True):
+            spellings = _spellings(type(verdict.holder), verdict.field)
+            distribution = _distribution(tokens, text, starts, place, spellings)
+            if distribution is not None:
+                found = verdict.holder.__dict__.setdefault(_ATTRIBUTE, {})
+                found[verdict.field] = distribution
+        break
+    return True
+
+
+def probabilities_of(holder: BaseModel, field: str) -> Distribution:
+    """Return the probabilities of the labels of a verdict; empty if they are unknown."""
+    found: Mapping[str, Distribution] = holder.__dict__.get(_ATTRIBUTE, {})
+    return found.get(field, {})
+
+
+def least_probability(answer: BaseModel) -> float | None:
+    """Return the lowest probability of a verdict in an answer; None if none is known."""
+    known = [(probabilities_of(verdict.holder, verdict.field), verdict.label) for verdict in _verdicts_in(answer)]
+    return min((distribution.get(label, 0.0) for distribution, label in known if distribution), default=None)
+
+
+def verdict_key(answer: Any) -> Any:
+    """Return what an answer decides: its verdicts with the numbers of their items, without reasons and evidence.
+
+    Equal for two answers that decide alike, in whatever order.
+    """
+    if isinstance(answer, list | tuple):
+        return sorted((verdict_key(item) for item in answer), key=repr)
+    if not isinstance(answer, BaseModel):
+        return answer
+    fields = type(answer).model_fields
+    own = [name for name in fields if name in ITEM_KEYS or name in _verdict_fields(type(answer))]
+    nested = [name for name in fields if name not in own and _inner_classes(fields[name].annotation)]
+    parts: list[tuple[str, Any]] = [(name, getattr(answer, name)) for name in own]
+    return parts + [(name, verdict_key(getattr(answer, name))) for name in nested]
+
+
+def has_verdicts(kind: type[BaseModel]) -> bool:
+    """Return True if a class, or a class within it, has a field with a verdict, or assigns items by their numbers."""
+    own = _verdict_fields(kind) or ITEM_KEYS & kind.model_fields.keys()
+    return bool(own) or any(map(has_verdicts, _inner_classes(kind)))
+
+
+def _tokens_of(reply: BaseMessage) -> list[_Token]:
+    """Return the tokens of a reply with their probabilities; an empty list if the server sent none."""
+    found = reply.response_metadata.get("logprobs")
+    if isinstance(found, Mapping) and isinstance(found.get("tokens"), list):
+        return list(_tokens_in_columns(found))
+    items = found.get("content") if isinstance(found, Mapping) else found
+    if not isinstance(items, list):
+        return []
+    return [_token(item, item.get("top_logprobs") or []) for item in items if isinstance(item, Mapping)]
+
+
+def _tokens_in_columns(found: Mapping[str, Any]) -> Iterator[_Token]:
+    """Yield the tokens of the format of OpenAI's completions, which some engines use for chats."""
+    tokens, chosen = found["tokens"], found.get("token_logprobs") or []
+    tops = found.get("top_logprobs") or [None] * len(tokens)
+    for token, logprob, top in zip(tokens, chosen, tops, strict=False):
+        others = [{"token": text, "logprob": number} for text, number in (top or {}).items()]
+        yield _token({"token": token, "logprob": logprob}, others)
+
+
+def _token(item: Mapping[str, Any], others: Any) -> _Token:
+    text = _latin(item)
+    alternatives = {_latin(one): _probability(one) for one in others if isinstance(one, Mapping)}
+    return _Token(text, {text: _probability(item), **alternatives})
+
+
+def _latin(item: Mapping[str, Any]) -> str:
+    """Return the bytes of a token as Latin-1 text, in which each byte is a character."""
+    given = item.get("bytes")
+    try:
+        content = bytes(given) if given else str(item.get("token") or "").encode(errors="replace")
+    except (TypeError, ValueError):
+        content = str(item.get("token") or "").encode(errors="replace")
+    return content.decode("latin-1")
+
+
+def _probability(item: Mapping[str, Any]) -> float:
+    logprob = item.get("logprob")
+    return exp(min(logprob, 0.0)) if isinstance(logprob, int | float) and logprob == logprob else 0.0
+
+
+def _verdict_fields(kind: type[BaseModel]) -> list[str]:
+    """Return the fields of a class that hold a verdict: a truth value, one of several labels, or a grade."""
+    return [
+        name
+        for name, info in kind.model_fields.items()
+        if info.annotation is bool or (info.annotation is int and name not in ITEM_KEYS) or _labels_of(info.annotation)
+    ]
+
+
+def _inner_classes(annotation: Any) -> list[type[BaseModel]]:
+    """Return the pydantic classes in the annotations of a class, or in an annotation."""
+    is_class = isinstance(annotation, type) and get_origin(annotation) is None
+    if is_class and issubclass(annotation, BaseModel):
+        parts: list[Any] = [info.annotation for info in annotation.model_fields.values()]
+    else:
+        parts = list(get_args(annotation))
+    found: list[type[BaseModel]] = []
+    for part in parts:
+        if isinstance(part, type) and get_origin(part) is None:
+            found += [part] if issubclass(part, BaseModel) else []
+        else:
+            found += _inner_classes(part)
+    return found
+
+
+def _verdicts_in(answer: Any) -> Iterator[_Verdict]:
+    """Yield each verdict in an answer, in the order of its fields."""
+    if isinstance(answer, list | tuple):
+        for item in answer:
+            yield from _verdicts_in(item)
+    if isinstance(answer, BaseModel):
+        own = _verdict_fields(type(answer))
+        for name in type(answer).model_fields:
+            value = getattr(answer, name)
+            if name in own:
+                yield _Verdict(answer, name, _label_of(value))
+            else:
+                yield from _verdicts_in(value)
+
+
+def _labels_of(annotation: Any) -> list[str]:
+    """Return the labels that an annotation allows; an empty list for other types."""
+    if get_origin(annotation) is Literal:
+        return [str(label) for label in get_args(annotation)]
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return [str(member.value) for member in annotation]
+    return []
+
+
+def _label_of(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value.value if isinstance(value, Enum) else value)
+
+
+@lru_cache(maxsize=256)
+def _spellings(kind: type[BaseModel], field: str) -> Mapping[str, str]:
+    """Return the label of each spelling, as Latin-1 text of its bytes; none for a number."""
+    annotation = kind.model_fields[field].annotation
+    if annotation is bool:
+        words = {word: "true" if value else "false" for word, value in BOOLEAN_WORDS.items()}
+    else:
+        words = {label: label for label in _labels_of(annotation)}
+    variants = {form: label for word, label in words.items() for form in (word, word.capitalize(), word.upper())}
+    return {form.encode().decode("latin-1"): label for form, label in variants.items()}
+
+
+def _json_values(text: str) -> Iterator[list[_Value]]:
+    """Yield the values of each piece of JSON in a text, the last piece first: drafts stand before the answer."""
+    pieces: list[list[_Value]] = []
+    at = 0
+    while (match := re.compile(r"[\[{]").search(text, at)) is not None:
+        values: list[_Value] = []
+        try:
+            at = _scan(text, match.start(), "", values)
+            pieces.append(values)
+        except (ValueError, RecursionError):
+            at = match.start() + 1
+    yield from reversed(pieces)
+
+
+def _scan(text: str, at: int, key: str, values: list[_Value]) -> int:
+    """Collect the plain values of the JSON at a place, with their keys, and return the place after it.
+
+    Raises:
+        ValueError: if there is no JSON.
+    """
+    if text[at : at + 1] in ("{", "["):
+        is_object, closing = text[at] == "{", "}" if text[at] == "{" else "]"
+        at = _skip(_SEPARATORS, text, at + 1)
+        while text[at : at + 1] != closing:
+            inner = key
+            if is_object:
+                name = _STRING.match(text, at) or _WORD.match(text, at)
+                if name is None:
+                    raise ValueError("no key")
+                inner = name[2] if name.re is _STRING else name[0]
+                colon = _COLON.match(text, name.end())
+                if colon is None:
+                    raise ValueError("no colon")
+                at = colon.end()
+            at = _skip(_SEPARATORS, text, _scan(text, at, inner, values))
+        return at + 1
+    if match := _STRING.match(text, at):
+        values.append(_Value(key, match[2], match.start(2)))
+    elif match := _WORD.match(text, at):
+        values.append(_Value(key, match[0], at))
+    else:
+        raise ValueError("no value")
+    return match.end()
+
+
+def _skip(pattern: re.Pattern[str], text: str, at: int) -> int:
+    match = pattern.match(text, at)
+    return match.end() if match else at
+
+
+def _places_of(verdicts: Sequence[_Verdict], values: Sequence[_Value]) -> list[int] | None:
+    """Return the place of each verdict among the values of a reply; None if they are not the same verdicts."""
+    fields = {verdict.field for verdict in verdicts}
+    by_key: dict[str, list[_Value]] = {field: [] for field in fields}
+    for value in values:
+        key = _NOT_LETTERS.sub("", value.key.casefold())
+        if key in by_key:
+            by_key[key].append(value)
+    left = {key: iter(found) for key, found in by_key.items()}
+    if any(len(by_key[field]) != sum(verdict.field == field for verdict in verdicts) for field in fields):
+        return None
+    places = []
+    for verdict in verdicts:
+        value = next(left[verdict.field])
+        if _label_in(value.text, _spellings(type(verdict.holder), verdict.field)) != verdict.label:
+            return None
+        places.append(value.place)
+    return places
+
+
+def _label_in(text: str, spellings: Mapping[str, str]) -> str | None:
+    """Return the label that a value spells; None if it spells none."""
+    text = text.lstrip()
+    if not spellings:
+        digits = _DIGITS.match(text)
+        return digits[0] if digits else None
+    labels = _possible_labels(text, spellings)
+    return labels.pop() if len(labels) == 1 else None
+
+
+def _possible_labels(text: str, spellings: Mapping[str, str]) -> set[str]:
+    """Return the labels that a text begins or spells, or, if it spells one in full and goes on, that one."""
+    complete = {
+        label
+        for form, label in spellings.items()
+        if text.startswith(form) and not text[len(form) : len(form) + 1].isalnum() and len(text) > len(form)
+    }
+    return complete or {label for form, label in spellings.items() if text and form.startswith(text)}
+
+
+def _distribution(
+    tokens: Sequence[_Token], text: str, starts: Sequence[int], place: int, spellings: Mapping[str, str]
+) -> Distribution | None:
+    """Return the probabilities of the labels at a place of the text; None if no label has any.
+
+    A token that begins several labels is followed to the next one if it was chosen; otherwise it counts for the label
+    that it spells, if it spells one.
+    """
+    number = bisect_right(starts, place) - 1
+    prefix = text[starts[number] : place]
+    mass: dict[str, float] = {}
+    path, written = 1.0, ""
+    for token, end in list(zip(tokens, starts[1:], strict=True))[number : number + _LONGEST_PATH]:
+        following = text[end : end + 1]
+        next_path, next_written = 0.0, ""
+        for alternative, probability in token.alternatives.items():
+            own = alternative[len(prefix) :] if alternative.startswith(prefix) else alternative.lstrip(_BEFORE_VALUE)
+            if not written:
+                own = own.lstrip(_BEFORE_VALUE)
+            is_chosen = alternative == token.text
+            label = _label_of_tokens(written + own, following if is_chosen else "", spellings)
+            if label is not None:
+                mass[label] = mass.get(label, 0.0) + path * probability
+            elif is_chosen:
+                next_path, next_written = path * probability, written + own
+        if not next_path:
+            break
+        path, written, prefix = next_path, next_written, ""
+    total = sum(mass.values())
+    return {label: share / total for label, share in mass.items()} if total >= _LEAST_MASS else None
+
+
+def _label_of_tokens(text: str, following: str, spellings: Mapping[str, str]) -> str | None:
+    """Return the only label that some tokens begin or spell; None if there are several or none.
+
+    Args:
+        text: the tokens.
+        following: character of the reply that follows them; "" if it is unknown.
+        spellings: label of each spelling; none for a number, which any digits spell.
+    """
+    if not spellings:
+        match = _DIGITS.match(text)
+        digits = match[0] if match else ""
+        is_open = digits == text and following.isdigit()
+        return digits if digits.lstrip("-") and not is_open else None
+    labels = _possible_labels(text + following if text in spellings else text, spellings)
+    if len(labels) > 1 and not following and text in spellings:
+        return spellings[text]
+    return labels.pop() if len(labels) == 1 else None

@@ -1,0 +1,104 @@
+"""Prediction-powered inference: a mean known for few items, made more precise by predictions for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import sqrt
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from langchain_rageval.statistics.student_t import student_t_quantile
+
+_Floats = NDArray[np.float64]
+
+_ROUNDING = 1e-12  # variance of equal numbers, as computed
+
+
+class PredictionPoweredMean(NamedTuple):
+    """Estimate of a mean with its interval, within the scale.
+
+    Attributes:
+        mean: the estimate.
+        low: lower end of the interval.
+        high: upper end of the interval.
+        weight: weight of the predictions, from 0 if they are useless to 1.
+    """
+
+    mean: float
+    low: float
+    high: float
+    weight: float
+
+
+def prediction_powered_mean(
+    labels: Sequence[float],
+    predictions: Sequence[float],
+    others: Sequence[float],
+    level: float = 0.95,
+    scale: tuple[float, float] = (0.0, 1.0),
+) -> PredictionPoweredMean:
+    """Estimate the mean label of a population from few labels and from predictions of these and of other items.
+
+    The mean prediction of the other items is corrected by the difference between labels and predictions. The correction
+    is weighted: predictions that agree with the labels narrow the interval, useless ones have no effect.
+
+    The interval is Student's t interval of the corrections and two invented ones, the greatest and the least possible.
+    Without them, labels that are nearly all equal seem certain.
+
+    Args:
+        labels: labels of a random part of the items, at least one; shape (n,).
+        predictions: predictions of the labelled items, in the same order; shape (n,).
+        others: predictions of the other items; may be empty.
+        level: confidence level, between 0 and 1.
+        scale: the lowest and the highest possible label. Predictions may have another scale.
+
+    Returns:
+        The estimate, with low <= mean <= high within the scale.
+
+    Raises:
+        ValueError: if there are no labels, or not as many predictions of them.
+
+    Source: Angelopoulos et al. 2023, "Prediction-Powered Inference", doi:10.1126/science.adi6000; the weight:
+        Angelopoulos, Duchi and Zrnic 2023, "PPI++", arXiv:2311.01453; the invented corrections: as in
+        `paired_difference`.
+    """
+    if not labels or len(labels) != len(predictions):
+        raise ValueError(f"{len(labels)} labels and {len(predictions)} predictions of them: one of each is needed")
+    human, judge, more = (np.asarray(values, dtype=np.float64) for values in (labels, predictions, others))
+    (lowest, highest), count = scale, len(labels) + 2
+    weight = _weight(human, judge, more)
+    corrections = human - weight * judge
+    least, greatest = _score_range(np.concatenate([judge, more]))
+    extended = np.append(corrections, [highest - weight * least, lowest - weight * greatest])
+    of_others = weight * float(more.mean()) if weight else 0.0
+    variance = float(extended.var(ddof=1)) / count
+    if weight:
+        variance += weight**2 * float(more.var(ddof=1)) / more.size
+    half = student_t_quantile(level, count - 1) * sqrt(variance)
+    centre = of_others + float(extended.mean())
+    mean = min(max(of_others + float(corrections.mean()), lowest), highest)
+    return PredictionPoweredMean(
+        mean, max(lowest, min(centre - half, mean)), min(highest, max(centre + half, mean)), weight
+    )
+
+
+def _weight(labels: _Floats, predictions: _Floats, others: _Floats) -> float:
+    """Return the weight of the predictions, from 0 to 1, that minimizes the variance of the estimate.
+
+    It is 0 if the predictions are all equal, or there are fewer than two of other items.
+    """
+    if others.size < 2:
+        return 0.0
+    variance = float(np.concatenate([predictions, others]).var(ddof=1))
+    if variance <= _ROUNDING:
+        return 0.0
+    covariance = float(np.cov(labels, predictions, ddof=0)[0, 1])
+    return min(max(covariance / variance / (1 + labels.size / others.size), 0.0), 1.0)
+
+
+def _score_range(scores: _Floats) -> tuple[float, float]:
+    """Return the least and the greatest possible score: 0 and 1, or those observed if a score lies outside."""
+    least, greatest = float(scores.min()), float(scores.max())
+    return (0.0, 1.0) if least >= 0 and greatest <= 1 else (least, greatest)

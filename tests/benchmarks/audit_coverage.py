@@ -1,0 +1,133 @@
+"""Measure the intervals of `report.audit`; prints the table of docs/explanation/audits.md.
+
+    python tests/benchmarks/audit_coverage.py                   # print the table, about two minutes
+    python tests/benchmarks/audit_coverage.py --write           # replace the table in the document
+
+The scores are simulated with fixed seeds, so the table is the same on each run.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from langchain_rageval.statistics import prediction_powered_mean
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "audits.md"
+BEGIN, END = "<!-- table of tests/benchmarks/audit_coverage.py -->", "<!-- end of the table -->"
+SIZES = ((100, 10), (300, 30), (1_000, 100), (2_000, 400))
+RUNS = 2_000
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Measurements of one cell.
+
+    Attributes:
+        coverage: share of the intervals that contain the strong judge's expected score.
+        finite: share of the intervals that contain its mean over all samples of the run.
+        width: mean width of the intervals.
+        alone: mean width of the intervals from the strong judge's scores alone.
+    """
+
+    coverage: float
+    finite: float
+    width: float
+    alone: float
+
+
+def statements(mean: float, rng: np.random.Generator, size: int) -> Floats:
+    """Draw scores like those of faithfulness: most are 1, the others shares of one to five statements."""
+    counts = rng.integers(1, 6, size=size)
+    return np.where(rng.random(size) < (mean - 0.4) / 0.6, 1.0, rng.binomial(counts, 0.4) / counts)
+
+
+def binary(mean: float, rng: np.random.Generator, size: int) -> Floats:
+    """Draw scores of 0 and 1."""
+    return (rng.random(size) < mean).astype(np.float64)
+
+
+STRONG: tuple[tuple[str, float, Callable[[float, np.random.Generator, int], Floats]], ...] = (
+    ("statements", 0.8, statements),
+    ("statements", 0.95, statements),
+    ("binary", 0.5, binary),
+    ("binary", 0.9, binary),
+    ("binary", 0.97, binary),
+    ("binary", 0.99, binary),
+)
+
+CHEAP: dict[str, Callable[[np.random.Generator, Floats], Floats]] = {
+    "right for 9 of 10": lambda rng, scores: np.where(rng.random(scores.size) < 0.9, scores, rng.random(scores.size)),
+    "noise for every second": lambda rng, scores: np.where(
+        rng.random(scores.size) < 0.5, scores, rng.random(scores.size)
+    ),
+    "lenient, +0.7 of what is missing": lambda rng, scores: np.where(rng.random(scores.size) < 0.7, 1.0, scores),
+    "strict, -0.2 for 6 of 10": lambda rng, scores: np.clip(scores - 0.2 * (rng.random(scores.size) < 0.6), 0, 1),
+    "always 1": lambda rng, scores: np.ones(scores.size),
+    "the opposite": lambda rng, scores: 1 - scores,
+}
+
+
+def measure(size: int, audited: int, strong: int, cheap: str, runs: int = RUNS) -> Cell:
+    """Simulate audits and count how often the interval contains the strong judge's mean.
+
+    Args:
+        size: number of samples.
+        audited: number of samples that the strong judge scores.
+        strong: number of the distribution of its scores in `STRONG`.
+        cheap: name of the cheap judge in `CHEAP`.
+        runs: number of audits.
+    """
+    _, mean, draw = STRONG[strong]
+    rng = np.random.default_rng([size, audited, strong, *cheap.encode()])
+    coverage = finite = 0
+    width = alone = 0.0
+    for _ in range(runs):
+        scores = draw(mean, rng, size)
+        guesses = CHEAP[cheap](rng, scores)
+        found = prediction_powered_mean(
+            scores[:audited].tolist(), guesses[:audited].tolist(), guesses[audited:].tolist()
+        )
+        coverage += found.low - 1e-9 <= mean <= found.high + 1e-9
+        finite += found.low - 1e-9 <= scores.mean() <= found.high + 1e-9
+        width += found.high - found.low
+        plain = prediction_powered_mean(scores[:audited].tolist(), [0.0] * audited, [])
+        alone += plain.high - plain.low
+    return Cell(coverage / runs, finite / runs, width / runs, alone / runs)
+
+
+def table(runs: int) -> Iterator[str]:
+    """Yield the lines of a Markdown table: coverage of both means, and width, for each pair of judges and size."""
+    yield f"| strong judge | cheap judge | {' | '.join(f'{audited} of {size:,}' for size, audited in SIZES)} |"
+    yield f"|---|---|{'---|' * len(SIZES)}"
+    for number, (name, mean, _) in enumerate(STRONG):
+        for cheap in CHEAP:
+            cells = (measure(size, audited, number, cheap, runs) for size, audited in SIZES)
+            shown = (f"{c.coverage:.3f}, {c.finite:.3f}; {c.width:.2f} ({c.alone:.2f})" for c in cells)
+            yield f"| {name}, mean {mean:g} | {cheap} | {' | '.join(shown)} |"
+
+
+def main() -> None:
+    """Print the table, or write it into the document."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=RUNS, help="audits per cell (default: %(default)s)")
+    parser.add_argument("--write", action="store_true", help=f"replace the table in {DOCUMENT.name}")
+    options = parser.parse_args()
+    markdown = "\n".join(table(options.runs))
+    if not options.write:
+        print(markdown)
+        return
+    before, _, rest = DOCUMENT.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    DOCUMENT.write_text(f"{before}{BEGIN}\n\n{markdown}\n\n{END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,273 @@
+"""Scores on the traces of the runs: Langfuse's client, OpenTelemetry's events, and Prometheus."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from helpers.munich import SAMPLE
+from helpers.servers.loopback import Loopback, Response
+from helpers.watched import row
+from langchain_core.runnables import RunnableLambda
+from langfuse import Langfuse
+from langfuse.langchain import CallbackHandler
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace import format_span_id, format_trace_id
+from prometheus_client import CollectorRegistry, generate_latest
+
+from langchain_rageval import ConfigError, OfflineJudge, RagEvalCallback, faithfulness
+from langchain_rageval.sinks import LangfuseSink, OpenTelemetrySink
+
+CHAIN = RunnableLambda(lambda question: {"answer": SAMPLE["answer"], "contexts": SAMPLE["contexts"]})
+GUIDES = Path(__file__).parents[2] / "docs" / "how-to"
+
+
+def watching(*sinks, **options):
+    return RagEvalCallback(faithfulness(OfflineJudge()), sample_rate=1.0, sinks=sinks, **options)
+
+
+@pytest.fixture
+def spans():
+    """A provider of spans of its own; nothing is global."""
+    provider = TracerProvider()
+    yield provider.get_tracer("app")
+    provider.shutdown()
+
+
+# the span of a run
+
+
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke", "batch"])
+def test_a_row_names_the_span_in_which_the_chain_was_called(spans, mode):
+    rows = []
+    callback = watching(rows.append)
+    config = {"callbacks": [callback]}
+    with spans.start_as_current_span("request") as span:
+        if mode == "invoke":
+            CHAIN.invoke(SAMPLE["question"], config)
+        elif mode == "ainvoke":
+            asyncio.run(CHAIN.ainvoke(SAMPLE["question"], config))
+        else:
+            CHAIN.batch([SAMPLE["question"]], config)
+    assert callback.close()
+    context = span.get_span_context()
+    metadata = rows[0].sample.metadata
+    assert metadata["trace_id"] == format_trace_id(context.trace_id)
+    assert metadata["span_id"] == format_span_id(context.span_id)
+
+
+def test_metadata_of_the_call_names_another_trace(spans):
+    rows = []
+    callback = watching(rows.append)
+    with spans.start_as_current_span("request"):
+        CHAIN.invoke(SAMPLE["question"], {"callbacks": [callback], "metadata": {"trace_id": "t-1", "span_id": "s-1"}})
+    CHAIN.invoke(SAMPLE["question"], {"callbacks": [callback]})
+    assert callback.close()
+    found = {(one.sample.metadata.get("trace_id"), one.sample.metadata.get("span_id")) for one in rows}
+    assert found == {("t-1", "s-1"), (None, None)}
+
+
+# Langfuse
+
+
+def listed(body):
+    return body if isinstance(body, list) else [body]
+
+
+class LangfuseServer(Loopback):
+    """What the client of Langfuse posts to."""
+
+    def __init__(self):
+        super().__init__()
+        self.routes["/api/public/otel/v1/traces"] = lambda received: Response(200, b"", "application/x-protobuf")
+        self.routes["/api/public/scores"] = lambda received: Response.json(
+            [{"id": one["id"]} for one in listed(received.body)]
+        )
+        self.routes["/api/public/ingestion"] = lambda received: Response.json({"successes": [], "errors": []}, 207)
+
+    @property
+    def scores(self):
+        """Scores in the order of arrival, from each of the interfaces that versions of the client use."""
+        found = []
+        for request in self.requests:
+            if request.path == "/api/public/scores":
+                found += listed(request.body)
+            elif request.path == "/api/public/ingestion":
+                found += [event["body"] for event in request.body["batch"] if event["type"] == "score-create"]
+        return found
+
+
+@pytest.fixture
+def langfuse():
+    """A real client of Langfuse, and the server that it posts to."""
+    with LangfuseServer() as server:
+        provider = TracerProvider()
+        key = f"pk-{uuid4()}"  # the client keeps one exporter for each key
+        client = Langfuse(public_key=key, secret_key="sk-1", base_url=server.url, tracer_provider=provider)
+        yield client, server, key
+        client.shutdown()
+        provider.shutdown()
+
+
+@pytest.mark.filterwarnings("ignore")  # of Langfuse's own imports
+def test_a_score_is_posted_to_the_trace_of_a_synchronous_chain_in_any_order_of_the_handlers(langfuse):
+    client, server, key = langfuse
+    expected = []
+    for is_first in (True, False):
+        handler, callback = CallbackHandler(public_key=key), watching(LangfuseSink(client), tags={"version": "1.4"})
+        handlers = [handler, callback] if is_first else [callback, handler]
+        CHAIN.invoke({"question": SAMPLE["question"]}, {"callbacks": handlers})
+        assert callback.close()
+        expected.append(handler.last_trace_id)
+    assert [score["traceId"] for score in server.scores] == expected
+    score = server.scores[0]
+    assert (score["name"], score["dataType"]) == ("faithfulness", "NUMERIC")
+    assert 0 <= score["value"] <= 1
+    assert score["metadata"]["version"] == "1.4"
+    assert score["metadata"]["direction"] == "higher"
+    assert len(score["observationId"]) == 16
+
+
+def test_a_score_is_posted_to_the_observation_around_an_asynchronous_chain(langfuse):
+    client, server, _ = langfuse
+    callback = watching(LangfuseSink(client))
+
+    async def answer():
+        with client.start_as_current_observation(name="answer") as observation:
+            await CHAIN.ainvoke({"question": SAMPLE["question"]}, {"callbacks": [callback]})
+            return observation
+
+    observation = asyncio.run(answer())
+    assert callback.close()
+    (score,) = server.scores
+    assert (score["traceId"], score["observationId"]) == (observation.trace_id, observation.id)
+
+
+def test_the_code_of_the_guide_posts_scores(langfuse, monkeypatch):
+    client, server, _ = langfuse
+    monkeypatch.setattr("langfuse.get_client", lambda: client)
+    guide = (GUIDES / "dashboards.md").read_text(encoding="utf-8")
+    code = re.search(r"^```py\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)[1]
+    code = code.replace("sample_rate=0.1", "sample_rate=1.0")
+    names = {"RagEvalCallback": RagEvalCallback, "faithfulness": faithfulness, "judge": OfflineJudge(), "chain": CHAIN}
+    exec(code, names | {"question": {"question": SAMPLE["question"]}}, found := {})
+    assert found["callback"].close()
+    assert [score["name"] for score in server.scores] == ["faithfulness"]
+
+
+def test_a_score_posted_again_has_the_same_id_and_one_without_a_value_is_not_posted(langfuse):
+    client, server, _ = langfuse
+    sink = LangfuseSink(client)
+    given = row(0.5, run_id="r-1", metadata={"trace_id": "0" * 31 + "1"})
+    for one in (given, given, row(None, metadata={"trace_id": "0" * 31 + "2"})):
+        sink(one)
+    sink.close()
+    first, second = server.scores
+    assert first["id"] == second["id"]
+    assert first["comment"] == "because"
+
+
+def test_a_run_without_a_trace_and_another_client_are_refused(langfuse):
+    expected = (
+        'run r-1 belongs to no trace: call the chain in `with client.start_as_current_observation(name="answer")`, or '
+        'add {"metadata": {"trace_id": "..."}} to its config'
+    )
+    with pytest.raises(ConfigError) as caught:
+        LangfuseSink(langfuse[0])(row(0.5, run_id="r-1"))
+    assert str(caught.value) == expected
+    with pytest.raises(ConfigError, match=r"^LangfuseSink takes langfuse\.get_client\(\), got str$"):
+        LangfuseSink("http://localhost")
+    assert repr(LangfuseSink(langfuse[0])) == "LangfuseSink()"
+
+
+# OpenTelemetry
+
+
+def test_each_score_is_an_event_on_the_span_of_its_run(spans):
+    exporter = InMemoryLogRecordExporter()
+    logs = LoggerProvider()
+    logs.add_log_record_processor(SimpleLogRecordProcessor(exporter))
+    meters = MeterProvider([InMemoryMetricReader()])
+    sink = OpenTelemetrySink(meters.get_meter("rag"), logger=logs.get_logger("rag"))
+    callback = watching(sink)
+    with spans.start_as_current_span("request") as span:
+        CHAIN.invoke({"question": SAMPLE["question"]}, {"callbacks": [callback]})
+    assert callback.close()
+    sink(row(None, metadata={"trace_id": "not hexadecimal"}))
+    scored, failed, unscored = (one.log_record for one in exporter.get_finished_logs())
+    assert {one.event_name for one in (scored, failed, unscored)} == {"gen_ai.evaluation.result"}
+    assert (scored.trace_id, scored.span_id) == (span.get_span_context().trace_id, span.get_span_context().span_id)
+    assert scored.attributes["gen_ai.evaluation.name"] == "faithfulness"
+    assert 0 <= scored.attributes["gen_ai.evaluation.score.value"] <= 1
+    assert dict(failed.attributes) == {
+        "gen_ai.evaluation.name": "faithfulness",
+        "gen_ai.evaluation.explanation": "RateLimitError: too many",
+        "error.type": "RateLimitError",
+    }
+    assert unscored.attributes["gen_ai.evaluation.explanation"] == "the answer states no facts"
+    assert (failed.trace_id, failed.span_id) == (0, 0)
+    logs.shutdown()
+    meters.shutdown()
+
+
+def test_another_logger_is_refused():
+    meters = MeterProvider([InMemoryMetricReader()])
+    expected = r"^logger must be a logger of OpenTelemetry, got str; opentelemetry\._logs\.get_logger returns one$"
+    with pytest.raises(ConfigError, match=expected):
+        OpenTelemetrySink(meters.get_meter("rag"), logger="rag")
+    meters.shutdown()
+
+
+# Prometheus
+
+
+def test_prometheus_serves_every_series_and_label_of_the_dashboard():
+    exporter = pytest.importorskip("opentelemetry.exporter.prometheus")
+    registry = CollectorRegistry()
+    reader = exporter.PrometheusMetricReader()
+    registry.register(reader._collector)
+    meters = MeterProvider([reader])
+    sink = OpenTelemetrySink(meters.get_meter("rag"))
+    callback = watching(sink)
+    CHAIN.invoke({"question": SAMPLE["question"]}, {"callbacks": [callback]})
+    assert callback.close()
+    sink(row(None))
+    series = {}
+    for line in generate_latest(registry).decode().splitlines():
+        if found := re.match(r"(rageval_\w+)\{(.*)\} ", line):
+            series.setdefault(found[1], set()).update(re.findall(r'(\w+)="', found[2]))
+    dashboard = json.loads((GUIDES / "rageval-grafana.json").read_text(encoding="utf-8"))
+    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    used = {name for expression in expressions for name in re.findall(r"rageval_\w+", expression)}
+    assert used <= series.keys()
+    for expression in expressions:
+        for name, labels in re.findall(r"(rageval_\w+)\{([^}]*)\}", expression):
+            assert set(re.findall(r"(\w+)=~?\"", labels)) <= series[name]
+        grouped = {label.strip() for part in re.findall(r"by \(([^)]*)\)", expression) for label in part.split(",")}
+        assert grouped <= set().union(*(series[name] for name in re.findall(r"rageval_\w+", expression)))
+    meters.shutdown()
+
+
+def test_counters_of_the_callback_are_observed():
+    reader = InMemoryMetricReader()
+    meters = MeterProvider([reader])
+    sink = OpenTelemetrySink(meters.get_meter("rag"))
+    callbacks = [watching(sink), watching(sink)]
+    for callback in callbacks:
+        CHAIN.invoke({"question": SAMPLE["question"]}, {"callbacks": [callback]})
+        assert callback.close()
+    (resource,) = reader.get_metrics_data().resource_metrics
+    points = {metric.name: metric.data.data_points for metric in resource.scope_metrics[0].metrics}
+    outcomes = {point.attributes["outcome"]: point.value for point in points["rageval.runs"]}
+    assert (outcomes["sampled"], outcomes["scored"], outcomes["dropped"]) == (2, 2, 0)
+    assert {point.attributes["state"]: point.value for point in points["rageval.runs.open"]} == {
+        "pending": 0,
+        "running": 0,
+    }
+    meters.shutdown()

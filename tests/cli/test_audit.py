@@ -1,0 +1,112 @@
+"""`rageval evaluate --audit` and the same options of `rageval plan`."""
+
+import json
+
+import pytest
+from helpers.servers.brain import offline
+
+from langchain_rageval import Report
+
+
+def strict(request):
+    """Answer as the offline judge, but find no statement supported."""
+    answer = offline(request)
+    for verdict in answer.get("verdicts", ()):
+        verdict |= {"verdict": "absent", "evidence": []}
+    return answer
+
+
+@pytest.fixture
+def samples(tmp_path):
+    """A file of twenty samples with supported answers."""
+    path = tmp_path / "samples.jsonl"
+    lines = [
+        {"question": f"Что такое товар {n}?", "answer": f"Товар {n} — лампа.", "contexts": [f"Товар {n} — лампа."]}
+        for n in range(20)
+    ]
+    path.write_text("\n".join(json.dumps(line, ensure_ascii=False) for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def audit(openai_server, monkeypatch):
+    """A server, and the words that name it as the strong judge."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    server = openai_server(strict)
+    return server, ["--audit", "openai:strong", "--audit-base-url", f"{server.url}/v1", "--audit-share", "0.25"]
+
+
+def test_the_table_shows_the_strong_judges_mean_and_the_gate_takes_it(rageval, samples, audit, tmp_path):
+    server, words = audit
+    out = tmp_path / "report.jsonl"
+    code, told, complaints = rageval(
+        "evaluate", samples, *words, "--quiet", "--out", out, "--fail-under", "faithfulness=0.5"
+    )
+    assert code == 1
+    found = Report.load(out).audit["faithfulness"]
+    assert (found.mean, found.own_mean, found.audited, found.agreement) == (0.0, 1.0, 5, 0.0)
+    assert complaints.splitlines()[-1] == (
+        f"rageval: faithfulness is 0.000 [0.000, {found.high:.3f}] by the audit of 5 samples (1.000 by its own judge), "
+        "at least 0.5 is required"
+    )
+    assert "Audit by strong, 95% intervals" in told
+    assert "5 of 20" in told
+    assert server.calls == 10
+
+
+def test_json_has_the_audit(rageval, samples, audit):
+    _, words = audit
+    code, told, _ = rageval("evaluate", samples, *words, "--quiet", "--json")
+    found = json.loads(told)["audit"]["faithfulness"]
+    assert code == 0
+    assert (found["mean"], found["own_mean"], found["agreement"], found["audited"]) == (0.0, 1.0, 0.0, 5)
+    assert (found["calls"], found["calls_spared"]) == (10, 30)
+    assert [one["strong"] for one in found["parted"]] == [0.0] * 5
+
+
+def test_a_resumed_run_keeps_its_audit(rageval, samples, audit, tmp_path):
+    server, words = audit
+    journal = tmp_path / "run.db"
+    first = rageval("evaluate", samples, *words, "--quiet", "--json", "--journal", journal)[1]
+    calls = server.calls
+    again = rageval("resume", journal)[1]
+    assert json.loads(again)["audit"] == json.loads(first)["audit"]
+    assert server.calls == calls
+
+
+def test_a_merge_request_shows_the_strong_judges_mean_and_its_gate(rageval, samples, audit, tmp_path):
+    _, words = audit
+    page = tmp_path / "summary.md"
+    code, _, _ = rageval("ci", samples, *words, "--quiet", "--fail-under", "faithfulness=0.5", "--markdown", page)
+    assert code == 1
+    lines = page.read_text(encoding="utf-8").splitlines()
+    place = lines.index("### Audit by a strong judge")
+    assert lines[place + 2] == (
+        "| metric | strong judge | 95% interval | own judge | agree | audited | calls | calls spared |"
+    )
+    cells = lines[place + 4].split(" | ")
+    assert cells[:2] == ["| faithfulness", "0.000"]
+    assert cells[3:] == ["1.000", "0%", "5 of 20", "10", "30 |"]
+    assert any("❌ mean at least 0.5" in line for line in lines)
+
+
+def test_an_invalid_share_ends_before_the_first_call(rageval, samples, audit):
+    server, words = audit
+    code, _, complaints = rageval("evaluate", samples, *words[:-1], "0")
+    assert (code, server.calls) == (2, 0)
+    assert complaints == "rageval: share must be a number above 0 and at most 1, such as 0.1, got 0.0\n"
+
+
+def test_plan_shows_audit_waves_and_the_samples_that_a_pilot_expects(rageval, samples, audit):
+    _, words = audit
+    code, told, _ = rageval("plan", samples, *words, "--batch", "--json")
+    found = json.loads(told)
+    assert (code, found["audit"]["faithfulness"]["calls"], found["total"]["calls"]) == (0, 10, 50)
+    assert (found["waves"], found["asked"]) == (2, 20)
+    gate = ["--fail-under", "faithfulness=0.5", "--until-decided"]
+    found = json.loads(rageval("plan", samples, *gate, "--pilot", "5", "--json")[1])
+    assert found["asked"] <= 20
+    assert rageval("plan", samples, "--until-decided")[2] == (
+        "rageval: --until-decided needs a gate to decide; add --fail-under METRIC=NUMBER\n"
+    )
+    assert "audit of faithfulness" in rageval("plan", samples, *words)[1]

@@ -1,0 +1,347 @@
+"""Audits: a strong judge scores a random part of the samples, and the report estimates its mean over all of them."""
+
+import random
+from statistics import fmean
+
+import pytest
+from langchain_core.cross_encoders import BaseCrossEncoder
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableLambda
+from pydantic import BaseModel
+
+from langchain_rageval import (
+    Audit,
+    BelowThreshold,
+    Budget,
+    ConfigError,
+    Decided,
+    Judge,
+    Metric,
+    OfflineJudge,
+    Prompt,
+    Report,
+    Sample,
+    Step,
+    Value,
+    aevaluate,
+    answer_relevance,
+    claim_metrics,
+    context_precision,
+    evaluate,
+    exact_match,
+    faithfulness,
+    jury,
+    rubric,
+)
+from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
+
+
+class Grade(BaseModel):
+    """Grade of an answer."""
+
+    grade: int
+
+
+GRADE = Step(Grade, prompts=Prompt(instruction="Grade the answer."), reads=("answer",))
+
+
+def grades(judge, name="grade", **options):
+    return Metric(
+        name,
+        aspect="answer",
+        reads={"answer"},
+        steps=GRADE(judge),
+        reduce=lambda state: Value(state["grade"].grade / 10),
+        version="1",
+        **options,
+    )
+
+
+def judge_of(function, version):
+    """Return a judge that grades the number in an answer, and the list of the numbers that it has graded."""
+    graded = []
+
+    def reply(messages):
+        number = int(messages[-1].text.rpartition("answer number ")[2].partition('"')[0])
+        graded.append(number)
+        usage = {"input_tokens": 90, "output_tokens": 10, "total_tokens": 100}
+        return AIMessage(f'{{"grade": {function(number)}}}', usage_metadata=usage)
+
+    return Judge(RunnableLambda(reply), version=version), graded
+
+
+TRUTH = [random.Random(number).choice([10, 10, 10, 5, 0]) for number in range(200)]
+MEAN = fmean(TRUTH) / 10
+
+
+def samples(count=200):
+    return [Sample(id=f"s{n}", question=f"Вопрос {n}?", answer=f"answer number {n}") for n in range(count)]
+
+
+def lenient(number):
+    return 10 if number % 3 == 0 else TRUTH[number]
+
+
+def audited(share=0.25, count=200, cheap=lenient, **options):
+    own, own_graded = judge_of(cheap, "cheap")
+    strong, strong_graded = judge_of(lambda number: TRUTH[number], "strong")
+    audit = Audit(strong, share=share)
+    report = evaluate(samples(count), grades(own), audit=audit, progress=False, **options)
+    return report, own_graded, strong_graded
+
+
+def test_a_strong_judge_scores_its_share_of_the_samples_and_the_cheap_one_scores_all():
+    report, own, strong = audited()
+    assert sorted(own) == list(range(200))
+    assert len(strong) == len(set(strong)) == 50
+    assert {row.index for row in report.rows if row.audit} == set(strong)
+    assert all(row.audit["grade"].value == TRUTH[row.index] / 10 for row in report.rows if row.audit)
+    assert all(row.scores["grade"].value == lenient(row.index) / 10 for row in report.rows)
+
+
+def test_the_report_estimates_the_strong_judges_mean_although_the_cheap_one_is_biased():
+    report, _, _ = audited(cheap=lambda number: 10 if number % 3 else TRUTH[number])
+    audit = report.audit["grade"]
+    assert report.summary()["grade"].mean == pytest.approx(audit.own_mean)
+    assert audit.low <= MEAN <= audit.high
+    assert audit.low < audit.mean < audit.high < audit.own_mean
+    pairs = [(row.scores["grade"].value, row.audit["grade"].value) for row in report.rows if row.audit]
+    assert audit.agreement == fmean(own == strong for own, strong in pairs) < 1
+    assert (audit.audited, audit.samples, audit.failed) == (50, 200, 0)
+
+
+def test_a_judge_that_agrees_with_itself_agrees_always():
+    audit = audited(cheap=lambda number: TRUTH[number])[0].audit["grade"]
+    assert (audit.agreement, audit.parted) == (1.0, [])
+    assert audit.low < audit.mean < audit.high
+    assert abs(audit.mean - audit.own_mean) < 0.05
+
+
+def test_the_audit_shows_where_the_judges_part_and_what_was_spared():
+    report, _, _ = audited(share=0.5)
+    audit = report.audit["grade"]
+    worst = audit.parted[0]
+    assert (worst.value, worst.strong, worst.difference) == (1.0, 0.0, -1.0)
+    assert worst.id == f"s{worst.index}"
+    assert [abs(one.difference) for one in audit.parted] == sorted(
+        (abs(one.difference) for one in audit.parted), reverse=True
+    )
+    assert (audit.usage.calls, audit.usage.input_tokens) == (100, 9000)
+    assert (audit.spared.calls, audit.spared.input_tokens, audit.spared.output_tokens) == (100, 9000, 1000)
+
+
+def test_the_cost_of_the_strong_judge_is_not_that_of_the_metric():
+    report, _, _ = audited()
+    assert report.summary()["grade"].calls == 200
+
+
+def test_the_text_of_the_report_has_a_line_for_the_audit():
+    report, _, _ = audited()
+    audit = report.audit["grade"]
+    line = (
+        f"grade {audit.mean:.3f} [{audit.low:.3f}, {audit.high:.3f}] by the strong judge, {audit.own_mean:.3f} by its "
+        f"own (50 of 200 samples audited; {audit.agreement:.0%} agree; 150 calls spared)"
+    )
+    assert line in repr(report).splitlines()
+    assert "<td>50 of 200</td>" in report._repr_html_()
+
+
+def test_the_draw_is_random_and_only_seed_and_ids_decide_it():
+    def drawn(items, seed):
+        own, _ = judge_of(lenient, "cheap")
+        strong, graded = judge_of(lambda number: TRUTH[number], "strong")
+        evaluate(items, grades(own), audit=Audit(strong, share=0.2, seed=seed), progress=False)
+        return set(graded)
+
+    first, again, other = drawn(samples(), 0), drawn(samples()[::-1], 0), drawn(samples(), 1)
+    assert first == again != other
+    assert first != set(range(40))
+    assert len(other) == 40
+
+
+def test_a_share_of_one_gives_the_strong_judges_own_mean():
+    audit = audited(share=1)[0].audit["grade"]
+    assert audit.mean == pytest.approx(MEAN)
+    assert (audit.audited, audit.spared.calls) == (200, 0)
+
+
+def test_at_least_one_sample_is_audited():
+    audit = audited(share=0.01, count=5)[0].audit["grade"]
+    assert audit.audited == 1
+    assert 0 <= audit.low < audit.high <= 1
+
+
+async def test_aevaluate_and_iterators_are_audited_too():
+    own, _ = judge_of(lenient, "cheap")
+    strong, graded = judge_of(lambda number: TRUTH[number], "strong")
+    report = await aevaluate(iter(samples(40)), grades(own), audit=Audit(strong, share=0.5), progress=False)
+    assert report.audit["grade"].audited == len(graded) == 20
+
+
+def test_a_report_keeps_its_audit_in_its_file(tmp_path):
+    for out in (None, tmp_path / "out.jsonl"):
+        report, _, _ = audited(out=out)
+        path = tmp_path / "report.jsonl"
+        report.to_jsonl(path)
+        assert Report.load(path) == report
+        assert Report.load(path, lazy=True).audit["grade"] == report.audit["grade"]
+    assert '"audit":{}' not in path.read_text()
+
+
+def test_a_journal_keeps_the_scores_of_both_judges(tmp_path):
+    first, _, _ = audited(journal=tmp_path / "run.db")
+    again, own, strong = audited(journal=tmp_path / "run.db")
+    assert (own, strong) == ([], [])
+    assert again.audit["grade"] == first.audit["grade"]
+
+
+def test_check_takes_the_audited_mean():
+    report, _, _ = audited()
+    audit = report.audit["grade"]
+    between = (audit.mean + audit.own_mean) / 2
+    report.check({"grade": audit.mean})
+    with pytest.raises(BelowThreshold) as raised:
+        report.check({"grade": between})
+    assert str(raised.value) == (
+        f"grade is {audit.mean:.3f} [{audit.low:.3f}, {audit.high:.3f}] by the audit of 50 samples "
+        f"({audit.own_mean:.3f} by its own judge), at least {between:g} is required"
+    )
+
+
+def test_a_strong_judge_that_fails_is_counted_and_stops_no_gate_unseen():
+    own, _ = judge_of(lenient, "cheap")
+    mute = Judge(RunnableLambda(lambda messages: "I cannot say."), version="mute", attempts=1)
+    report = evaluate(samples(20), grades(own), audit=Audit(mute, share=0.2), progress=False)
+    audit = report.audit["grade"]
+    assert (audit.mean, audit.low, audit.agreement, audit.audited, audit.failed) == (None, None, None, 0, 4)
+    assert str(audit) == "grade: no sample has scores of both judges (4 failed)"
+    with pytest.raises(BelowThreshold) as raised:
+        report.check({"grade": 0.5})
+    assert str(raised.value) == (
+        "grade has no audited score, at least 0.5 is required; the audit of grade failed on 4 of 4 samples, "
+        "at most 5% may"
+    )
+
+
+def test_a_gate_fails_if_the_strong_judge_failed_on_too_many_samples():
+    own, _ = judge_of(lenient, "cheap")
+
+    def reply(messages):
+        number = int(messages[-1].text.rpartition("answer number ")[2].partition('"')[0])
+        return AIMessage("I cannot say." if number % 4 == 3 else '{"grade": 10}')
+
+    strong = Judge(RunnableLambda(reply), version="strict", attempts=1)
+    report = evaluate(samples(), grades(own), audit=Audit(strong, share=1), progress=False, max_concurrency=1)
+    report.check({"grade": 0.9}, max_failed=0.25)
+    with pytest.raises(BelowThreshold) as raised:
+        report.check({"grade": 0.9}, max_failed=0.2)
+    assert str(raised.value) == "the audit of grade failed on 50 of 200 samples, at most 20% may"
+
+
+def test_metrics_without_a_judge_are_named_and_not_audited():
+    items = [{"question": "q", "answer": "a b.", "contexts": ["a b."], "references": ["a b."]}] * 3
+    report = evaluate(items, [exact_match(), faithfulness(OfflineJudge())], audit=Audit(OfflineJudge()), progress=False)
+    assert list(report.audit) == ["faithfulness"]
+    assert "Not audited, because no other judge can be put in: exact_match." in report.notes
+    with pytest.raises(ConfigError) as raised:
+        evaluate(items, exact_match(), audit=Audit(OfflineJudge()), progress=False)
+    assert str(raised.value) == (
+        "nothing to audit: exact_match ask no judge that another could replace; leave out audit="
+    )
+
+
+class Entails(BaseCrossEncoder):
+    """Cross-encoder that finds everything supported."""
+
+    version = "1"
+
+    def score(self, text_pairs):
+        return [1.0] * len(text_pairs)
+
+
+def test_every_judge_of_every_metric_is_replaced_also_juries_and_verifiers():
+    items = [
+        {"question": f"Who is {n}?", "answer": f"{n} is a lamp.", "contexts": ["A cat."], "references": [f"{n}."]}
+        for n in range(4)
+    ]
+    cheap = Judge(OfflineJudge(), language="en")
+    metrics = [
+        faithfulness(cheap, verifier=Entails()),
+        rubric(jury([cheap, cheap, cheap])),
+        answer_relevance(cheap, HashingEmbeddings()),
+        context_precision(cheap),
+        claim_metrics(cheap),
+    ]
+    strong = Judge(OfflineJudge(), language="en", max_statements=7)
+    report = evaluate(items, metrics, audit=Audit(strong, share=0.5), progress=False)
+    assert set(report.audit) == set(report.summary())
+    assert not [score for row in report.rows for score in row.audit.values() if score.failure]
+    assert report.audit["faithfulness"].own_mean == 1
+    assert report.audit["faithfulness"].mean < 0.5
+    stored = [part for part in report.provenance.parts.values() if '"max_statements": 7' in str(part).replace("'", '"')]
+    assert stored
+
+
+def test_a_budget_leaves_out_scores_of_the_audit_and_says_so():
+    report, own, strong = audited(count=40, budget=Budget(calls=45), max_concurrency=1)
+    left_out = 50 - len(own) - len(strong)
+    assert left_out > 0
+    assert len(report.left_out) == 40 - len(own)
+    missing = 10 - len(strong)
+    assert not missing or (
+        f"Scores left out of the audit: {missing}; the budget or the judge ended first." in report.notes
+    )
+
+
+def test_a_run_that_stops_early_decides_the_strong_judges_mean():
+    items = [Sample(id=f"s{n}", question=f"Q {n}?", answer=f"answer number {n}") for n in range(2000)]
+    own, own_graded = judge_of(lambda number: 10, "cheap")
+    strong, strong_graded = judge_of(lambda number: 10 if number % 10 < 3 else 0, "strong")
+    report = evaluate(
+        items,
+        grades(own),
+        audit=Audit(strong, share=0.5),
+        until=Decided({"grade": 0.8}),
+        progress=False,
+        max_concurrency=4,
+    )
+    decision = report.decisions["grade"]
+    assert decision.verdict == "failed"
+    assert decision.required == "at least 0.8 is required of the strong judge's mean"
+    assert 0 <= decision.low <= 0.3 <= decision.high < 0.8
+    assert len(own_graded) < 500
+    assert len(strong_graded) == report.audit["grade"].audited < len(own_graded)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"share": 0}, "share must be a number above 0 and at most 1, such as 0.1, got 0"),
+        ({"share": 10}, "share must be a number above 0 and at most 1, such as 0.1, got 10"),
+        ({"seed": "x"}, "seed must be a whole number, got 'x'"),
+    ],
+)
+def test_an_audit_takes_a_share_and_a_seed(options, message):
+    with pytest.raises(ConfigError) as raised:
+        Audit(OfflineJudge(), **options)
+    assert str(raised.value) == message
+
+
+def test_an_audit_takes_a_judge_not_a_name():
+    with pytest.raises(ConfigError) as raised:
+        Audit("openai:gpt-4o")
+    assert str(raised.value) == (
+        "the judge of an audit is a judge or a model, got str; load_judge('openai:gpt-4o') loads one by its name"
+    )
+    with pytest.raises(ConfigError) as raised:
+        evaluate(samples(2), grades(OfflineJudge()), audit=OfflineJudge(), progress=False)
+    assert str(raised.value) == "audit must be Audit(judge, share=0.1), got OfflineJudge"
+
+
+def test_the_page_shows_the_audit(tmp_path):
+    report, _, _ = audited()
+    report.to_html(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "Проверка сильным судьёй" in page
+    assert "Где судьи расходятся" in page
+    assert f"[{report.audit['grade'].low:.3f}, {report.audit['grade'].high:.3f}]" in page

@@ -1,0 +1,229 @@
+"""Cascades: a cheap judge passes on to a strong one what it is unsure of."""
+
+import json
+import pickle
+import re
+from math import log
+
+import pytest
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableLambda
+
+from langchain_rageval import (
+    Audit,
+    ConfigError,
+    Judge,
+    OfflineJudge,
+    aspect_critique,
+    cascade,
+    claim_metrics,
+    context_precision,
+    evaluate,
+    faithfulness,
+    jury,
+    rubric,
+)
+from langchain_rageval.judge.jury import with_fresh_endpoint
+
+SAMPLE = {
+    "question": "Is it open?",
+    "answer": "It is open. It is free.",
+    "contexts": ["It is open."],
+    "references": ["It is open."],
+}
+STATEMENTS = '{"statements": ["It is open.", "It is free."]}'
+RUN = {"progress": False, "max_concurrency": 1}
+
+
+def verdicts(*labels):
+    items = [
+        {"statement": n, "reason": f"{n}", "evidence": ["1.1"] if label == "supported" else [], "verdict": label}
+        for n, label in enumerate(labels, 1)
+    ]
+    return json.dumps({"verdicts": items})
+
+
+def judge_of(name, *replies, **options):
+    """Return a judge with the replies to its requests for verdicts, the last one again and again, and its requests."""
+    received, left = [], list(replies)
+
+    def reply(messages):
+        if '"title": "Statements"' in messages[-1].text:
+            return AIMessage(STATEMENTS)
+        received.append(messages)
+        found = left.pop(0) if len(left) > 1 else left[0]
+        return found if isinstance(found, AIMessage) else AIMessage(found)
+
+    return Judge(RunnableLambda(reply), version=name, **{"attempts": 1, "language": "en", **options}), received
+
+
+def with_probability(number, text):
+    """Return a reply whose first verdict has a probability."""
+    at = text.index('"verdict": "') + len('"verdict": "')
+    end = text.index('"', at)
+    tokens = [(text[:at], 0.0), (text[at:end], -0.0), (text[end:], 0.0)]
+    items = [{"token": part, "logprob": lp, "bytes": list(part.encode()), "top_logprobs": []} for part, lp in tokens]
+    items[1]["logprob"] = log(number)
+    other = "absent" if text[at:end] != "absent" else "supported"
+    items[1]["top_logprobs"] = [{"token": other, "bytes": list(other.encode()), "logprob": log(1 - number)}]
+    return AIMessage(text, response_metadata={"logprobs": {"content": items}})
+
+
+def run(cheap, strong, **options):
+    judge = cascade(cheap, strong, **options)
+    report = evaluate([SAMPLE], faithfulness(judge), **RUN)
+    notes = [re.sub(r"RunnableLambda\([^)]*\)", "judge", note) for note in report.notes if " passed " in note]
+    return report.rows[0].scores["faithfulness"], notes
+
+
+def test_a_sure_judge_is_not_doubled():
+    cheap, _ = judge_of("cheap", verdicts("supported", "absent"))
+    strong, received = judge_of("strong", "never")
+    score, notes = run(cheap, strong)
+    assert (score.value, score.usage.calls, received) == (0.5, 2, [])
+    assert notes == ["judge passed 0 of 2 requests on to judge."]
+
+
+def test_split_votes_are_passed_on_and_other_questions_are_asked_once():
+    replies = (verdicts("supported", "absent"), verdicts("supported", "supported"), verdicts("supported", "absent"))
+    cheap, asked = judge_of("cheap", *replies, draws=3)
+    strong, received = judge_of("strong", verdicts("absent", "absent"))
+    score, notes = run(cheap, strong)
+    assert (score.value, len(asked), len(received), score.usage.calls) == (0.0, 3, 1, 5)
+    assert notes == ["judge passed 1 of 2 requests on to judge: 1 with split votes."]
+    assert not [finding for finding in score.findings if finding.kind == "agreement"]
+
+
+def test_votes_that_differ_in_reasons_and_order_only_agree():
+    first = verdicts("supported", "absent")
+    turned = json.loads(first)
+    turned["verdicts"].reverse()
+    turned["verdicts"][0]["reason"] = "another reason"
+    cheap, _ = judge_of("cheap", first, json.dumps(turned), first, draws=3)
+    strong, received = judge_of("strong", "never")
+    score, _ = run(cheap, strong)
+    assert (score.value, received) == (0.5, [])
+
+
+def test_an_unreadable_reply_is_passed_on_after_the_attempts():
+    cheap, asked = judge_of("cheap", "I cannot say.", attempts=2)
+    strong, received = judge_of("strong", verdicts("supported", "supported"))
+    score, notes = run(cheap, strong)
+    assert (score.value, len(asked), len(received)) == (1.0, 2, 1)
+    assert notes == ["judge passed 1 of 2 requests on to judge: 1 unreadable."]
+
+
+def test_a_reply_that_lacks_items_is_passed_on():
+    cheap, _ = judge_of("cheap", verdicts("supported"))
+    strong, _ = judge_of("strong", verdicts("supported", "supported"))
+    score, notes = run(cheap, strong)
+    assert score.value == 1.0
+    assert notes == ["judge passed 1 of 2 requests on to judge: 1 incomplete."]
+
+
+@pytest.mark.parametrize(("limit", "passed_on"), [(0.9, True), (0.75, False)])
+def test_a_verdict_of_low_probability_is_passed_on(limit, passed_on):
+    cheap, _ = judge_of("cheap", with_probability(0.8, verdicts("supported", "absent")), probabilities=True)
+    strong, received = judge_of("strong", verdicts("absent", "absent"))
+    score, notes = run(cheap, strong, least_probability=limit)
+    assert (score.value, bool(received)) == (0.0 if passed_on else 0.5, passed_on)
+    why = ": 1 with a low probability" if passed_on else ""
+    assert notes == [f"judge passed {int(passed_on)} of 2 requests on to judge{why}."]
+
+
+def test_a_jury_that_disagrees_is_a_cheap_judge_too():
+    labels = ["absent", "absent", "supported"]
+    members = [judge_of(f"cheap {n}", verdicts("supported", label))[0] for n, label in enumerate(labels)]
+    strong, received = judge_of("strong", verdicts("supported", "supported"))
+    score, _ = run(jury(members), strong)
+    assert (score.value, len(received)) == (1.0, 1)
+
+
+def test_a_cascade_may_pass_on_to_a_cascade():
+    first, _ = judge_of("first", "?")
+    second, _ = judge_of("second", "?")
+    third, received = judge_of("third", verdicts("supported", "absent"))
+    score, notes = run(first, cascade(second, third))
+    assert (score.value, len(received)) == (0.5, 1)
+    assert len(notes) == 2
+
+
+def test_a_strong_judge_that_fails_too_is_a_failure():
+    cheap, _ = judge_of("cheap", "?")
+    strong, _ = judge_of("strong", "?")
+    score, _ = run(cheap, strong)
+    assert score.failure.error == "JudgeOutputError"
+
+
+def test_each_report_counts_its_own_requests():
+    cheap, _ = judge_of("cheap", verdicts("supported", "absent"))
+    strong, _ = judge_of("strong", "never")
+    metric = faithfulness(cascade(cheap, strong))
+    for _ in range(2):
+        report = evaluate([SAMPLE], metric, **RUN)
+        assert [note for note in report.notes if " passed 0 of 2 requests on" in note]
+
+
+def test_instrument_models_and_text_name_both_judges():
+    cheap, _ = judge_of("one", "?")
+    strong, _ = judge_of("two", "?")
+    judge = cascade(cheap, strong)
+    described = str(judge.instrument)
+    assert "'version': 'one'" in described
+    assert "'version': 'two'" in described
+    assert judge.instrument != cascade(cheap, strong, least_probability=0.5).instrument != cheap.instrument
+    assert faithfulness(judge).models == [cheap.model, strong.model] * 2
+    assert repr(judge) == f"cascade({cheap!r}, {strong!r}, least_probability=0.9)"
+
+
+def test_every_metric_takes_a_cascade_and_scores_as_its_cheap_judge():
+    cheap = Judge(OfflineJudge(), language="en")
+    judge = cascade(cheap, Judge(OfflineJudge(), max_statements=3))
+    builders = [
+        faithfulness,
+        context_precision,
+        rubric,
+        claim_metrics,
+        lambda one: aspect_critique(one, "coherence"),
+    ]
+    alone = evaluate([SAMPLE], [build(cheap) for build in builders], **RUN)
+    together = evaluate([SAMPLE], [build(judge) for build in builders], **RUN)
+    for name, score in alone.rows[0].scores.items():
+        assert together.rows[0].scores[name].value == score.value, name
+        assert together.rows[0].scores[name].findings == score.findings, name
+
+
+def test_an_audit_keeps_a_cascade_honest():
+    cheap, _ = judge_of("cheap", verdicts("supported", "supported"))
+    strong, _ = judge_of("strong", verdicts("absent", "absent"))
+    audit = evaluate([SAMPLE], faithfulness(cascade(cheap, strong)), audit=Audit(strong), **RUN).audit["faithfulness"]
+    assert (audit.own_mean, audit.mean, audit.agreement) == (1.0, 0.0, 0.0)
+
+
+def test_a_fresh_copy_keeps_both_judges():
+    cheap, _ = judge_of("cheap", "?")
+    strong, _ = judge_of("strong", "?")
+    judge = cascade(cheap, strong)
+    copy = with_fresh_endpoint(judge)
+    assert (copy.cheap.model, copy.strong.model) == (cheap.model, strong.model)
+    assert copy._endpoint is copy.cheap._endpoint is not cheap._endpoint
+    assert copy.strong._endpoint is not strong._endpoint
+
+
+@pytest.mark.parametrize("number", [-0.1, 1.5, "0.9", True])
+def test_the_least_probability_is_one(number):
+    with pytest.raises(ConfigError) as raised:
+        cascade(OfflineJudge(), OfflineJudge(), least_probability=number)
+    assert str(raised.value) == f"least_probability must be a number from 0 to 1, such as 0.9, got {number!r}"
+
+
+@pytest.mark.parametrize("strong", [Judge(OfflineJudge(), draws=3), jury([OfflineJudge()] * 3)])
+def test_the_strong_judge_has_one_vote(strong):
+    with pytest.raises(ConfigError) as raised:
+        cascade(OfflineJudge(), strong)
+    assert str(raised.value) == "the strong judge of a cascade is one judge with draws=1: its word is final"
+
+
+def test_a_cascade_can_be_pickled():
+    judge = cascade(Judge(OfflineJudge()), Judge(OfflineJudge()), least_probability=0.8)
+    assert repr(pickle.loads(pickle.dumps(judge))) == repr(judge)

@@ -1,0 +1,358 @@
+"""Probabilities of verdicts from the token log-probabilities of a reply, in the shapes of several servers."""
+
+import json
+from enum import Enum
+from math import log
+from typing import Literal
+
+import pytest
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableLambda
+from pydantic import BaseModel
+
+from langchain_rageval import (
+    ConfigError,
+    Criterion,
+    Judge,
+    OfflineJudge,
+    aspect_critique,
+    context_precision,
+    evaluate,
+    faithfulness,
+    rubric,
+)
+from langchain_rageval.judge.parser import StrictJsonOutputParser
+from langchain_rageval.judge.probabilities import (
+    assign_probabilities,
+    has_verdicts,
+    least_probability,
+    probabilities_of,
+)
+from langchain_rageval.prompts.answer_schemas import (
+    AspectVerdict,
+    ContextVerdicts,
+    RubricGrades,
+    Statements,
+    Verdicts,
+)
+
+
+def token(text, others=None, *, probability=None):
+    """Return a token in OpenAI's format; `others` maps the alternatives to their probabilities."""
+    content = text if isinstance(text, bytes) else text.encode()
+    others = others or {}
+    own = probability if probability is not None else 1 - sum(others.values())
+    shown = content.decode(errors="replace")
+    top = [{"token": shown, "bytes": list(content), "logprob": log(own)}]
+    top += [{"token": other, "bytes": list(other.encode()), "logprob": log(p)} for other, p in others.items()]
+    return {"token": shown, "bytes": list(content), "logprob": log(own), "top_logprobs": top}
+
+
+def message(*tokens):
+    items = [item if isinstance(item, dict) else token(item) for item in tokens]
+    text = b"".join(bytes(item["bytes"]) for item in items).decode()
+    return AIMessage(text, response_metadata={"logprobs": {"content": items, "refusal": None}})
+
+
+def without_bytes(reply):
+    """Return a reply in the format of vLLM's older versions: tokens that end within a character are U+FFFD."""
+    items = json.loads(json.dumps(reply.response_metadata["logprobs"]["content"]))
+    for item in items:
+        for one in (item, *item["top_logprobs"]):
+            del one["bytes"]
+    return AIMessage(reply.content, response_metadata={"logprobs": {"content": items}})
+
+
+def in_columns(reply):
+    """Return a reply in the format of OpenAI's completions."""
+    items = reply.response_metadata["logprobs"]["content"]
+    columns = {
+        "tokens": [item["token"] for item in items],
+        "token_logprobs": [item["logprob"] for item in items],
+        "top_logprobs": [{one["token"]: one["logprob"] for one in item["top_logprobs"]} for item in items],
+        "text_offset": [0] * len(items),
+    }
+    return AIMessage(reply.content, response_metadata={"logprobs": columns})
+
+
+def read(kind, reply):
+    answer = StrictJsonOutputParser(kind).read_message(reply)
+    assert assign_probabilities(answer, reply)
+    return answer
+
+
+def rounded(distribution):
+    return {label: round(probability, 4) for label, probability in distribution.items()}
+
+
+RUSSIAN = message(
+    '{"reason":',
+    ' "',
+    "Ответ веж",
+    "лив".encode()[:3],
+    "лив".encode()[3:],
+    "; verdict: false",
+    '",',
+    ' "verdict"',
+    ":",
+    token(" true", {" false": 0.25, " True": 0.05, "false": 0.1, " maybe": 0.2}),
+    "}",
+)
+
+
+@pytest.mark.parametrize("shape", [lambda reply: reply, without_bytes, in_columns])
+def test_tokens_that_begin_a_label_are_added_up_after_russian_text(shape):
+    answer = read(AspectVerdict, shape(RUSSIAN))
+    assert rounded(probabilities_of(answer, "verdict")) == {"true": round(0.45 / 0.8, 4), "false": round(0.35 / 0.8, 4)}
+    assert least_probability(answer) == pytest.approx(0.45 / 0.8)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "supported"),
+    [
+        (['"verdict": "', token("supported", {"absent": 0.3}), '"}'], 0.7),
+        (['"verdict"', token(': "supp', {': "abs': 0.3}), 'orted"}'], 0.7),
+        (['"verdict":', token(' "', {' "absent': 0.01}), token("s", {"absent": 0.2, "contr": 0.2}), 'upported"}'], 0.6),
+        (['"verdict":"', token('supported"}', {'absent"}': 0.1, "con": 0.1}), ""], 0.8),
+        (['"verdict" : \n "', token("supported", {"Supported": 0.2, "abs": 0.3}), '" }'], 0.7),
+        (['"Verdict": "', token("SUPP", {"ABS": 0.3}), 'ORTED."}'], 0.7),
+    ],
+)
+def test_a_label_is_found_whatever_tokens_and_spaces_it_is_written_with(tokens, supported):
+    reply = message('{"verdicts": [{"statement": 1, "reason": "so", "evidence": [], ', *tokens, "]}")
+    answer = read(Verdicts, reply)
+    found = probabilities_of(answer.verdicts[0], "verdict")
+    assert found["supported"] == pytest.approx(supported)
+    assert sum(found.values()) == pytest.approx(1)
+
+
+def test_each_verdict_of_a_list_has_its_own_probabilities():
+    parts = ['{"verdicts": [']
+    for number, share in enumerate((0.9, 0.6, 0.55), 1):
+        parts += [f'{{"statement": {number}, "reason": "x", "evidence": ["1.1"], "verdict": "']
+        parts += [token("supported", {"absent": 1 - share}), '"}', ", " if number < 3 else "]}"]
+    answer = read(Verdicts, message(*parts))
+    found = [probabilities_of(verdict, "verdict")["supported"] for verdict in answer.verdicts]
+    assert found == pytest.approx([0.9, 0.6, 0.55])
+    assert least_probability(answer) == pytest.approx(0.55)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [
+        (['"grade": ', token("2", {"3": 0.25, "1": 0.25}), "}"], {"2": 0.5, "3": 0.25, "1": 0.25}),
+        (['"grade":', token(" 2", {" 3": 0.5}), "}"], {"2": 0.5, "3": 0.5}),
+        (['"grade": ', token("1", {"2": 0.5}), token("0", {"}": 0.5}), "}"], {"2": 0.5, "10": 0.25, "1": 0.25}),
+        (['"grade": ', token("10", {"1": 0.2, "9": 0.3}), "}"], {"10": 0.5, "1": 0.2, "9": 0.3}),
+        (['"grade": "', token("2", {"3": 0.5}), '"}'], {"2": 0.5, "3": 0.5}),
+    ],
+)
+def test_grades_have_probabilities_also_with_two_digits(tokens, expected):
+    answer = read(RubricGrades, message('{"grades": [{"criterion": "tone", "reason": "3 of 4", ', *tokens, "]}"))
+    assert rounded(probabilities_of(answer.grades[0], "grade")) == expected
+
+
+def test_the_number_of_an_item_is_no_grade():
+    reply = message('{"verdicts": [{"context": ', token("1", {"2": 0.5}), ', "reason": "", "useful": true}]}')
+    answer = read(ContextVerdicts, reply)
+    assert probabilities_of(answer.verdicts[0], "context") == {}
+    assert probabilities_of(answer.verdicts[0], "useful") == {"true": 1.0}
+
+
+def test_a_draft_before_the_answer_and_a_fence_around_it_do_not_count():
+    reply = message(
+        '<think>{"reason": "draft", "verdict": ',
+        token("true", {"false": 0.4}),
+        "}</think>\n```json\n",
+        '{"reason": "so", "verdict": ',
+        token("true", {"false": 0.1}),
+        "}\n```",
+    )
+    assert rounded(probabilities_of(read(AspectVerdict, reply), "verdict")) == {"true": 0.9, "false": 0.1}
+
+
+def test_labels_of_the_users_classes_have_probabilities_in_any_script():
+    class Tone(Enum):
+        POLITE = "вежливый"
+        RUDE = "грубый"
+
+    class Rating(BaseModel):
+        tone: Tone
+        size: Literal["большой", "малый"]
+
+    first, rest = "вежливый".encode()[:1], "вежливый".encode()[1:]
+    reply = message('{"tone": "', first, rest, '", "size": "', token("мал", {"боль": 0.25}), 'ый"}')
+    answer = read(Rating, reply)
+    assert rounded(probabilities_of(answer, "tone")) == {"вежливый": 1.0}
+    assert rounded(probabilities_of(answer, "size")) == {"малый": 0.75, "большой": 0.25}
+    assert answer.model_dump() == {"tone": Tone.POLITE, "size": "малый"}
+    assert answer == Rating(tone="вежливый", size="малый")
+
+
+def test_a_yes_in_another_language_is_a_truth_value():
+    reply = message('{"reason": "", "verdict": "', token("да", {"нет": 0.2}), '"}')
+    assert rounded(probabilities_of(read(AspectVerdict, reply), "verdict")) == {"true": 0.8, "false": 0.2}
+
+
+@pytest.mark.parametrize(
+    "logprobs",
+    [
+        None,
+        {},
+        {"content": None},
+        {"content": []},
+        {"content": "no list"},
+        [],
+    ],
+)
+def test_a_reply_without_log_probabilities_has_no_probabilities(logprobs):
+    reply = AIMessage('{"reason": "", "verdict": true}', response_metadata={"logprobs": logprobs})
+    answer = StrictJsonOutputParser(AspectVerdict).read_message(reply)
+    assert not assign_probabilities(answer, reply)
+    assert probabilities_of(answer, "verdict") == {}
+    assert least_probability(answer) is None
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [{"token": '{"reason": "", "verdict": true}'}],
+        [{"token": None, "logprob": None, "bytes": ["x"], "top_logprobs": None}],
+        [token("something else entirely")],
+        [token('{"reason": "", "verdict": false}')],
+        ["text"],
+    ],
+)
+def test_tokens_that_do_not_fit_the_answer_give_no_probabilities(items):
+    reply = AIMessage('{"reason": "", "verdict": true}', response_metadata={"logprobs": {"content": items}})
+    answer = StrictJsonOutputParser(AspectVerdict).read_message(reply)
+    assign_probabilities(answer, reply)
+    assert probabilities_of(answer, "verdict") == {}
+
+
+def test_a_class_of_texts_has_no_verdicts():
+    assert not has_verdicts(Statements)
+    assert has_verdicts(Verdicts)
+    assert has_verdicts(AspectVerdict)
+
+
+SAMPLE = {"question": "Is it open?", "answer": "It is open. It is free.", "contexts": ["It is open."]}
+RUSSIAN_SAMPLE = {"question": "Открыт ли музей?", "answer": "Музей открыт.", "contexts": ["Музей открыт."]}
+
+
+def judge_with(**replies):
+    """Return a judge that answers by the title of the schema that the request names."""
+
+    def reply(messages):
+        title = next(title for title in replies if f'"title": "{title}"' in messages[-1].text)
+        return replies[title]
+
+    return Judge(RunnableLambda(reply), version="1", probabilities=True)
+
+
+VERDICTS = message(
+    '{"verdicts": [{"statement": 1, "reason": "", "evidence": ["1.1"], "verdict": "',
+    token("supported", {"absent": 0.1}),
+    '"}, {"statement": 2, "reason": "", "evidence": [], "verdict": "',
+    token("absent", {"supported": 0.3, "contradicted": 0.1}),
+    '"}]}',
+)
+STATEMENTS = AIMessage('{"statements": ["It is open.", "It is free."]}')
+
+
+def test_findings_carry_the_probability_of_their_verdicts():
+    score = faithfulness(judge_with(Statements=STATEMENTS, Verdicts=VERDICTS)).invoke(SAMPLE)
+    assert score.value == 0.5
+    first, second = (finding for finding in score.findings if finding.kind == "statement")
+    assert (first.verdict, round(first.probability, 4)) == ("supported", 0.9)
+    assert rounded(second.probabilities) == {"absent": 0.6, "supported": 0.3, "contradicted": 0.1}
+    assert round(second.probability, 4) == 0.6
+
+
+def test_faithfulness_is_scored_by_expectation():
+    judge = judge_with(Statements=STATEMENTS, Verdicts=VERDICTS)
+    score = faithfulness(judge, expected=True).invoke(SAMPLE)
+    assert score.value == pytest.approx((0.9 + 0.3) / 2)
+    assert (
+        score.reason
+        == "The contexts support 1 of 2 statements; not found: «It is free». By the probabilities, 1.20 of 2."
+    )
+    plain = faithfulness(judge)
+    assert plain.instrument.partition(".")[0] == score.found_by
+    assert plain.instrument != score.instrument
+
+
+def test_an_aspect_is_scored_by_expectation_and_the_page_of_a_russian_sample_says_so():
+    metric = aspect_critique(judge_with(AspectVerdict=RUSSIAN), "coherence", expected=True)
+    assert metric.invoke(RUSSIAN_SAMPLE).value == pytest.approx(0.45 / 0.8)
+    reply = message('{"verdicts": [{"context": 1, "reason": "", "useful": ', token("true", {"false": 0.2}), "}]}")
+    finding = context_precision(judge_with(ContextVerdicts=reply), against="answer").invoke(RUSSIAN_SAMPLE).findings[0]
+    assert rounded(finding.probabilities) == {"useful": 0.8, "not useful": 0.2}
+
+
+def test_grades_are_scored_by_expectation_within_the_scale():
+    reply = message(
+        '{"grades": [{"criterion": "tone", "reason": "", "grade": ', token("2", {"3": 0.2, "9": 0.2, "0": 0.2}), "}]}"
+    )
+    criteria = [Criterion("tone", "Is it polite?")]
+    score = rubric(judge_with(RubricGrades=reply), criteria, expected=True).invoke(RUSSIAN_SAMPLE)
+    assert score.value == pytest.approx((2 * 0.5 + 3 * 0.25) / 3)
+    assert score.reason == "По шкале от 0 до 3: tone 2. С учётом вероятностей: tone 1.75."
+
+
+def test_draws_are_averaged():
+    replies = iter([0.9, 0.6, 0.6])
+
+    def reply(messages):
+        share = next(replies)
+        return message('{"reason": "", "verdict": ', token("true", {"false": 1 - share}), "}")
+
+    judge = Judge(RunnableLambda(reply), version="1", probabilities=True, draws=3)
+    score = aspect_critique(judge, "coherence", expected=True).invoke(SAMPLE)
+    assert score.value == pytest.approx(0.7)
+
+
+def test_without_log_probabilities_the_plain_verdict_counts_and_the_report_says_so():
+    reply = AIMessage('{"reason": "", "verdict": true}')
+    judge = Judge(RunnableLambda(lambda messages: reply), version="1")
+    report = evaluate([SAMPLE], aspect_critique(judge, "coherence", expected=True), progress=False)
+    score = report.rows[0].scores["coherence"]
+    assert (score.value, score.findings[0].probability) == (1.0, None)
+    assert [note.partition(" returned ")[2] for note in report.notes] == [
+        "no token log-probabilities: its verdicts have no probabilities and count as certain."
+    ]
+
+
+def test_reasons_do_not_speak_of_probabilities_that_are_unknown():
+    judge = Judge(OfflineJudge())
+    for builder in (faithfulness, rubric):
+        plain, expected = builder(judge).invoke(RUSSIAN_SAMPLE), builder(judge, expected=True).invoke(RUSSIAN_SAMPLE)
+        assert (expected.value, expected.reason) == (plain.value, plain.reason)
+
+
+@pytest.mark.parametrize(
+    "build", [faithfulness, rubric, lambda judge, **options: aspect_critique(judge, "coherence", **options)]
+)
+def test_expected_is_true_or_false(build):
+    with pytest.raises(ConfigError) as raised:
+        build(OfflineJudge(), expected="no")
+    assert str(raised.value) == "expected must be True or False, got 'no'"
+
+
+def test_a_score_with_probabilities_is_rescored_and_stored():
+    judge = judge_with(Statements=STATEMENTS, Verdicts=VERDICTS)
+    report = evaluate([SAMPLE], faithfulness(judge), progress=False)
+    rescored = report.rescore(faithfulness(judge, expected=True))
+    assert rescored.rows[0].scores["faithfulness"].value == pytest.approx(0.6)
+
+
+def test_probabilities_are_part_of_the_instrument_only_if_requested():
+    model = RunnableLambda(lambda messages: "")
+    assert "probabilities" not in Judge(model, version="1").instrument
+    assert Judge(model, version="1", probabilities=True).instrument["probabilities"] is True
+
+
+def test_another_judge_of_a_metric_that_needs_probabilities_requests_them_too():
+    metric = aspect_critique(Judge(RunnableLambda(lambda messages: ""), version="1"), "coherence", expected=True)
+    other = Judge(RunnableLambda(lambda messages: RUSSIAN), version="2")
+    assert metric.judged_by(other).invoke(RUSSIAN_SAMPLE).value == pytest.approx(0.45 / 0.8)

@@ -1,0 +1,103 @@
+"""Requests for token log-probabilities: what a server receives, and what happens if it refuses or ignores them."""
+
+import pytest
+from helpers.servers.brain import offline
+from helpers.servers.chat import ChatServer
+from helpers.servers.loopback import Refused
+from helpers.servers.openai_server import OpenAIServer
+from langchain_openai import ChatOpenAI
+
+from langchain_rageval import Judge, RetryPolicy, aspect_critique, evaluate, faithfulness
+
+SAMPLE = {"question": "Открыт ли музей?", "answer": "Музей открыт.", "contexts": ["Музей открыт."]}
+ONCE = {"progress": False, "retry": RetryPolicy(attempts=1), "max_concurrency": 1}
+
+
+class TokenServer(OpenAIServer):
+    """Server that returns log-probabilities of tokens of three bytes, as vLLM does for a request with `logprobs`."""
+
+    def __init__(self):
+        super().__init__(offline)
+        self.bodies = []
+
+    def completion(self, request, answer, number):
+        self.bodies.append(request.body)
+        reply = super().completion(request, answer, number)
+        content = answer.text.encode()
+        if request.body.get("logprobs"):
+            parts = [content[at : at + 3] for at in range(0, len(content), 3)]
+            items = [
+                {
+                    "token": part.decode(errors="replace"),
+                    "bytes": list(part),
+                    "logprob": -0.1,
+                    "top_logprobs": [{"token": "?", "bytes": [63], "logprob": -3.0}],
+                }
+                for part in parts
+            ]
+            reply["choices"][0]["logprobs"] = {"content": items}
+        return reply
+
+
+class RefusingServer(OpenAIServer):
+    """Server that refuses `logprobs` with a status and a message."""
+
+    def __init__(self, status, message):
+        super().__init__(offline)
+        self.refusal = (status, message)
+
+    def _check(self, request):
+        super()._check(request)
+        if "logprobs" in request.body:
+            self.count(self.refused, "logprobs")
+            raise Refused(*self.refusal)
+
+
+def judge_of(server: ChatServer, **options):
+    model = ChatOpenAI(base_url=f"{server.url}/v1", api_key="sk-test", model="m", max_retries=0)
+    return Judge(model, **{"probabilities": True, **options})
+
+
+@pytest.mark.parametrize("mode", ["json_schema", "json_mode", "prompt"])
+def test_a_server_receives_the_request_and_its_tokens_become_probabilities(mode):
+    with TokenServer() as server:
+        report = evaluate([SAMPLE], faithfulness(judge_of(server, mode=mode)), **ONCE)
+        assert server.bodies
+        assert all(body["logprobs"] and body["top_logprobs"] == 20 for body in server.bodies)
+    findings = report.rows[0].scores["faithfulness"].findings
+    assert [finding.probabilities for finding in findings] == [{"supported": 1.0}]
+    assert not [note for note in report.notes if "probabilities" in note]
+
+
+def test_a_judge_without_the_option_requests_none():
+    with TokenServer() as server:
+        evaluate([SAMPLE], faithfulness(judge_of(server, probabilities=False)), **ONCE)
+        assert not any("logprobs" in body for body in server.bodies)
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, "'logprobs' is not supported with this model."),
+        (403, "You are not allowed to request logprobs from this model"),
+        (422, "body.logprobs: extra fields not permitted"),
+    ],
+)
+def test_a_server_that_refuses_is_asked_without_and_the_report_says_so(status, message):
+    with RefusingServer(status, message) as server:
+        judge = judge_of(server)
+        report = evaluate([SAMPLE] * 3, aspect_critique(judge, "coherence", expected=True), **ONCE)
+        assert server.refused == {"logprobs": 1}
+    assert [row.scores["coherence"].value for row in report.rows] == [1.0, 1.0, 1.0]
+    assert judge._endpoint.capabilities.mode.rung == "json_schema"
+    (note,) = [note for note in report.notes if "token log-probabilities" in note]
+    assert note.endswith(
+        " returned no token log-probabilities: its verdicts have no probabilities and count as certain."
+    )
+
+
+def test_a_server_that_ignores_the_request_gives_plain_verdicts_and_a_note():
+    with OpenAIServer(offline) as server:
+        report = evaluate([SAMPLE], aspect_critique(judge_of(server), "coherence"), **ONCE)
+    assert report.rows[0].scores["coherence"].findings[0].probability is None
+    assert [note for note in report.notes if "returned no token log-probabilities" in note]

@@ -1,0 +1,106 @@
+"""Metrics as scorers of `mlflow.genai.evaluate`, in a real MLflow store on disk."""
+
+import sys
+
+import pytest
+from helpers.munich import CONTEXTS
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+
+from langchain_rageval import ConfigError, OfflineJudge, exact_match, faithfulness, recall_at, suite
+from langchain_rageval.metrics.mlflow_scorer import mlflow_key
+from langchain_rageval.testing import ScriptedJudge
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # MLflow's own use of SQLAlchemy, pandas and Pydantic
+QUESTION = "На какой реке стоит Мюнхен?"
+
+
+@pytest.fixture(scope="module")
+def mlflow(tmp_path_factory):
+    """MLflow with a store in a new folder."""
+    folder = tmp_path_factory.mktemp("mlflow")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in (
+            "MLFLOW_DISABLE_TELEMETRY",
+            "LITELLM_LOCAL_MODEL_COST_MAP",
+            "MLFLOW_GENAI_EVAL_SKIP_TRACE_VALIDATION",
+        ):
+            patch.setenv(name, "true")
+        patch.setenv("MLFLOW_ENABLE_ASYNC_LOGGING", "false")
+        patch.setenv("MLFLOW_ENABLE_ASYNC_TRACE_LOGGING", "false")
+        patch.chdir(folder)
+        import mlflow
+
+        before = mlflow.get_tracking_uri()
+        mlflow.set_tracking_uri(f"sqlite:///{folder / 'mlflow.db'}")
+        yield mlflow
+        mlflow.set_tracking_uri(before)
+
+
+def assessments(result):
+    """Return the assessments of the scorers in the first row, by name."""
+    found = result.result_df.iloc[0]["assessments"]
+    return {one["assessment_name"]: one for one in found if "feedback" in one}
+
+
+def test_the_fields_of_a_data_set_become_an_assessment_with_a_rationale(mlflow):
+    data = [
+        {
+            "inputs": {"question": QUESTION},
+            "outputs": {"answer": "Мюнхен стоит на реке Изар.", "contexts": ["Мюнхен стоит на реке Изар."]},
+            "expectations": {"expected_response": "На Изаре."},
+        }
+    ]
+    metrics = suite(faithfulness(OfflineJudge()), exact_match())
+    result = mlflow.genai.evaluate(data=data, scorers=[metrics.as_mlflow()])
+    assert result.metrics == {"faithfulness/mean": 1.0, "exact_match/mean": 0.0}
+    found = assessments(result)
+    assert found["faithfulness"]["rationale"] == "Контексты подтверждают 1 из 1 утверждения."
+    assert found["faithfulness"]["source"] == {"source_type": "LLM_JUDGE", "source_id": "langchain-rageval"}
+    assert found["exact_match"]["source"]["source_type"] == "CODE"
+    assert found["faithfulness"]["metadata"]["direction"] == "higher"
+
+
+class Shelf(BaseRetriever):
+    """Finds two passages."""
+
+    def _get_relevant_documents(self, query, *, run_manager):
+        found = {"d2": CONTEXTS[1], "d1": "Мюнхен стоит на реке Изар."}
+        return [Document(text, metadata={"doc_uri": uri}) for uri, text in found.items()]
+
+
+def test_contexts_come_from_the_retriever_spans_of_a_chain(mlflow):
+    shelf = Shelf()
+    answer = RunnableLambda(lambda given: f"Мюнхен стоит на реке Изар. ({len(given['found'])})")
+    chain = RunnablePassthrough.assign(found=RunnableLambda(lambda given: given["question"]) | shelf) | answer
+    data = [{"inputs": {"question": QUESTION}, "expectations": {"expected_retrieved_context": [{"doc_uri": "d1"}]}}]
+    mlflow.langchain.autolog()
+    try:
+        scorers = [recall_at(1).as_mlflow(), recall_at(2).as_mlflow()]
+        result = mlflow.genai.evaluate(
+            data=data, predict_fn=lambda question: chain.invoke({"question": question}), scorers=scorers
+        )
+    finally:
+        mlflow.langchain.autolog(disable=True)
+    assert result.metrics == {"recall_at_1/mean": 0.0, "recall_at_2/mean": 1.0}
+
+
+def test_a_failed_judge_and_a_missing_field_are_errors_of_the_assessment(mlflow):
+    data = [{"inputs": {"question": QUESTION}, "outputs": {"answer": "На Изаре.", "contexts": ["Изар."]}}]
+    broken = faithfulness(ScriptedJudge("not JSON", repeat=True), name="broken")
+    result = mlflow.genai.evaluate(data=data, scorers=[broken.as_mlflow(), exact_match().as_mlflow()])
+    assert result.metrics == {}
+    found = assessments(result)
+    assert found["broken"]["feedback"]["error"]["error_code"] == "JudgeOutputError"
+    assert "exact_match" in found["exact_match"]["feedback"]["error"]["error_message"]
+
+
+def test_names_are_valid_keys():
+    assert mlflow_key("recall@5") == "recall_at_5"
+
+
+def test_mlflow_has_to_be_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mlflow.genai.scorers", None)
+    with pytest.raises(ConfigError, match=r'^MLflow is not installed: pip install "langchain-rageval\[mlflow\]"$'):
+        exact_match().as_mlflow()
