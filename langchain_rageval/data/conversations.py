@@ -31,8 +31,13 @@ Fields = dict[str, Any]
 """Keyword arguments of a `Sample`."""
 
 _IDS = (CONVERSATION, "conversation_id", "thread_id", "session_id")
+_PAIR = ("question", "answer")
 _OF_ONE_TURN = frozenset({CONTEXT_SOURCES, TOOL_CALLS, EARLIER_MESSAGES})
 _LOG = logging.getLogger("langchain_rageval")
+_NO_CONVERSATION = (
+    "expected a conversation: a list of messages, an object with messages or a chat history, or a transcript that "
+    "begins with a speaker such as 'User:'; got {}"
+)
 _NO_QUESTION = "expected a conversation with a message of the user, got none: pass its messages, oldest first"
 
 
@@ -44,9 +49,10 @@ def samples_of(conversation: Any) -> list[Sample]:
     without an answer give no sample; the logger "langchain_rageval" gets a message about them.
 
     Args:
-        conversation: messages of LangChain or OpenAI or (role, text) pairs, oldest first; a LangGraph state; a
-            MultiTurnSample of ragas; a ConversationalTestCase of DeepEval; the runs of a LangSmith thread; a transcript
-            with a speaker before each message, such as "User:"; or a record or sample with a chat history.
+        conversation: messages of LangChain, OpenAI or Anthropic, (role, text) pairs or (question, answer) pairs, oldest
+            first; a LangGraph state, or its snapshot, whose thread names the conversation; a MultiTurnSample of ragas;
+            a ConversationalTestCase of DeepEval; the runs of a LangSmith thread; a transcript with a speaker before
+            each message, such as "User:"; or a record or sample with a chat history.
 
     Returns:
         The samples, oldest first. Their `metadata` has `conversation`, the id of the conversation, and `turn`, the
@@ -67,7 +73,7 @@ def read_conversation(conversation: Any, fields: Mapping[str, str]) -> list[Samp
     last = turns[-1].get("metadata", {})
     name = turns[-1].get("id") or next((last[key] for key in _IDS if last.get(key) is not None), None)
     if name is None:
-        name, named = Sample(**{**turns[-1], "id": ""}).id, turns
+        name, named = Sample.parse({**turns[-1], "id": ""}).id, turns
     else:
         named = [{**turn, "id": f"{name}:{number}"} for number, turn in enumerate(turns, start=1)]
     return [
@@ -80,11 +86,16 @@ def _turns_of(conversation: Any, fields: Mapping[str, str]) -> list[Fields]:
     """Return the fields of the sample of each answered question, oldest first."""
     if isinstance(conversation, str):
         conversation = read_turns(conversation)
+    if conversation is None or isinstance(conversation, str | bytes | int | float):
+        raise SampleError(_NO_CONVERSATION.format(type(conversation).__name__))
+    if isinstance(state := getattr(conversation, "values", None), Mapping):  # a StateSnapshot of LangGraph
+        thread = get(get(get(conversation, "config"), "configurable"), "thread_id")
+        conversation = state if thread is None else {**state, "thread_id": thread}
     if isinstance(conversation, list | tuple):
         if not conversation:
             raise SampleError(_NO_QUESTION)
         items = plain_items(conversation)
-        messages = messages_in(items)
+        messages = messages_in(items if not _are_pairs(items) else read_turns(items))
         return _answered(messages) if messages else _turns_of_records(list(conversation))
     record = read_fields(conversation, fields)
     metadata = {name: value for name, value in record["metadata"].items() if name not in _OF_ONE_TURN}
@@ -106,11 +117,25 @@ def _answered(messages: Sequence[Any]) -> list[Fields]:
     systems = sum(role_of(message) == "system" for message in messages)
     if systems:
         _LOG.info("messages of the system are no turns of a conversation and are not judged: %d", systems)
+    unknown = {str(get(message, "role") or get(message, "type")) for message in messages if role_of(message) is None}
+    if unknown:
+        _LOG.warning("messages with an unknown role are left out of their conversation: %s", ", ".join(sorted(unknown)))
+    answered = []
     for exchange in found:
-        if not exchange.has_answer:
-            question = unwrap_text(exchange.question)
+        question = unwrap_text(exchange.question)
+        if not question.strip():
+            _LOG.warning("a message of the user without a text gives no sample of its conversation")
+        elif not exchange.has_answer:
             _LOG.warning("a question without an answer gives no sample of its conversation: %r", question[:200])
-    return [as_sample_fields(exchange.fields()) for exchange in found if exchange.has_answer]
+        else:
+            answered.append(as_sample_fields(exchange.fields()))
+    return answered
+
+
+def _are_pairs(items: Sequence[Any]) -> bool:
+    """Return True for pairs of question and answer: no first item is the name of a role."""
+    is_paired = all(isinstance(item, list | tuple) and len(item) == len(_PAIR) for item in items)
+    return is_paired and not messages_in(list(items))
 
 
 def _turns_of_records(records: Sequence[Any]) -> list[Fields]:

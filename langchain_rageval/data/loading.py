@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from langchain_rageval.data.cells import decode_row
-from langchain_rageval.data.conversations import read_conversation
+from langchain_rageval.data.conversations import CONVERSATION, read_conversation
 from langchain_rageval.data.encodings import decode_lines, read_lines
 from langchain_rageval.data.field_names import check_fields, explain_fields
 from langchain_rageval.data.foreign_records import check_outputs_are_clear
@@ -260,6 +260,7 @@ class _FieldReading:
         self.origins: dict[tuple[str, str], None] = {}
         self._fields = fields
         self._each_turn = each_turn
+        self._named: dict[str, int] = {}  # conversation without an id of its own to the number of its repeats
         self._conversations = self._turns = 0
         self._others: dict[str, None] = {}
         self._shapes: set[frozenset[str]] = set()
@@ -268,10 +269,25 @@ class _FieldReading:
         """Return the sample in a record, or one for each turn of its conversation."""
         record = {"messages": record} if isinstance(record, list) else record
         check_outputs_are_clear(record, self._fields.values())
-        samples = read_conversation(record, self._fields) if self._each_turn else [Sample.parse(record, self._fields)]
+        samples = self._turns_of(record) if self._each_turn else [Sample.parse(record, self._fields)]
         if samples:
             self._describe(record, samples[-1])
         return samples
+
+    def _turns_of(self, record: Any) -> list[Sample]:
+        """Return a sample for each turn of a conversation; equal conversations without ids get numbers.
+
+        Only then is the id of the conversation that of its last sample: a hash.
+        """
+        samples = read_conversation(record, self._fields)
+        name = samples[-1].metadata[CONVERSATION] if samples else ""
+        if not samples or samples[-1].id != name:
+            return samples
+        number = self._named[name] = self._named.get(name, 0) + 1
+        if number == 1:
+            return samples
+        changed = {CONVERSATION: f"{name}-{number}"}
+        return [sample.model_copy(update={"metadata": sample.metadata | changed}) for sample in samples]
 
     def _describe(self, record: Any, sample: Sample) -> None:
         """Record the names that a sample was read from, and whether it is the last turn of a conversation."""

@@ -1,4 +1,4 @@
-"""Messages of conversations in the forms of LangChain, OpenAI, ragas and DeepEval, and the fields of a sample in them.
+"""Messages of conversations in the forms of LangChain, OpenAI, Anthropic, ragas and DeepEval, and what they hold.
 
 Messages, documents and their parts are recognised by their attributes or keys, without importing any library.
 """
@@ -29,6 +29,7 @@ _ROLES = {
 }
 _TURN_ROLES = {"human": "user", "ai": "assistant"}
 _CONTEXT_KEYS = ("retrieval_context", "retrieved_contexts", "contexts", "context", "documents", "source_documents")
+_TEXT_BLOCKS = ("text", "input_text", "output_text")
 _CHUNK_TEXTS = ("page_content", "text", "content", "chunk", "passage")
 _SPEAKERS = {
     **dict.fromkeys(("user", "human", "customer", "client", "question", "q"), "user"),
@@ -106,7 +107,7 @@ def read_turns(value: Any) -> Any:
 
 def messages_in(value: Any) -> list[Any]:
     """Return a list's messages, or [] if it contains anything else or no message has a known role."""
-    messages = [_completed(item) for item in value] if isinstance(value, list) else []
+    messages = list(chain.from_iterable(map(_completed, value))) if isinstance(value, list) else []
     return messages if all(map(_is_message, messages)) and any(map(role_of, messages)) else []
 
 
@@ -120,7 +121,7 @@ def unwrap_text(value: Any) -> Any:
     if content is value or isinstance(content, str):
         return content
     blocks = [{"type": "text", "text": block} if isinstance(block, str) else block for block in content]
-    return "".join(get(block, "text") or "" for block in blocks if get(block, "type") == "text")
+    return "".join(get(block, "text") or "" for block in blocks if get(block, "type") in _TEXT_BLOCKS)
 
 
 def get(value: Any, name: str) -> Any:
@@ -144,20 +145,44 @@ def concatenated(lists: Iterable[list[Any]]) -> list[Any] | None:
     return list(chain.from_iterable(parts)) if parts else None
 
 
-def _completed(item: Any) -> Any:
-    """Convert a (role, text) pair to a message and add an empty text to a mere tool call; return others unchanged."""
+def _completed(item: Any) -> list[Any]:
+    """Return the messages in an item of a list: mostly the item itself.
+
+    A (role, text) pair, a Turn, and an item of OpenAI's Responses become messages, a mere tool call gets an empty text,
+    and the results of tools in a message of the user, as Anthropic's have them, become messages of tools before it.
+    """
     match item:
         case {"type": str() as role, "data": {"content": _} as message}:  # as `messages_to_dict` writes it
-            return {"type": role, **message}
+            return [{"type": role, **message}]
+        case {"type": "function_call", "call_id": str() as call, "name": str()}:
+            return [{"role": "assistant", "content": "", "tool_calls": [{**item, "id": call}]}]
+        case {"type": "function_call_output", "call_id": str() as call, "output": str() | list() as output}:
+            return [{"role": "tool", "content": output, "tool_call_id": call}]
+        case {"type": "reasoning", "summary": _}:
+            return []
         case [str() as role, str() as content]:
-            return {"role": role, "content": content}
-        case {"role": str(), "content": None} | {"role": str(), "tool_calls": _}:
-            return {**item, "content": item.get("content") or ""}
+            return [{"role": role, "content": content}]
+        case {"role": str(), "content": None} | {"role": str(), "tool_calls": _} | {"role": str(), "function_call": _}:
+            return [{**item, "content": item.get("content") or ""}]
         case {"role": str(), "text": str() as content}:
-            return {**item, "content": content}
+            return [{**item, "content": content}]
+        case {"role": "user", "content": list() as blocks} if any(map(_is_tool_result, blocks)):
+            results = [_tool_message(block) for block in blocks if _is_tool_result(block)]
+            others = [block for block in blocks if not _is_tool_result(block)]
+            return [*results, {**item, "content": others}] if others else results
     if isinstance(get(item, "role"), str) and isinstance(get(item, "text"), str) and get(item, "content") is None:
-        return {"role": get(item, "role"), "content": get(item, "text")}  # a Turn
-    return item
+        return [{"role": get(item, "role"), "content": get(item, "text")}]  # a Turn
+    return [item]
+
+
+def _is_tool_result(block: Any) -> bool:
+    return bool(get(block, "type") == "tool_result")
+
+
+def _tool_message(block: Any) -> dict[str, Any]:
+    status = "error" if get(block, "is_error") else "success"
+    content = get(block, "content") or ""
+    return {"role": "tool", "content": content, "tool_call_id": get(block, "tool_use_id"), "status": status}
 
 
 def _is_message(value: Any) -> bool:
@@ -195,8 +220,18 @@ def _until_user(messages: Iterable[Any]) -> Iterator[Any]:
 
 
 def _tool_calls(message: Any) -> list[Any]:
-    calls = get(message, "tool_calls") or get(message, "tools_called") if role_of(message) == "ai" else None
+    if role_of(message) != "ai":
+        return []
+    calls = get(message, "tool_calls") or get(message, "tools_called") or _calls_in_content(message)
     return list(calls) if isinstance(calls, list | tuple) else []
+
+
+def _calls_in_content(message: Any) -> list[Any]:
+    """Return the tool calls in the blocks of a message, as Anthropic's have them, or the only call of a function."""
+    content, call = get(message, "content"), get(message, "function_call")
+    blocks = content if isinstance(content, list) else []
+    calls = [{**block} for block in blocks if isinstance(block, Mapping) and block.get("type") == "tool_use"]
+    return calls or ([call] if call else [])
 
 
 def _contexts(messages: Sequence[Any]) -> dict[str, Any]:

@@ -40,15 +40,16 @@ COLUMNS = {
     "findings": "TEXT",
     "sample_id": "TEXT",
     "tags": "TEXT",
+    "history": "TEXT",
     "money": "REAL",
 }
 """Columns of the table `scores` with their SQL types. The primary key is (run_id, metric).
 
 `written` is the time of scoring in seconds since 1970. Exactly one of `value`, `unscored` and `error` is not NULL.
-`contexts`, `metadata`, `findings` and `tags` are JSON.
+`contexts`, `metadata`, `findings`, `tags` and `history` are JSON; `history` is NULL outside of conversations.
 """
 
-_ADDED = ("sample_id", "tags", "money")  # missing in files of version 0.1.0
+_ADDED = ("sample_id", "tags", "history", "money")  # missing in files of version 0.1.0
 
 
 def prepare_table(connection: sqlite3.Connection) -> None:
@@ -119,6 +120,7 @@ def _row(path: str | Path, records: list[sqlite3.Row]) -> Row:
         sample = Sample(
             id=first.get("sample_id") or first["run_id"],
             question=first["question"] or "",
+            history=json.loads(first.get("history") or "[]"),
             answer=first["answer"],
             contexts=json.loads(first["contexts"] or "null"),
             metadata={"run_id": first["run_id"], **metadata},
@@ -174,6 +176,7 @@ def _column_values(row: Row, score: Score) -> dict[str, Any]:
         "findings": _json([finding.model_dump() for finding in score.findings]),
         "sample_id": sample.id,
         "tags": _json(row.tags),
+        "history": _json([turn.model_dump() for turn in sample.history] or None),
         "money": usage.money,
     }
 

@@ -150,11 +150,11 @@ def _send_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
 def _replay(call: Call, recording: Recording, run: Run, config: RunnableConfig, turn: ModelTurn) -> Any:
     """Return the reply that a batch gave to a call; raise Unanswered if the call waits for the next wave."""
     copy = replace(call, model=recording.recorder.model_of(call.model))
-    with MeteredTry(copy, run, 0) as metered, recording.exchange(call.draw, call.rate_limiter) as exchange:
+    with MeteredTry(copy, run, 0) as metered, recording.attempt(call.draw, call.rate_limiter) as attempt:
         try:
             reply = _invoke(copy, run, config, turn)
         finally:
-            metered.is_charged = exchange.is_charged
+            metered.is_charged = attempt.is_charged
         return metered.message_of(reply)
 
 
@@ -166,12 +166,12 @@ def _replay_vectors(
     vectors, unanswered = dict[str, Vector](), None
     for text in dict.fromkeys(texts):
         try:
-            with recording.exchange() as exchange:
+            with recording.attempt() as attempt:
                 (vector,) = _send(EmbedBatch(copy, [text]), run, config)
         except Unanswered as error:
             unanswered = error
         else:
-            run.meter.add(embedded=exchange.is_charged)
+            run.meter.add(embedded=attempt.is_charged)
             vectors[text] = np.array(vector, dtype=np.float64)
     if unanswered is not None:
         raise unanswered

@@ -293,7 +293,9 @@ def test_its_file_is_a_report_too(tmp_path):
     late = datetime(2026, 11, 2, 12, tzinfo=UTC)
     rows = [
         row(0.5).model_copy(update={"time": late, "tags": {"version": "1.4"}}),
-        row(None).model_copy(update={"time": late - timedelta(days=1)}),
+        row(None, history=[("user", "Какой город?"), ("assistant", "Мюнхен.")]).model_copy(
+            update={"time": late - timedelta(days=1)}
+        ),
     ]
     for one in rows:
         sink(one)
@@ -306,7 +308,7 @@ def test_its_file_is_a_report_too(tmp_path):
     assert {name: (score.comment, score.usage) for name, score in loaded.rows[0].scores.items()} == {
         name: (score.comment, score.usage) for name, score in rows[1].scores.items()
     }
-    assert loaded.rows[1].sample == rows[0].sample
+    assert [one.sample for one in loaded.rows] == [rows[1].sample, rows[0].sample]
     assert (loaded.name, loaded.complete) == ("scores", False)
     assert loaded.summary()["faithfulness"].mean == 0.5
     sink.close()
@@ -328,10 +330,10 @@ def test_a_file_of_an_earlier_version_gets_the_new_columns(tmp_path):
     sink(row(0.5))
     sink.close()
     with closing(sqlite3.connect(path)) as connection:
-        for name in ("sample_id", "tags", "money"):
+        for name in ("sample_id", "tags", "history", "money"):
             connection.execute(f"ALTER TABLE scores DROP COLUMN {name}")
     (old,) = Report.load(path).rows
-    assert (old.sample.question, old.tags) == (QUESTION, {})
+    assert (old.sample.question, old.sample.history, old.tags) == (QUESTION, [], {})
     sink(row(0.25).model_copy(update={"tags": {"version": "2"}}))
     assert [one.tags for one in Report.load(path).rows] == [{}, {"version": "2"}]
     sink.close()

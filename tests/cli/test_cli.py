@@ -634,3 +634,14 @@ def test_a_metric_is_added_to_a_report(rageval, written, tmp_path):
     assert [row.scores["context_relevance"].value for row in after.rows] == [
         row.scores["context_relevance"].value for row in alone.rows
     ]
+
+
+def test_each_turn_of_a_conversation_is_a_sample_on_request(rageval, written):
+    history = [{"role": "user", "content": SAMPLE["question"]}, {"role": "assistant", "content": SAMPLE["answer"]}]
+    last = [{"role": "user", "content": "А когда?"}, {"role": "assistant", "content": "В 1158 году."}]
+    chats = written({"messages": history + last, "thread_id": "t-1"})
+    out = chats.with_name("report.jsonl")
+    options = ("--judge", "offline", "--metrics", "answer_relevance", "--out", str(out))
+    for each, lengths in (((), [2]), (("--each-turn",), [0, 2])):
+        assert rageval("evaluate", str(chats), *options, *each)[0] == 0
+        assert [len(row.sample.history) for row in Report.load(out).rows] == lengths

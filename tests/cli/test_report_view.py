@@ -4,6 +4,7 @@ import json
 from importlib.resources import files
 
 import pytest
+from helpers.chats import QUESTION, STANDALONE, judged_as, turn_row
 from helpers.pages import report, sample, score
 from helpers.terminals import shown
 from rich.cells import cell_len
@@ -78,3 +79,9 @@ def test_a_report_says_why_scores_are_missing(rageval, tmp_path):
     _, out, _ = rageval("report", tmp_path / "run.jsonl")
     assert "Failed: 1 of claim_noise: JudgeOutputError in verify_statements" in out
     assert "Unscored: 1 of claim_noise: the answer states no facts" in out
+
+
+def test_the_question_of_a_conversation_is_followed_by_the_one_that_was_judged(tmp_path):
+    Report([turn_row(judged_as(STANDALONE), reason="")]).to_jsonl(tmp_path / "report.jsonl")
+    lines = [line.rstrip() for line in shown(80, "report", tmp_path / "report.jsonl")]
+    assert f"  0.500  {QUESTION} → {STANDALONE} (sample-0)" in lines

@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_rageval import Sample, SampleError, Turn, load_samples, samples_of
 from langchain_rageval.data.schema import default_id
@@ -93,6 +95,15 @@ FORMS = {
             {"input": MUNICH[2][1], "actual_output": MUNICH[3][1]},
         ]
     },
+    "pairs of question and answer": [("Кто основал Мюнхен?", "Генрих Лев."), (MUNICH[2][1], MUNICH[3][1])],
+    "items of OpenAI's Responses": [
+        {
+            "type": "message",
+            "role": role,
+            "content": [{"type": "input_text" if role == "user" else "output_text", "text": text}],
+        }
+        for role, text in MUNICH
+    ],
     "the runs of a thread": [run(*(text for _, text in MUNICH[:2])), run(*(text for _, text in MUNICH[2:]))],
     "runs of a thread, newest first": [
         run(*(text for _, text in MUNICH[2:]), start_time="2026-01-01T00:01:00"),
@@ -114,7 +125,12 @@ def test_every_form_of_a_conversation_gives_the_same_samples(form):
 
 
 @pytest.mark.parametrize(
-    "form", [form for form in FORMS if "run" not in form and "transcript" not in form and "earlier" not in form]
+    "form",
+    [
+        form
+        for form in FORMS
+        if not any(word in form for word in ("run", "transcript", "earlier", "pairs of question", "Responses"))
+    ],
 )
 def test_parse_reads_the_last_turn_of_each_form_that_is_a_record(form):
     value = FORMS[form]
@@ -182,6 +198,78 @@ def test_a_tool_that_returns_a_json_list_of_chunks_gives_each_chunk():
     assert sample.metadata["context_sources"] == ["prices.md", "search c1"]
 
 
+SEARCHES = {
+    "Anthropic": [
+        {"role": "user", "content": "Who founded Munich?"},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "text", "text": "I will look."},
+                {"type": "tool_use", "id": "c1", "name": "search", "input": {"q": "Munich"}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "c1",
+                    "content": [{"type": "text", "text": "Henry founded it."}],
+                },
+                {"type": "tool_result", "tool_use_id": "c2", "content": "no connection", "is_error": True},
+            ],
+        },
+        {"role": "assistant", "content": [{"type": "text", "text": "Henry."}]},
+    ],
+    "Responses of OpenAI": [
+        {"role": "user", "content": "Who founded Munich?"},
+        {"type": "reasoning", "id": "r1", "summary": []},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I will look."}]},
+        {"type": "function_call", "call_id": "c1", "name": "search", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "Henry founded it."},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Henry."}]},
+    ],
+}
+
+
+@pytest.mark.parametrize("form", SEARCHES)
+def test_results_of_tools_are_contexts_and_no_questions(form):
+    (sample,) = samples_of(SEARCHES[form])
+    assert (sample.question, sample.answer, sample.history) == ("Who founded Munich?", "Henry.", [])
+    assert sample.contexts == ["Henry founded it."]
+    assert sample.metadata["context_sources"] == ["search c1"]
+    assert sample.metadata["earlier_messages"] == ["I will look."]
+    assert [call["name"] for call in sample.metadata["tool_calls"]] == ["search"]
+
+
+def test_the_call_of_a_function_stays_in_the_metadata():
+    call = {"name": "search", "arguments": {"q": "Мюнхен"}}
+    conversation = [
+        {"role": "user", "content": "Кто основал Мюнхен?"},
+        {"role": "assistant", "function_call": call},
+        {"role": "function", "name": "search", "content": "Мюнхен основал Генрих Лев."},
+        {"role": "assistant", "content": "Генрих Лев."},
+    ]
+    (sample,) = samples_of(conversation)
+    assert sample.contexts == ["Мюнхен основал Генрих Лев."]
+    assert (sample.metadata["tool_calls"], sample.metadata["context_sources"]) == ([call], ["search"])
+
+
+def test_the_thread_of_a_snapshot_names_its_conversation():
+    def node(state):
+        return {"messages": [AIMessage(f"answer {len(state['messages'])}")]}
+
+    graph = StateGraph(MessagesState).add_node("node", node).add_edge(START, "node").compile(InMemorySaver())
+    config = {"configurable": {"thread_id": "t-7"}}
+    for question in ("one?", "two?"):
+        graph.invoke({"messages": [("user", question)]}, config)
+    samples = samples_of(graph.get_state(config))
+    assert [(sample.id, sample.question, sample.answer) for sample in samples] == [
+        ("t-7:1", "one?", "answer 1"),
+        ("t-7:2", "two?", "answer 3"),
+    ]
+
+
 def test_contexts_in_the_message_of_the_assistant_are_those_of_its_turn():
     turns = [
         DeepEvalTurn("user", "q"),
@@ -205,12 +293,32 @@ def test_a_greeting_of_the_assistant_is_in_the_history_of_the_first_question():
 
 def test_what_is_in_no_sample_is_reported(caplog):
     caplog.set_level(logging.INFO, "langchain_rageval")
-    samples = samples_of([("system", "Be brief."), *MUNICH[:2], ("user", "Спасибо")])
-    assert len(samples) == 1
+    picture = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}
+    moderator = {"role": "moderator", "content": "Be polite."}
+    messages_of_all = [*dicts(MUNICH[:2]), picture, {"role": "assistant", "content": "A cat."}, moderator]
+    samples = samples_of([("system", "Be brief."), *messages_of_all, ("user", "Спасибо")])
+    assert [sample.question for sample in samples] == ["Кто основал Мюнхен?"]
     assert [record.getMessage() for record in caplog.records] == [
         "messages of the system are no turns of a conversation and are not judged: 1",
+        "messages with an unknown role are left out of their conversation: moderator",
+        "a message of the user without a text gives no sample of its conversation",
         "a question without an answer gives no sample of its conversation: 'Спасибо'",
     ]
+
+
+@pytest.mark.parametrize(("value", "kind"), [(None, "NoneType"), (5, "int"), ("Привет", "str"), (b"Hello", "bytes")])
+def test_what_is_no_conversation_is_an_error_that_names_the_forms(value, kind):
+    with pytest.raises(SampleError) as caught:
+        samples_of(value)
+    assert str(caught.value) == (
+        "expected a conversation: a list of messages, an object with messages or a chat history, or a transcript that "
+        f"begins with a speaker such as 'User:'; got {kind}"
+    )
+
+
+def test_a_message_with_a_number_as_its_text_is_an_error_of_the_sample():
+    with pytest.raises(SampleError):
+        samples_of([{"role": "user", "content": 5}, {"role": "assistant", "content": "a"}])
 
 
 @pytest.mark.parametrize("conversation", [[], "", [("assistant", "Hello!")], {"messages": []}, "just a text", [1, 2]])
@@ -266,6 +374,18 @@ def test_a_file_gives_the_last_turn_or_every_turn_and_says_so(tmp_path, caplog):
     every = list(load_samples(file, each_turn=True))
     assert [sample.id for sample in every[:2]] == ["t1:1", "t1:2"]
     assert len(every) == 3
+
+
+def test_equal_conversations_of_a_file_are_two_unless_they_share_an_id(tmp_path):
+    file = tmp_path / "chats.jsonl"
+    chat = json.dumps({"messages": dicts(MUNICH)})
+    threads = [json.dumps({"messages": dicts(part), "session_id": "s"}) for part in (MUNICH[:2], MUNICH[2:])]
+    file.write_text("\n".join([chat, chat, *threads]), encoding="utf-8")
+    samples = list(load_samples(file, each_turn=True, on_error="skip"))
+    first, _, second, _, *rest = [sample.metadata["conversation"] for sample in samples]
+    assert second == f"{first}-2"
+    assert rest == ["s", "s"]
+    assert samples[3].id == second
 
 
 def test_a_table_holds_histories_in_its_cells(tmp_path):

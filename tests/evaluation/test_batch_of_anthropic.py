@@ -66,10 +66,12 @@ def test_a_batch_created_just_before_the_process_ended_is_picked_up(tmp_path, li
     with AnthropicBatchServer() as server:
         run(server)
         calls_before, batches_before = server.calls, len(server.batches)
+        for earlier in server.batches.values():
+            earlier["created_at"] = "2026-01-01T00:00:00Z"
         requests = server.batches["msgbatch_1"]["_requests"]
-        server._create(requests)
         batch = {"key": "k", "provider": "Anthropic", "endpoint": server.url, "count": len(requests)}
-        Journal(tmp_path / "run.db").put("batches", json.dumps({"k": {**batch, "since": time.time() - 5, "id": None}}))
+        Journal(tmp_path / "run.db").put("batches", json.dumps({"k": {**batch, "since": time.time(), "id": None}}))
+        server._create(requests)
         report = run(server, journal=tmp_path / "run.db")
     assert scores(report) == scores(live)
     assert len(server.batches) == 2 * batches_before

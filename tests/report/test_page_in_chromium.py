@@ -4,6 +4,7 @@ import re
 
 import pytest
 from axe_core_python.sync_playwright import Axe
+from helpers.chats import QUESTION, STANDALONE, judged_as, turn_row
 from helpers.chromium import EVIL, NEEDS_CHROMIUM, opened_pages, running_chromium
 from helpers.pages import FINDINGS, report, sample, score
 from playwright.sync_api import expect
@@ -237,6 +238,60 @@ def test_a_chunk_shows_its_source_and_its_id(opened):
         "heads => heads.map((head) => [...head.children].map((one) => one.innerText))"
     )
     assert parts == [["cities.pdf", "c-1"], ["c-2"], ["notes.md", "c-3"]]
+
+
+def test_a_chat_marks_the_judged_turn_and_shows_the_question_as_it_was_judged(opened):
+    page = opened(Report([turn_row(judged_as(STANDALONE))]), "#sample=0", language="ru")
+    turns = page.locator("ol.chat > li")
+    assert [text.split() for text in turns.all_inner_texts()[:2]] == [
+        ["Пользователь", "Кто", "основал", "Мюнхен?"],
+        ["Ассистент", "Генрих", "Лев."],
+    ]
+    judged = page.locator("ol.chat > li[aria-current=true]")
+    expect(judged).to_have_count(1)
+    assert [line for line in judged.inner_text().split("\n") if line] == [
+        "Пользователь · оценённая реплика",
+        QUESTION,
+        "Оценено как",
+        STANDALONE,
+        "он — это Генрих Лев",
+    ]
+    expect(page.locator("#sample")).not_to_contain_text("standalone_question")
+
+
+def test_a_chat_says_why_its_question_was_judged_as_it_stands(opened):
+    refusal = "the question was judged as it is: the rewrite 'Who is Otto?' adds Otto"
+    page = opened(Report([turn_row(judged_as(QUESTION, "refused", refusal))]), "#sample=0", language="en")
+    judged = page.locator("ol.chat > li[aria-current=true]")
+    assert [line for line in judged.inner_text().split("\n") if line] == [
+        "User · judged turn",
+        QUESTION,
+        "Judged as it stands",
+        refusal,
+    ]
+
+
+@pytest.mark.parametrize("width", [390, 1300])
+def test_hostile_turns_of_a_chat_run_nothing_and_the_layout_holds(opened, width):
+    history = [(role, text) for text in (EVIL, "ы" * 10_000, "q " * 150_000) for role in ("user", "assistant")]
+    row = turn_row(judged_as(EVIL, reason=EVIL), question=EVIL, history=history)
+    page = opened(Report([row]), "#sample=0", width=width)
+    expect(page.locator("ol.chat > li")).to_have_count(7)
+    assert page.evaluate("window.owned") is None
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_sample_outside_of_a_conversation_has_no_chat(opened):
+    page = opened(report([0.5, 1.0]), "#sample=0")
+    expect(page.locator("#sample-title")).to_be_visible()
+    expect(page.locator("ol.chat")).to_have_count(0)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_chat_is_accessible(opened, dark):
+    page = opened(Report([turn_row(judged_as(STANDALONE))]), "#sample=0", dark=dark)
+    expect(page.locator("ol.chat > li")).to_have_count(3)
+    assert [v["id"] for v in Axe().run(page)["violations"] if v["impact"] in ("serious", "critical")] == []
 
 
 def test_a_cause_leads_to_its_samples(opened):

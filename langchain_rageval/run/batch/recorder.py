@@ -37,8 +37,8 @@ class Unanswered(BaseException):
 
 
 @dataclass
-class Exchange:
-    """State of one try of a call: who calls, and which requests were sent.
+class CallAttempt:
+    """State of one attempt of a call: who calls, and which requests were sent.
 
     Attributes:
         owner: sample and metric that call.
@@ -55,7 +55,7 @@ class Exchange:
     is_charged: bool = False
 
 
-_EXCHANGE: ContextVar[Exchange] = ContextVar("rageval_exchange")
+_ATTEMPT: ContextVar[CallAttempt] = ContextVar("rageval_attempt")
 
 Substitute = Callable[[Any, "Recorder"], Any]
 """Returns a copy of a model whose client sends its requests to a recorder; None for a model of another class."""
@@ -136,21 +136,21 @@ class Recorder:
             return self._clients[id(client)][1]
 
     @contextmanager
-    def exchange(self, exchange: Exchange) -> Iterator[Exchange]:
-        """Attach a try to the requests that are sent within the context.
+    def attempt(self, attempt: CallAttempt) -> Iterator[CallAttempt]:
+        """Attach an attempt to the requests that are sent within the context.
 
         Raises:
             BudgetExceeded: instead of Unanswered, if no further wave is sent.
         """
-        token = _EXCHANGE.set(exchange)
+        token = _ATTEMPT.set(attempt)
         try:
-            yield exchange
+            yield attempt
         except Unanswered:
             if self.refused is not None:
                 raise self.refused from None
             raise
         finally:
-            _EXCHANGE.reset(token)
+            _ATTEMPT.reset(token)
 
     def take_wave(self) -> list[RecordedRequest]:
         """Return the recorded requests, and begin an empty wave."""
@@ -177,19 +177,19 @@ class Recorder:
         Raises:
             Unanswered: if the reply is not known yet.
         """
-        exchange = _EXCHANGE.get()
-        exchange.used.append(request.id)
-        request = replace(request, owner=exchange.owner)
+        attempt = _ATTEMPT.get()
+        attempt.used.append(request.id)
+        request = replace(request, owner=attempt.owner)
         reply = self.store.get(request.id)
         model = request.api.endpoint, str(json.loads(request.body).get("model"))
         if reply is None and self.is_live and self.refused is None:
             if self._losses.get(request.id, 0) >= _FREE_ATTEMPTS:
-                return self._send(request, exchange, send)
+                return self._send(request, attempt, send)
             if model not in self._answered:
                 with self._probing:
                     reply = self.store.get(request.id)
                     if reply is None and model not in self._answered:
-                        reply = self._send(request, exchange, send)
+                        reply = self._send(request, attempt, send)
                         if reply.status < 400:
                             self._answered.add(model)
                         return reply
@@ -199,17 +199,17 @@ class Recorder:
             raise Unanswered
         if reply.status < 400:
             self._answered.add(model)
-        exchange.is_charged = self.store.claim(request.id, exchange.owner)
+        attempt.is_charged = self.store.claim(request.id, attempt.owner)
         return reply
 
-    def _send(self, request: RecordedRequest, exchange: Exchange, send: Callable[[], StoredReply]) -> StoredReply:
+    def _send(self, request: RecordedRequest, attempt: CallAttempt, send: Callable[[], StoredReply]) -> StoredReply:
         """Send a request at once; store the reply unless it is an error that may pass."""
-        if exchange.rate_limiter is not None:
-            exchange.rate_limiter.acquire()
-        exchange.is_charged = True
+        if attempt.rate_limiter is not None:
+            attempt.rate_limiter.acquire()
+        attempt.is_charged = True
         with self._lock:
             self.sent_live += 1
-        reply = replace(send(), owner=exchange.owner)
+        reply = replace(send(), owner=attempt.owner)
         self.count_sent(replace(cost_of(request), tokens=reported_tokens(reply)))
         if reply.is_final:
             self.store.put(request.id, reply)
@@ -233,7 +233,7 @@ class _Transport:
         body = request.read().decode()
         url = str(request.url)
         headers = {name: request.headers[name] for name in _HEADERS if name in request.headers}
-        request_id = journal_key(url, json.loads(body), headers, _EXCHANGE.get().draw)
+        request_id = journal_key(url, json.loads(body), headers, _ATTEMPT.get().draw)
         path = url.partition("?")[0].removeprefix(self._api.endpoint)
         recorded = RecordedRequest(request_id, self._api, path, body, headers)
         raw = []
@@ -285,9 +285,9 @@ class Recording:
             for request_id in self.used:
                 self.recorder.store.forget(request_id)
 
-    def exchange(self, draw: int = 0, rate_limiter: BaseRateLimiter | None = None) -> Any:
-        """Return a context manager for one try of a call."""
-        return self.recorder.exchange(Exchange(self.owner, self.used, draw, rate_limiter))
+    def attempt(self, draw: int = 0, rate_limiter: BaseRateLimiter | None = None) -> Any:
+        """Return a context manager for one attempt of a call."""
+        return self.recorder.attempt(CallAttempt(self.owner, self.used, draw, rate_limiter))
 
 
 def cost_of(request: RecordedRequest) -> Cost:
