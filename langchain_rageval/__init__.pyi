@@ -43,6 +43,7 @@ from langchain_rageval.metrics.context_entity_recall import context_entity_recal
 from langchain_rageval.metrics.context_precision import context_precision as context_precision
 from langchain_rageval.metrics.context_recall import context_recall as context_recall
 from langchain_rageval.metrics.context_relevance import context_relevance as context_relevance
+from langchain_rageval.metrics.conversation_metrics import conversation_metrics as conversation_metrics
 from langchain_rageval.metrics.exact_match import exact_match as exact_match
 from langchain_rageval.metrics.faithfulness import faithfulness as faithfulness
 from langchain_rageval.metrics.function_metric import metric as metric

@@ -28,6 +28,7 @@ from langchain_rageval.callbacks.sinks.jsonl import JsonlSink
 from langchain_rageval.callbacks.sinks.opentelemetry import OpenTelemetrySink
 from langchain_rageval.callbacks.trace_context import current_span, span_in
 from langchain_rageval.callbacks.worker_queue import in_worker
+from langchain_rageval.data.conversations import CONVERSATION
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric
@@ -39,8 +40,10 @@ from langchain_rageval.run.options import CALL_DEFAULTS, CallOptions, fill_defau
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run_trees import RootRun, RunTrees, RunType, new_record
 from langchain_rageval.run.sample_reader import read_sample
+from langchain_rageval.run.thread_id import enclosing_thread_id, thread_id_in
 
 _DEFAULTS: CallOptions = {**CALL_DEFAULTS, "max_concurrency": 4}
+_ALL = 2**64
 _COUNTERS = ("seen", "sampled", *OUTCOMES, "sink_errors", "skipped", "broken_off", "lost")
 
 
@@ -60,6 +63,11 @@ class RagEvalCallback(ChainEvents):
     The question is the input of the root run, and the answer is its output. The contexts are those that the output
     states; else the Documents of its retrievers, or of tools in which no retriever ran; else those that the root's
     inputs hold or that passed between steps. Documents that a conversation keeps from earlier turns are left out.
+    Runs with a `thread_id`, `session_id`, `conversation_id` or `conversation` in the metadata, or in the configurable
+    values, of their config are turns of a conversation. It is scored as a whole or not at all: the samples of its turns
+    have its id in `metadata.conversation`, the number of the turn in `metadata.turn`, and the earlier turns in
+    `history`, as far as the messages of the run show them. Of a run without steps, only the metadata is seen.
+
     Chains, agents, LangGraph graphs and retrievers work, with sync, async, batch and streaming calls. Runs that raise,
     are cancelled, or whose stream is abandoned are not scored. An abandoned synchronous stream is recognized by steps,
     other than models, that are still open.
@@ -71,7 +79,8 @@ class RagEvalCallback(ChainEvents):
 
     Args:
         metrics: metrics, as for `evaluate`. A metric is left out for a run that lacks one of its fields.
-        sample_rate: fraction of the runs to score, from 0 to 1. A hash of the run id decides, equally in every process.
+        sample_rate: fraction of the runs to score, from 0 to 1. A hash of the conversation's id decides for all its
+            turns, for other runs a hash of the run id; equally in every process.
         sinks: callables that take a Row for each scored run, such as `JsonlSink(path)`; `sample.metadata["run_id"]`
             holds the id of the run. Each sink has its own thread. A row that a sink rejects is tried again, with delays
             of 3 s in total.
@@ -87,6 +96,7 @@ class RagEvalCallback(ChainEvents):
         tags: names and values that are added to every row, such as {"version": "1.4", "tenant": "acme"}. Sinks store
             them, and reports are sliced by them.
         callbacks: LangChain callback handlers of the judge's own calls, which no other handler or trace sees.
+        seed: another number samples other conversations and runs.
         **options: of the judge calls, described in `CallOptions`: `max_concurrency=4`, `timeout=60.0`, and `retry`,
             three attempts by default.
 
@@ -108,6 +118,7 @@ class RagEvalCallback(ChainEvents):
         *,
         tags: Mapping[str, str] | None = None,
         callbacks: list[BaseCallbackHandler] | None = None,
+        seed: int = 0,
         **options: Unpack[CallOptions],
     ) -> None:
         options = fill_defaults(RagEvalCallback, options, _DEFAULTS)
@@ -129,7 +140,8 @@ class RagEvalCallback(ChainEvents):
             redact,
             _checked_tags(tags),
         )
-        self._sampled_below = int(sample_rate * 2**64)
+        self._sampled_below = int(sample_rate * _ALL)
+        self._salt = _salt_of(seed)
         self._closed = False
         self._reset()
         for sink in sinks:
@@ -210,21 +222,48 @@ class RagEvalCallback(ChainEvents):
         state = self._state
         if self._closed or in_worker.get():
             state.trees.start_tree(run_id, None)
-        elif self._is_sampled(run_id):
-            state.pipeline.count(seen=1, sampled=1)
-            run_metadata = {
-                **current_span(),
-                **(labels.metadata or {}),
-                **({"tags": labels.tags} if labels.tags else {}),
-            }
-            record = new_record(run_id, name, run_type, inputs) if self._options.extract else None
-            state.trees.start_tree(run_id, RootRun(run_id, name or "", inputs, run_metadata, record), run_type)
-        else:
-            state.pipeline.count(seen=1)
+            return
+        state.pipeline.count(seen=1)
+        thread_id = thread_id_in(labels.metadata) or enclosing_thread_id()
+        awaits_thread = thread_id is None and run_type == "chain"
+        is_undecided = awaits_thread and 0 < self._sampled_below < _ALL
+        if not is_undecided and not self._is_sampled(run_id, thread_id):
             state.trees.start_tree(run_id, None)
+            return
+        state.pipeline.count(sampled=int(not is_undecided))
+        run_metadata = {
+            **current_span(),
+            **(labels.metadata or {}),
+            **({"tags": labels.tags} if labels.tags else {}),
+        }
+        record = new_record(run_id, name, run_type, inputs) if self._options.extract else None
+        root = RootRun(run_id, name or "", inputs, run_metadata, record, thread_id=thread_id)
+        root.awaits_thread, root.is_undecided = awaits_thread, is_undecided
+        state.trees.start_tree(run_id, root, run_type)
+
+    def _start(
+        self, run_type: RunType, run_id: UUID, parent_id: UUID | None, name: str | None, inputs: Any, labels: RunLabels
+    ) -> None:
+        """Start a run; the first step of a tree may show the id of the conversation, which decides on the tree."""
+        root = self._trees.root_that_awaits_thread(parent_id)
+        if root is not None:
+            root.awaits_thread = False
+            root.thread_id = thread_id_in(labels.metadata) or enclosing_thread_id()
+            if root.is_undecided and not self._decide(root):
+                self._trees.drop_tree(root)
+        super()._start(run_type, run_id, parent_id, name, inputs, labels)
+
+    def _decide(self, root: RootRun) -> bool:
+        """Return True if an undecided tree is sampled, now that the id of its conversation is known if it has one."""
+        root.is_undecided = False
+        is_sampled = self._is_sampled(root.run_id, root.thread_id)
+        self._state.pipeline.count(sampled=int(is_sampled))
+        return is_sampled
 
     def _end_tree(self, root: RootRun, inputs: Any, outputs: Any, *, is_complete: bool) -> None:
         """Submit a run that has ended for scoring. The sample is read now, before the caller can change the outputs."""
+        if root.is_undecided and not self._decide(root):
+            return
         if is_complete:
             _submit(self._state.pipeline, root, inputs, outputs)
         else:
@@ -242,9 +281,10 @@ class RagEvalCallback(ChainEvents):
         self._state = _ProcessState(self._options)
         _instances.add(self)
 
-    def _is_sampled(self, run_id: UUID) -> bool:
-        """Return True if a run is sampled. The id is hashed, because its first digits may be a time stamp."""
-        return int.from_bytes(blake2b(run_id.int.to_bytes(16), digest_size=8).digest()) < self._sampled_below
+    def _is_sampled(self, run_id: UUID, thread_id: str | None) -> bool:
+        """Return True if the conversation, or else the run, is sampled. Ids are hashed: they may begin with a time."""
+        key = run_id.int.to_bytes(16) if thread_id is None else thread_id.encode(errors="replace")
+        return int.from_bytes(blake2b(key, digest_size=8, salt=self._salt).digest()) < self._sampled_below
 
 
 _instances: WeakSet[RagEvalCallback] = WeakSet()
@@ -268,6 +308,8 @@ def _submit(pipeline: ScoringPipeline, root: RootRun, inputs: Any, outputs: Any)
     seconds = round(time.monotonic() - root.started, 6)
     span = span_in(root.metadata) or current_span()
     metadata = {"run_id": str(root.run_id), "run_name": root.name, "seconds": seconds, **span}
+    if root.thread_id is not None:
+        metadata[CONVERSATION] = root.thread_id
     try:
         if root.record is None:
             job = ScoringJob(number, metadata, sample=read_sample(root, inputs, outputs))
@@ -278,6 +320,13 @@ def _submit(pipeline: ScoringPipeline, root: RootRun, inputs: Any, outputs: Any)
         pipeline.log_once(UNREADABLE, error)
     else:
         pipeline.submit(job)
+
+
+def _salt_of(seed: Any) -> bytes:
+    """Return the salt of the hashes that decide what is sampled; that of the seed 0 is empty."""
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise ConfigError(f"seed must be a whole number, got {seed!r}")
+    return b"" if seed == 0 else blake2b(str(seed).encode(), digest_size=16).digest()
 
 
 def _checked_tags(tags: Any) -> dict[str, str]:

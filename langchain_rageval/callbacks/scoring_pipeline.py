@@ -26,6 +26,7 @@ from langchain_rageval.callbacks.sink_queue import Delivery, Sink, SinkQueue
 from langchain_rageval.callbacks.worker_queue import WorkerQueue
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
+from langchain_rageval.evaluation.conversation_count import ConversationCount
 from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric
 from langchain_rageval.evaluation.judge_breaker import JudgeBreaker
@@ -280,7 +281,14 @@ class ScoringPipeline:
                 self._evaluations[usable] = _select_metrics(full, [full.metrics[number] for number in usable])
         evaluation = self._evaluations[usable]
         run = replace(evaluation.run, stopped=threading.Event())  # an error ends the scoring of one sample only
-        return replace(evaluation, run=run, mixed_measures=MixedMeasures(), left_out=[], judge_breaker=JudgeBreaker())
+        return replace(
+            evaluation,
+            run=run,
+            mixed_measures=MixedMeasures(),
+            conversation_count=ConversationCount(),
+            left_out=[],
+            judge_breaker=JudgeBreaker(),
+        )
 
     def _deliver(self, delivery: Delivery) -> None:
         delivery.n_pending = len(self._sink_queues) + 1

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_rageval.cli.json_output import add_json_option, comparison_object, write_json
 from langchain_rageval.cli.runs import path_of_run
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.report.slices import AUTO
 
 if TYPE_CHECKING:
     from langchain_rageval.report.comparison import Comparison
@@ -33,7 +34,11 @@ def add_to(commands: Any) -> None:
         help='largest deterioration that still counts as "no worse" (default: %(default)s)',
     )
     parser.add_argument(
-        "--cluster", metavar="PATH", help="field that groups dependent samples, such as metadata.document"
+        "--cluster",
+        metavar="PATH",
+        default=AUTO,
+        help="field that groups dependent samples, such as metadata.document; by default the turns of a conversation "
+        'are grouped, and "" groups nothing',
     )
     parser.add_argument(
         "--allow-different-instruments",

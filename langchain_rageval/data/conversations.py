@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from langchain_rageval.data.field_names import as_sample_fields, conversation_in, plain_items, read_fields
@@ -18,7 +19,7 @@ from langchain_rageval.data.messages import (
     role_of,
     unwrap_text,
 )
-from langchain_rageval.data.schema import Sample
+from langchain_rageval.data.schema import Sample, Turn
 from langchain_rageval.errors import SampleError
 
 CONVERSATION = "conversation"
@@ -80,6 +81,25 @@ def read_conversation(conversation: Any, fields: Mapping[str, str]) -> list[Samp
         Sample.parse({**turn, "metadata": {**turn.get("metadata", {}), CONVERSATION: str(name), TURN: number}})
         for number, turn in enumerate(named, start=1)
     ]
+
+
+def read_history(messages: Sequence[Any], question: str) -> list[dict[str, str]]:
+    """Return the turns in the messages of a chat before a question, as mappings of role and text, oldest first.
+
+    Args:
+        messages: messages of LangChain, with or without the question and what follows it.
+        question: the question, which is not part of its history.
+    """
+    found = exchanges(messages_in(list(messages)))
+    if found and unwrap_text(found[-1].question).strip() == question.strip() and not found[-1].has_answer:
+        return list(found[-1].history)
+    return list(read_turns(list(messages))) if found else []
+
+
+def turn_number(history: Sequence[Turn]) -> int:
+    """Return the number of a turn, from 1: one more than the questions in its history that have an answer."""
+    roles = [turn.role for turn in history]
+    return 1 + sum(pair == ("user", "assistant") for pair in pairwise(roles))
 
 
 def _turns_of(conversation: Any, fields: Mapping[str, str]) -> list[Fields]:

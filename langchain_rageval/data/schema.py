@@ -57,12 +57,13 @@ FindingKind = Literal[
     "agreement",
     "extraction",
     "standalone_question",
+    "turn",
 ]
 """Kind of item that a finding is about."""
 
 _MARKS = {
-    **dict.fromkeys(("supported", "TP", "useful", "needed", "found"), "✓"),
-    **dict.fromkeys(("contradicted", "FP", "not useful", "not found"), "✗"),
+    **dict.fromkeys(("supported", "TP", "useful", "needed", "found", "consistent", "kept", "met"), "✓"),
+    **dict.fromkeys(("contradicted", "FP", "not useful", "not found", "ignored", "asked again", "unmet"), "✗"),
     **dict.fromkeys(("absent", "FN"), "?"),
 }
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -273,13 +274,14 @@ class Finding(_FrozenModel):
     Attributes:
         kind: kind of the item: "statement", "reference_statement", "context", "sentence", "criterion", "question",
             "entity", "aspect", "agreement" of votes, "extraction" for what was wrong with the list of statements, or
-            "standalone_question" for the question of a conversation as it was judged.
+            "standalone_question" for the question of a conversation as it was judged, or "turn" for what a turn of a
+            conversation says.
         number: number of the item in the prompt, from 1.
         text: the item itself, such as the statement.
         verdict: the judge's verdict or the computed result, such as "supported", "useful" or a grade.
         reason: the judge's explanation; "" if it gave none.
         cites: numbers of the context sentences that support the verdict, as "chunk.sentence", such as "2.3"; `[]` if
-            none were cited.
+            none were cited. Of the kind "turn", the number of the turn itself and of those that decide, such as "2".
         probabilities: probability of each possible verdict, which add up to 1; empty if they are unknown. See
             `Judge(model, probabilities=True)`.
     """

@@ -25,6 +25,7 @@ BUILDERS: Mapping[str, str] = {
         "bleu",
         "chrf",
         "rubric",
+        "conversation_metrics",
     )
 }
 """Module of each builder, by the name of the builder; read by the command line."""
@@ -45,6 +46,7 @@ SCORES: Mapping[str, Sequence[str]] = {
         "claim_contradiction",
     ),
     "citations": ("citation_precision", "citation_recall"),
+    "conversation_metrics": ("conversation_consistency", "conversation_retention", "conversation_resolution"),
     "noise_sensitivity": ("noise_sensitivity_relevant",),
 }
 """Score names of the builders whose scores are named otherwise than the builder."""

@@ -23,7 +23,7 @@ from langchain_core.utils.function_calling import convert_to_json_schema
 from langchain_core.utils.json_schema import dereference_refs
 from pydantic import BaseModel
 
-from langchain_rageval.models import offline_entities, offline_styles, offline_writer
+from langchain_rageval.models import offline_conversations, offline_entities, offline_styles, offline_writer
 from langchain_rageval.models.invented_answer import invent_answer
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.prompts.control_tokens import restore_control_tokens
@@ -76,6 +76,9 @@ class OfflineJudge(BaseChatModel):
       contexts (the lowest grade for an evasion, or for a number that is missing there); completeness is the share of
       the reference's stems, or else of the question's, that occur in the answer; readability is the share of distinct
       pairs of neighbouring words. Any other criterion is graded as correctness.
+    - In conversations, statements contradict each other if they share 60% of the stems of the shorter one, and their
+      numbers differ or one is negated; sentences in the first person are facts of the user, asked again by a
+      question that overlaps; questions and wishes are needs, met if the next turn of the assistant states something.
 
     As a writer it asks what is known about a phrase of the passage, how that phrase is connected with, changed by or
     similar to another phrase (reasoning, conditional, multi_context), which number belongs to it (numbers), or what
@@ -419,6 +422,10 @@ _JUDGED: Mapping[str, Callable[[_Inputs, _Sentences], dict[str, Any]]] = {
     "detect_abstention": _abstention,
     "detect_answerable": offline_entities.judge_answerability,
     "grade_rubric": _rubric_grades,
+    "list_turn_facts": lambda inputs, _: offline_conversations.read_dialogue(inputs, _assertions),
+    "find_contradictions": lambda inputs, _: offline_conversations.compare_claims(inputs),
+    "check_user_facts": lambda inputs, _: offline_conversations.follow_facts(inputs),
+    "check_needs": lambda inputs, _: offline_conversations.follow_needs(inputs, _assertions),
 }
 _WRITTEN: Mapping[str, Callable[[_Inputs], dict[str, Any]]] = {
     "extract_keyphrases": offline_writer.pick_keyphrases,

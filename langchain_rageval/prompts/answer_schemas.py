@@ -7,9 +7,9 @@ from 1, as in the request.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator
 
 from langchain_rageval.prompts.sentence_numbers import Evidence, SentenceNumbers
 
@@ -17,6 +17,17 @@ ITEM_KEYS = frozenset({"statement", "context", "answer", "reference", "entity", 
 """Fields of answers that name an item of the request; other whole numbers are grades."""
 
 VerdictLabel = Literal["supported", "contradicted", "absent"]
+FactLabel = Literal["kept", "asked again", "ignored"]
+NeedLabel = Literal["met", "withdrawn", "unmet"]
+
+
+def _turn_numbers(value: Any) -> Any:
+    """Return a list for a single number, and no numbers for null; other values unchanged."""
+    return [] if value is None else [value] if isinstance(value, int | str) else value
+
+
+TurnNumbers = Annotated[list[int], BeforeValidator(_turn_numbers)]
+"""Numbers of turns of a conversation; none if the reply says null."""
 
 
 class Statements(BaseModel):
@@ -166,6 +177,65 @@ class RubricGrades(BaseModel):
     grades: list[RubricGrade]
 
 
+class TurnFact(BaseModel):
+    """Statement, fact or need of one turn of a conversation."""
+
+    turn: int
+    text: str
+
+
+class TurnFacts(BaseModel):
+    """Statements of the assistant, facts that the user stated, and needs of the user."""
+
+    statements: list[TurnFact]
+    facts: list[TurnFact]
+    needs: list[TurnFact]
+
+
+class Contradiction(BaseModel):
+    """Two statements that cannot both be true."""
+
+    reason: str
+    first: int
+    second: int
+
+
+class Contradictions(BaseModel):
+    """All pairs of statements that cannot both be true."""
+
+    contradictions: list[Contradiction]
+
+
+class FactVerdict(BaseModel):
+    """Verdict on whether the assistant keeps to a fact that the user stated."""
+
+    fact: int
+    reason: str
+    verdict: FactLabel
+    turns: TurnNumbers
+
+
+class FactVerdicts(BaseModel):
+    """Verdicts on facts of the user, one for each."""
+
+    verdicts: list[FactVerdict]
+
+
+class NeedVerdict(BaseModel):
+    """Verdict on whether the user got what they need."""
+
+    need: int
+    reason: str
+    verdict: NeedLabel
+    turns: TurnNumbers
+
+
+class NeedVerdicts(BaseModel):
+    """Verdicts on needs of the user, one for each."""
+
+    verdicts: list[NeedVerdict]
+
+
 class Keyphrases(BaseModel):
     """Three to five phrases that name what a passage is about."""
 
@@ -283,6 +353,10 @@ ANSWER_SCHEMAS: dict[str, type[BaseModel]] = {
     "detect_abstention": Abstention,
     "detect_answerable": Answerable,
     "grade_rubric": RubricGrades,
+    "list_turn_facts": TurnFacts,
+    "find_contradictions": Contradictions,
+    "check_user_facts": FactVerdicts,
+    "check_needs": NeedVerdicts,
     "extract_keyphrases": Keyphrases,
     "grade_passage": PassageGrades,
     "write_question": Question,

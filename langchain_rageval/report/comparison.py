@@ -13,7 +13,7 @@ from langchain_rageval.data.sample_ids import original_ids
 from langchain_rageval.data.schema import Direction, Row, Score
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.report.html_table import html_table
-from langchain_rageval.report.slices import By, clusters_of
+from langchain_rageval.report.slices import AUTO, By, clusters_of, conversation_of
 from langchain_rageval.statistics import holm, paired_difference, sign_flip_p
 
 Verdict = Literal["better", "worse", "no worse", "inconclusive", "too few pairs", "too few samples"]
@@ -380,11 +380,23 @@ def _question(row: Row) -> str:
 
 
 def _groups_of(pairs: Sequence[Pair], cluster: By | None) -> tuple[Sequence[Hashable] | None, list[str]]:
-    """Return the cluster of each pair, None if all are independent, and a note if repeated samples form clusters."""
+    """Return the cluster of each pair, None if all are independent, and a note on clusters by default.
+
+    Those are the turns of a conversation, unless `cluster` is None, and the repeats of a sample.
+    """
     samples = [row.sample for row, _ in pairs]
-    if cluster is not None:
+    if cluster not in (None, AUTO):
         return clusters_of(samples, cluster), []
     names = original_ids([(sample.id, sample.question) for sample in samples])
+    conversations = [conversation_of(sample) for sample in samples] if cluster == AUTO else []
+    known = [name for name in conversations if name is not None]
+    if len(set(known)) < len(known):
+        groups = [
+            (one, "") if one is not None else ("", other) for one, other in zip(conversations, names, strict=True)
+        ]
+        return groups, [
+            f"{len(known)} pairs are turns of {len(set(known))} conversations, and each conversation is one cluster."
+        ]
     count = len(set(names))
     if count == len(names):
         return None, []

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from langchain_rageval._internal.page import cut, pack
+from langchain_rageval.data.messages import CONTEXT_SOURCES as SOURCES
 from langchain_rageval.data.schema import Row, Sample
 from langchain_rageval.metrics.graders.span_grader import REFERENCE_SPANS
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.report.answer_tree import build_answer_tree
 from langchain_rageval.report.files import row_line
 from langchain_rageval.report.judged_question import standalone_findings
-from langchain_rageval.run.sample_reader import SOURCES, SPANS
+from langchain_rageval.run.sample_reader import SPANS
 
 PART = 100
 """Number of samples, or chunks, in one block."""

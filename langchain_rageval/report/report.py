@@ -29,7 +29,7 @@ from langchain_rageval.report.page import write_page
 from langchain_rageval.report.plot import plot_report
 from langchain_rageval.report.rescoring import rescore_rows
 from langchain_rageval.report.score_table import is_sqlite, read_score_table
-from langchain_rageval.report.slices import By
+from langchain_rageval.report.slices import AUTO, By
 from langchain_rageval.report.summary import (
     Summary,
     summarise,
@@ -76,26 +76,28 @@ class Report(ReportData):
         return table + (audit._repr_html_() if audit else "")
 
     @overload
-    def summary(self, by: None = None, *, cluster: By | None = None) -> Summary: ...
+    def summary(self, by: None = None, *, cluster: By | None = AUTO) -> Summary: ...
 
     @overload
-    def summary(self, by: By, *, cluster: By | None = None) -> dict[str, Summary]: ...
+    def summary(self, by: By, *, cluster: By | None = AUTO) -> dict[str, Summary]: ...
 
-    def summary(self, by: By | None = None, *, cluster: By | None = None) -> Summary | dict[str, Summary]:
+    def summary(self, by: By | None = None, *, cluster: By | None = AUTO) -> Summary | dict[str, Summary]:
         """Return the mean, 95% interval, counts and cost of each metric.
 
         The counts are of scored, unscored, failed and abstained samples.
 
         Args:
-            by: what divides the report into slices: "metadata.split", "evolution", "language", any dotted path of the
-                sample, or a function of the sample. "metadata." may be left out. A language that is not in the metadata
-                is detected from the question.
+            by: what divides the report into slices: "metadata.split", "evolution", "turn", "language", any dotted path
+                of the sample, or a function of the sample. "metadata." may be left out. A language that is not in the
+                metadata is detected from the question.
             cluster: what groups dependent samples, such as "metadata.document" for questions about one document; a path
-                or a function as for `by`. The intervals then treat the clusters, not the samples, as independent.
+                or a function as for `by`. The intervals then treat the clusters, not the samples, as independent. By
+                default the turns of a conversation, by `metadata.conversation`; None treats all samples as independent.
 
         Returns:
-            The summary; with `by`, a mapping from each slice, as text, to its summary, in the order of the rows.
-            Samples without a value form the last slice, "(none)"; without a value for `cluster`, each is a cluster.
+            The summary; with `by`, a mapping from each slice, as text, to its summary, in the order of the rows, or in
+            numeric order if all slices are numbers. Samples without a value form the last slice, "(none)"; without a
+            value for `cluster`, each is a cluster.
 
         Raises:
             ConfigError: if no sample has a value for `by` or `cluster`.
@@ -198,7 +200,7 @@ class Report(ReportData):
         self,
         baseline: Report,
         margin: float = 0.0,
-        cluster: By | None = None,
+        cluster: By | None = AUTO,
         allow_different_instruments: bool = False,
         *,
         rare_losses: bool = False,
@@ -222,7 +224,8 @@ class Report(ReportData):
             baseline: the run to compare with.
             margin: by how much a metric may be worse and still be "no worse", in its own units; also when so small a
                 loss is significant.
-            cluster: what ties samples together, such as "metadata.document"; see `summary`.
+            cluster: what ties samples together, such as "metadata.document"; see `summary`. By default the turns of a
+                conversation; None treats all samples, but for repeats of one, as independent.
             allow_different_instruments: compare also what different judges, prompts, options or versions have scored.
             rare_losses: expect that a few samples may lose nearly the whole range. Intervals are several times wider
                 for few pairs, and hardly wider for several hundred.

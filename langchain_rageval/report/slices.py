@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -14,6 +15,15 @@ By = str | Callable[[Sample], Any]
 
 NONE = "(none)"
 """Slice of the rows without a value."""
+
+AUTO = "auto"
+"""Cluster that groups the samples of a conversation, if there are any; no path of a sample is called so."""
+
+CONVERSATION = "metadata.conversation"
+"""Path of the id of the conversation that a sample is a turn of."""
+
+
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
 class Slicer:
@@ -58,6 +68,17 @@ def clusters_of(samples: Iterable[Sample], by: By) -> list[str | int]:
     clusters = [slicer.slice_of(sample) or place for place, sample in enumerate(samples)]
     slicer.check_known()
     return clusters
+
+
+def conversation_of(sample: Sample) -> str | None:
+    """Return the id of the conversation that a sample is a turn of, as text; None if it is no turn of a known one."""
+    return _text(_value_at(sample, CONVERSATION))
+
+
+def in_reading_order(labels: Iterable[str]) -> list[str]:
+    """Return the names of slices in their order; in numeric order if all are numbers, such as those of turns."""
+    names = list(labels)
+    return sorted(names, key=float) if all(map(_NUMBER.fullmatch, names)) else names
 
 
 def _value_at(sample: Sample, path: str) -> Any:

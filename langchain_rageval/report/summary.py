@@ -9,7 +9,7 @@ from statistics import fmean
 
 from langchain_rageval.data.schema import Aspect, Direction, Row, Score, Usage
 from langchain_rageval.metrics.value import NO_FACTS
-from langchain_rageval.report.slices import NONE, By, Slicer
+from langchain_rageval.report.slices import AUTO, CONVERSATION, NONE, By, Slicer, in_reading_order
 from langchain_rageval.run.prices import format_money
 from langchain_rageval.statistics import bounded_mean_interval
 
@@ -123,19 +123,20 @@ class Summary(Mapping[str, MetricSummary]):
         return AspectSummary(fmean(means) if means else None, [metric.metric for metric in metrics])
 
 
-def summarise(rows: Iterable[Row], cluster: By | None = None) -> Summary:
+def summarise(rows: Iterable[Row], cluster: By | None = AUTO) -> Summary:
     """Return the summary of rows; see `Report.summary` for `cluster`."""
     return summarise_slices(rows, lambda _sample: _ALL, cluster).get(_ALL, Summary([]))
 
 
-def summarise_slices(rows: Iterable[Row], by: By, cluster: By | None = None) -> dict[str, Summary]:
+def summarise_slices(rows: Iterable[Row], by: By, cluster: By | None = AUTO) -> dict[str, Summary]:
     """Return the summary of each slice of rows, which are iterated once; see `Report.summary`.
 
     Raises:
         ConfigError: if there are rows, and no sample has a value for `by` or `cluster`.
     """
     slices = Slicer(by)
-    clusters = None if cluster is None else Slicer(cluster)
+    is_auto = cluster == AUTO
+    clusters = None if cluster is None else Slicer(CONVERSATION if is_auto else cluster)
     tallies: dict[str, dict[str, Tally]] = {}
     for place, row in enumerate(rows):
         tally = tallies.setdefault(slices.slice_of(row.sample) or NONE, {})
@@ -144,14 +145,16 @@ def summarise_slices(rows: Iterable[Row], by: By, cluster: By | None = None) -> 
             group = clusters.slice_of(row.sample) or place  # a sample without a value is a cluster by itself
         for name, score in row.scores.items():
             tally.setdefault(name, Tally(name, score)).add(score, group)
-    for slicer in (slices, clusters):
+    for slicer in (slices, None if is_auto else clusters):
         if slicer is not None:
             slicer.check_known()
-    if NONE in tallies:
-        tallies[NONE] = tallies.pop(NONE)  # last
+    known = in_reading_order(label for label in tallies if label != NONE)
     return {
-        label: Summary(counted.summary(clusters is not None) for counted in tally.values())
-        for label, tally in tallies.items()
+        label: Summary(
+            counted.summary(counted.has_shared_clusters if is_auto else clusters is not None)
+            for counted in tallies[label].values()
+        )
+        for label in [*known, *({NONE} & tallies.keys())]  # the rows without a value come last
     }
 
 
@@ -220,6 +223,11 @@ class Tally:
         self._abstained += abstained
         self._sees_abstention = self._sees_abstention or abstained or "statement" in kinds
         self._usage += score.usage
+
+    @property
+    def has_shared_clusters(self) -> bool:
+        """True if several of the values are of one cluster."""
+        return len(set(self._groups)) < len(self._groups)
 
     def summary(self, clustered: bool) -> MetricSummary:
         """Return the summary of the scores that were added so far."""

@@ -14,7 +14,7 @@ from langchain_rageval.report.comparison import check_instruments, scores_by_met
 from langchain_rageval.report.data import ReportData, metric_names
 from langchain_rageval.report.html_table import html_table
 from langchain_rageval.report.mix import mix_shifts
-from langchain_rageval.report.slices import NONE, By, Slicer
+from langchain_rageval.report.slices import NONE, By, Slicer, conversation_of
 from langchain_rageval.report.summary import Summary, summarise
 from langchain_rageval.report.trend_data import DriftAlarm, TrendData
 from langchain_rageval.report.trend_page import write_trend_page
@@ -94,7 +94,8 @@ def trend(
 
     The alarm is valid at any time, however often one looks: the probability that it is ever raised without drift is at
     most `error`, over all metrics together. It assumes that the rows, in order of time, are like random samples of
-    one mix of questions; `adjust` compares each row with the baseline's rows of its own slice.
+    one mix of questions; `adjust` compares each row with the baseline's rows of its own slice. The turns of a
+    conversation (`metadata.conversation`) count as one sample with the mean of their values, known at the last turn.
 
     Args:
         report: rows with their `time`, such as `Report.load("live.db")`.
@@ -196,7 +197,7 @@ def _alarm(
 
 
 def _scored(metric: str, rows: Iterable[Row], adjust: By | None) -> list[tuple[Row, float, str | None]]:
-    """Return each row that has a value of the metric, with the value and the slice of the row."""
+    """Return each row that has a value of the metric, with the value and the slice; one row for each conversation."""
     slicer = None if adjust is None else Slicer(adjust)
     found = []
     for row in rows:
@@ -205,7 +206,18 @@ def _scored(metric: str, rows: Iterable[Row], adjust: By | None) -> list[tuple[R
             found.append((row, value, part))
     if slicer is not None:
         slicer.check_known()
-    return found
+    return _one_per_conversation(found)
+
+
+def _one_per_conversation(scored: Iterable[tuple[Row, float, str | None]]) -> list[tuple[Row, float, str | None]]:
+    """Return one entry for the turns of a conversation in a slice: the last row with the mean of the values."""
+    entries: dict[Hashable, tuple[Row, list[float], str | None]] = {}
+    for place, (row, value, part) in enumerate(scored):
+        name = conversation_of(row.sample)
+        key = place if name is None else (name, part)
+        _, earlier, _ = entries.pop(key, (row, [], part))  # the order is that of the last turns
+        entries[key] = (row, [*earlier, value], part)
+    return [(row, fmean(values), part) for row, values, part in entries.values()]
 
 
 def _mean(summary: Summary, metric: str) -> str:

@@ -20,7 +20,7 @@ class DriftAlarm:
         since: time of the row with which the change is estimated to begin.
         mean: mean from that row on.
         baseline: mean of the baseline.
-        samples: number of scored rows until the alarm.
+        samples: number of scored rows until the alarm; a conversation counts once.
     """
 
     metric: str

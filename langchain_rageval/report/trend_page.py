@@ -57,8 +57,8 @@ class TrendPage(Page):
 
     @cached_property
     def charts(self) -> list[TrendChart]:
-        """Charts of the metrics."""
-        return trend_charts(self.trend)
+        """Charts of the metrics, those with an alarm first."""
+        return sorted(trend_charts(self.trend), key=lambda chart: chart.alarm is None)
 
     @property
     def columns(self) -> Mapping[str, int]:

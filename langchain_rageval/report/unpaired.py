@@ -17,7 +17,7 @@ from langchain_rageval.report.comparison import (
     with_verdict,
 )
 from langchain_rageval.report.mix import mix_shifts
-from langchain_rageval.report.slices import By, Slicer, clusters_of
+from langchain_rageval.report.slices import AUTO, By, Slicer, clusters_of, conversation_of
 from langchain_rageval.statistics import holm
 from langchain_rageval.statistics.unpaired import Stratum, unpaired_difference
 
@@ -58,7 +58,9 @@ def compare_unpaired(
     ours, theirs = scores_by_metric(candidate), scores_by_metric(baseline)
     shared = [name for name in ours if name in theirs]
     notes = check_instruments(ours, theirs, shared, allow_different_instruments, provenance)
-    sides = [_side(rows, cluster, reweight) for rows in (candidate, baseline)]
+    clusters, cluster_notes = _clusters(candidate, baseline, cluster)
+    notes += cluster_notes
+    sides = [_side(rows, own, reweight) for rows, own in zip((candidate, baseline), clusters, strict=True)]
     compared = [_compare(name, ours[name][0].direction, sides[0], sides[1], reweight is not None) for name in shared]
     enough = [metric for metric in compared if metric.p_unadjusted is not None]
     adjusted = holm([metric.p_unadjusted for metric in enough if metric.p_unadjusted is not None])
@@ -77,13 +79,33 @@ def compare_unpaired(
     return Comparison(metrics, notes, margin, problems)
 
 
-def _side(rows: Sequence[Row], cluster: By | None, reweight: By | None) -> _Side:
-    samples = [row.sample for row in rows]
-    clusters = None if cluster is None else clusters_of(samples, cluster)
+def _clusters(
+    candidate: Sequence[Row], baseline: Sequence[Row], cluster: By | None
+) -> tuple[list[Sequence[Hashable] | None], list[str]]:
+    """Return the clusters of the rows of both runs, None if all are independent, and notes on clusters by default.
+
+    Those are the turns of conversations; without two samples of one conversation there are no clusters.
+    """
+    runs = [[row.sample for row in rows] for rows in (candidate, baseline)]
+    if cluster != AUTO:
+        return [None if cluster is None else clusters_of(samples, cluster) for samples in runs], []
+    named = [[conversation_of(sample) or place for place, sample in enumerate(samples)] for samples in runs]
+    notes = []
+    for names, report in zip(named, ("candidate", "baseline"), strict=True):
+        known = [name for name in names if isinstance(name, str)]
+        if len(set(known)) < len(known):
+            notes.append(
+                f"{len(known)} samples of the {report} are turns of {len(set(known))} conversations, and each "
+                "conversation is one cluster."
+            )
+    return [names if notes else None for names in named], notes
+
+
+def _side(rows: Sequence[Row], clusters: Sequence[Hashable] | None, reweight: By | None) -> _Side:
     if reweight is None:
         return _Side(rows, clusters, [None] * len(rows))
     slicer = Slicer(reweight)
-    slices = [slicer.slice_of(sample) for sample in samples]
+    slices = [slicer.slice_of(row.sample) for row in rows]
     slicer.check_known()
     return _Side(rows, clusters, slices)
 

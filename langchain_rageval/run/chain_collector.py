@@ -12,11 +12,12 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs
 
 from langchain_rageval._internal.redaction import redact_message
+from langchain_rageval.data.messages import CONTEXT_SOURCES as SOURCES
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import SampleError
 from langchain_rageval.run.chain_events import ChainEvents, RunLabels
 from langchain_rageval.run.run_trees import RootRun, RunTrees, RunType
-from langchain_rageval.run.sample_reader import SOURCES, SPANS, read_sample
+from langchain_rageval.run.sample_reader import SPANS, read_sample
 
 ERROR = "error"
 """Name in the metadata of a sample: the error of the chain that should have answered its question."""

@@ -18,6 +18,7 @@ RunType = Literal["chain", "retriever", "tool"]
 RunRecord = dict[str, Any]
 """A run as a mapping, with the field names of LangSmith; `child_runs` holds the records of its children."""
 
+_MESSAGES = ("messages", "chat_history", "history")  # names in the inputs of steps
 _MAX_OPEN = 100_000  # bounds memory if the ends of runs are never reported
 _MAX_CANCELLED = 1_000
 
@@ -37,6 +38,11 @@ class RootRun:
             None until the run ends.
         documents: Documents that passed between steps last.
         open_steps: number of steps that have started and not ended.
+        sources: tool and id of the call by retrieval, for retrievals of tools.
+        messages: first messages, or chat history, in the inputs of a step; None as long as no step had any.
+        thread_id: id of the conversation that the run is a turn of; None if it is unknown.
+        awaits_thread: True until the first step, which may show the id of the conversation.
+        is_undecided: True if that id is to decide whether the run is sampled.
         is_new_conversation: True if no earlier turn can have left Documents in the state of the chain.
     """
 
@@ -49,6 +55,11 @@ class RootRun:
     retrieved: dict[UUID, list[Any] | None] = field(default_factory=dict)
     documents: list[Any] = field(default_factory=list)
     open_steps: int = 0
+    sources: dict[UUID, str] = field(default_factory=dict)
+    messages: list[Any] | None = None
+    thread_id: str | None = None
+    awaits_thread: bool = False
+    is_undecided: bool = False
     is_new_conversation: bool = False
 
     @property
@@ -56,6 +67,12 @@ class RootRun:
         """Retrieved Documents in order; None if no retrieval has ended."""
         lists = [documents for documents in self.retrieved.values() if documents is not None]
         return [document for documents in lists for document in documents] if lists else None
+
+    @property
+    def tools_by_text(self) -> dict[str, str]:
+        """Tool and id of the call that returned a Document, by the text of the Document."""
+        found = ((self.sources.get(run_id), documents or ()) for run_id, documents in self.retrieved.items())
+        return {document.page_content: source for source, documents in found if source for document in documents}
 
 
 @dataclass(eq=False, slots=True)
@@ -66,7 +83,7 @@ class _Node:
     parent: _Node | None = None
     run_type: RunType = "chain"
     record: RunRecord | None = None
-    has_retrieval: bool = False  # a retriever ran within this run
+    retrievals: list[UUID] = field(default_factory=list)  # runs within this run that returned Documents
 
 
 _UNSAMPLED = _Node(None)
@@ -93,11 +110,21 @@ class RunTrees:
     def n_sampled(self) -> int:
         """Number of sampled trees that are running."""
         with self._lock:
-            return sum(node.root is not None and node.parent is None for node in list(self._nodes.values()))
+            roots = [node.root for node in list(self._nodes.values()) if node.root is not None and node.parent is None]
+            return sum(not root.is_undecided for root in roots)
 
     def is_open(self, run_id: UUID) -> bool:
         """Return True if a run is open."""
         return run_id.int in self._nodes
+
+    def root_that_awaits_thread(self, parent_id: UUID | None) -> RootRun | None:
+        """Return the root of the tree of a step's parent if the step may show the id of its conversation."""
+        node = self._nodes.get(parent_id.int) if parent_id else None
+        return node.root if node is not None and node.root is not None and node.root.awaits_thread else None
+
+    def drop_tree(self, root: RootRun) -> None:
+        """Stop recording a tree whose first step is about to start: it turned out not to be sampled."""
+        self._nodes[root.run_id.int] = _UNSAMPLED
 
     def start_tree(self, run_id: UUID, root: RootRun | None, run_type: RunType = "chain") -> None:
         """Start a tree of runs (one run of a whole chain); `root` is None if the tree is not sampled."""
@@ -152,6 +179,8 @@ class RunTrees:
             root.retrieved[run_id] = None
         elif run_type == "chain":
             root.documents = find_documents(inputs) or root.documents
+            if root.messages is None:
+                root.messages = find_messages(inputs)
         return True
 
     def end(self, run_id: UUID, outputs: Any, inputs: Any = None, error: BaseException | None = None) -> RootRun | None:
@@ -183,13 +212,16 @@ class RunTrees:
         """Record the Documents of a retriever, or of a tool in which no retriever ran."""
         is_retriever = node.run_type == "retriever" and isinstance(outputs, Sequence)
         documents = list(outputs) if is_retriever else _tool_documents(outputs)
-        if node.has_retrieval or documents is None:
+        source = None if is_retriever else _tool_source(outputs)
+        if source is not None:
+            root.sources |= dict.fromkeys([run_id, *node.retrievals], source)
+        if node.retrievals or documents is None:
             root.retrieved.pop(run_id, None)
             return
         root.retrieved[run_id] = documents
         ancestor = node.parent
         while ancestor is not None:
-            ancestor.has_retrieval = True
+            ancestor.retrievals.append(run_id)
             ancestor = ancestor.parent
 
     def _remember_cancelled(self, run_id: UUID) -> None:
@@ -211,7 +243,7 @@ class RunTrees:
             oldest = list(self._nodes)[: len(self._nodes) // 10 + 1]
             dropped = [node for key in oldest if (node := self._nodes.pop(key, None)) is not None]
         for node in dropped:
-            if node.root is not None and node.parent is None:
+            if node.root is not None and node.parent is None and not node.root.is_undecided:
                 self._on_evict(node.root)
 
 
@@ -227,6 +259,24 @@ def find_documents(value: Any) -> list[Any]:
         return [document for part in value.values() if isinstance(part, list) for document in find_documents(part)]
     is_documents = isinstance(value, list) and bool(value) and all(hasattr(item, "page_content") for item in value)
     return value if is_documents else []
+
+
+def find_messages(value: Any) -> list[Any] | None:
+    """Return the messages in the inputs of a step, or its chat history, which may be empty; None if there are none."""
+    if isinstance(value, Mapping):
+        named = (value.get(name) for name in _MESSAGES)
+        return next((list(part) for part in named if isinstance(part, list | tuple) and _are_messages(part)), None)
+    return list(value) if isinstance(value, list) and value and _are_messages(value) else None
+
+
+def _are_messages(items: Sequence[Any]) -> bool:
+    return all(hasattr(item, "content") and hasattr(item, "type") for item in items)
+
+
+def _tool_source(outputs: Any) -> str | None:
+    """Return the name of a tool and the id of its call, from its message; None if it returned no message."""
+    call = getattr(outputs, "tool_call_id", None)
+    return " ".join(filter(None, (getattr(outputs, "name", None), call))) or None if call is not None else None
 
 
 def _tool_documents(outputs: Any) -> list[Any] | None:

@@ -12,12 +12,12 @@ from langchain_core.load.serializable import Serializable
 from langchain_core.messages import BaseMessage, convert_to_messages
 from pydantic import BaseModel
 
+from langchain_rageval.data.conversations import TURN, read_history, turn_number
 from langchain_rageval.data.field_names import read_fields
-from langchain_rageval.data.schema import Sample
+from langchain_rageval.data.messages import CONTEXT_SOURCES as SOURCES
+from langchain_rageval.data.schema import Sample, Turn
+from langchain_rageval.errors import SampleError
 from langchain_rageval.run.run_trees import RootRun, find_documents
-
-SOURCES = "context_sources"
-"""Name in the metadata of a sample: the `source` of each context, in their order; None for a context without one."""
 
 SPANS = "context_spans"
 """Name in the metadata of a sample: source and offsets of each context in its document, in their order; None for a
@@ -43,19 +43,58 @@ def read_sample(root: RootRun, inputs: Any, outputs: Any) -> Sample:
     """
     inputs, outputs = _convert_messages(inputs), _convert_outputs(inputs, outputs)
     fields = {"id": str(root.run_id), "inputs": inputs, "outputs": outputs, "metadata": root.metadata}
+    return _with_turn(root, _read(root, fields))
+
+
+def _read(root: RootRun, fields: dict[str, Any]) -> Sample:
+    """Return the sample of a run with its contexts and their sources."""
+    inputs, outputs = fields["inputs"], fields["outputs"]
     documents = [*(root.contexts or []), *root.documents, *_documents_in(outputs)]
     contexts = _contexts(root, inputs, outputs)
     if contexts is None:
-        contexts = Sample.parse(fields).contexts
+        sample = Sample.parse(fields)
+        if sample.contexts is not None and not documents:
+            return sample
+        contexts = sample.contexts
     if contexts is None:
         contexts = root.documents or find_documents(outputs) or None
     if contexts is None:
         return Sample.parse(fields)
     by_text = {document.page_content: document for document in documents}
     contexts = [by_text.get(item, item) if isinstance(item, str) else item for item in contexts]
-    places: dict[str, list[Any]] = {SOURCES: [*map(_source_of, contexts)], SPANS: [*map(_span_of, contexts)]}
-    fields["metadata"] = {**root.metadata, **{name: values for name, values in places.items() if any(values)}}
-    return Sample.parse(fields | {"contexts": contexts})
+    sample = Sample.parse(fields | {"contexts": contexts})
+    metadata = {name: value for name, value in sample.metadata.items() if name not in (SOURCES, SPANS)}
+    tools = root.tools_by_text | _named_sources(fields)
+    sources = [_source_of(context) or tools.get(_text_of(context)) for context in contexts]
+    places: dict[str, list[Any]] = {SOURCES: sources, SPANS: [*map(_span_of, contexts)]}
+    known = {name: values for name, values in places.items() if any(values)}
+    return sample.model_copy(update={"metadata": metadata | known})
+
+
+def _named_sources(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Return the tool, or the source, of each context in the messages of the outputs, by the text of the context."""
+    if not isinstance(fields["outputs"], Mapping):
+        return {}
+    try:
+        sample = Sample.parse(fields)
+    except SampleError:  # the contexts of the outputs are of no known kind
+        return {}
+    sources = sample.metadata.get(SOURCES)
+    if not isinstance(sources, list) or sample.contexts is None or len(sources) != len(sample.contexts):
+        return {}
+    return {text: source for text, source in zip(sample.contexts, sources, strict=True) if source}
+
+
+def _with_turn(root: RootRun, sample: Sample) -> Sample:
+    """Return the sample of a turn with the earlier turns as its history and its number, if the run shows them."""
+    update: dict[str, Any] = {}
+    history = sample.history
+    if not history and root.messages:
+        before = read_history(root.messages, sample.question)
+        history = update["history"] = [Turn.model_validate(turn) for turn in before]
+    if root.thread_id is not None and (history or root.messages is not None):
+        update["metadata"] = {TURN: turn_number(history), **sample.metadata}
+    return sample.model_copy(update=update) if update else sample
 
 
 def _contexts(root: RootRun, inputs: Any, outputs: Any) -> Sequence[Any] | None:
@@ -83,6 +122,10 @@ def _documents_in(outputs: Any) -> list[Any]:
 def _document(item: Mapping[str, Any]) -> Document:
     id = None if item.get("id") is None else str(item["id"])
     return Document(item["page_content"], id=id, metadata=dict(item.get("metadata") or {}))
+
+
+def _text_of(context: Any) -> str:
+    return str(getattr(context, "page_content", context))
 
 
 def _source_of(context: Any) -> str | None:

@@ -16,7 +16,19 @@ from langchain_rageval.metrics.threshold import reaches
 Thresholds = Mapping[Metric, float] | Mapping[Suite, float] | Mapping[Metric | Suite, float]
 Missing = Literal["fail", "pass"]
 
-_WORST_FIRST = ("contradicted", "FP", "no", "absent", "FN", "not found", "not useful", "not needed")
+_WORST_FIRST = (
+    "contradicted",
+    "ignored",
+    "asked again",
+    "unmet",
+    "FP",
+    "no",
+    "absent",
+    "FN",
+    "not found",
+    "not useful",
+    "not needed",
+)
 _MOST_CHARACTERS = 100
 
 

@@ -292,7 +292,7 @@ class Generation:
         if self.first_failure:
             yield f"The first failure: {self.first_failure}"
         for reason, names in self.scheduler.left_out.items():
-            yield f"Left out of some rows: {', '.join(names)} ({reason}); these rows have the rest of their evolution."
+            yield f"Left out where no passage suits: {', '.join(names)} ({reason})."
         if n_rows < self.size:
             reason = _INTERRUPTED if broken_off else self.stop_reason or "see yields"
             yield f"{n_rows} of {self.size} rows were generated: {reason}."

@@ -221,12 +221,19 @@ class PassageScheduler:
         """Before the first attempt, leave out of the trees the evolutions that no passage suits."""
         branches = self._branches or ()
         reachable = [branch for branch in branches if self.attempts or self._is_possible(branch)]
-        if 2 <= len(reachable) < len(branches):
-            for branch in branches:
-                if branch not in reachable:
-                    self._leave_out(branch)
+        if len(reachable) == len(branches):
+            return
+        for branch in branches:
+            if branch not in reachable:
+                self._leave_out(branch)
+        if len(reachable) > 1:
             self._branches = reachable
             self._plant([row for row in self.rows if row.tree is None or row.tree.root is None])
+        else:
+            self._branches = None
+            for row in self.rows:
+                if row.tree is None or row.tree.root is None:
+                    row.tree, row.evolution = None, reachable[0]
 
     def _give_up(self) -> None:
         """Give up evolutions that have failed `MAX_ATTEMPTS` times and never succeeded, if a row still wants them."""

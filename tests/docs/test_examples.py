@@ -31,7 +31,8 @@ from langchain_rageval.trust.labelled_item import labelled_items
 
 SAMPLE = {"question": "Q?", "answer": "Munich is old. Berlin is new.", "contexts": ["Munich is old."]}
 PUBLIC = {name: getattr(langchain_rageval, name) for name in BUILDERS}
-FIELDS = ("answer", "contexts", "references")
+FIELDS = ("answer", "contexts", "references", "history")
+TALK = [{"role": "user", "text": "I live in Munich. Is it old?"}, {"role": "assistant", "text": "Munich is a town."}]
 
 
 @pytest.fixture
@@ -74,7 +75,8 @@ def test_the_table_of_metrics_states_calls_and_fields(row):
     built, _, reads, calls = row
     judge, embeddings = recording_judge(), HashingEmbeddings()
     metric = eval(built.strip("`"), {**PUBLIC, "judge": judge, "embeddings": embeddings})
-    metric.invoke({**SAMPLE, "references": ["The town of Munich is very old."]})
+    history = {"history": TALK} if "history" in metric.reads else {}
+    metric.invoke({**SAMPLE, "references": ["The town of Munich is very old."], **history})
     assert len(judge.asked) == int(calls)
     assert metric.reads - {"question"} == {field for field in FIELDS if field in reads.partition(";")[0].split(", ")}
 
@@ -103,8 +105,8 @@ def test_every_call_of_a_report_in_the_text_works(ran, tmp_path):
     more = [left["samples"][0], {**left["samples"][0], "question": "?", "answer": "Мюнхен основан в 1158 году."}]
     evolutions = ["simple", "reasoning"]
     more = [
-        {**sample, "metadata": {"document": evolution, "tree_id": "tree", "evolution": evolution}}
-        for sample, evolution in zip(more, evolutions, strict=True)
+        {**sample, "metadata": {"document": evolution, "tree_id": "tree", "evolution": evolution, "turn": turn}}
+        for turn, (sample, evolution) in enumerate(zip(more, evolutions, strict=True), start=1)
     ]
     report = evaluate(more, faithfulness(left["OfflineJudge"]()), progress=False)
     names = {"report": report, "path": tmp_path / "report.jsonl"}
@@ -321,8 +323,9 @@ def test_the_table_of_edge_cases_is_true(row):
     )
     metric = eval(call, {**PUBLIC, "judge": judge, "embeddings": embeddings})
     assert f"| metric | {' | '.join(EDGES)} |" in page("reference/edge-cases")
+    history = {"history": TALK} if "history" in metric.reads else {}
     for cell, edge in zip(cells, EDGES.values(), strict=True):
-        result = metric.invoke({**MUNICH, **edge})
+        result = metric.invoke({**MUNICH, **edge, **history})
         score = next(iter(result.values())) if isinstance(result, dict) else result
         assert score.failure is None
         if cell.startswith("unscored"):

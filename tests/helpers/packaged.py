@@ -4,6 +4,8 @@ from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 
 LANGUAGES = ["en", "it", "ko", "ru", "zh"]
 JUDGING = {
+    "check_needs",
+    "check_user_facts",
     "classify_statements",
     "critique_aspect",
     "detect_abstention",
@@ -11,10 +13,12 @@ JUDGING = {
     "extract_entities",
     "extract_statements",
     "extract_turn_statements",
+    "find_contradictions",
     "find_entities",
     "grade_contexts",
     "grade_relevance",
     "grade_rubric",
+    "list_turn_facts",
     "regenerate_questions",
     "regenerate_turn_questions",
     "rewrite_question",

@@ -28,6 +28,7 @@ from langchain_rageval import (
     citations,
     claim_metrics,
     context_recall,
+    conversation_metrics,
     evaluate,
     faithfulness,
     noise_sensitivity,
@@ -495,7 +496,9 @@ async def test_its_graph_and_its_events_name_the_steps():
 
 def test_the_table_of_names_is_that_of_the_metrics():
     judge = OfflineJudge()
-    built = {build.__name__: build(judge) for build in (claim_metrics, citations, noise_sensitivity)}
+    built = {
+        build.__name__: build(judge) for build in (claim_metrics, citations, conversation_metrics, noise_sensitivity)
+    }
     assert {name: tuple(metric.feedback_keys) for name, metric in built.items()} == dict(SCORES)
 
 

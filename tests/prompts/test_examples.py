@@ -16,6 +16,8 @@ from langchain_rageval.text.sentences import split_sentences
 
 READS = {  # keys of the JSON block
     "answer_unaided": ["question"],
+    "check_needs": ["turns", "needs"],
+    "check_user_facts": ["turns", "facts"],
     "classify_statements": ["question", "answer_statements", "reference_statements"],
     "compare_questions": ["parent", "question"],
     "compress_question": ["question"],
@@ -42,12 +44,14 @@ READS = {  # keys of the JSON block
     "extract_keyphrases": ["passage"],
     "extract_statements": ["question", "text"],
     "extract_turn_statements": ["history", "question", "text"],
+    "find_contradictions": ["statements"],
     "find_entities": ["entities"],
     "find_passages": ["question", "passages"],
     "grade_contexts": ["question", "answer"],
     "grade_passage": ["passage"],
     "grade_relevance": ["question", "scale"],
     "grade_rubric": ["question", "answer", "reference", "criteria"],
+    "list_turn_facts": ["turns"],
     "pad_context": ["question", "context"],
     "propose_personas": ["count", "passages"],
     "regenerate_questions": ["answer", "count"],
@@ -102,6 +106,10 @@ UNCLEAR = {  # what nobody understands who sees no passage
 
 def graded(example):
     return [item["grade"] for item in example.output["grades"]]
+
+
+def verdicts_of(example):
+    return [item["verdict"] for item in example.output["verdicts"]]
 
 
 @dataclass(frozen=True)
@@ -567,6 +575,39 @@ TEACHES = {  # step to case: place of the example that teaches it, and what then
             1,
             lambda e: e.no(e.input["reference"]) and e.no(e.output["grades"][0]["reason"]),
         ),
+    },
+    "list_turn_facts": {
+        "an open correction": (
+            0,
+            lambda e: (
+                [any(sign in fact["text"] for sign in ":：") for fact in e.output["statements"]] == [False, False, True]
+            ),
+        ),
+        "a need beside a fact in one turn": (0, lambda e: e.listed("facts", "turn") == e.listed("needs", "turn")),
+        "an order": (1, lambda e: e.order(e.input["turns"][0]["text"]) and not e.order(e.told)),
+        "an evasive answer": (1, lambda e: len(e.input["turns"][1]["text"]) < 60 and not e.output["statements"]),
+    },
+    "find_contradictions": {
+        "a negation": (0, lambda e: e.no(e.statement(3)) and e.listed("contradictions", "second") == [3]),
+        "a statement about something else": (0, lambda e: e.listed("contradictions", "first") == [1]),
+        "an open correction": (1, lambda e: figures(e.statement(1)) != figures(e.statement(2))),
+        "an order": (1, lambda e: e.order(e.statement(3)) and not e.output["contradictions"]),
+    },
+    "check_user_facts": {
+        "a fact asked for again": (0, lambda e: verdicts_of(e)[0] == "asked again"),
+        "a fact that is passed over": (
+            0,
+            lambda e: e.no(e.input["facts"][1]["text"]) and verdicts_of(e)[1] == "ignored",
+        ),
+        "a question for more than was told": (1, lambda e: e.output["verdicts"][0]["verdict"] == "kept"),
+        "an order": (1, lambda e: e.order(e.input["turns"][0]["text"])),
+    },
+    "check_needs": {
+        "a negation that answers": (0, lambda e: e.no(e.input["turns"][1]["text"]) and verdicts_of(e)[1] == "met"),
+        "a counter-question": (0, lambda e: e.output["verdicts"][0]["turns"] == [4]),
+        "an answer to something else": (0, lambda e: verdicts_of(e)[2] == "unmet"),
+        "a need that is given up": (1, lambda e: verdicts_of(e) == ["withdrawn"]),
+        "an order": (1, lambda e: e.order(e.input["turns"][2]["text"])),
     },
 }
 

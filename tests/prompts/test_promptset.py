@@ -29,7 +29,7 @@ NOT_YET_TRIED = "# Not read by a native speaker, not tried with a live judge."
 LATIN_ALLOWED = {
     *("supported", "contradicted", "absent", "json", "true", "false", "tp", "fp", "fn", "kg", "mg", *ASPECTS),
     *("pip", "install", "app"),  # a line of code
-    *("user", "assistant"),  # roles of turns
+    *("user", "assistant", "kept", "asked", "again", "ignored", "met", "unmet", "withdrawn"),  # roles, verdicts
     "apply",  # in a question that mixes languages
 }
 ENGLISH_ONLY = FUNCTION_WORDS["en"] - FUNCTION_WORDS["it"] - {"a", "do", "no", "so"}
@@ -302,11 +302,11 @@ def test_the_examples_of_one_language_fit_the_step_of_another_and_no_step_that_a
     [
         (
             lambda prompts: prompts.replace("verify", instruction="x"),
-            "there are answer_unaided, classify_statements, compare_questions, compress_question",
+            "there are answer_unaided, check_needs, check_user_facts, classify_statements, compare_questions",
         ),
         (
             lambda prompts: prompts.get("verify"),
-            "there are answer_unaided, classify_statements, compare_questions, compress_question",
+            "there are answer_unaided, check_needs, check_user_facts, classify_statements, compare_questions",
         ),
         (
             lambda prompts: prompts.replace("extract_statements", examples=[{**GOOD, "output": {"statements": "A."}}]),
@@ -339,7 +339,7 @@ def test_a_wrong_step_or_example_is_refused(wrong, told):
         (
             "extract_statments.yaml",
             "instruction: x",
-            "no step 'extract_statments'; there are answer_unaided, classify_statements",
+            "no step 'extract_statments'; there are answer_unaided, check_needs, check_user_facts",
         ),
         (
             "verify_statements.yaml",

@@ -392,3 +392,21 @@ def test_values_that_are_nearly_all_equal_count_as_equal():
 def test_an_invalid_comparison_is_refused(report, options, problem):
     with pytest.raises(ConfigError, match=problem):
         report.minimum_detectable_difference(**{"metric": "faithfulness", **options})
+
+
+def test_pairs_of_one_conversation_are_one_cluster_unless_clusters_are_turned_off():
+    def run(values):
+        metadata = [{"conversation": f"c{place // 3}", "turn": place % 3 + 1} for place in range(len(values))]
+        rows = [
+            row(place, scored(value), id=str(place), question=f"q{place}", metadata=metadata[place])
+            for place, value in enumerate(values)
+        ]
+        return Report(rows)
+
+    here, there = run([1.0, 1.0, 0.5] * 6), run([0.5, 1.0, 0.5] * 6)
+    found, alone = here.compare(there), here.compare(there, cluster=None)
+    note = "18 pairs are turns of 6 conversations, and each conversation is one cluster."
+    assert (found["faithfulness"].clusters, found.notes) == (6, [note])
+    assert (alone["faithfulness"].clusters, alone.notes) == (None, [])
+    assert found["faithfulness"] == here.compare(there, cluster="metadata.conversation")["faithfulness"]
+    here.check({"faithfulness": 0.5}, baseline=there)

@@ -71,8 +71,8 @@ def test_it_searches_and_filters(opened):
 @pytest.mark.parametrize(
     ("colour", "verdicts"),
     [
-        ("good", ["supported", "TP", "useful", "needed", "found"]),
-        ("bad", ["contradicted", "FP", "not useful", "not found"]),
+        ("good", ["supported", "TP", "useful", "needed", "found", "consistent", "kept", "met"]),
+        ("bad", ["contradicted", "FP", "not useful", "not found", "ignored", "asked again", "unmet"]),
         ("open", ["absent", "FN"]),
     ],
 )

@@ -137,3 +137,38 @@ def test_what_is_neither_a_path_nor_a_function_is_refused(given):
     for options in ({"by": given}, {"cluster": given}):
         with pytest.raises(ConfigError, match=r"a path such as 'metadata\.split', or a function, got "):
             report_of(scored(0.5)).summary(**options)
+
+
+def turns(*conversations, values=None):
+    """A report whose samples are turns of these conversations, by the id of each; None for a sample alone."""
+    seen: dict[object, int] = {}
+    metadata = []
+    for name in conversations:
+        seen[name] = seen.get(name, 0) + 1
+        metadata.append({} if name is None else {"conversation": name, "turn": seen[name]})
+    return report(*({"id": str(place), "metadata": one} for place, one in enumerate(metadata)), values=values)
+
+
+def test_turns_of_one_conversation_count_as_one_unless_clusters_are_turned_off():
+    values = [1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0]
+    told = turns("a", "a", "a", "b", "b", None, "c", values=values)
+    given, alone = told.summary()["faithfulness"], told.summary(cluster=None)["faithfulness"]
+    groups = ["a", "a", "a", "b", "b", "alone", "c"]
+    assert (given.low, given.high) == bounded_mean_interval(values, clusters=groups)
+    assert (alone.low, alone.high) == bounded_mean_interval(values)
+    assert given == told.summary(cluster="conversation")["faithfulness"]
+    assert given != alone
+
+
+def test_conversations_with_one_sample_each_are_as_samples_without_a_conversation():
+    told = turns("a", "b", "c", "d")
+    assert told.summary() == told.summary(cluster=None)
+
+
+def test_slices_by_turn_are_in_numeric_order_and_their_samples_independent():
+    told = turns(*["a"] * 11, "b", "b", values=[1.0] * 10 + [0.0, 0.0, 1.0])
+    found = told.summary(by="turn")
+    assert list(found) == [str(turn) for turn in range(1, 12)]
+    assert means(found)["1"] == 0.5
+    assert (found["1"]["faithfulness"].low, found["1"]["faithfulness"].high) == bounded_mean_interval([1.0, 0.0])
+    assert list(turns(None, "b", "b", "b").summary(by="turn")) == ["1", "2", "3", "(none)"]

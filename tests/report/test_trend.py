@@ -59,6 +59,21 @@ def test_a_stable_stream_raises_none():
     assert trend(stream([0.9] * 20), BASELINE).alarms == {}
 
 
+def test_the_turns_of_a_conversation_count_as_one_sample():
+    single = stream([0.9] * 10 + [0.6] * 10)
+    chats = Report([one.model_copy(update={"sample": turn}) for one in single.rows for turn in turns_of(one.sample)])
+    expected, found = trend(single, BASELINE).alarms["faithfulness"], trend(chats, BASELINE).alarms["faithfulness"]
+    assert found == expected
+    clustered, alone = (trend(one)["2026-11-02"]["faithfulness"] for one in (chats, single))
+    assert (clustered.low, clustered.high) == pytest.approx((alone.low, alone.high), abs=0.01)
+
+
+def turns_of(sample, count=3):
+    """Return a conversation that consists of copies of a sample."""
+    metadata = {"conversation": sample.id}
+    return [sample.model_copy(update={"id": f"{sample.id}:{n}", "metadata": metadata}) for n in range(count)]
+
+
 def test_where_lower_is_better_a_rise_is_a_drift():
     def noise(one):
         value = 1 - float(one.scores["faithfulness"])

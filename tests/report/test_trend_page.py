@@ -150,6 +150,19 @@ def test_without_drift_or_without_baseline_nothing_is_marked(opened):
 
 
 @NEEDS_CHROMIUM
+def test_metrics_with_an_alarm_come_first(opened):
+    def reversed_scores(report):
+        return Report([one.model_copy(update={"scores": dict([*one.scores.items()][::-1])}) for one in report.rows])
+
+    found = trend(reversed_scores(stream([0.5] * 8)), reversed_scores(BASELINE))
+    assert (found.metrics, list(found.alarms)) == (["noise", "faithfulness"], ["faithfulness"])
+    page = opened(found)
+    assert page.locator(".beside h2").all_inner_texts() == ["faithfulness", "noise ↓"]
+    page.locator('.chart a[href$="=3.1"] .target').click()
+    expect(page.locator("th[aria-sort=ascending]")).to_contain_text("faithfulness")
+
+
+@NEEDS_CHROMIUM
 def test_the_table_has_the_means_of_the_trend(opened):
     page = opened(DRIFT)
     lines = page.locator("section:has(#periods-title) tbody tr").all_inner_texts()

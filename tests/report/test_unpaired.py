@@ -45,6 +45,42 @@ def test_too_few_samples_decide_nothing():
     assert found.problems == ["faithfulness too few samples (5 and 100 samples)"]
 
 
+def chats(start, values, turns=3):
+    """Return a report whose samples are turns of conversations, all of which have the value of the conversation."""
+    rows = [row for value in values for row in [value] * turns]
+    metadata = [{"conversation": f"{start}-{number // turns}"} for number in range(len(rows))]
+    return Report(
+        [
+            row(
+                number,
+                scored(value),
+                id=f"{start}-{number}",
+                question=f"Вопрос {start} {number}?",
+                metadata=metadata[number],
+            )
+            for number, value in enumerate(rows)
+        ]
+    )
+
+
+def test_the_turns_of_a_conversation_are_one_cluster_unless_clusters_are_turned_off():
+    live, plain = chats("prod", shares(20, 40)), chats("test", shares(36, 40), turns=1)
+    found = live.compare(plain, paired=False)
+    assert found.notes == [
+        "120 samples of the candidate are turns of 40 conversations, and each conversation is one cluster."
+    ]
+    alone = chats("prod", shares(20, 40), turns=1).compare(plain, paired=False)["faithfulness"]
+    metric = found["faithfulness"]
+    assert (metric.low, metric.high) == pytest.approx((alone.low, alone.high), abs=0.01)
+    independent = live.compare(plain, paired=False, cluster=None)
+    assert independent.notes == []
+    assert independent["faithfulness"].high - independent["faithfulness"].low < metric.high - metric.low
+    both = live.compare(chats("test", shares(36, 40)), paired=False)
+    assert both.notes[1] == (
+        "120 samples of the baseline are turns of 40 conversations, and each conversation is one cluster."
+    )
+
+
 def mixed(start, easy, hard):
     """Return a run whose easy questions score 0.9, and hard ones 0.5."""
     rng, rows = random.Random(start), []

@@ -21,14 +21,16 @@ from langchain_rageval.prompts.criteria import default_criteria
 from langchain_rageval.prompts.layout import read_inputs
 
 MARK = "ß"
+LABELS = "supported|contradicted|absent|kept|asked again|ignored|met|unmet|withdrawn"
 
 
 def marked(text: str) -> str:
     """A pretended translation: letters outside of what must be kept are marked, sentences stay as they are."""
-    parts = re.split(r'(`[^`]+`|\{\w*\}|"(?:supported|contradicted|absent)"|\b[A-Z]\.\d+|\b(?:TP|FP|FN|JSON)\b)', text)
-    return "".join(
+    parts = re.split(rf'(`[^`]+`|\{{\w*\}}|"(?:{LABELS})"|\b[A-Z]\.\d+|\b(?:TP|FP|FN|JSON)\b)', text)
+    text = "".join(
         part if at % 2 else re.sub(r"\b([a-zа-яё]{3,})\b", rf"\1{MARK}", part) for at, part in enumerate(parts)
     )
+    return text if MARK in text else f"{text} {MARK}"
 
 
 def translating(change=lambda content: content):

@@ -157,9 +157,7 @@ def test_a_note_says_that_no_passage_has_another_one():
     )
     testset = generator.generate(["Поле.", "Щавель."])
     assert testset.counts == {"simple": 2}
-    assert testset.notes == [
-        "Left out of some rows: multi_context (no passage is near enough); these rows have the rest of their evolution."
-    ]
+    assert testset.notes == ["Left out where no passage suits: multi_context (no passage is near enough)."]
 
 
 def test_a_review_of_an_unanswerable_question_reads_the_nearest_passages_of_the_corpus():

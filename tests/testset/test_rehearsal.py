@@ -1,8 +1,11 @@
 """The plan of a generation: calls and tokens by step without a model call."""
 
+import re
+
 import pytest
 from helpers.corpus import corpus
 from helpers.writers import Ring, Writer, documents, rejecting
+from langchain_core.documents import Document
 
 from langchain_rageval import ConfigError, Docstore, HashingEmbeddings, OfflineJudge
 from langchain_rageval.testset import TestsetGenerator, reasoning
@@ -16,7 +19,15 @@ def generator(writer, distribution=None, **options):
 
 
 @pytest.mark.parametrize("closed_book", [False, True])
-@pytest.mark.parametrize(("distribution", "tree"), [(DEFAULT, False), (DEFAULT, True), ({"unanswerable": 1}, False)])
+@pytest.mark.parametrize(
+    ("distribution", "tree"),
+    [
+        (DEFAULT, False),
+        (DEFAULT, True),
+        ({"unanswerable": 1}, False),
+        ({"follow_up": 1, "misspelt": 1, "multi_context": 1, "follow_up+voice": 1}, False),
+    ],
+)
 def test_the_expected_calls_are_those_of_a_critic_that_rejects_nothing(distribution, tree, closed_book):
     def review(inputs, _):
         return {"feedback": "", "standalone": True, "answerable": "при чём" not in inputs["question"]}
@@ -117,3 +128,11 @@ def test_documents_without_text_and_impossible_sizes_are_refused():
         generator(Writer()).plan([""])
     with pytest.raises(ConfigError, match=r"^size must be a whole number of at least 1, got 0$"):
         generator(Writer()).plan(documents(2), 0)
+
+
+def test_a_plan_keeps_to_the_focus():
+    topics = [Document(d.page_content * (1 + n), metadata={"topic": n}) for n, d in enumerate(documents(2))]
+    tokens = [generator(Writer(), {"simple": 1}, focus={"topic": n}).plan(topics, 1).tokens for n in (0, 1)]
+    assert tokens[0] < tokens[1]
+    with pytest.raises(ConfigError, match=re.escape("focus: no passage has the topic 2; there are '0', '1'")):
+        generator(Writer(), focus={"topic": 2}).plan(topics)

@@ -143,9 +143,7 @@ def test_a_question_about_numbers_starts_from_a_passage_with_numbers():
     assert (row.evolution, row.contexts) == ("numbers", [texts[1]])
     testset = generator(Writer(), {by_numbers | reasoning: 1}, size=1).generate([texts[0]])
     assert testset.counts == {"reasoning": 1}
-    assert testset.notes == [
-        "Left out of some rows: numbers (no numbers in the passage); these rows have the rest of their evolution."
-    ]
+    assert testset.notes == ["Left out where no passage suits: numbers (no numbers in the passage)."]
     made = by_numbers(scripted()).invoke(ASKED)
     assert made.rejected == "no numbers in the passage"
 

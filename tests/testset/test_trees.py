@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 
 import pytest
-from helpers.writers import Ring, Writer, documents, rejecting
+from helpers.writers import TOPICS, Ring, Writer, documents, rejecting
 
 from langchain_rageval import ConfigError, load_samples
 from langchain_rageval.testset import Testset, TestsetGenerator, evolution
@@ -156,3 +156,26 @@ def test_the_file_read_as_samples_gives_the_samples_of_the_test_set(tree, tmp_pa
     testset = generator(Writer(), tree=tree).generate(documents(20), size=4)
     testset.to_jsonl(tmp_path / "t.jsonl")
     assert list(load_samples(tmp_path / "t.jsonl")) == testset.to_samples()
+
+
+@pytest.mark.parametrize(
+    ("distribution", "evolutions"),
+    [
+        ({"simple": 1, "numbers": 1}, ["simple"] * 4),
+        ({"simple": 1, "numbers": 1, "follow_up": 1}, ["simple", "follow_up"] * 2),
+    ],
+)
+def test_an_evolution_that_no_passage_suits_is_left_out_of_the_trees_with_a_note(distribution, evolutions):
+    texts = [f"{topic.title()} описано здесь подробно." for topic in TOPICS]
+    testset = generator(Writer(), distribution).generate(texts, size=4)
+    assert [row.evolution for row in testset] == evolutions
+    assert testset.notes == ["Left out where no passage suits: numbers (no numbers in the passage)."]
+    assert testset.yields == {"attempts": 4, "rejected": {"no numbers in the passage": 1}}
+
+
+def test_a_follow_up_has_the_turns_before_it_and_understood_alone_it_is_the_question_of_its_tree():
+    testset = generator(Writer(), {"simple": 1, "follow_up": 1, "misspelt": 1}).generate(documents(20), size=6)
+    for simple, follow_up, misspelt in trees(testset):
+        assert (simple.evolution, follow_up.evolution, misspelt.evolution) == ("simple", "follow_up", "misspelt")
+        assert follow_up.standalone_question == simple.question
+        assert (bool(simple.chat_history), bool(follow_up.chat_history)) == (False, True)

@@ -3,8 +3,8 @@
 (async () => {
   const ROWS_A_PAGE = 50;
   const LONG_TITLE = 300;
-  const GOOD = new Set(["supported", "TP", "useful", "needed", "found"]);
-  const BAD = new Set(["contradicted", "FP", "not useful", "not found"]);
+  const GOOD = new Set(["supported", "TP", "useful", "needed", "found", "consistent", "kept", "met"]);
+  const BAD = new Set(["contradicted", "FP", "not useful", "not found", "ignored", "asked again", "unmet"]);
   const OPEN = new Set(["absent", "FN"]);
   const ANSWER_TAGS = new Set(["p", "ul", "ol", "li", "blockquote", "table", "thead", "tbody", "tr", "th", "td", "em", "strong", "s", "code", "hr", "small"]);
   const MARKS = { "good-verdict": "✓", "bad-verdict": "✗", "open-verdict": "?" };

@@ -1,0 +1,178 @@
+"""Conversation metrics: whether the assistant contradicts itself, keeps to what the user said, and meets their needs.
+
+Each is from 0 to 1, higher is better. They look at a whole conversation, where other metrics judge one answer. Own
+definitions; DeepEval asks about retention and resolution under the names of knowledge retention and conversation
+completeness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from langchain_rageval.data.schema import Finding, Sample, Score
+from langchain_rageval.judge.judge import JudgeLike
+from langchain_rageval.metrics.metric import Metric
+from langchain_rageval.metrics.suite import Suite, suite
+from langchain_rageval.metrics.value import Value, quote
+from langchain_rageval.steps.check_turns import (
+    ASKED_AGAIN,
+    IGNORED,
+    KEPT,
+    MET,
+    UNMET,
+    WITHDRAWN,
+    check_needs,
+    check_user_facts,
+)
+from langchain_rageval.steps.find_contradictions import CONSISTENT, CONTRADICTED, find_contradictions
+from langchain_rageval.steps.judge_step import JudgeStep
+from langchain_rageval.steps.list_turn_facts import list_turn_facts
+from langchain_rageval.steps.stage import State
+from langchain_rageval.text.language import detect_language
+
+NO_HISTORY = "the sample has no history"
+ONE_STATING_TURN = "fewer than two turns of the assistant state facts"
+NO_USER_FACTS = "the user states no facts that later turns could keep to"
+NO_NEEDS = "the user needs nothing"
+
+_MAX_QUOTED = 3
+_READS = {"question", "answer", "history"}
+
+
+class _Wording(NamedTuple):
+    """Beginning of a reason in English and Russian, and how exceptions are called, by verdict."""
+
+    en: str
+    ru: str
+    exceptions: Mapping[str, tuple[str, str]]
+
+
+_CONSISTENCY = _Wording(
+    "Statements of the assistant without a contradiction: {} of {}",
+    "Утверждений ассистента без противоречий: {} из {}",
+    {CONTRADICTED: ("contradicted", "противоречит другому ответу")},
+)
+_RETENTION = _Wording(
+    "Facts of the user that the assistant keeps to: {} of {}",
+    "Учтено из того, что сообщил пользователь: {} из {}",
+    {ASKED_AGAIN: ("asked again", "переспрошено"), IGNORED: ("ignored", "не учтено")},
+)
+_RESOLUTION = _Wording(
+    "Needs of the user that are met: {} of {}",
+    "Решено вопросов пользователя: {} из {}",
+    {UNMET: ("unmet", "не решено")},
+)
+
+
+def conversation_metrics(judge: JudgeLike, *, name: str = "conversation") -> Suite:
+    """Score a conversation as a whole: the history, the question and the answer of a sample.
+
+    - `conversation_consistency`: share of the assistant's statements that no statement of another of its turns
+      contradicts. A correction that says so is no contradiction.
+    - `conversation_retention`: share of the facts stated by the user that the assistant keeps to, neither asking
+      for them again nor ignoring them.
+    - `conversation_resolution`: share of the user's needs that are met by the end, without those that were withdrawn.
+
+    Score the last sample of each conversation. `load_samples` reads it, `samples_of(conversation)[-1]` is it, and
+    `last_turns` of `langchain_rageval.data.last_turns` selects it from the samples of many conversations.
+
+    Args:
+        judge: called up to four times per sample: to list what the turns say, which the three metrics share, and once
+            for each metric. More often for several votes, for each further `max_statements` facts or needs, and for
+            each part of a conversation that is longer than `max_context_tokens`.
+        name: prefix of the names of the scores.
+
+    Returns:
+        A suite of three metrics that read `question`, `answer` and `history`. Findings of the kind "turn" hold the
+        statements, facts or needs; each cites the number of its turn, then of the turns that decide. Turns are the
+        messages of both sides, numbered from 1. Unscored without history, and without statements in two turns, facts
+        or needs.
+    """
+
+    def part(kind: str, check: JudgeStep, value: Callable[[State], Value], under: str, labels: set[str]) -> Metric:
+        return Metric(
+            f"{name}_{kind}",
+            aspect="conversation",
+            reads=_READS,
+            steps=list_turn_facts(judge) | check,
+            reduce=value,
+            state_from_findings=partial(_state_from_findings, under=under, labels=frozenset(labels)),
+        )
+
+    return suite(
+        part(
+            "consistency",
+            find_contradictions(judge),
+            consistent_share,
+            "consistency_verdicts",
+            {CONSISTENT, CONTRADICTED},
+        ),
+        part("retention", check_user_facts(judge), kept_share, "fact_verdicts", {KEPT, ASKED_AGAIN, IGNORED}),
+        part("resolution", check_needs(judge), met_share, "need_verdicts", {MET, WITHDRAWN, UNMET}),
+    )
+
+
+def consistent_share(state: State) -> Value:
+    """Return the share of the assistant's statements that no statement of another turn contradicts."""
+    findings: Sequence[Finding] = state["consistency_verdicts"]
+    turns = {finding.cites[0] for finding in _items(findings)}
+    without = ONE_STATING_TURN if len(turns) < 2 else None
+    return _share(state["sample"], findings, CONSISTENT, _CONSISTENCY, without)
+
+
+def kept_share(state: State) -> Value:
+    """Return the share of the facts of the user that the assistant keeps to."""
+    findings: Sequence[Finding] = state["fact_verdicts"]
+    return _share(state["sample"], findings, KEPT, _RETENTION, None if _items(findings) else NO_USER_FACTS)
+
+
+def met_share(state: State) -> Value:
+    """Return the share of the user's needs that are met, without those that the user withdrew."""
+    findings: Sequence[Finding] = state["need_verdicts"]
+    counted = [finding for finding in _items(findings) if finding.verdict != WITHDRAWN]
+    return _share(state["sample"], findings, MET, _RESOLUTION, None if counted else NO_NEEDS)
+
+
+def _share(sample: Sample, findings: Sequence[Finding], good: str, wording: _Wording, without: str | None) -> Value:
+    """Return the share of the items with the verdict `good`; unscored without history, or if `without` says why."""
+    if not sample.history:
+        return Value.without(NO_HISTORY)
+    if without is not None:
+        return Value.without(without, findings)
+    counted = [finding for finding in _items(findings) if finding.verdict != WITHDRAWN]
+    right = sum(finding.verdict == good for finding in counted)
+    exceptions = [finding for finding in counted if finding.verdict != good]
+    return Value(right / len(counted), _reason(sample, wording, right, len(counted), exceptions), findings)
+
+
+def _reason(sample: Sample, wording: _Wording, right: int, count: int, exceptions: Sequence[Finding]) -> str:
+    russian = detect_language(sample.question) == "ru"
+    parts = [(wording.ru if russian else wording.en).format(right, count)]
+    for finding in exceptions[:_MAX_QUOTED]:
+        label = wording.exceptions[finding.verdict][russian]
+        parts.append(f"{label}: {quote(finding.text)} ({_turns(finding.cites, russian)})")
+    if (rest := len(exceptions) - _MAX_QUOTED) > 0:
+        parts.append(f"и ещё {rest}" if russian else f"and {rest} more")
+    return "; ".join(parts) + "."
+
+
+def _turns(cites: Sequence[str], russian: bool) -> str:
+    """Return the numbers of turns in words, such as "turns 2, 6"."""
+    numbers = ", ".join(cites)
+    if russian:
+        return f"{'реплика' if len(cites) == 1 else 'реплики'} {numbers}"
+    return f"{'turn' if len(cites) == 1 else 'turns'} {numbers}"
+
+
+def _items(findings: Sequence[Finding]) -> list[Finding]:
+    return [finding for finding in findings if finding.kind != "agreement"]
+
+
+def _state_from_findings(sample: Sample, score: Score, *, under: str, labels: frozenset[str]) -> State | None:
+    """Return the state from the findings of a score, or None if it is that of another metric."""
+    items = _items(score.findings)
+    if any(finding.kind != "turn" or finding.verdict not in labels or not finding.cites for finding in items):
+        return None
+    return {"sample": sample, under: score.findings}

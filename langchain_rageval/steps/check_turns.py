@@ -1,0 +1,220 @@
+"""Check over the later turns of a conversation what became of each fact that the user stated, and of each need.
+
+The judge reads the turns with their numbers, and numbered facts or needs. Reads `turn_facts` and adds `fact_verdicts`
+or `need_verdicts`, a list of Finding: one for each item in order, then the agreement rates if there are several votes.
+A finding cites its own turn first, then the turns that decide. Makes no call if there are no items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from langchain_rageval.data.schema import Finding, Sample
+from langchain_rageval.errors import JudgeOutputError
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, repeat_question, shared_question
+from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.voting import Voter, voters_of
+from langchain_rageval.prompts.answer_limits import AnswerLimits
+from langchain_rageval.prompts.answer_schemas import FactVerdicts, NeedVerdicts, TurnFact, TurnFacts
+from langchain_rageval.run.requests import Gather, Operation
+from langchain_rageval.steps.judge_step import JudgeStep, State, item_numbers, numbers_by_place
+from langchain_rageval.steps.numbered_turns import NumberedTurn, numbered_turns, request_turns, turn_windows
+from langchain_rageval.steps.votes import agreement_rates, majority
+
+KEPT, ASKED_AGAIN, IGNORED = "kept", "asked again", "ignored"
+MET, WITHDRAWN, UNMET = "met", "withdrawn", "unmet"
+
+_Facts = Mapping[int, TurnFact]
+_Turns = Sequence[NumberedTurn]
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    """Verdict on one item: its label, the reason and the numbers of the turns that decide."""
+
+    label: str
+    reason: str
+    turns: tuple[int, ...] = ()
+
+
+_Verdicts = dict[int, _Verdict]
+
+
+class CheckTurns(JudgeStep):
+    """Step that adds `<result_name>`, a list of Finding: one for each item, then the agreement rates.
+
+    Items are sent in slices of the judge's `max_statements`, each numbered from 1, and the turns from the first of the
+    slice on in windows of its `max_context_tokens`. Over windows, the first of `labels` that was given decides; over
+    votes the majority, and on a tie the last of `labels`. A verdict other than the last label that names no turn is
+    asked for again, once.
+
+    Attributes:
+        of: name of the list in `TurnFacts`, and of the items in the request.
+        key: name of the number of an item.
+        labels: the verdicts, the strongest first.
+        needs_turn: verdicts that a turn decides.
+        result_name: key of the findings in the state.
+    """
+
+    of: str
+    key: str
+    labels: tuple[str, ...]
+    needs_turn: frozenset[str]
+    result_name: str
+
+    def work(self, state: State) -> Operation[State]:
+        """Ask the judge about each item.
+
+        One request per slice of at most `max_statements` items, window (consecutive turns that fit one request) and
+        vote (one repetition by one judge); no call without items.
+        """
+        sample: Sample = state["sample"]
+        listed: TurnFacts = state["turn_facts"]
+        items = dict(enumerate(getattr(listed, self.of), 1))
+        voters = voters_of(self.judge) if items else []
+        turns = numbered_turns(sample)
+        votes: list[_Verdicts] = yield Gather([self._vote(voter, sample.question, items, turns) for voter in voters])
+        texts = {number: item.text for number, item in items.items()}
+        labels = [{number: verdict.label for number, verdict in vote.items()} for vote in votes]
+        findings = [self._finding(number, item, [vote[number] for vote in votes]) for number, item in items.items()]
+        return state | {self.result_name: [*findings, *agreement_rates(texts, voters, labels)]}
+
+    def _vote(self, voter: Voter, question: str, items: _Facts, turns: _Turns) -> Operation[_Verdicts]:
+        judge = voter.judge
+        windows = turn_windows(turns, judge.max_context_tokens)
+        requests = [
+            (part, window)
+            for part in _slices(items, judge.max_statements)
+            for window in windows
+            if window[-1].number > min(item.turn for item in part.values()) or len(windows) == 1
+        ]
+        parts = yield Gather([self._check_shared(voter, question, part, window) for part, window in requests])
+        given: dict[int, list[_Verdict]] = {number: [] for number in items}
+        for part in parts:
+            for number, verdict in part.items():
+                given[number].append(verdict)
+        return {number: self._strongest(verdicts) for number, verdicts in given.items()}
+
+    def _check_shared(self, voter: Voter, question: str, part: _Facts, window: _Turns) -> Operation[_Verdicts]:
+        judge_question = self._judge_question(voter, question, part, window)
+        work = self._check(voter, judge_question, question, part, window)
+        verdicts: _Verdicts = yield shared_question(voter.judge, judge_question, voter.draw, work, part)
+        return verdicts
+
+    def _check(
+        self, voter: Voter, judge_question: JudgeQuestion[Any], question: str, part: _Facts, window: _Turns
+    ) -> Operation[_Verdicts]:
+        """Ask one judge about a slice of items; repeat the question for items without a verdict or its turn."""
+        attempts = Attempts(voter.judge.attempts)
+        settled: _Verdicts = {}
+        repeated: set[int] = set()
+        pending = part
+        while pending and attempts.left:
+            if pending is not part:
+                judge_question = repeat_question(self._judge_question(voter, question, pending, window))
+            try:
+                answer = yield from ask_judge(voter.judge, judge_question, attempts, voter.draw)
+            except JudgeOutputError:
+                if part.keys() <= settled.keys():
+                    break
+                raise
+            settled |= self._consistent(answer, pending, window)
+            unproven = {n for n in pending if n in settled and self._lacks_turn(settled[n])} - repeated
+            repeated |= unproven
+            pending = {n: item for n, item in part.items() if n not in settled or n in unproven}
+        if missing := sorted(part.keys() - settled.keys()):
+            problem = f"no single verdict for the items {missing} of {self.of}"
+            raise JudgeOutputError(problem, self.get_name(), answer.model_dump_json())
+        return settled
+
+    def _judge_question(self, voter: Voter, question: str, part: _Facts, window: _Turns) -> JudgeQuestion[Any]:
+        items = [{self.key: place, "turn": item.turn, "text": item.text} for place, item in enumerate(part.values(), 1)]
+        limits = AnswerLimits(
+            items=("verdicts", self.key, item_numbers(len(part))),
+            values=(("turns", tuple(turn.number for turn in window)),),
+        )
+        inputs = {"turns": request_turns(window), self.of: items}
+        return self.build_question(inputs, None, language_from=question, judge=voter.judge, limits=limits)
+
+    def _consistent(self, answer: Any, part: _Facts, window: _Turns) -> _Verdicts:
+        """Return the verdicts of a reply by the items' own numbers, with existing turns after the item.
+
+        Unknown items are dropped, agreeing duplicates are combined, conflicting ones are omitted.
+        """
+        numbers, existing = numbers_by_place(part), {turn.number for turn in window}
+        by_number: dict[int, list[_Verdict]] = {}
+        for verdict in answer.verdicts:
+            if number := numbers.get(getattr(verdict, self.key)):
+                turns = tuple(turn for turn in verdict.turns if turn in existing and turn > part[number].turn)
+                by_number.setdefault(number, []).append(_Verdict(verdict.verdict, verdict.reason, turns))
+        return {n: _combine(doubles) for n, doubles in by_number.items() if len({v.label for v in doubles}) == 1}
+
+    def _lacks_turn(self, verdict: _Verdict) -> bool:
+        return verdict.label in self.needs_turn and not verdict.turns
+
+    def _strongest(self, verdicts: Sequence[_Verdict]) -> _Verdict:
+        """Return the verdict over several windows, with the reasons and turns of all equal verdicts."""
+        strongest = min((verdict.label for verdict in verdicts), key=self.labels.index)
+        return _combine([verdict for verdict in verdicts if verdict.label == strongest])
+
+    def _finding(self, number: int, item: TurnFact, verdicts: Sequence[_Verdict]) -> Finding:
+        label = majority([verdict.label for verdict in verdicts], tie=self.labels[-1])
+        agreeing = [verdict for verdict in verdicts if verdict.label == label] or [_Verdict(label, "")]
+        verdict = _combine(agreeing)
+        return Finding(
+            kind="turn",
+            number=number,
+            text=item.text,
+            verdict=label,
+            reason=verdict.reason,
+            cites=[str(turn) for turn in (item.turn, *sorted(verdict.turns))],
+        )
+
+
+def check_user_facts(judge: JudgeLike) -> JudgeStep:
+    """Return the step that checks whether the assistant keeps to what the user stated; adds `fact_verdicts`."""
+    return _check_turns(
+        judge,
+        "check_user_facts",
+        FactVerdicts,
+        of="facts",
+        key="fact",
+        labels=(IGNORED, ASKED_AGAIN, KEPT),
+        needs_turn=frozenset({IGNORED, ASKED_AGAIN}),
+        result_name="fact_verdicts",
+    )
+
+
+def check_needs(judge: JudgeLike) -> JudgeStep:
+    """Return the step that checks whether the user's needs were met; adds `need_verdicts`."""
+    return _check_turns(
+        judge,
+        "check_needs",
+        NeedVerdicts,
+        of="needs",
+        key="need",
+        labels=(MET, WITHDRAWN, UNMET),
+        needs_turn=frozenset({MET, WITHDRAWN}),
+        result_name="need_verdicts",
+    )
+
+
+def _check_turns(judge: JudgeLike, prompt: str, answer: type[BaseModel], **options: Any) -> JudgeStep:
+    return CheckTurns(prompt=prompt, judge=Judge.of(judge), answer=answer, **options)
+
+
+def _slices(items: _Facts, size: int) -> list[_Facts]:
+    numbers = list(items)
+    return [{n: items[n] for n in numbers[start : start + size]} for start in range(0, len(numbers), size)]
+
+
+def _combine(verdicts: Iterable[_Verdict]) -> _Verdict:
+    """Return equal verdicts as one, with their different reasons and turns."""
+    given = list(verdicts)
+    reasons = dict.fromkeys(verdict.reason for verdict in given if verdict.reason)
+    turns = dict.fromkeys(turn for verdict in given for turn in verdict.turns)
+    return _Verdict(given[0].label, " ".join(reasons), tuple(turns))

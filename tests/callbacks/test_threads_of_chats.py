@@ -1,0 +1,313 @@
+"""Chats as a callback sees them: turns with their history, and conversations sampled as a whole or not at all."""
+
+import asyncio
+import pickle
+import subprocess
+import sys
+from collections import defaultdict
+from typing import Any
+from uuid import UUID
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from fastapi.responses import StreamingResponse
+from helpers.chains import TEXT_TOOL, Agent, search, with_history
+from helpers.munich import ANSWER, CONTEXTS, DOCUMENTS
+from helpers.watched import joined, watching, with_callback
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+
+from langchain_rageval import ConfigError, OfflineJudge, RagEvalCallback, aspect_critique
+from langchain_rageval.data.last_turns import last_turns
+
+pytestmark = pytest.mark.filterwarnings("ignore:The class `InMemoryChatMessageHistory` was deprecated")
+
+METRIC = aspect_critique(OfflineJudge(), "conciseness")
+
+
+def replying(state: Any) -> dict[str, Any]:
+    """Answer with the last message and the number of messages before it."""
+    *earlier, last = state["messages"]
+    return {"messages": [AIMessage(f"{last.text} after {len(earlier)}")]}
+
+
+def chat_graph() -> Any:
+    flow = StateGraph(MessagesState)
+    flow.add_node("reply", replying)
+    flow.add_edge(START, "reply")
+    return flow.compile(checkpointer=InMemorySaver())
+
+
+def agent_with_memory() -> Any:
+    return create_agent(Agent(), [TEXT_TOOL], checkpointer=InMemorySaver())
+
+
+def by_messages(text):
+    return {"messages": [("human", text)]}
+
+
+def by_input(text):
+    return {"input": text}
+
+
+CHATS: dict[str, Any] = {
+    "a graph with a checkpointer": (chat_graph, by_messages, {"configurable": {"thread_id": "t1"}}),
+    "an agent with a checkpointer": (agent_with_memory, by_messages, {"configurable": {"thread_id": "t1"}}),
+    "a chain with a message history": (with_history, by_input, {"configurable": {"session_id": "t1"}}),
+    "a graph inside a chain": (
+        lambda: RunnableLambda(lambda given: given) | chat_graph(),
+        by_messages,
+        {"configurable": {"thread_id": "t1"}},
+    ),
+}
+every_chat = pytest.mark.parametrize(("build", "given", "config"), CHATS.values(), ids=CHATS)
+
+
+async def invoked(chat, given, config):
+    return chat.invoke(given, config)
+
+
+async def ainvoked(chat, given, config):
+    return await chat.ainvoke(given, config)
+
+
+async def streamed(chat, given, config):
+    return list(chat.stream(given, config))
+
+
+async def astreamed(chat, given, config):
+    return [chunk async for chunk in chat.astream(given, config)]
+
+
+def turns(rows):
+    """Return conversation, turn, texts of the history and the question of each row, in the order of the turns."""
+    samples = sorted((row.sample for row in rows), key=lambda sample: str(sample.metadata.get("turn")))
+    return [
+        (one.metadata["conversation"], one.metadata["turn"], [turn.text for turn in one.history], one.question)
+        for one in samples
+    ]
+
+
+@every_chat
+@pytest.mark.parametrize("door", [invoked, ainvoked, streamed, astreamed])
+async def test_each_turn_has_the_earlier_ones_as_its_history(build, given, config, door):
+    callback, rows = watching(METRIC)
+    chat = build()
+    for text in ("First?", "Second?", "Third?"):
+        await door(chat, given(text), {**config, "callbacks": [callback]})
+    assert callback.close(None)
+    found = turns(rows)
+    answers = [row.sample.answer for row in sorted(rows, key=lambda row: row.sample.metadata["turn"])]
+    assert found == [
+        ("t1", 1, [], "First?"),
+        ("t1", 2, ["First?", answers[0]], "Second?"),
+        ("t1", 3, ["First?", answers[0], "Second?", answers[1]], "Third?"),
+    ]
+    (whole,) = last_turns([row.sample for row in rows])
+    assert (whole.question, len(whole.history)) == ("Third?", 4)
+
+
+@pytest.mark.parametrize("name", ["thread_id", "session_id", "conversation_id", "conversation"])
+def test_a_thread_is_named_by_the_metadata_of_a_run_too(name):
+    callback, rows = watching(METRIC)
+    chain = RunnableLambda(lambda given: ANSWER)
+    chain.invoke({"question": "Why?"}, with_callback(callback, metadata={name: 7}))
+    chain.invoke({"question": "Why?", "chat_history": [("A?", "A.")]}, with_callback(callback, metadata={name: 7}))
+    callback.close(None)
+    assert [row.sample.metadata["conversation"] for row in rows] == ["7", "7"]
+    assert [[turn.text for turn in row.sample.history] for row in rows] == [[], ["A?", "A."]]
+    assert "turn" not in rows[0].sample.metadata  # nothing shows whether it is the first
+    assert rows[1].sample.metadata["turn"] == 2
+
+
+def test_a_run_without_a_thread_has_no_conversation():
+    callback, rows = watching(METRIC)
+    RunnableLambda(lambda question: ANSWER).invoke("Why?", with_callback(callback))
+    callback.close(None)
+    assert not {"conversation", "turn"} & rows[0].sample.metadata.keys()
+
+
+def sampled_threads(build, given, key, *, threads=40, copies=1, **options):
+    """Return the numbers of scored turns by thread; each turn of every thread has a copy of the callback in turn."""
+    scored: dict[str, int] = defaultdict(int)
+    callback, rows = watching(METRIC, sample_rate=0.5, **options)
+    callbacks = [callback, *(pickle.loads(pickle.dumps(callback)) for _ in range(copies - 1))]
+    chat = build()
+    for turn in range(3):
+        for number in range(threads):
+            config = {"configurable": {key: f"thread-{number}"}, "callbacks": [callbacks[turn % copies]]}
+            chat.invoke(given(f"{number}?"), config)
+    stats = [one.stats() for one in callbacks]
+    for one in callbacks:
+        one.close(None)
+    for row in rows:
+        scored[row.sample.metadata["conversation"]] += 1
+    assert sum(one["seen"] for one in stats) == 3 * threads
+    return dict(scored), sum(one["sampled"] for one in stats)
+
+
+@pytest.mark.parametrize(
+    ("build", "given", "key"),
+    [(chat_graph, by_messages, "thread_id"), (with_history, by_input, "session_id")],
+    ids=["a graph with a checkpointer", "a chain with a message history"],
+)
+def test_a_thread_is_sampled_as_a_whole_or_not_at_all(build, given, key):
+    scored, sampled = sampled_threads(build, given, key)
+    assert set(scored.values()) == {3}
+    assert 10 < len(scored) < 30
+    assert sampled == 3 * len(scored)
+    again, _ = sampled_threads(build, given, key)
+    assert again == scored
+
+
+def test_another_seed_samples_other_threads():
+    first, _ = sampled_threads(chat_graph, by_messages, "thread_id")
+    other, _ = sampled_threads(chat_graph, by_messages, "thread_id", seed=1)
+    assert set(other.values()) == {3}
+    assert first.keys() != other.keys()
+
+
+def test_every_process_samples_the_same_threads():
+    program = (
+        "from langchain_rageval import OfflineJudge, RagEvalCallback, aspect_critique\n"
+        "one = RagEvalCallback(aspect_critique(OfflineJudge(), 'coherence'), sample_rate=0.5, seed=3)\n"
+        "from uuid import UUID\n"
+        "print([n for n in range(50) if one._is_sampled(UUID(int=n), f'thread-{n}')])"
+    )
+    outputs = {subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout for _ in "ab"}
+    callback = RagEvalCallback(METRIC, sample_rate=0.5, seed=3)
+    expected = [n for n in range(50) if callback._is_sampled(UUID(int=n), f"thread-{n}")]
+    assert outputs == {f"{expected}\n".encode()}
+
+
+@pytest.mark.parametrize("seed", ["a", 1.5, True, None])
+def test_a_seed_is_a_whole_number(seed):
+    with pytest.raises(ConfigError, match=f"^seed must be a whole number, got {seed!r}$"):
+        RagEvalCallback(METRIC, seed=seed)
+
+
+def meeting_graph(barrier):
+    """Return a chat whose turns wait within their run until as many other runs are open as the barrier needs."""
+
+    async def reply(state: Any) -> Any:
+        await barrier.wait()
+        return replying(state)
+
+    flow = StateGraph(MessagesState)
+    flow.add_node("reply", reply)
+    flow.add_edge(START, "reply")
+    return flow.compile(checkpointer=InMemorySaver())
+
+
+def streaming_service(chat, callback):
+    app = FastAPI()
+
+    @app.get("/chat/{thread}")
+    async def talk(thread: str, text: str) -> StreamingResponse:
+        async def words() -> Any:
+            config: Any = {"configurable": {"thread_id": thread}, "callbacks": [callback]}
+            async for state in chat.astream(by_messages(text), config, stream_mode="values"):
+                yield f"{state['messages'][-1].text}\n"
+
+        return StreamingResponse(words(), media_type="text/plain")
+
+    return app
+
+
+async def visit(client, thread, turns):
+    for number in range(turns):
+        reply = await client.get(f"/chat/{thread}", params={"text": f"{thread} asks {number}?"})
+        assert reply.text.splitlines()[-1] == f"{thread} asks {number}? after {2 * number}"
+
+
+def assert_each_thread_is_whole(rows, turns_each):
+    """Assert that each thread of the rows has all its turns, and in their histories no message of another thread."""
+    threads = {row.sample.metadata["conversation"] for row in rows}
+    for thread in threads:
+        found = turns([row for row in rows if row.sample.metadata["conversation"] == thread])
+        said = [
+            text for n in range(turns_each) for text in (f"{thread} asks {n}?", f"{thread} asks {n}? after {2 * n}")
+        ]
+        assert found == [(thread, n + 1, said[: 2 * n], said[2 * n]) for n in range(turns_each)]
+    return threads
+
+
+async def test_two_users_of_a_streaming_service_are_never_mixed():
+    callback, rows = watching(METRIC)
+    app = streaming_service(meeting_graph(asyncio.Barrier(2)), callback)  # each turn is open while the other's is
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://chat") as client:
+        await asyncio.gather(visit(client, "anna", 5), visit(client, "boris", 5))
+    assert await asyncio.to_thread(callback.close, None)
+    assert assert_each_thread_is_whole(rows, 5) == {"anna", "boris"}
+    assert len(rows) == 10
+
+
+async def test_all_sampled_threads_of_a_streaming_service_are_whole():
+    callback, rows = watching(METRIC, sample_rate=0.5)
+    app = streaming_service(meeting_graph(asyncio.Barrier(20)), callback)
+    threads = [f"thread-{number}" for number in range(20)]
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://chat") as client:
+        await asyncio.gather(*(visit(client, thread, 4) for thread in threads))
+    assert await asyncio.to_thread(callback.close, None)
+    sampled = {thread for thread in threads if callback._is_sampled(UUID(int=0), thread)}
+    assert 5 <= len(sampled) <= 15
+    assert assert_each_thread_is_whole(rows, 4) == sampled
+    assert len(rows) == 4 * len(sampled)
+
+
+@tool
+def weather(city: str) -> str:
+    """Look up the weather."""
+    return f"It rains in {city}."
+
+
+def test_contexts_name_the_tool_and_the_call_that_returned_them():
+    callback, rows = watching(METRIC)
+    plain = [document.model_copy(update={"metadata": {}}) for document in DOCUMENTS]
+
+    @tool(response_format="content_and_artifact")
+    def look_up(query: str) -> Any:
+        """Look something up."""
+        return joined(plain), plain
+
+    look_up.name = "search"
+    create_agent(Agent(), [look_up]).invoke(by_messages("Why?"), with_callback(callback))
+    create_agent(Agent(), [search]).invoke(by_messages("Why?"), with_callback(callback))
+    callback.close(None)
+    assert [row.sample.contexts for row in rows] == [CONTEXTS, CONTEXTS]
+    assert [row.sample.metadata["context_sources"] for row in rows] == [
+        ["search 1", "search 1"],
+        ["munich-1.md", "munich-2.md"],
+    ]
+    assert [call["name"] for call in rows[0].sample.metadata["tool_calls"]] == ["search"]
+
+
+def test_texts_of_tools_are_contexts_if_nothing_else_is():
+    callback, rows = watching(METRIC)
+
+    def reply(state: Any) -> Any:
+        calls = [{"name": "weather", "args": {"city": city}, "id": f"call_{city}"} for city in ("Bonn", "Kiel")]
+        results = [weather.invoke({**call, "type": "tool_call"}) for call in calls]
+        return {"messages": [AIMessage("", tool_calls=calls), *results, AIMessage("It rains in both.")]}
+
+    flow = StateGraph(MessagesState)
+    flow.add_node("reply", reply)
+    flow.add_edge(START, "reply")
+    flow.compile().invoke(by_messages("Does it rain?"), with_callback(callback))
+    callback.close(None)
+    (row,) = rows
+    assert row.sample.contexts == ["It rains in Bonn.", "It rains in Kiel."]
+    assert row.sample.metadata["context_sources"] == ["weather call_Bonn", "weather call_Kiel"]
+    assert [call["id"] for call in row.sample.metadata["tool_calls"]] == ["call_Bonn", "call_Kiel"]
+
+
+def test_a_trace_read_by_the_user_has_the_conversation_too():
+    callback, rows = watching(METRIC, extract=lambda run: {"question": "Why?", "answer": "So."})
+    chat_graph().invoke(by_messages("Why?"), with_callback(callback, configurable={"thread_id": "t9"}))
+    callback.close(None)
+    assert rows[0].sample.metadata["conversation"] == "t9"
