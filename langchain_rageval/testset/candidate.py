@@ -27,6 +27,7 @@ ANSWERED_BY_DOCUMENTS = "the documents answer it"
 KNOWN_WITHOUT_DOCUMENTS = "known without the documents"
 DUPLICATE = "near-duplicate"
 ANSWER_CHANGED = "the answer has changed"
+FAILED = "failed: "  # the class name of an error follows
 DROPPED_BY_REVIEWER = "dropped by a reviewer"
 
 

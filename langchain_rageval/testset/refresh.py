@@ -13,12 +13,11 @@ from langchain_rageval.run.budget import Cost
 from langchain_rageval.run.drivers import astream_results
 from langchain_rageval.run.usage_meter import tokens_in
 from langchain_rageval.testset.answer_check import CHECK_ANSWER
-from langchain_rageval.testset.candidate import SIMPLE, Candidate, Trial
+from langchain_rageval.testset.candidate import FAILED, SIMPLE, Candidate, Trial
 from langchain_rageval.testset.candidate_step import CandidateStep
 from langchain_rageval.testset.distribution import branch_of_names
 from langchain_rageval.testset.evolutions import Branch
 from langchain_rageval.testset.generation import Generation
-from langchain_rageval.testset.journaled_step import FAILED
 from langchain_rageval.testset.row import TestsetRow
 from langchain_rageval.testset.row_update import RowUpdate, RowUpdates
 from langchain_rageval.testset.testset import CHANGES, Testset

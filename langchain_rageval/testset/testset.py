@@ -23,7 +23,7 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.answering import ANSWER_DEFAULTS, Answering, AnswerOptions
 from langchain_rageval.run.options import fill_defaults
 from langchain_rageval.run.prices import format_money
-from langchain_rageval.testset.candidate import Candidate
+from langchain_rageval.testset.candidate import FAILED, Candidate
 from langchain_rageval.testset.diff import TestsetDiff, diff_rows
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.plots import draw_counts, draw_history
@@ -124,8 +124,9 @@ class Testset:
 
     @property
     def rejection_examples(self) -> dict[str, str]:
-        """Mapping of each reason for rejection to the feedback of the last candidate with it, if there is any."""
-        return {str(candidate.rejected): candidate.objection for candidate in self.rejected if candidate.objection}
+        """Mapping of each reason for rejection, errors excluded, to the feedback of the last candidate with it."""
+        judged = [one for one in self.rejected if one.objection and not str(one.rejected).startswith(FAILED)]
+        return {str(candidate.rejected): candidate.objection for candidate in judged}
 
     @property
     def calls_per_row(self) -> float | None:
