@@ -20,16 +20,16 @@ from langchain_rageval.cli.main import run
 PROGRAM = [sys.executable, "-m", "langchain_rageval"]
 LINES = "".join(json.dumps(sample, ensure_ascii=False) + "\n" for sample in (SAMPLE, REFUSAL))
 COMMANDS = {
-    "evaluate": ["samples.jsonl", "--budget-calls", "1"],
+    "evaluate": ["samples.jsonl", "--budget-calls", "1", "--quiet"],
     "replies": ["wave-1.out.jsonl"],
     "report": ["report.jsonl"],
     "compare": ["report.jsonl", "report.jsonl"],
     "trend": ["live.jsonl", "--baseline", "report.jsonl"],
     "runs": ["."],
     "plan": ["samples.jsonl"],
-    "generate": ["documents", "--size", "2"],
+    "generate": ["documents", "--size", "2", "--quiet"],
     "metrics": [],
-    "qualify": ["--repeats", "1"],
+    "qualify": ["--repeats", "1", "--quiet"],
     "diff": ["testset.jsonl", "testset.jsonl"],
 }
 
