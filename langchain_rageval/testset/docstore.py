@@ -48,6 +48,7 @@ _MAX_COSINE = 1.01  # with rounding errors
 _SPACE = re.compile(r"\s*")
 _NO_SIMILAR = "{!r} has no similar passages"
 _UNNAMED = "documents"  # source of passages of the user that name none
+UNNAMED_TEXT = "text "  # beginning of the source of a document without a name
 _CUT_CHARACTER = "\ufffd"  # left by splitters that cut a character between tokens
 
 
@@ -319,7 +320,7 @@ def _derived_id(document_id: Any, text: str) -> str:
 def _source_of(document: Document) -> str:
     """Return the name of a document from its metadata, or a hash of its text."""
     digest = hashlib.blake2b(document.page_content.encode(), digest_size=8).hexdigest()
-    return _source_in_metadata(document) or f"text {digest}"
+    return _source_in_metadata(document) or f"{UNNAMED_TEXT}{digest}"
 
 
 def _source_in_metadata(document: Document) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.testset.candidate import Candidate
-from langchain_rageval.testset.docstore import Docstore
+from langchain_rageval.testset.docstore import UNNAMED_TEXT, Docstore
 from langchain_rageval.testset.passage import Passage
 from langchain_rageval.testset.row import TestsetRow
 from langchain_rageval.text.shared_text import shared_share
@@ -119,7 +119,8 @@ class RowUpdates:
         own = self._by_source.get(passage.source, [])
         if same_id := [other for other in own if other.id == passage.id]:
             return same_id
-        shares = [(shared_share(passage.text, other.text), other) for other in own or self._with_sentences_of(passage)]
+        others = own or (self._with_sentences_of(passage) if passage.source.startswith(UNNAMED_TEXT) else [])
+        shares = [(shared_share(passage.text, other.text), other) for other in others]
         best = max((share for share, _ in shares), default=0.0)
         least = best if best >= _MOSTLY_THE_SAME else _MIN_SHARED
         near = [other for share, other in sorted(shares, key=lambda pair: -pair[0]) if share >= least]
@@ -128,9 +129,9 @@ class RowUpdates:
         return near[:_MAX_VERSIONS]
 
     def _with_sentences_of(self, passage: Passage) -> list[Passage]:
-        """Return the passages that share the most lines or sentences with a passage whose document has no new version.
+        """Return the passages that share the most lines or sentences with a passage of a document without a name.
 
-        The document may have another name: one without a name is named after its text.
+        Such a document is named after its text, and its new version has another name.
         """
         counts = Counter(number for sentence in _sentences(passage.text) for number in self._by_sentence[sentence])
         return [self._store.passages[number] for number, _ in counts.most_common(_MAX_VERSIONS)]

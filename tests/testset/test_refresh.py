@@ -135,6 +135,19 @@ def test_a_document_that_is_gone_drops_its_rows_without_asking():
     assert len(after) == 20
 
 
+def test_another_document_with_the_same_phrases_does_not_replace_one_that_is_gone():
+    def form(n):
+        text = f"Полис {n} стоит {n} рублей; осмотр дома проводит комиссия. Выплата начисляется на счёт владельца."
+        return Document(text, metadata={"source": f"полис-{n}"})
+
+    writer = writer_of_prices()
+    given = generator(writer, distribution={"simple": 1})
+    testset = given.generate(list(map(form, range(9))), size=3)
+    gone = testset[0].spans[0][0]
+    after = testset.refresh([form(n) for n in range(9) if f"полис-{n}" != gone])
+    assert (after.changes["dropped"], after.changes["mended"]) == ([testset[0].id], [])
+
+
 def test_passages_that_only_moved_are_kept_without_a_call_with_new_spans():
     text = "\n\n".join(f"Предмет {n} стоит {n} рублей; {LEFT} {n}." for n in range(20))
     writer = writer_of_prices()
