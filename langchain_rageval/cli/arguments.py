@@ -40,9 +40,8 @@ def add_audit_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--audit-share",
         type=float,
-        default=0.1,
         metavar="SHARE",
-        help="share of the samples that --audit scores (default: %(default)s)",
+        help="share of the samples that --audit scores (default: 0.1)",
     )
     parser.add_argument("--audit-base-url", metavar="URL", help="address of the judge of --audit")
 

@@ -44,6 +44,10 @@ def warn_about_failures(report: Report) -> None:
         incomplete = len({row.index for row, score in failed if score.failure and score.failure.step == "sample"})
         count = f"{len(failures)} ({incomplete} samples lack a field)" if incomplete else str(len(failures))
         write_message(f"failed scores: {count}, excluded from the means; first failure: {first}")
+    of_audit = [score.failure for row in report.rows for score in row.audit.values() if score.failure]
+    if of_audit:
+        count = str(len(of_audit))
+        write_message(f"failed scores of the audit: {count}; first failure: {_describe(of_audit[0])}")
 
 
 def _describe(failure: Failure) -> str:

@@ -134,11 +134,13 @@ def build_audit(options: argparse.Namespace) -> Audit | None:
     from langchain_rageval.models.loading import load_judge
 
     if options.audit is None:
+        if options.audit_share is not None or options.audit_base_url is not None:
+            raise ConfigError("--audit-share and --audit-base-url need a strong judge; add --audit MODEL")
         return None
     judge = load_judge(
         options.audit, base_url=options.audit_base_url, temperature=options.temperature, language=options.language
     )
-    return Audit(judge, share=options.audit_share)
+    return Audit(judge) if options.audit_share is None else Audit(judge, share=options.audit_share)
 
 
 def build_budget(options: argparse.Namespace) -> Budget | None:

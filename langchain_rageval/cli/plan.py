@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langchain_rageval.cli.arguments import add_audit_options, add_input_options, add_judge_options
@@ -10,6 +11,7 @@ from langchain_rageval.cli.evaluate import parse_gates, stopping_rule
 from langchain_rageval.cli.generate import add_row_options, check_documents, parse_distribution, parse_focus
 from langchain_rageval.cli.inputs import build_audit, load_inputs
 from langchain_rageval.cli.json_output import add_json_option, generation_plan_object, plan_object, write_json
+from langchain_rageval.errors import ConfigError
 
 if TYPE_CHECKING:
     from langchain_rageval.testset.generation_plan import GenerationPlan
@@ -66,6 +68,8 @@ def run(options: argparse.Namespace) -> int:
         else:
             show_generation_plan(generation_plan)
         return 0
+    if Path(options.file).is_dir():
+        raise ConfigError(f"{options.file} is a folder: add --generate to estimate a test set from its documents")
     samples, metrics = load_inputs(options)
     gates = parse_gates(options)
     estimate = plan(

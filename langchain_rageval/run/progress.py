@@ -107,9 +107,11 @@ class LiveProgress(Progress):
         from rich.console import Console
         from rich.progress import BarColumn, SpinnerColumn, TextColumn
         from rich.progress import Progress as Bar
+        from rich.table import Column
 
         super().__init__(total, meter, unit, outcome)
-        columns = (SpinnerColumn(), BarColumn(bar_width=30), TextColumn("{task.description}"))
+        text = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis"))
+        columns = (SpinnerColumn(), BarColumn(bar_width=30), text)
         self._bar = Bar(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
         self._task = self._bar.add_task(self.status_line(), total=total)
         self._bar.start()

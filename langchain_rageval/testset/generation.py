@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from textwrap import shorten
 from typing import Any
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig, RunnableSequence
 
+from langchain_rageval._internal.plotting import single_line
 from langchain_rageval.data.schema import Usage
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.judge.ladder import inner_models
@@ -28,12 +28,12 @@ from langchain_rageval.run.run import Run
 from langchain_rageval.run.usage_meter import tokens_in
 from langchain_rageval.testset.accepted_questions import AcceptedQuestions, to_unit_vector
 from langchain_rageval.testset.bridges import may_have_bridge
-from langchain_rageval.testset.candidate import BLANK_QUESTION, DUPLICATE, Candidate
+from langchain_rageval.testset.candidate import BLANK_QUESTION, DUPLICATE, FAILED, Candidate
 from langchain_rageval.testset.docstore import Docstore, embed_passages
 from langchain_rageval.testset.evolutions import Branch, kinds_of, simple
 from langchain_rageval.testset.focus import Focus, check_stratum, passages_in_focus
 from langchain_rageval.testset.generator_steps import GeneratorSteps
-from langchain_rageval.testset.journaled_step import FAILED, JournaledStep
+from langchain_rageval.testset.journaled_step import JournaledStep
 from langchain_rageval.testset.passage import Passage
 from langchain_rageval.testset.passage_scheduler import PassageScheduler
 from langchain_rageval.testset.reviewed_question import ReviewedQuestion
@@ -45,9 +45,10 @@ from langchain_rageval.testset.testset import Testset
 _LOG = logging.getLogger("langchain_rageval")
 _BUDGET_SPENT = "the budget is spent"
 _INTERRUPTED = "the run was interrupted"
-_ROUND_FAILED = "every attempt of a round failed"
+_MOST_FAILURES = 5  # attempts in a row, whole rounds, after which the models count as unusable
 _CHAIN = "generate_row"  # name in traces
 _LONGEST_COMMENT = 60
+_LONGEST_LOG_LINE = 1000
 _PROMPT_TOKENS = 800  # estimate for one call, without the passage
 
 
@@ -130,7 +131,8 @@ class Generation:
     _usage: StepUsage = field(default_factory=StepUsage)
     _not_journaled: dict[str, None] = field(default_factory=dict)
     _accepted: AcceptedQuestions = field(init=False)
-    _reasons: set[str | None] = field(default_factory=set)  # of the attempts of the current round
+    _reasons: list[str | None] = field(default_factory=list)  # of the attempts of the current round
+    _failures: int = 0  # attempts in the last rounds of which every attempt failed
 
     def __post_init__(self) -> None:
         """Open the journal and plan the rows."""
@@ -173,8 +175,8 @@ class Generation:
         """Return new candidates (questions to generate) by row number; empty if the run is over."""
         if _BUDGET_SPENT in self._reasons:
             self.stop_reason = _BUDGET_SPENT
-        elif self._reasons and all(reason and reason.startswith(FAILED) for reason in self._reasons):
-            self.stop_reason = _ROUND_FAILED
+        elif self._failed_in_a_row() >= _MOST_FAILURES:
+            self.stop_reason = f"the last {self._failures} attempts failed"
         elif self.scheduler.hopeless:
             self.stop_reason = f"none of the {self.scheduler.hopeless} questions was accepted; see `rejected`"
         self._reasons.clear()
@@ -225,7 +227,7 @@ class Generation:
                 self.rejected.append(outcome)
             if candidate.rejected and candidate.rejected.startswith(FAILED):
                 self.first_failure = self.first_failure or candidate.history[-1].feedback
-        self._reasons |= {candidate.rejected for candidate in results.values()}
+        self._reasons += [candidate.rejected for candidate in results.values()]
         return [_to_row(candidate) for candidate in accepted.values() if candidate.rejected is None]
 
     def describe_rejections(self) -> str:
@@ -233,8 +235,8 @@ class Generation:
         counts = self.scheduler.rejected.most_common()
         if not counts:
             return "0 rejected"
-        reasons = ", ".join(f"{count} {reason}" for reason, count in counts)
-        last = shorten(self.rejected[-1].objection, _LONGEST_COMMENT, placeholder="…") if self.rejected else ""
+        reasons = ", ".join(f"{count} {single_line(reason)}" for reason, count in counts)
+        last = single_line(self.rejected[-1].objection, _LONGEST_COMMENT) if self.rejected else ""
         return f"{self.scheduler.rejected.total()} rejected: {reasons}" + (f"; last: {last}" if last else "")
 
     def testset(self, *, broken_off: bool = False) -> Testset:
@@ -246,6 +248,12 @@ class Generation:
         notes = list(self._notes(len(candidates), broken_off))
         rows = [_to_row(candidate) for candidate in candidates]
         return Testset(rows, yields, notes, len(rows) == self.size, broken_off, self.rejected, self._usages())
+
+    def _failed_in_a_row(self) -> int:
+        """Return the number of attempts in the last rounds of which every attempt failed."""
+        all_failed = all(reason and reason.startswith(FAILED) for reason in self._reasons)
+        self._failures = self._failures + len(self._reasons) if all_failed else 0
+        return self._failures
 
     def _notes(self, n_rows: int, broken_off: bool) -> Generator[str]:
         models = [inner for judge in self.options.judges for inner in inner_models(judge.model)]
@@ -326,11 +334,11 @@ class Generation:
         row = self.scheduler.rows[number]
         place = f"row {number + 1} ({row.evolution.get_name()}), attempt {row.attempts}"
         if candidate.rejected is None:
-            _LOG.debug("%s: accepted: %s", place, candidate.question)
+            _LOG.debug("%s: accepted: %s", place, single_line(candidate.question, _LONGEST_LOG_LINE))
             return
         subject = candidate.question or f"passage {candidate.passages[0].id} of {candidate.passages[0].source}"
         comment = f" ({candidate.objection})" if candidate.objection else ""
-        _LOG.debug("%s: %s: %s%s", place, candidate.rejected, subject, comment)
+        _LOG.debug("%s: %s", place, single_line(f"{candidate.rejected}: {subject}{comment}", _LONGEST_LOG_LINE))
 
     def _has_similar(self, passage: Passage) -> bool:
         if passage.id not in self._has_similar_cache:

@@ -17,12 +17,9 @@ from langchain_rageval.run.journal import Journal, journal_key
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.traced import Traced
 from langchain_rageval.steps.stage import describe_step
-from langchain_rageval.testset.candidate import Candidate
+from langchain_rageval.testset.candidate import FAILED, Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep
 from langchain_rageval.testset.step_usage import StepUsage
-
-FAILED = "failed: "
-"""Prefix of the rejection reason after an error; the class name of the error follows."""
 
 _LOG = logging.getLogger("langchain_rageval")
 

@@ -20,7 +20,7 @@ from langchain_rageval.data.schema import Sample, Usage
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.answering import ANSWER_DEFAULTS, Answering, AnswerOptions
 from langchain_rageval.run.options import fill_defaults
-from langchain_rageval.testset.candidate import Candidate
+from langchain_rageval.testset.candidate import FAILED, Candidate
 from langchain_rageval.testset.plots import draw_counts, draw_history
 from langchain_rageval.testset.review_page import write_testset_page
 from langchain_rageval.testset.row import TestsetRow, trial_list
@@ -85,8 +85,9 @@ class Testset:
 
     @property
     def rejection_examples(self) -> dict[str, str]:
-        """Mapping of each reason for rejection to the feedback of the last candidate with it, if there is any."""
-        return {str(candidate.rejected): candidate.objection for candidate in self.rejected if candidate.objection}
+        """Mapping of each reason for rejection, errors excluded, to the feedback of the last candidate with it."""
+        judged = [one for one in self.rejected if one.objection and not str(one.rejected).startswith(FAILED)]
+        return {str(candidate.rejected): candidate.objection for candidate in judged}
 
     @property
     def calls_per_row(self) -> float | None:

@@ -97,6 +97,23 @@ def test_an_invalid_share_ends_before_the_first_call(rageval, samples, audit):
     assert complaints == "rageval: share must be a number above 0 and at most 1, such as 0.1, got 0.0\n"
 
 
+def test_options_of_an_audit_need_its_judge(rageval, samples):
+    for words in (["--audit-share", "0.2"], ["--audit-base-url", "http://localhost:1/v1"]):
+        code, _, complaints = rageval("evaluate", samples, *words)
+        assert (code, complaints) == (
+            2,
+            "rageval: --audit-share and --audit-base-url need a strong judge; add --audit MODEL\n",
+        )
+
+
+def test_a_strong_judge_that_fails_is_reported_on_stderr(rageval, samples, audit):
+    server, words = audit
+    server.reply = lambda request: "I cannot say."
+    code, _, complaints = rageval("evaluate", samples, *words, "--quiet")
+    assert code == 0
+    assert complaints.startswith("rageval: failed scores of the audit: 5; first failure: JudgeOutputError: ")
+
+
 def test_plan_shows_audit_waves_and_the_samples_that_a_pilot_expects(rageval, samples, audit):
     _, words = audit
     code, told, _ = rageval("plan", samples, *words, "--batch", "--json")

@@ -233,3 +233,11 @@ def test_a_plan_of_documents_that_are_not_there_is_refused(rageval, tmp_path):
     code, out, err = rageval("plan", tmp_path / "nowhere", "--generate")
     assert (code, out) == (2, "")
     assert f"{tmp_path / 'nowhere'} is not there: name a file or a folder of documents" in err
+
+
+def test_a_plan_of_a_folder_without_generate_names_the_option(rageval, tmp_path):
+    assert rageval("plan", tmp_path) == (
+        2,
+        "",
+        f"rageval: {tmp_path} is a folder: add --generate to estimate a test set from its documents\n",
+    )

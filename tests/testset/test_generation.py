@@ -88,6 +88,27 @@ def test_the_progress_names_rejections_and_the_last_feedback(monkeypatch, capsys
     assert line.startswith(f"rageval: 0/1 rows, {testset.usage.calls} calls, 0 tokens, {count} rejected: {reasons}")
 
 
+@pytest.mark.parametrize("live", [True, False])
+def test_a_feedback_of_markup_and_control_characters_does_not_disturb_the_progress_and_the_log(
+    live, monkeypatch, capsys, caplog
+):
+    caplog.set_level(logging.DEBUG, "langchain_rageval")
+    monkeypatch.setattr("langchain_rageval.run.progress._SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr("langchain_rageval.run.progress._supports_live_line", lambda: live)
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich then draws as in a terminal
+    monkeypatch.setenv("TERM", "xterm")
+    no = {"feedback": "[/b] [red]{нет}\n\x1b[2J\u202eточки", "standalone": False, "answerable": True}
+    writer = Writer(QuestionReview=lambda *_: no)
+    generator(writer, {"simple": 1}, progress=True, max_rewrites=0).generate(documents(4), size=1)
+    shown = capsys.readouterr().err
+    assert live or "last: [/b] [red]{нет} \ufffd[2J\ufffdточки" in shown
+    line = "[/b] [red]{нет} \ufffd[2J\ufffdточки)"
+    rejections = [record.message for record in caplog.records if "question rejected" in record.message]
+    assert rejections
+    assert all(message.endswith(line) for message in rejections)
+
+
 # Usage
 
 

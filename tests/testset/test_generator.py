@@ -230,14 +230,22 @@ async def test_a_step_that_fails_rejects_its_candidate_alone(made, caplog):
     assert sum("extract_keyphrases: RuntimeError: lost" in record.message for record in caplog.records) == lost
 
 
-async def test_a_model_that_never_answers_ends_the_run_after_a_round(made):
+@pytest.mark.parametrize(("size", "attempts"), [(1, 5), (3, 6), (20, 20)])
+async def test_a_model_that_never_answers_ends_the_run_after_five_attempts_or_a_round(made, size, attempts):
     writer = Writer(PassageGrades=lambda *_: RuntimeError("no such model"))
-    testset = await made(generator(writer), documents(40), size=5)
-    assert testset.yields == {"attempts": 5, "rejected": {"failed: RuntimeError": 5}}
+    testset = await made(generator(writer, {"simple": 1}), documents(40), size=size)
+    assert testset.yields == {"attempts": attempts, "rejected": {"failed: RuntimeError": attempts}}
     assert testset.notes == [
         "The first failure: RuntimeError: no such model",
-        "0 of 5 rows were generated: every attempt of a round failed.",
+        f"0 of {size} rows were generated: the last {attempts} attempts failed.",
     ]
+
+
+async def test_a_last_row_whose_attempt_fails_is_tried_with_another_passage(made):
+    broken = iter([RuntimeError("lost"), RuntimeError("lost")])
+    writer = Writer(PassageGrades=lambda *_: next(broken, None))
+    testset = await made(generator(writer, {"simple": 1}), documents(5), size=1)
+    assert (len(testset), testset.yields["attempts"]) == (1, 3)
 
 
 async def test_a_passage_that_always_fails_stops_nobody_else(made):

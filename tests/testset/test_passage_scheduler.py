@@ -1,10 +1,11 @@
 """The passage scheduler: which passage each row is tried with next."""
 
+import pytest
 from helpers.writers import passage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval.testset import multi_context, reasoning, simple
+from langchain_rageval.testset import conditional, multi_context, reasoning, simple
 from langchain_rageval.testset.passage_scheduler import MAX_ATTEMPTS, PassageScheduler
 
 
@@ -72,6 +73,37 @@ def test_after_a_question_that_did_not_evolve_the_passage_is_tried_once_more():
         draws.append(starts[0].draw)
         record_all(plan, starts, "not evolved")
     assert (places, draws) == ([0, 0, 1], [0, 1, 0])
+
+
+def reviewed(start):
+    return start.replace(question="Что это?")
+
+
+@pytest.mark.parametrize("other", [conditional, simple])
+def test_a_question_that_did_not_evolve_goes_to_a_row_with_another_evolution(other):
+    plan = PassageScheduler([passage(number) for number in range(5)], [reasoning, other], 0, lambda _: True)
+    starts = plan.next_round()
+    question = reviewed(starts[0])
+    plan.record(0, question.reject("not evolved"), question)
+    if 1 in starts:
+        plan.record(1, starts[1].reject("question rejected"))
+    following = plan.next_round()
+    assert following[1] == question
+    assert following[0].question == ""
+
+
+def test_a_question_about_a_passage_without_similar_ones_goes_to_no_row_that_needs_them():
+    near = {passage(1).id, passage(2).id}
+    plan = PassageScheduler(
+        [passage(number) for number in range(3)], [reasoning, multi_context], 0, lambda one: one.id in near
+    )
+    starts = plan.next_round()
+    assert drawn(starts) == {0: 0, 1: 1}
+    question = reviewed(starts[0])
+    plan.record(0, question.reject("not evolved"), question)
+    plan.record(1, starts[1].reject("question rejected"))
+    following = plan.next_round()
+    assert (following[1].question, drawn(following)[1]) == ("", 2)
 
 
 def test_a_row_is_tried_at_most_eight_times():
