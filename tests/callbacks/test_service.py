@@ -18,6 +18,8 @@ from helpers.servers.brain import offline
 from helpers.servers.streaming import StreamingServer
 from helpers.waiting import PATIENCE
 
+from langchain_rageval import Report, trend
+
 HELPERS = Path(__file__).parents[1] / "helpers"
 ANSWER = "Munich was founded in 1158. A million elephants live there."
 
@@ -34,12 +36,12 @@ def model_url() -> Iterator[str]:
 
 
 @contextmanager
-def serving(model_url: str, scores: Path, workers: int = 1):
+def serving(model_url: str, scores: Path, workers: int = 1, version: str = ""):
     """The service, and its address; ended as a process manager ends it."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    environment = {**os.environ, "MODEL_URL": model_url, "SCORES": str(scores)}
+    environment = {**os.environ, "MODEL_URL": model_url, "SCORES": str(scores), "VERSION": version}
     environment["PYTHONPATH"] = os.pathsep.join([str(HELPERS), *sys.path])
     options = ["--port", str(port), "--workers", str(workers), "--log-level", "warning"]
     command = [sys.executable, "-m", "uvicorn", "service:app", *options]
@@ -116,3 +118,20 @@ async def test_two_workers_share_one_database(model_url, tmp_path):
     assert len(workers) == 2
     assert len(found) == asked
     assert {(value, error) for _, value, error in found} == {(0.5, None)}
+
+
+async def test_two_versions_of_a_graph_are_compared_while_the_second_is_running(model_url, tmp_path):
+    path = tmp_path / "scores.db"
+    for version in ("1.4", "1.5"):
+        with serving(model_url, path, workers=2, version=version) as (_, url):
+            async with httpx.AsyncClient(base_url=url, timeout=PATIENCE) as client:
+                for number in range(15):
+                    reply = await client.get("/graph", params={"q": f"version {version}, question {number}"})
+                    assert reply.json() == ANSWER
+                assert (await client.post("/flush")).json() is True  # of one of the workers
+            seen = Report.load(path)  # the service is still writing
+            assert list(trend(seen, by="version"))[-1] == version
+            assert {row.tags["version"] for row in seen.rows} == ({"1.4"} if version == "1.4" else {"1.4", "1.5"})
+    found = trend(Report.load(path), by="version")
+    assert [(name, found[name]["faithfulness"].scored) for name in found] == [("1.4", 15), ("1.5", 15)]
+    assert all(found[name]["faithfulness"].mean == 0.5 for name in found)

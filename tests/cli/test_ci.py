@@ -1,6 +1,7 @@
 """`rageval ci`: exit codes, Markdown and JUnit XML, also of runs that fail; applications that are broken are red."""
 
 import json
+import re
 from xml.etree import ElementTree
 
 import pytest
@@ -30,9 +31,24 @@ def outputs(tmp_path):
     return ["--markdown", tmp_path / "m.md", "--junit", tmp_path / "j.xml", "--quiet"]
 
 
+# Jenkins' schema junit-10: the attributes that an element must and may have, and its children
+COUNTS = {"name", "tests", "failures", "errors"}
+SCHEMA = {
+    "testsuites": (set(), COUNTS | {"time"}, {"testsuite"}),
+    "testsuite": (COUNTS, COUNTS | {"time", "skipped", "timestamp", "hostname", "id", "package"}, {"testcase"}),
+    "testcase": ({"name"}, {"name", "time", "classname", "group"}, {"failure", "error", "skipped"}),
+    **dict.fromkeys(("failure", "error"), (set(), {"type", "message"}, set())),
+}
+
+
 def junit(tmp_path):
-    """Return the attributes of the suite, and the problem of each test case by class and name."""
+    """Return the problem of each test case by class and name, after a check of the file against the schema."""
     suites = ElementTree.parse(tmp_path / "j.xml").getroot()
+    for element in suites.iter():
+        required, allowed, children = SCHEMA[element.tag]
+        assert required <= set(element.keys()) <= allowed
+        assert {child.tag for child in element} <= children
+        assert re.fullmatch(r"\d*(\.\d*)?", element.get("time", ""))
     (suite,) = suites
     cases = {
         (case.get("classname"), case.get("name")): [(part.tag, part.get("message")) for part in case] for case in suite

@@ -20,16 +20,17 @@ from langchain_rageval.cli.main import run
 PROGRAM = [sys.executable, "-m", "langchain_rageval"]
 LINES = "".join(json.dumps(sample, ensure_ascii=False) + "\n" for sample in (SAMPLE, REFUSAL))
 COMMANDS = {
-    "evaluate": ["samples.jsonl", "--budget-calls", "1"],
+    "evaluate": ["samples.jsonl", "--budget-calls", "1", "--quiet"],
     "replies": ["wave-1.out.jsonl"],
     "report": ["report.jsonl"],
     "compare": ["report.jsonl", "report.jsonl"],
     "trend": ["live.jsonl", "--baseline", "report.jsonl"],
     "runs": ["."],
     "plan": ["samples.jsonl"],
-    "generate": ["documents", "--size", "2"],
+    "generate": ["documents", "--size", "2", "--quiet"],
     "metrics": [],
-    "qualify": ["--repeats", "1"],
+    "qualify": ["--repeats", "1", "--quiet"],
+    "diff": ["testset.jsonl", "testset.jsonl"],
 }
 
 
@@ -45,6 +46,7 @@ def folder(tmp_path, monkeypatch):
     start = datetime(2026, 11, 2, tzinfo=UTC)
     live = [row.model_copy(update={"time": start + timedelta(hours=row.index)}) for row in bench.rows]
     Report(live).to_jsonl(tmp_path / "live.jsonl")
+    Testset([]).to_jsonl(tmp_path / "testset.jsonl")
     run(["requests", "samples.jsonl", "--judge", "vllm:m", "--quiet"])
     BatchRunner(offline).run("wave-1.jsonl", "wave-1.out.jsonl")
     return tmp_path

@@ -1,8 +1,9 @@
-"""A FastAPI service with a streaming RAG chain and a callback whose judge is the chain's own model."""
+"""A FastAPI service with a streaming RAG chain and a LangGraph graph; its callback judges with its own model."""
 
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any, TypedDict
 
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
@@ -13,6 +14,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_openai import ChatOpenAI
+from langgraph.graph import END, START, StateGraph
 
 from langchain_rageval import RagEvalCallback, RetryPolicy, faithfulness
 from langchain_rageval.sinks import SqliteSink
@@ -30,12 +32,36 @@ class Search(BaseRetriever):
 
 model = ChatOpenAI(base_url=os.environ["MODEL_URL"], api_key="sk-test", model="m", max_retries=0)
 callback = RagEvalCallback(
-    faithfulness(model), sample_rate=1.0, sinks=[SqliteSink(os.environ["SCORES"])], retry=RetryPolicy(attempts=1)
+    faithfulness(model),
+    sample_rate=1.0,
+    sinks=[SqliteSink(os.environ["SCORES"])],
+    retry=RetryPolicy(attempts=1),
+    tags={"version": os.environ.get("VERSION", "")},
 )
 joined = RunnableLambda(lambda documents: "\n".join(document.page_content for document in documents))
 prompt = ChatPromptTemplate([("system", "Answer from this: {context}"), ("human", "{question}")])
 found = {"context": Search() | joined, "question": RunnablePassthrough()}
 chain = (found | prompt | model | StrOutputParser()).with_config(callbacks=[callback])
+
+
+class State(TypedDict):
+    question: str
+    documents: list[Document]
+    answer: str
+
+
+async def search(state: State) -> dict[str, Any]:
+    return {"documents": await Search().ainvoke(state["question"])}
+
+
+async def write(state: State) -> dict[str, Any]:
+    writing = joined | {"context": RunnablePassthrough(), "question": lambda _: state["question"]} | prompt | model
+    return {"answer": (await writing.ainvoke(state["documents"])).content}
+
+
+steps = StateGraph(State).add_node("search", search).add_node("write", write)
+steps.add_edge(START, "search").add_edge("search", "write").add_edge("write", END)
+graph = steps.compile().with_config(callbacks=[callback])
 
 
 @asynccontextmanager
@@ -50,6 +76,11 @@ app = FastAPI(lifespan=lifespan)
 @app.get("/ask")
 async def ask(q: str) -> StreamingResponse:
     return StreamingResponse(chain.astream(q), media_type="text/plain")
+
+
+@app.get("/graph")
+async def ask_graph(q: str) -> str:
+    return str((await graph.ainvoke({"question": q}))["answer"])
 
 
 @app.get("/stats")
