@@ -52,6 +52,7 @@ from langchain_rageval.metrics.graders.embedding_grader import embedding_grader 
 from langchain_rageval.metrics.graders.id_grader import id_grader as id_grader
 from langchain_rageval.metrics.graders.label_grader import label_grader as label_grader
 from langchain_rageval.metrics.graders.llm_grader import llm_grader as llm_grader
+from langchain_rageval.metrics.graders.span_grader import span_grader as span_grader
 from langchain_rageval.metrics.hit_rate_at import hit_rate_at as hit_rate_at
 from langchain_rageval.metrics.map_at import map_at as map_at
 from langchain_rageval.metrics.mean_grade_at import mean_grade_at as mean_grade_at

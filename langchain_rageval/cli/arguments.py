@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from math import isfinite, nan
 from pathlib import Path
+from typing import Any
 
 from langchain_rageval.cli.metric_selection import GRADERS
 from langchain_rageval.errors import ConfigError
@@ -63,8 +64,8 @@ def add_input_options(parser: argparse.ArgumentParser) -> None:
         "--grader",
         choices=GRADERS,
         help="source of the relevance grades for ranking metrics such as ndcg@K: ids of the chunks that contain the "
-        "answer, human labels, the judge (llm), or the cosine with the question (default: labels with --qrels, "
-        "otherwise ids)",
+        "answer, their texts (spans), human labels, the judge (llm), or the cosine with the question (default: labels "
+        "with --qrels, otherwise ids)",
     )
     parser.add_argument(
         "--gain",
@@ -156,6 +157,34 @@ def add_call_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout", type=float, default=60.0, help="timeout of a model call in seconds (default: %(default)s)"
     )
+
+
+def add_price_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--price`."""
+    parser.add_argument(
+        "--price",
+        action="append",
+        default=[],
+        metavar="MODEL=INPUT,OUTPUT[,CACHED]",
+        help="price of a million input, output and cached input tokens, in any currency; may be repeated",
+    )
+
+
+def parse_prices(options: argparse.Namespace) -> dict[str, Any] | None:
+    """Return the prices of `--price` by name of the model; None if there are none.
+
+    Raises:
+        ConfigError: if a price is not two or three numbers.
+    """
+    prices: dict[str, Any] = {}
+    for model, text in parse_pairs(options.price, "--price").items():
+        try:
+            prices[model] = tuple(map(float, text.split(",")))
+        except ValueError:
+            prices[model] = ()
+        if len(prices[model]) not in (2, 3):
+            raise ConfigError(f"--price takes MODEL=INPUT,OUTPUT[,CACHED], such as {model}=2.5,10, got {model}={text}")
+    return prices or None
 
 
 def parse_pairs(items: Sequence[str], option: str) -> Mapping[str, str]:

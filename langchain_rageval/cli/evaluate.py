@@ -14,9 +14,11 @@ from langchain_rageval.cli.arguments import (
     add_budget_options,
     add_input_options,
     add_judge_options,
+    add_price_option,
     add_quiet_option,
     check_writable,
     parse_numbers,
+    parse_prices,
 )
 from langchain_rageval.cli.failures import check_not_all_failed, warn_about_failures
 from langchain_rageval.cli.inputs import build_audit, build_budget, load_inputs
@@ -50,6 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of an evaluation."""
     add_input_options(parser)
     add_judge_options(parser)
+    add_price_option(parser)
     parser.add_argument(
         "--out",
         metavar="FILE",
@@ -131,6 +134,7 @@ def run(options: argparse.Namespace) -> int:
         budget=budget,
         max_concurrency=options.max_concurrency,
         timeout=options.timeout,
+        price=parse_prices(options),
         progress=not options.quiet,
         strict=options.strict,
         until=until,

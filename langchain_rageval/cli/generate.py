@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langchain_rageval._internal.html import pluralize
-from langchain_rageval.cli.arguments import PIPE, add_budget_options, add_call_options, add_quiet_option, parse_pairs
+from langchain_rageval.cli.arguments import (
+    PIPE,
+    add_budget_options,
+    add_call_options,
+    add_price_option,
+    add_quiet_option,
+    parse_pairs,
+    parse_prices,
+)
 from langchain_rageval.cli.inputs import build_budget
 from langchain_rageval.cli.json_output import (
     add_json_option,
@@ -65,6 +73,7 @@ def add_to(commands: Any) -> None:
     )
     add_budget_options(parser)
     add_call_options(parser)
+    add_price_option(parser)
     add_json_option(parser)
     add_quiet_option(parser)
 
@@ -120,6 +129,7 @@ def run(options: argparse.Namespace) -> int:
         language=options.language,
         max_concurrency=options.max_concurrency,
         timeout=options.timeout,
+        price=parse_prices(options),
         journal=options.journal,
         budget=build_budget(options),
         progress=not options.quiet,

@@ -25,6 +25,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
     "plan": (
         "rageval plan samples.jsonl --metrics faithfulness,context_recall --draws 3",
+        "rageval plan s.csv --judge openai:gpt-4o-mini --price gpt-4o-mini=0.15,0.6",
         "rageval plan documents/ --generate --size 50",
     ),
     "report": ("rageval report report.jsonl --open", "rageval report report.jsonl --json"),
@@ -50,6 +51,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "rageval generate documents/ --size 50 --out testset.jsonl",
         "rageval generate documents/ --writer gigachat:GigaChat-2-Max --seed 7",
     ),
+    "diff": ("rageval diff testset-1.jsonl testset-2.jsonl --fail-if-changed",),
     "review": ("rageval review testset.jsonl", "rageval review testset.jsonl --html page.html --no-open"),
     "run": (
         "rageval run app:chain testset.jsonl --out answers.jsonl",

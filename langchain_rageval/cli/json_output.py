@@ -31,7 +31,7 @@ _REPORT_KEYS = (
     "samples: number of samples",
     "complete: false if the run was interrupted",
     "metrics: by name aspect, direction, mean, low, high, scored, unscored, failed, abstained, calls, input_tokens, "
-    "output_tokens, embedded, seconds",
+    "output_tokens, embedded, seconds, money",
     "aspects: by name the mean over the metrics of the aspect",
     "diagnosis: by cause the number of samples",
     "left_out: index and metric of each score that was omitted because the budget was spent or the gates were decided",
@@ -64,7 +64,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "plan": (
         "samples: number of samples",
         "rehearsed: number of samples that the estimate is based on",
-        "metrics: by name calls, input_tokens, output_tokens, embedded",
+        "metrics: by name calls, input_tokens, output_tokens, embedded, money",
         "audit: by name the same numbers for the strong judge, with --audit",
         "total: the same numbers for all of them together",
         "asked: number of samples that are expected to be asked about",
@@ -77,10 +77,18 @@ KEYS: Mapping[str, tuple[str, ...]] = {
         "evolutions: by name the number of questions",
         "attempts: number of candidates",
         "rejected: by reason the number of candidates",
-        "usage: calls, input_tokens, output_tokens and embedded of all steps",
+        "usage: calls, input_tokens, output_tokens, embedded and, with --price, money of all steps",
         "steps: by name the same numbers",
         "calls_per_row: calls for each question, those for rejected candidates included",
         "notes: remarks on the results",
+    ),
+    "diff": (
+        "before: version of the earlier test set",
+        "after: version of the later one",
+        "added: ids of the rows of the later test set alone",
+        "dropped: ids of the rows of the earlier test set alone",
+        "changed: by id of the row and name of the field before and after",
+        "same: number of rows without a change",
     ),
     "metrics": ("metrics: by name a description",),
     "qualify": (
@@ -89,7 +97,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
         "layout: order of the parts of each request",
         "repeats: how often each question was asked unchanged",
         "steps: by name step, verdict, reasons, rung, valid, answered, right, right_by_kind, unread, words, said, "
-        "flips, citations, order_bias, length_bias, calls, tokens, seconds, lost, error",
+        "flips, citations, order_bias, length_bias, calls, tokens, seconds, lost, error, money",
         "verdict: of each metric, fit, fit with care, cannot tell or unfit",
         "reasons: of each metric, the statistics that decided",
         "notes: remarks on the results",
@@ -229,7 +237,7 @@ def _usage_object(usage: Usage) -> dict[str, Any]:
 def _metric_object(metric: MetricSummary) -> dict[str, Any]:
     fields = asdict(metric)
     del fields["metric"], fields["usage"]
-    return fields | metric.usage.model_dump()
+    return fields | metric.usage.model_dump() | {"money": metric.money}
 
 
 def _planned_metric_object(metric: PlannedMetric) -> dict[str, Any]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ALL = "all"
 """Name that stands for all metrics except ranking metrics."""
 
-GRADERS = ("ids", "labels", "llm", "embedding")
+GRADERS = ("ids", "labels", "llm", "embedding", "spans")
 """Values of --grader."""
 
 
@@ -194,12 +194,15 @@ def _build_grader(name: str, judge: Judge, embeddings: Callable[[], Embeddings])
     from langchain_rageval.metrics.graders.id_grader import id_grader
     from langchain_rageval.metrics.graders.label_grader import label_grader
     from langchain_rageval.metrics.graders.llm_grader import llm_grader
+    from langchain_rageval.metrics.graders.span_grader import span_grader
 
     match name:
         case "llm":
             return llm_grader(judge)
         case "embedding":
             return embedding_grader(embeddings())
+        case "spans":
+            return span_grader()
         case "labels":
             return label_grader()
     return id_grader()

@@ -6,7 +6,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from langchain_rageval.cli.arguments import add_audit_options, add_input_options, add_judge_options
+from langchain_rageval.cli.arguments import (
+    add_audit_options,
+    add_input_options,
+    add_judge_options,
+    add_price_option,
+    parse_prices,
+)
 from langchain_rageval.cli.evaluate import parse_gates, stopping_rule
 from langchain_rageval.cli.generate import add_row_options, check_documents, parse_distribution, parse_focus
 from langchain_rageval.cli.inputs import build_audit, load_inputs
@@ -26,6 +32,7 @@ def add_to(commands: Any) -> None:
     parser.set_defaults(run=run)
     add_input_options(parser)
     add_judge_options(parser)
+    add_price_option(parser)
     add_audit_options(parser)
     parser.add_argument(
         "--fail-under", action="append", default=[], metavar="METRIC=NUMBER", help="gate of the run; may be repeated"
@@ -76,6 +83,7 @@ def run(options: argparse.Namespace) -> int:
         samples,
         metrics,
         journal=options.journal,
+        price=parse_prices(options),
         until=stopping_rule(options, gates),
         batch=Batch() if options.batch else None,
         audit=build_audit(options),
@@ -106,5 +114,6 @@ def _plan_generation(options: argparse.Namespace) -> GenerationPlan:
         closed_book=judge if options.closed_book else None,
         focus=parse_focus(options.focus),
         language=options.language,
+        price=parse_prices(options),
     )
     return generator.plan(list(load_documents(options.file)))

@@ -6,7 +6,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from langchain_rageval.cli.arguments import add_judge_options, add_quiet_option, parse_pairs
+from langchain_rageval.cli.arguments import (
+    add_judge_options,
+    add_price_option,
+    add_quiet_option,
+    parse_pairs,
+    parse_prices,
+)
 from langchain_rageval.cli.inputs import build_embeddings, build_judge
 from langchain_rageval.cli.json_output import add_json_option, write_json
 from langchain_rageval.errors import BelowThreshold, ConfigError
@@ -40,6 +46,7 @@ def add_to(commands: Any) -> None:
         help="exit with 1 unless the judge is fit for the metric (LEVEL fit), or at least fit with care (care); may be "
         "repeated",
     )
+    add_price_option(parser)
     add_quiet_option(parser)
     add_json_option(parser)
 
@@ -58,6 +65,7 @@ def run(options: argparse.Namespace) -> int:
         options.language,
         repeats=options.repeats,
         max_concurrency=options.max_concurrency,
+        price=parse_prices(options),
         timeout=options.timeout,
         progress=not options.quiet,
     )

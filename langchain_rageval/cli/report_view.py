@@ -13,13 +13,14 @@ from rich.text import Text
 
 from langchain_rageval.cli.printable import printable
 from langchain_rageval.cli.tables import format_mean, print_indented, shorten, show_notes, summary_table
-from langchain_rageval.data.schema import Finding, Row, Score
+from langchain_rageval.data.schema import Finding, Row, Score, Usage
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.report.audit import AUDIT_HEADINGS, AuditSummary, audit_cells
 from langchain_rageval.report.judged_question import describe_question, standalone_findings
 from langchain_rageval.report.missing_scores import missing_scores
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import summarise
+from langchain_rageval.run.prices import format_money
 
 _COLOURS = {
     "supported": "green",
@@ -94,9 +95,11 @@ def comparison_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
         table.add_row(f"{escape(name)}{arrow}", *(format_mean(summary[name]) for summary in summaries))
     tokens = sum((metric.input_tokens or 0) + (metric.output_tokens or 0) for metric in everything.values())
     calls = sum(metric.calls for metric in everything.values())
+    money = sum((metric.usage for metric in everything.values()), Usage()).money
+    cost = "" if money is None else f"{format_money(money)} money, "
     failed = sum(metric.failed for metric in everything.values())
     arrows = "↓ lower is better. " if any(metric.direction == "lower" for metric in everything.values()) else ""
-    table.caption = f"{arrows}– no score applies. {calls} calls, {tokens:,} tokens, {failed} failed."
+    table.caption = f"{arrows}– no score applies. {calls} calls, {tokens:,} tokens, {cost}{failed} failed."
     return table
 
 

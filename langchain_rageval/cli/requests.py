@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langchain_rageval._internal.html import pluralize
+from langchain_rageval._internal.redaction import redact_secrets
 from langchain_rageval.cli.arguments import (
     add_input_options,
     add_judge_options,
@@ -18,7 +20,8 @@ from langchain_rageval.cli.arguments import (
 )
 from langchain_rageval.cli.inputs import load_inputs
 from langchain_rageval.cli.printable import write_message
-from langchain_rageval.cli.recorded_command import record_command
+from langchain_rageval.cli.recorded_command import COMMAND, record_command
+from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.journal import Journal
 
 if TYPE_CHECKING:
@@ -61,6 +64,7 @@ def run(options: argparse.Namespace) -> int:
     from langchain_rageval.run.batch.wave_files import WaveFile
 
     check_writable("--out", options.out, options.file)
+    _check_journal(options)
     result = score_as_far_as_possible(options, Path(options.out))
     record_command(options)
     if not isinstance(result, WaveFile):
@@ -68,6 +72,34 @@ def run(options: argparse.Namespace) -> int:
     elif not options.quiet:
         write_message(describe_wave(result, options.journal))
     return 0
+
+
+def _check_journal(options: argparse.Namespace) -> None:
+    """Check that the journal does not hold the requests of another run.
+
+    Raises:
+        ConfigError: if it does.
+    """
+    if options.words is None or not Path(options.journal).is_file():
+        return
+    with closing(Journal(options.journal)) as journal:
+        recorded = journal.get(COMMAND)
+    words = json.loads(recorded or "{}").get("words", [])
+    if words[:1] == ["requests"] and _settings(words) != _settings(
+        [redact_secrets(word, word) for word in options.words]
+    ):
+        raise ConfigError(
+            f"{options.journal} holds the requests of another run, `rageval {' '.join(words)}`; name another file with "
+            "--journal"
+        )
+
+
+def _settings(words: Sequence[str]) -> dict[str, Any]:
+    """Return the options of a command that its requests depend on."""
+    parser = argparse.ArgumentParser(prog="rageval")
+    add_to(parser.add_subparsers())
+    settings = vars(parser.parse_args(words))
+    return {name: value for name, value in settings.items() if name not in ("journal", "out", "quiet", "run")}
 
 
 def score_as_far_as_possible(options: argparse.Namespace, path: Path | None) -> Report | WaveFile:

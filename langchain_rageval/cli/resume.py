@@ -39,6 +39,11 @@ def run(options: argparse.Namespace) -> int:
     if recorded is None:
         raise ConfigError(f"{options.journal} contains no command; run the command with --journal again")
     command = json.loads(recorded)
+    if command["words"][0] == "requests":
+        raise ConfigError(
+            f"{options.journal} was written by `rageval requests`; continue with `rageval replies FILE --journal "
+            f"{options.journal}`"
+        )
     parser = argparse.ArgumentParser(prog="rageval")
     commands = parser.add_subparsers()
     evaluate.add_to(commands)

@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
         _rubrics(options.scale or ["0-3"], options.examples),
         sheets,
         labels,
-        {name: _parse_price(name, price) for name, price in parse_pairs(options.price, "--price").items()},
+        price={name: _parse_price(name, price) for name, price in parse_pairs(options.price, "--price").items()},
         label_scale=_parse_scale(options.label_scale, "--label-scale"),
         max_concurrency=options.max_concurrency,
         journal=options.journal,

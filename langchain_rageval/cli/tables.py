@@ -14,12 +14,12 @@ from rich.text import Text
 
 from langchain_rageval.cli.printable import printable, printable_lines
 from langchain_rageval.data.schema import Row
-from langchain_rageval.evaluation.planning import PLAN_HEADINGS, Plan, plan_cells
+from langchain_rageval.evaluation.planning import Plan, plan_table
 from langchain_rageval.report.summary import MetricSummary, summarise
-from langchain_rageval.testset.generation_plan import PLANNED_STEP_HEADINGS, GenerationPlan, planned_step_cells
+from langchain_rageval.run.prices import format_money
+from langchain_rageval.testset.generation_plan import GenerationPlan, generation_table
 from langchain_rageval.testset.testset import Testset, usage_line
 from langchain_rageval.trust.qualification import (
-    COST_HEADINGS,
     KIND_HEADINGS,
     KIND_TITLE,
     LEGEND,
@@ -108,13 +108,13 @@ def console(*, stderr: bool = False) -> Console:
 def show_plan(plan: Plan) -> None:
     """Print the expected cost of each metric and the total."""
     table = Table(title=plan.title, title_justify="left", title_style="bold")
-    for number, heading in enumerate(PLAN_HEADINGS):
+    headings, lines = plan_table(plan)
+    for number, heading in enumerate(headings):
         table.add_column(heading, justify="right" if number else "left")
-    *costs, total = plan.lines
-    for metric in costs:
-        table.add_row(*map(escape, plan_cells(metric)))
-    table.add_section()
-    table.add_row(*plan_cells(total))
+    for number, line in enumerate(lines):
+        if number == len(lines) - 1:
+            table.add_section()
+        table.add_row(*map(escape, line))
     out = console()
     out.print(table)
     show_notes(plan.notes, out)
@@ -122,13 +122,14 @@ def show_plan(plan: Plan) -> None:
 
 def show_generation_plan(plan: GenerationPlan) -> None:
     """Print the expected and the greatest cost of each step of a generation, and the total."""
+    headings, (*steps, total) = generation_table(plan)
     table = Table(title=plan.title, title_justify="left", title_style="bold")
-    for number, heading in enumerate(PLANNED_STEP_HEADINGS):
+    for number, heading in enumerate(headings):
         table.add_column(heading, justify="right" if number else "left")
-    for step in plan.values():
-        table.add_row(*map(escape, planned_step_cells(step)))
+    for cells in steps:
+        table.add_row(*map(escape, cells))
     table.add_section()
-    table.add_row(*planned_step_cells(plan.total))
+    table.add_row(*total)
     out = console()
     out.print(table)
     show_notes(plan.notes, out)
@@ -169,12 +170,16 @@ def summary_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
     has_slices = len(slices) > 1
     for heading in (*(["slice"] if has_slices else []), "metric"):
         table.add_column(heading)
-    for heading in ("mean", "95% interval", "scored", "unscored", "failed", "calls", "tokens"):
+    summaries = {name: summarise(rows) for name, rows in slices.items()}
+    has_money = any(metric.money is not None for summary in summaries.values() for metric in summary.values())
+    money = ("money",) if has_money else ()
+    for heading in ("mean", "95% interval", "scored", "unscored", "failed", "calls", "tokens", *money):
         table.add_column(heading, justify="right")
-    for name, rows in slices.items():
-        for metric in summarise(rows).values():
+    for name, summary in summaries.items():
+        for metric in summary.values():
             names = [name, metric.metric] if has_slices else [metric.metric]
-            table.add_row(*(escape(cell) for cell in names), *_cells(metric))
+            amount = [format_money(metric.money)] if has_money else []
+            table.add_row(*(escape(cell) for cell in names), *_cells(metric), *amount)
     return table
 
 
@@ -184,7 +189,7 @@ def show_qualification(qualification: Qualification, *, written: str | None) -> 
     tables = (
         (qualification.title, STEP_HEADINGS, qualification.step_cells()),
         (KIND_TITLE, KIND_HEADINGS, qualification.kind_cells()),
-        ("Replies and cost", COST_HEADINGS, qualification.cost_cells()),
+        ("Replies and cost", qualification.cost_headings, qualification.cost_cells()),
     )
     for title, headings, lines in tables:
         table = Table(title=escape(title), title_justify="left", title_style="bold")

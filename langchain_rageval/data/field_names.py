@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from langchain_rageval.data.cells import number_to_text
+from langchain_rageval.data.chunk_ids import chunk_id
 from langchain_rageval.data.foreign_records import flatten_record, from_serialized
 from langchain_rageval.data.messages import (
     MessageExchange,
@@ -241,7 +242,7 @@ def as_sample_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     result = {field: _normalized_value(field, value) for field, value in fields.items() if value is not None}
     for field, id_field in (("contexts", "context_ids"), ("reference_contexts", "reference_context_ids")):
         documents = fields.get(field)
-        ids = [get(_chunk(document), "id") for document in documents] if isinstance(documents, list) else []
+        ids = [chunk_id(_chunk(document)) for document in documents] if isinstance(documents, list) else []
         if ids and None not in ids:
             result.setdefault(id_field, _normalized_value(id_field, ids))
     return result

@@ -76,6 +76,8 @@ def _from_testset_row(record: Record) -> Record:
     metadata: dict[str, Any] = {name: result.pop(name) for name in ("evolution", "answerable") if name in result}
     if tree := result.pop("tree_id", ""):
         metadata["tree_id"] = tree
+    if record.get("spans") and metadata.get("answerable") is not False:
+        metadata["spans"] = record["spans"]
     result["metadata"] = {**_mapping(record.get("metadata")), **metadata}
     if metadata.get("answerable") is False:
         result |= {"reference": None, "reference_contexts": [], "reference_context_ids": []}

@@ -334,6 +334,8 @@ class Usage(_FrozenModel):
         output_tokens: tokens written by the models; None if they report no numbers.
         seconds: total duration of the calls, in seconds; concurrent calls are added up.
         embedded: number of texts sent to the embedding model.
+        money: what the calls cost by the option `price`, in its currency; None without prices, or if the price or the
+            tokens of a call are unknown.
     """
 
     calls: int = 0
@@ -341,21 +343,40 @@ class Usage(_FrozenModel):
     output_tokens: int | None = None
     seconds: float = 0.0
     embedded: int = 0
+    money: float | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_unknown_money(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = handler(self)
+        if fields.get("money", 0) is None:
+            del fields["money"]
+        return fields
 
     def __add__(self, other: Usage) -> Usage:
-        """Return the sum of two usages; unknown token numbers count as 0 unless both are unknown."""
+        """Return the sum of two usages; unknown token numbers count as 0 unless both are unknown.
+
+        Money is unknown if that of one with calls is.
+        """
         return Usage(
             calls=self.calls + other.calls,
             input_tokens=_sum(self.input_tokens, other.input_tokens),
             output_tokens=_sum(self.output_tokens, other.output_tokens),
             seconds=self.seconds + other.seconds,
             embedded=self.embedded + other.embedded,
+            money=_sum_money(self, other),
         )
 
 
 def _shorten_number(verdict: str) -> str:
     """Return a computed verdict, such as a similarity, with three decimals; any other verdict unchanged."""
     return f"{float(verdict):.3f}" if re.fullmatch(r"-?\d+\.\d{4,}", verdict) else verdict
+
+
+def _sum_money(one: Usage, other: Usage) -> float | None:
+    for free, paid in ((one, other), (other, one)):
+        if free.money is None and not free.calls and free.input_tokens is None:
+            return paid.money
+    return None if one.money is None or other.money is None else one.money + other.money
 
 
 def _sum(one: int | None, other: int | None) -> int | None:

@@ -137,7 +137,9 @@ class BatchedEvaluation(Evaluation):
         results, waiting, flights = SimpleQueue[Result](), [], SingleFlight()
         for task in tasks:
             recording = Recording(self.recorder, f"{task.pending.sample.id}/{task.number}")
-            run = replace(self.run, single_flight=flights, meter=UsageMeter(), recording=recording)
+            run = replace(
+                self.run, single_flight=flights, meter=UsageMeter(prices=self.run.meter.prices), recording=recording
+            )
             task.pending.run = run
             try:
                 self._do(task, results)

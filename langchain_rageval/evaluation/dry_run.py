@@ -23,9 +23,10 @@ from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
 from langchain_rageval.models.offline_judge import answer_request
 from langchain_rageval.run.billing import request_texts
 from langchain_rageval.run.embedding import EmbedBatch
+from langchain_rageval.run.prices import PriceList
 from langchain_rageval.run.requests import Call, Invoke, ModelRequest
 from langchain_rageval.run.run import Run
-from langchain_rageval.run.usage_meter import tokens_in
+from langchain_rageval.run.usage_meter import UsageMeter, tokens_in
 from langchain_rageval.steps.chain_step import models_in
 from langchain_rageval.steps.stage import State
 
@@ -36,11 +37,12 @@ Parts = Mapping[str, Metric]
 """The metrics to run in place of one metric, by name."""
 
 
-def dry_run_context(observe: Callable[[ModelRequest], None] | None = None) -> Run:
+def dry_run_context(observe: Callable[[ModelRequest], None] | None = None, *, prices: PriceList | None = None) -> Run:
     """Return a run in which no model is called.
 
     Args:
         observe: function that receives each request before it is answered locally.
+        prices: prices of the models.
     """
 
     def reply(request: ModelRequest) -> Any:
@@ -48,7 +50,7 @@ def dry_run_context(observe: Callable[[ModelRequest], None] | None = None) -> Ru
             observe(request)
         return local_reply(request)
 
-    return Run(fake_reply=reply)
+    return Run(fake_reply=reply, meter=UsageMeter(prices=prices))
 
 
 def plannable_parts(metric: AnyMetric) -> Parts:

@@ -35,6 +35,7 @@ from langchain_rageval.evaluation.inputs import (
     AnyMetric,
     check_complete_sample,
     flatten_metrics,
+    id_notes,
     locate_message,
     locate_sample_error,
 )
@@ -296,6 +297,8 @@ class Evaluation:
             *(self.sequential.notes if self.sequential is not None else []),
             *self._notes(),
         ]
+        if not isinstance(output, ReportFile):
+            notes.extend(id_notes((row.sample for row in output), self.metrics))
         complete = complete and not stopped
         left_out = sorted(
             [*self.left_out, *self.not_asked, *(self.sequential.left_out if self.sequential is not None else [])]
@@ -357,6 +360,8 @@ class Evaluation:
         lowest, limit = self.run.limiter.lowest_size, self.run.limiter.limit
         if limit is not None and lowest is not None and lowest < limit:
             yield f"The endpoint rejected calls: between {lowest} and {limit} were allowed at a time."
+        for problem in self.run.meter.unpriced:
+            yield f"The money is unknown: {problem}."
         if self.run.meter.abandoned:
             yield f"{self.run.meter.abandoned} calls took longer than {self.run.timeout:g} s and were abandoned."
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +18,7 @@ from langchain_rageval.data.loading import read_samples
 from langchain_rageval.data.sample_ids import SampleIds, describe_place
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
+from langchain_rageval.evaluation.disjoint_ids import disjoint_ids, reads_ids
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.structure import metrics_in, names_of, remedy_for
 from langchain_rageval.metrics.suite import Suite
@@ -52,7 +53,8 @@ def prepare_samples(
         SampleError: if an item of a list or DataFrame is invalid, two with different questions have one id, or all lack
             a field that a metric reads; with `strict`, if any item or record is invalid or lacks such a field. The
             message names the row.
-        ConfigError: if the argument cannot be iterated.
+        ConfigError: if the argument cannot be iterated, or the retrieved ids of a list, DataFrame or file cannot be
+            compared with its reference ids; see `disjoint_ids`.
     """
     if isinstance(samples, Runnable):
         raise ConfigError(
@@ -61,9 +63,7 @@ def prepare_samples(
             "generator | answered_by(rag_chain) | scored_by(metrics)"
         )
     if isinstance(samples, str | Path):
-        if strict:
-            _check_file(samples, metrics, fields)
-        return read_samples(samples, fields)
+        return _prepare_file(samples, metrics, strict, fields)
     check_fields(fields or {})
     if hasattr(samples, "to_dict") and hasattr(samples, "columns"):
         samples = _decoded_rows(samples.to_dict("records"), fields or {})
@@ -81,7 +81,18 @@ def prepare_samples(
     ids = SampleIds()
     parsed = [_parse(index, item, ids, fields) for index, item in enumerate(samples)]
     _check_complete(parsed, metrics, strict)
+    _check_ids(parsed, metrics)
     return parsed
+
+
+def _prepare_file(
+    path: str | Path, metrics: Sequence[AnyMetric], strict: bool, fields: Mapping[str, str] | None
+) -> Any:
+    if strict:
+        _check_file(path, metrics, fields)
+    if reads_ids(_direct_parts(metrics)):
+        _check_ids(read_samples(path, fields), metrics)
+    return read_samples(path, fields)
 
 
 def flatten_metrics(metrics: AnyMetric | Sequence[AnyMetric]) -> list[AnyMetric]:
@@ -202,6 +213,18 @@ def _check_complete(samples: Sequence[Sample], metrics: Sequence[AnyMetric], str
         lacking = [part._lacking(sample) for sample in samples]
         if lacking and set.intersection(*map(set, lacking)):
             check_complete_sample([part], 0, samples[0])
+
+
+def _check_ids(samples: Iterable[Any], metrics: Sequence[AnyMetric]) -> None:
+    """Raise ConfigError if the ids of the retrieved chunks cannot be compared with the reference ids."""
+    if problem := disjoint_ids(samples, _direct_parts(metrics)):
+        raise ConfigError(problem)
+
+
+def id_notes(samples: Iterable[Any], metrics: Sequence[AnyMetric]) -> Iterator[str]:
+    """Yield a sentence if the ids of samples that came from an iterator cannot be compared."""
+    if problem := disjoint_ids(samples, _direct_parts(metrics)):
+        yield f"{problem}."
 
 
 def _check_file(path: str | Path, metrics: Sequence[AnyMetric], fields: Mapping[str, str] | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from langchain_rageval.evaluation.inputs import AnyMetric
 from langchain_rageval.evaluation.until import SequentialRun, Until
 from langchain_rageval.metrics.structure import names_of
 from langchain_rageval.run.journal import Journal
+from langchain_rageval.run.prices import Price
 
 _SIMULATIONS = 20
 _LONGEST = 3_000  # samples of one simulation
@@ -27,9 +28,11 @@ class Pilot:
 
     Attributes:
         rows: the rows.
+        notes: notes of the report.
     """
 
     rows: Sequence[Row]
+    notes: Sequence[str] = ()
 
     @classmethod
     def run(
@@ -38,10 +41,12 @@ class Pilot:
         metrics: Sequence[AnyMetric],
         audit: Audit | None,
         journal: str | Path | Journal | None,
+        price: Mapping[str, Price] | Price | None = None,
     ) -> Pilot:
         """Score some samples; scores in the journal cost nothing, and new ones are stored in it."""
         whole = None if audit is None else replace(audit, share=1.0)
-        return cls(evaluate(samples, metrics, audit=whole, journal=journal, progress=False).rows)
+        report = evaluate(samples, metrics, audit=whole, journal=journal, price=price, progress=False)
+        return cls(report.rows, report.notes)
 
     def usage(self, name: str, *, of_audit: bool = False) -> Usage:
         """Return the cost of a metric, or of its audit, over the rows."""

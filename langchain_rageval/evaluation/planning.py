@@ -29,9 +29,11 @@ from langchain_rageval.metrics.structure import names_of
 from langchain_rageval.report.html_table import html_table
 from langchain_rageval.run.journal import Journal
 from langchain_rageval.run.options import check_options
+from langchain_rageval.run.prices import Price, PriceList, format_money
 
 _DEPTH_SAMPLES = 20
 _FIRST_ROUND = 50  # samples
+_UNKNOWN_MONEY = "The money is unknown"
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class PlannedMetric:
         input_tokens: tokens read by the models, as characters / 4; most tokenizers count more for Cyrillic.
         output_tokens: tokens written by the models, if their replies are as short as those of the dry run.
         embedded: number of texts to embed.
+        money: price of the calls, in the currency of `price`; None without prices, or if a model has no price.
     """
 
     metric: str
@@ -51,6 +54,7 @@ class PlannedMetric:
     input_tokens: int
     output_tokens: int
     embedded: int
+    money: float | None = None
 
     @property
     def tokens(self) -> int:
@@ -112,8 +116,10 @@ class Plan(Mapping[str, PlannedMetric]):
         audit = [replace(metric, metric=f"audit of {metric.metric}") for metric in self.audit.values()]
         costs = [*self.values(), *audit]
         numbers = [(m.calls, m.input_tokens, m.output_tokens, m.embedded) for m in costs]
-        total = PlannedMetric("total", *(map(sum, zip(*numbers, strict=True)) if numbers else (0, 0, 0, 0)))
-        return [*costs, total]
+        amounts = [m.money for m in costs if m.money is not None]
+        money = sum(amounts) if len(amounts) == len(costs) else None
+        calls, read, written, embedded = map(sum, zip(*numbers, strict=True)) if numbers else (0, 0, 0, 0)
+        return [*costs, PlannedMetric("total", calls, read, written, embedded, money)]
 
     @property
     def calls(self) -> int:
@@ -131,6 +137,11 @@ class Plan(Mapping[str, PlannedMetric]):
         return self.total.embedded
 
     @property
+    def money(self) -> float | None:
+        """Price of the calls of all metrics; None without prices, or if a model has no price."""
+        return self.total.money
+
+    @property
     def title(self) -> str:
         """Heading of the plan: the number of samples in the run and in the dry run."""
         plural = "" if self.samples == 1 else "s"
@@ -142,22 +153,30 @@ class Plan(Mapping[str, PlannedMetric]):
     def __repr__(self) -> str:
         """Return the plan as text: a line for each metric, the total, and the notes."""
         lines = [
-            f"{m.metric} {m.calls:,} calls, {m.tokens:,} tokens, {m.embedded:,} texts to embed" for m in self.lines
+            f"{m.metric} {m.calls:,} calls, {m.tokens:,} tokens, {m.embedded:,} texts to embed"
+            + ("" if m.money is None else f", {format_money(m.money)} money")
+            for m in self.lines
         ]
         return "\n".join([self.title, *lines, *(f"Note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
         """Return an HTML table of the expected costs, for notebooks."""
-        return html_table(self.title, PLAN_HEADINGS, map(plan_cells, self.lines), self.notes)
+        headings, cells = plan_table(self)
+        return html_table(self.title, headings, cells, self.notes)
 
 
-PLAN_HEADINGS = ("metric", "calls", "tokens read", "tokens written", "texts to embed")
-
-
-def plan_cells(metric: PlannedMetric) -> tuple[str, ...]:
-    """Return the expected cost of a metric as texts, one for each column of `PLAN_HEADINGS`."""
-    numbers = (metric.calls, metric.input_tokens, metric.output_tokens, metric.embedded)
-    return (metric.metric, *(f"{number:,}" for number in numbers))
+def plan_table(plan: Plan) -> tuple[Sequence[str], list[tuple[str, ...]]]:
+    """Return headings and lines of the table of a plan, the total last; with a column for money if there are prices."""
+    metrics = plan.lines
+    headings = ["metric", "calls", "tokens read", "tokens written", "texts to embed"]
+    lines = [
+        (m.metric, *(f"{number:,}" for number in (m.calls, m.input_tokens, m.output_tokens, m.embedded)))
+        for m in metrics
+    ]
+    if all(metric.money is None for metric in metrics):
+        return headings, lines
+    money = (format_money(metric.money) for metric in metrics)
+    return [*headings, "money"], [(*line, amount) for line, amount in zip(lines, money, strict=True)]
 
 
 def plan(
@@ -170,6 +189,7 @@ def plan(
     batch: Batch | None = None,
     audit: Audit | None = None,
     pilot: int | None = None,
+    price: Mapping[str, Price] | Price | None = None,
 ) -> Plan:
     """Return what `evaluate` is expected to cost; without a pilot, without calling a model.
 
@@ -186,6 +206,7 @@ def plan(
         audit: the audit of the run.
         pilot: number of samples to score in earnest, such as 20, drawn at random; the strong judge of an audit scores
             all of them. None for no model call.
+        price: prices of the models, as for `evaluate`.
 
     Returns:
         Metric name to calls, tokens and texts to embed, over all samples; of the audit in `plan.audit`. A step that
@@ -198,7 +219,8 @@ def plan(
     _check_count("rehearsed (samples to estimate from)", rehearsed)
     if pilot is not None:
         _check_count("pilot (samples to score)", pilot)
-    check_options({"journal": journal})
+    check_options({"journal": journal, "price": price})
+    prices = PriceList.of(price)
     for option, value, kind in (("until", until, Until), ("batch", batch, Batch), ("audit", audit, Audit)):
         if value is not None and not isinstance(value, kind):
             raise ConfigError(f"{option} of plan is what evaluate takes, got {type(value).__name__}")
@@ -208,13 +230,14 @@ def plan(
     notes = _unplannable_notes(flat)
     asked = float(count)
     if pilot is None:
-        usages, failed = _measure(drawn, flat, _existing(journal))
-        of_audit, _ = _measure(drawn, strong, _existing(journal)) if strong else ({}, [])
-        notes += failed
+        usages, failed = _measure(drawn, flat, _existing(journal), prices)
+        of_audit, failed_audits = _measure(drawn, strong, _existing(journal), prices) if strong else ({}, [])
+        notes += dict.fromkeys([*failed, *(note for note in failed_audits if note.startswith(_UNKNOWN_MONEY))])
         if until is not None and count:
             notes.append("The figures are for all samples; how many the stopping rule asks about, pilot=20 estimates.")
     else:
-        scored = Pilot.run([*_readable(drawn)], flat, audit, journal)
+        scored = Pilot.run([*_readable(drawn)], flat, audit, journal, price)
+        notes += [note for note in scored.notes if note.startswith(_UNKNOWN_MONEY)]
         usages = {name: scored.usage(name) for metric in flat for name in names_of(metric)}
         of_audit = {name: scored.usage(name, of_audit=True) for metric in strong for name in names_of(metric)}
         if until is not None:
@@ -244,7 +267,8 @@ def _check_count(what: str, number: Any) -> None:
 def _planned(name: str, usage: Usage, factor: float) -> PlannedMetric:
     """Return the cost of `factor` times as many samples."""
     counts = (usage.calls, usage.input_tokens or 0, usage.output_tokens or 0, usage.embedded)
-    return PlannedMetric(name, *(round(count * factor) for count in counts))
+    calls, read, written, embedded = (round(count * factor) for count in counts)
+    return PlannedMetric(name, calls, read, written, embedded, None if usage.money is None else usage.money * factor)
 
 
 def _waves(samples: Sequence[Any], metrics: Sequence[AnyMetric], count: int, asked: float, *, stops: bool) -> int:
@@ -288,13 +312,16 @@ def _existing(journal: str | Path | Journal | None) -> str | Path | Journal | No
 
 
 def _measure(
-    samples: Sequence[Any], metrics: Sequence[AnyMetric], journal: str | Path | Journal | None
+    samples: Sequence[Any],
+    metrics: Sequence[AnyMetric],
+    journal: str | Path | Journal | None,
+    prices: PriceList | None,
 ) -> tuple[dict[str, Usage], list[str]]:
     """Return the usage of each metric in a dry run over the samples, and notes on dry runs that failed."""
     parts = [plannable_parts(metric) for metric in metrics]
-    usages = {name: Usage() for by_name in parts for name in by_name}
+    usages = {name: Usage(money=prices and 0.0) for by_name in parts for name in by_name}
     notes: dict[str, str] = {}
-    context, store = dry_run_context(), ScoreStore(journal, metrics)
+    context, store = dry_run_context(prices=prices), ScoreStore(journal, metrics)
     with closing(store):
         for sample in _readable(samples):
             run = context.for_sample()
@@ -304,7 +331,8 @@ def _measure(
                         usages[name] += score.usage
                         if score.failure and score.failure.step != "sample":
                             notes[name] = f"{name} costs more: its dry run ended with {score.comment}."
-    return usages, list(notes.values())
+    unpriced = [f"{_UNKNOWN_MONEY}: {problem}." for problem in context.meter.unpriced]
+    return usages, [*notes.values(), *unpriced]
 
 
 def _readable(samples: Iterable[Any]) -> Iterator[Sample]:

@@ -213,7 +213,7 @@ class EvaluationWorker:
         records = batch.to_pylist()
         places = [None if self._index is None else _pop_index(record, self._index) for record in records]
         parsed = [self._parse(record, place) for record, place in zip(records, places, strict=True)]
-        run = replace(self._evaluation.run, meter=UsageMeter())
+        run = replace(self._evaluation.run, meter=UsageMeter(prices=self._evaluation.run.meter.prices))
         job = replace(self._evaluation, run=run, mixed_measures=MixedMeasures())
         with closing(job.rows([error or sample for sample, error in parsed])) as rows:
             report = job.build_report(list(rows))

@@ -38,4 +38,4 @@ def map_at(k: int, grader: Grader | None = None, *, threshold: float | None = No
 
 def map_of(ranked: RankedList) -> float:
     """Return the average precision of the first k chunks."""
-    return average_precision(ranked.grades, ranked.relevant, ranked.k, ranked.threshold)
+    return average_precision(ranked.firsts, ranked.relevant, ranked.k, ranked.threshold)

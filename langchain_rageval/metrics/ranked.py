@@ -34,6 +34,7 @@ class RankedList:
 
     Attributes:
         grades: grades of the chunks, in the order of the list.
+        firsts: the same, but the lowest grade for a chunk that holds only what chunks before it hold.
         judged: grades of all chunks that were judged, in any order.
         complete: True if `judged` includes chunks that were not retrieved.
         lowest: grade of a chunk that is not relevant at all.
@@ -42,6 +43,7 @@ class RankedList:
     """
 
     grades: Sequence[float]
+    firsts: Sequence[float]
     judged: Sequence[float]
     complete: bool
     lowest: float
@@ -128,15 +130,16 @@ def measured(state: State, *, grader: Grader, measure: RankingMeasure, k: int, t
 
 def ndcg_of(ranked: RankedList, *, gain: Gain) -> float:
     """Return the NDCG of the first k chunks."""
-    gains, judged = ([grade - ranked.lowest for grade in grades] for grades in (ranked.grades, ranked.judged))
+    gains, judged = ([grade - ranked.lowest for grade in grades] for grades in (ranked.firsts, ranked.judged))
     return ndcg(gains, judged, ranked.k, gain)
 
 
 def build_ranked_list(sample: Sample, order: Sequence[Finding], grader: Grader, k: int, threshold: float) -> RankedList:
     """Return the ranked list of grades of a sample, with the grades of all chunks that the grader judged."""
     grades = [float(finding.verdict) for finding in order]
-    known = grader.judged_grades(sample)
-    return RankedList(grades, grades if known is None else known, known is not None, grader.lowest, threshold, k)
+    firsts, judged = grader.known_grades(sample, order, threshold)
+    complete = grader.judged_grades(sample) is not None
+    return RankedList(grades, firsts, judged, complete, grader.lowest, threshold, k)
 
 
 def chunk_findings(findings: Sequence[Finding]) -> list[Finding]:

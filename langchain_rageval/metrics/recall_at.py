@@ -39,4 +39,4 @@ def recall_at(
 
 def recall_of(ranked: RankedList) -> float:
     """Return the share of the relevant chunks that are among the first k."""
-    return recall(ranked.grades, ranked.relevant, ranked.k, ranked.threshold)
+    return recall(ranked.firsts, ranked.relevant, ranked.k, ranked.threshold)

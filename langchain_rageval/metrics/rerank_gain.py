@@ -157,7 +157,7 @@ def _reordered(state: State) -> tuple[list[Finding], list[Finding]]:
 
 def _with_all_grades(state: State, order: list[Finding], grader: Grader, k: int) -> RankedList:
     """Return the graded list of chunks in an order; its ideal is over all judged chunks."""
-    retrieved = build_ranked_list(
-        state["sample"], chunk_findings(state["grades"]), grader, k, lowest_gaining_grade(grader)
-    )
-    return replace(retrieved, grades=[float(chunk.verdict) for chunk in order])
+    sample, least = state["sample"], lowest_gaining_grade(grader)
+    retrieved = build_ranked_list(sample, chunk_findings(state["grades"]), grader, k, least)
+    grades = [float(chunk.verdict) for chunk in order]
+    return replace(retrieved, grades=grades, firsts=grader.known_grades(sample, order, least)[0])

@@ -240,6 +240,7 @@ def _scaled(usage: Usage, factor: float) -> Usage:
         output_tokens=tokens[1],
         seconds=usage.seconds * factor,
         embedded=round(usage.embedded * factor),
+        money=None if usage.money is None else usage.money * factor,
     )
 
 

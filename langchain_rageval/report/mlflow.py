@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _FOLDER = "rageval"
 _NUMBERS = ("mean", "low", "high", "scored", "unscored", "failed", "abstained")
-_COSTS = ("calls", "input_tokens", "output_tokens", "seconds")
+_COSTS = ("calls", "input_tokens", "output_tokens", "seconds", "money")
 _LONGEST_PREFIX = 30
 _LONGEST_PARAM = 6000
 

@@ -40,6 +40,7 @@ from langchain_rageval.report.histogram import Histogram
 from langchain_rageval.report.page_blocks import PART, Chunks, sample_view
 from langchain_rageval.report.page_notes import PageNotes, without_addresses
 from langchain_rageval.report.summary import Summary, summarise
+from langchain_rageval.run.prices import format_money
 from langchain_rageval.text.page_language import page_language
 
 _FILES = files("langchain_rageval.report") / "page_files"
@@ -97,6 +98,7 @@ def render_page(path: str | Path, template: str, page: Page, language: str) -> N
     environment.filters |= {
         "number": _number,
         "count": _count,
+        "money": format_money,
         "percent": "{:.2f}%".format,
         "breakable": lambda name: escape(name).replace("_", Markup("_<wbr>")),
         "plain": without_addresses,
@@ -166,6 +168,11 @@ class Page:
     def usage(self) -> Usage:
         """Calls, tokens and seconds of all metrics together."""
         return sum((metric.usage for metric in self.summary.values()), Usage())
+
+    @property
+    def has_money(self) -> bool:
+        """True if the money of a metric is known."""
+        return any(metric.money is not None for metric in self.summary.values())
 
     @property
     def remedies(self) -> Mapping[Cause, str]:

@@ -10,10 +10,12 @@ from typing import Any
 from langchain_rageval._internal.page import cut, pack
 from langchain_rageval.data.messages import CONTEXT_SOURCES as SOURCES
 from langchain_rageval.data.schema import Row, Sample
+from langchain_rageval.metrics.graders.span_grader import REFERENCE_SPANS
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.report.answer_tree import build_answer_tree
 from langchain_rageval.report.files import row_line
 from langchain_rageval.report.judged_question import standalone_findings
+from langchain_rageval.run.sample_reader import SPANS
 
 PART = 100
 """Number of samples, or chunks, in one block."""
@@ -73,6 +75,8 @@ def sample_view(row: Row, chunks: Chunks, translate: Callable[[str], str]) -> di
     if sources:
         view["sources"] = [None if source is None else cut(source) for source in sources]
         view["sample"]["metadata"].pop(SOURCES, None)
+    view["sample"]["metadata"].pop(SPANS, None)
+    view["sample"]["metadata"].pop(REFERENCE_SPANS, None)
     metric = _metric_with_statements(row)
     if metric:
         view["statements"] = metric

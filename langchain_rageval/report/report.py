@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO, overload
 from langchain_rageval._internal.page import PageLanguage
 from langchain_rageval.data.instrument import Instrument
 from langchain_rageval.data.sample_ids import SampleIds
-from langchain_rageval.data.schema import Row, Score
+from langchain_rageval.data.schema import Row, Score, Usage
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.audit import AuditSummary, summarise_audit
 from langchain_rageval.report.comparison import Comparison, compare_rows
@@ -31,11 +31,10 @@ from langchain_rageval.report.rescoring import rescore_rows
 from langchain_rageval.report.score_table import is_sqlite, read_score_table
 from langchain_rageval.report.slices import AUTO, By
 from langchain_rageval.report.summary import (
-    SUMMARY_HEADINGS,
     Summary,
     summarise,
     summarise_slices,
-    summary_cells,
+    summary_content,
     summary_line,
 )
 from langchain_rageval.report.thresholds import check_thresholds
@@ -72,8 +71,8 @@ class Report(ReportData):
 
     def _repr_html_(self) -> str:
         """Return the summary as an HTML table for notebooks, with why scores are missing, and notes."""
-        cells, audit = map(summary_cells, self.summary().values()), self.audit
-        table = html_table(self._title(), SUMMARY_HEADINGS, cells, [*missing_scores(self.rows), *self.notes])
+        (headings, cells), audit = summary_content(self.summary()), self.audit
+        table = html_table(self._title(), headings, cells, [*missing_scores(self.rows), *self.notes])
         return table + (audit._repr_html_() if audit else "")
 
     @overload
@@ -104,6 +103,12 @@ class Report(ReportData):
             ConfigError: if no sample has a value for `by` or `cluster`.
         """
         return summarise(self.rows, cluster) if by is None else summarise_slices(self.rows, by, cluster)
+
+    @property
+    def usage(self) -> Usage:
+        """Calls, tokens, seconds and, with `price=`, money of all scores together, those of an audit included."""
+        usages = [*(m.usage for m in self.summary().values()), *(m.usage for m in self.audit.values())]
+        return sum(usages, Usage())
 
     @property
     def audit(self) -> AuditSummary:

@@ -41,6 +41,7 @@ COLUMNS = {
     "sample_id": "TEXT",
     "tags": "TEXT",
     "history": "TEXT",
+    "money": "REAL",
 }
 """Columns of the table `scores` with their SQL types. The primary key is (run_id, metric).
 
@@ -48,7 +49,7 @@ COLUMNS = {
 `contexts`, `metadata`, `findings`, `tags` and `history` are JSON; `history` is NULL outside of conversations.
 """
 
-_ADDED = ("sample_id", "tags", "history")  # missing in files of version 0.1.0
+_ADDED = ("sample_id", "tags", "history", "money")  # missing in files of version 0.1.0
 
 
 def prepare_table(connection: sqlite3.Connection) -> None:
@@ -133,7 +134,7 @@ def _row(path: str | Path, records: list[sqlite3.Row]) -> Row:
 
 
 def _score(record: dict[str, Any]) -> Score:
-    tokens = {name: record[name] for name in ("input_tokens", "output_tokens")}
+    tokens = {name: record.get(name) for name in ("input_tokens", "output_tokens", "money")}
     error = record["error"]
     return Score(
         metric=record["metric"],
@@ -176,6 +177,7 @@ def _column_values(row: Row, score: Score) -> dict[str, Any]:
         "sample_id": sample.id,
         "tags": _json(row.tags),
         "history": _json([turn.model_dump() for turn in sample.history] or None),
+        "money": usage.money,
     }
 
 

@@ -10,6 +10,7 @@ from statistics import fmean
 from langchain_rageval.data.schema import Aspect, Direction, Row, Score, Usage
 from langchain_rageval.metrics.value import NO_FACTS
 from langchain_rageval.report.slices import AUTO, CONVERSATION, NONE, By, Slicer, in_reading_order
+from langchain_rageval.run.prices import format_money
 from langchain_rageval.statistics import bounded_mean_interval
 
 _ALL = "all"
@@ -64,6 +65,11 @@ class MetricSummary:
     def output_tokens(self) -> int | None:
         """Number of tokens that the model wrote for this metric; None if it reports none."""
         return self.usage.output_tokens
+
+    @property
+    def money(self) -> float | None:
+        """Money that the calls of the metric cost; None if prices or tokens are unknown."""
+        return self.usage.money
 
     @property
     def seconds(self) -> float:
@@ -156,7 +162,17 @@ def summary_line(metric: MetricSummary) -> str:
     """Return the summary of a metric as one line of text."""
     mean = "no score" if metric.mean is None else f"{metric.mean:.3f} {metric.interval}".rstrip()
     counts = f"{metric.scored} scored, {metric.unscored} unscored, {metric.failed} failed"
-    return f"{metric.metric} {mean} ({counts}; {metric.calls} calls)"
+    cost = f"{metric.calls} calls" + ("" if metric.money is None else f", {format_money(metric.money)} money")
+    return f"{metric.metric} {mean} ({counts}; {cost})"
+
+
+def summary_content(summary: Summary) -> tuple[Sequence[str], list[tuple[str, ...]]]:
+    """Return headings and lines of the table of a summary; with a column for money if that of a metric is known."""
+    lines = list(map(summary_cells, summary.values()))
+    if all(metric.money is None for metric in summary.values()):
+        return SUMMARY_HEADINGS, lines
+    money = (format_money(metric.money) for metric in summary.values())
+    return [*SUMMARY_HEADINGS, "money"], [(*line, amount) for line, amount in zip(lines, money, strict=True)]
 
 
 SUMMARY_HEADINGS = ("metric", "mean", "95% interval", "scored", "unscored", "failed", "abstained", "calls", "tokens")

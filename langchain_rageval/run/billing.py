@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from langchain_core.outputs import LLMResult
 from langchain_core.runnables import RunnableConfig
 
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.run.prices import names_of_model
 from langchain_rageval.run.requests import Call
 from langchain_rageval.run.retry import is_rate_limited
 from langchain_rageval.run.run import RUN_KEY, Run
@@ -57,6 +58,18 @@ class _Try:
         elif isinstance(error, Exception) and is_rate_limited(error):
             self._run.limiter.record_rejection(self._halvings)
 
+    def _add_money(self, model: Any, message: Any, tokens: Mapping[str, Any]) -> None:
+        """Count the price of a reply; without one the money of the run is unknown."""
+        prices = self._run.meter.prices
+        if prices is None:
+            return
+        names = names_of_model(model, message)
+        money = prices.cost(names, tokens)
+        if money is None:
+            self._cost["unpriced"] = prices.problem(names)
+        else:
+            self._cost["money"] = self._cost.get("money", 0.0) + money
+
 
 class MeteredTry(_Try):
     """Context manager around one try of a call to a model."""
@@ -79,8 +92,10 @@ class MeteredTry(_Try):
             self._cost["calls"] = 0
         elif tokens:
             self._cost.update(input_tokens=tokens.get("input_tokens"), output_tokens=tokens.get("output_tokens"))
+            self._add_money(self._call.model, message, tokens)
         else:
             self._cost["unreported"] = tokens_in(*request_texts(self._call), *_reply_texts(message))
+            self._add_money(self._call.model, message, tokens)
         return message
 
 
@@ -93,6 +108,7 @@ class MeteredChain(_Try, BaseCallbackHandler):
         super().__init__(run, halvings, 0)
         self._lock = threading.Lock()
         self._asked: dict[UUID, int] = {}
+        self._models: dict[UUID, str] = {}
 
     def config_of(self, config: RunnableConfig) -> RunnableConfig:
         """Return the config for the chain: with this handler, and without the run, whose slot the chain holds."""
@@ -109,24 +125,25 @@ class MeteredChain(_Try, BaseCallbackHandler):
         self, serialized: dict[str, Any], messages: list[list[BaseMessage]], *, run_id: UUID, **kwargs: Any
     ) -> None:
         """Count a call to a chat model."""
-        self._count(run_id, [message.text for batch in messages for message in batch])
+        self._count(run_id, [message.text for batch in messages for message in batch], kwargs.get("metadata"))
 
     def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **kwargs: Any) -> None:
         """Count a call to a model that completes texts."""
-        self._count(run_id, prompts)
+        self._count(run_id, prompts, kwargs.get("metadata"))
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Count the tokens of a reply."""
         for generation in (generation for batch in response.generations for generation in batch):
             message = getattr(generation, "message", None) or AIMessage(generation.text)
-            self.add_reply(message, self._asked.get(run_id, 0))
+            self.add_reply(message, self._asked.get(run_id, 0), self._models.get(run_id))
 
-    def add_reply(self, message: BaseMessage, asked: int) -> None:
+    def add_reply(self, message: BaseMessage, asked: int, model: Any = None) -> None:
         """Count the tokens of a reply; of a cached one, take back the call.
 
         Args:
             message: the reply.
             asked: estimated tokens of the request, for a model that reports none.
+            model: the model, or its name, for the price.
         """
         tokens = getattr(message, "usage_metadata", None) or {}
         with self._lock:
@@ -135,7 +152,9 @@ class MeteredChain(_Try, BaseCallbackHandler):
             elif tokens:
                 for name in ("input_tokens", "output_tokens"):
                     self._cost[name] = self._cost.get(name, 0) + (tokens.get(name) or 0)
+                self._add_money(model, message, tokens)
             else:
+                self._add_money(model, message, tokens)
                 estimate = asked + tokens_in(*_reply_texts(message))
                 self._cost["unreported"] = self._cost.get("unreported", 0) + estimate
 
@@ -144,8 +163,9 @@ class MeteredChain(_Try, BaseCallbackHandler):
         with self._lock:
             self._cost["calls"] += 1
 
-    def _count(self, run_id: UUID, texts: Sequence[str]) -> None:
+    def _count(self, run_id: UUID, texts: Sequence[str], metadata: Any) -> None:
         self.add_call()
+        self._models[run_id] = str((metadata or {}).get("ls_model_name") or "")
         self._asked[run_id] = tokens_in(*texts)
 
 

@@ -17,7 +17,7 @@ from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import SampleError
 from langchain_rageval.run.chain_events import ChainEvents, RunLabels
 from langchain_rageval.run.run_trees import RootRun, RunTrees, RunType
-from langchain_rageval.run.sample_reader import read_sample
+from langchain_rageval.run.sample_reader import SPANS, read_sample
 
 ERROR = "error"
 """Name in the metadata of a sample: the error of the chain that should have answered its question."""
@@ -35,6 +35,7 @@ class ChainAnswer:
         contexts: texts of the retrieved chunks in their order; None if no retrieval was observed.
         context_ids: ids of the chunks; None unless all have one.
         sources: `source` of each chunk; None if none has one.
+        spans: source and offsets of each chunk in its document; None if none is known.
         error: class and message of the error of a failed call; None if it succeeded.
     """
 
@@ -42,12 +43,13 @@ class ChainAnswer:
     contexts: list[str] | None = None
     context_ids: list[str] | None = None
     sources: list[str | None] | None = None
+    spans: list[Any] | None = None
     error: str | None = None
 
     def into(self, sample: Sample) -> Sample:
         """Return a copy of a sample with this answer and nothing of an earlier chain."""
-        metadata = {name: value for name, value in sample.metadata.items() if name not in (ERROR, SOURCES)}
-        added = {SOURCES: self.sources, ERROR: self.error}
+        metadata = {name: value for name, value in sample.metadata.items() if name not in (ERROR, SOURCES, SPANS)}
+        added = {SOURCES: self.sources, SPANS: self.spans, ERROR: self.error}
         metadata |= {name: value for name, value in added.items() if value is not None}
         update = {"answer": self.answer, "contexts": self.contexts, "context_ids": self.context_ids}
         return sample.model_copy(update={**update, "metadata": metadata})
@@ -97,7 +99,8 @@ class ChainCollector(ChainEvents):
             error = SampleError(f"the chain returned no answer{keys}: {_REMEDY}", "answer")
         message = None if error is None else f"{type(error).__name__}: {redact_message(error, chain)}"
         answer = None if error else sample.answer
-        return ChainAnswer(answer, sample.contexts, sample.context_ids, sample.metadata.get(SOURCES), message)
+        places = (sample.metadata.get(SOURCES), sample.metadata.get(SPANS))
+        return ChainAnswer(answer, sample.contexts, sample.context_ids, *places, message)
 
     def _read(self, question: str, output: Any) -> Sample:
         return read_sample(self._root, {"question": question}, output)

@@ -10,8 +10,10 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 from langchain_rageval.run.budget import Budget
 from langchain_rageval.run.journal import Journal
+from langchain_rageval.run.prices import Price, PriceList
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
+from langchain_rageval.run.usage_meter import UsageMeter
 
 
 class CallOptions(TypedDict, total=False):
@@ -23,11 +25,16 @@ class CallOptions(TypedDict, total=False):
         timeout: Seconds for one model call, the client's own retries included; 60 by default. None waits as long as the
             client does. The wait for a chat model's `rate_limiter` counts only if the model has a cache or is wrapped.
         retry: Retries of calls that failed in transit, by default ten attempts with waits of at most a minute.
+        price: Names of models mapped to the price of a million input tokens and of a million output tokens, and
+            optionally of a million cached input tokens, as in `{"gpt-4o-mini": (0.15, 0.6, 0.075)}`; or one price for
+            all models. In any currency. Usage then has `money`, which is None if a model has no price or reports no
+            tokens. None, the default, counts no money.
     """
 
     max_concurrency: int
     timeout: float | None
     retry: RetryPolicy | None
+    price: Mapping[str, Price] | Price | None
 
 
 class RunOptions(CallOptions, total=False):
@@ -48,7 +55,7 @@ class RunOptions(CallOptions, total=False):
     progress: bool
 
 
-CALL_DEFAULTS: CallOptions = {"max_concurrency": 16, "timeout": 60.0, "retry": None}
+CALL_DEFAULTS: CallOptions = {"max_concurrency": 16, "timeout": 60.0, "retry": None, "price": None}
 RUN_DEFAULTS: RunOptions = {**CALL_DEFAULTS, "journal": None, "budget": None, "progress": True}
 
 Options = TypeVar("Options", bound=Mapping[str, object])
@@ -75,6 +82,7 @@ def check_options(options: Mapping[str, object]) -> None:
     """Raise ConfigError if an option of `RunOptions` has an invalid value; missing options are not checked."""
     max_concurrency, timeout = options.get("max_concurrency", 1), options.get("timeout")
     retry, journal, budget = options.get("retry"), options.get("journal"), options.get("budget")
+    PriceList.of(options.get("price"))
     if not isinstance(max_concurrency, int) or isinstance(max_concurrency, bool) or max_concurrency < 1:
         raise ConfigError(f"max_concurrency must be a whole number of at least 1, got {max_concurrency!r}")
     if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
@@ -96,7 +104,9 @@ def build_run(options: CallOptions) -> Run:
     check_options(options)
     complete: CallOptions = {**CALL_DEFAULTS, **options}
     limiter = AdaptiveLimiter(complete["max_concurrency"])
-    return Run(limiter=limiter, retry=complete["retry"] or RetryPolicy(), timeout=complete["timeout"])
+    meter = UsageMeter(prices=PriceList.of(complete["price"]))
+    retry = complete["retry"] or RetryPolicy()
+    return Run(limiter=limiter, retry=retry, timeout=complete["timeout"], meter=meter)
 
 
 def _unexpected(function: Callable[..., Any], name: str, defaults: Mapping[str, object]) -> str:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from langchain_rageval.run.prices import format_money
 from langchain_rageval.run.usage_meter import UsageMeter
 
 _SECONDS_BETWEEN_LINES = 5.0
@@ -64,7 +65,8 @@ class Progress:
             return ""
         usage = self._meter.usage
         tokens = (usage.input_tokens or 0) + (usage.output_tokens or 0)
-        return f"{usage.calls} calls, {tokens:,} tokens, "
+        money = "" if usage.money is None else f"{format_money(usage.money)} money, "
+        return f"{usage.calls} calls, {tokens:,} tokens, {money}"
 
     def _time_left(self) -> str:
         if not self.rows or self.total is None or self.rows >= self.total:

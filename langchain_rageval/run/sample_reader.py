@@ -19,6 +19,10 @@ from langchain_rageval.data.schema import Sample, Turn
 from langchain_rageval.errors import SampleError
 from langchain_rageval.run.run_trees import RootRun, find_documents
 
+SPANS = "context_spans"
+"""Name in the metadata of a sample: source and offsets of each context in its document, in their order; None for a
+context whose place is unknown."""
+
 _ANSWER_NAMES = ("result", "generation", "output_text", "text", "final_answer")
 
 
@@ -59,10 +63,12 @@ def _read(root: RootRun, fields: dict[str, Any]) -> Sample:
     by_text = {document.page_content: document for document in documents}
     contexts = [by_text.get(item, item) if isinstance(item, str) else item for item in contexts]
     sample = Sample.parse(fields | {"contexts": contexts})
-    metadata = {name: value for name, value in sample.metadata.items() if name != SOURCES}
+    metadata = {name: value for name, value in sample.metadata.items() if name not in (SOURCES, SPANS)}
     tools = root.tools_by_text | _named_sources(fields)
     sources = [_source_of(context) or tools.get(_text_of(context)) for context in contexts]
-    return sample.model_copy(update={"metadata": metadata | ({SOURCES: sources} if any(sources) else {})})
+    places: dict[str, list[Any]] = {SOURCES: sources, SPANS: [*map(_span_of, contexts)]}
+    known = {name: values for name, values in places.items() if any(values)}
+    return sample.model_copy(update={"metadata": metadata | known})
 
 
 def _named_sources(fields: Mapping[str, Any]) -> dict[str, str]:
@@ -126,6 +132,18 @@ def _source_of(context: Any) -> str | None:
     metadata = getattr(context, "metadata", None)
     source = metadata.get("source") if isinstance(metadata, Mapping) else None
     return None if source is None else str(source)
+
+
+def _span_of(context: Any) -> list[Any] | None:
+    """Return source, first and last offset of a Document that a splitter cut with `add_start_index=True`.
+
+    None for a page of a file: its offsets count from the beginning of the page.
+    """
+    source, metadata = _source_of(context), getattr(context, "metadata", None) or {}
+    start = metadata.get("start_index") if isinstance(metadata, Mapping) else None
+    if source is None or type(start) is not int or start < 0 or "page" in metadata:
+        return None
+    return [source, start, start + len(context.page_content)]
 
 
 def _convert_messages(value: Any) -> Any:

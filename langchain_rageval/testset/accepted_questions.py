@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from langchain_rageval.testset.candidate import Candidate
+from langchain_rageval.testset.row import TestsetRow
 
 
 class AcceptedQuestions:
@@ -19,11 +20,11 @@ class AcceptedQuestions:
 
     def __init__(self, threshold: float | None) -> None:
         self._threshold = threshold
-        self._questions: list[tuple[Candidate, Any]] = []
+        self._questions: list[tuple[Candidate | TestsetRow, Any]] = []
 
-    def add(self, candidate: Candidate, vector: Any) -> None:
+    def add(self, accepted: Candidate | TestsetRow, vector: Any) -> None:
         """Add an accepted question with its unit vector, or None if it has none."""
-        self._questions.append((candidate, vector))
+        self._questions.append((accepted, vector))
 
     def find_duplicate(self, candidate: Candidate, vector: Any) -> str:
         """Return the first accepted question that is equal or near enough; "" if there is none.
@@ -46,7 +47,7 @@ class AcceptedQuestions:
         return float(vector @ other) >= self._threshold
 
 
-def _as_asked(candidate: Candidate) -> tuple[str, ...]:
+def _as_asked(candidate: Candidate | TestsetRow) -> tuple[str, ...]:
     """Return the texts of a question and of the turns before it."""
     return (candidate.question.casefold(), *(turn.text for turn in candidate.chat_history))
 

@@ -26,6 +26,7 @@ NOT_ANSWERED = "not answerable from its passages"
 ANSWERED_BY_DOCUMENTS = "the documents answer it"
 KNOWN_WITHOUT_DOCUMENTS = "known without the documents"
 DUPLICATE = "near-duplicate"
+ANSWER_CHANGED = "the answer has changed"
 FAILED = "failed: "  # the class name of an error follows
 DROPPED_BY_REVIEWER = "dropped by a reviewer"
 

@@ -51,13 +51,19 @@ def _is_pair(item: Any) -> bool:
     return isinstance(item, list | tuple) and len(item) == 2
 
 
+def branch_of_names(names: str) -> Branch | None:
+    """Return the branch of names joined by "+"; None if one is not the name of a packaged evolution."""
+    parts = [EVOLUTIONS.get(name.strip()) for name in names.split("+")]
+    return None if None in parts else compose(parts)
+
+
 def _to_branch(key: Any) -> Branch:
     """Return the branch for a key of a distribution: names joined by "+", a Runnable or a function."""
     if isinstance(key, Runnable) or callable(key):
         return compose([key])
-    parts = [EVOLUTIONS.get(name.strip()) for name in str(key).split("+")]
-    if not isinstance(key, str) or None in parts:
+    branch = branch_of_names(str(key))
+    if not isinstance(key, str) or branch is None:
         raise ConfigError(
             f"there is no evolution {key!r}; choose from {', '.join(EVOLUTIONS)}, joined by + or |, or pass a Runnable"
         )
-    return compose(parts)
+    return branch

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval._internal.redaction import redact_message
+from langchain_rageval.data.chunk_ids import chunk_id
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.drivers import drive
 from langchain_rageval.run.embedding import BATCH_SIZE, Vector, may_concern_one_text
@@ -46,6 +47,8 @@ _EXTRA_RESULTS = 8  # requested from a vector store in addition: some are the pa
 _MAX_COSINE = 1.01  # with rounding errors
 _SPACE = re.compile(r"\s*")
 _NO_SIMILAR = "{!r} has no similar passages"
+_UNNAMED = "documents"  # source of passages of the user that name none
+UNNAMED_TEXT = "text "  # beginning of the source of a document without a name
 _CUT_CHARACTER = "\ufffd"  # left by splitters that cut a character between tokens
 
 
@@ -56,6 +59,9 @@ class Docstore:
     before. A document is named by `source` in its metadata (or `filename`, `file_name`, `file_path`, `path`, `url`),
     else by a hash of its text. Documents with the same name, such as the pages of a file, continue each other.
 
+    A document that is one passage keeps its id: `Document.id`, or `chunk_id`, `id`, `_id` or `doc_id` of its metadata.
+    Passages of a document that is split have its id, "#" and a hash of their text; without an id they have a hash.
+
     Args:
         documents: the path of a file or folder, a DataFrame, or an iterable of LangChain Documents, texts, objects with
             a text and `pathlib.Path`s. A str in an iterable is always a text; a single text goes in a list.
@@ -64,10 +70,12 @@ class Docstore:
             without a name belong to one document, and `start_index` in their metadata is their offset.
         embeddings: embeddings that find similar passages. They are called at the first search, 64 texts at a time.
         vectorstore: vector store that holds these passages already; it is searched instead, and nothing is embedded.
+            Rows of a test set have its ids.
 
     Attributes:
         embeddings: as passed.
         vectorstore: as passed.
+        documents: the documents, before they are split.
         passages: the passages.
 
     Raises:
@@ -97,8 +105,10 @@ class Docstore:
         self._next: dict[str, Passage] = {}
         self._row_numbers: dict[str, int] = {}
         self._unit_vectors: UnitVector | None = None
-        parsed = to_documents(documents)
-        self._add(_keep_whole(parsed) if splitter is False else _split(parsed, splitter or _default_splitter()))
+        self._store_ids: dict[str, str] = {}
+        self.documents = parsed = to_documents(documents)
+        self._are_passages = splitter is False
+        self._add(_keep_whole(parsed) if self._are_passages else _split(parsed, splitter or _default_splitter()))
 
     def __len__(self) -> int:
         """Return the number of passages."""
@@ -158,6 +168,33 @@ class Docstore:
         nearest_first = near[np.argsort(-cosines[near], kind="stable")]
         return [self.passages[row] for row in nearest_first if row != self._row_numbers[passage.id]][:k]
 
+    def passage_of(self, text: str) -> Passage | None:
+        """Return the passage with this text, or None."""
+        return self._by_text.get(text)
+
+    def texts(self) -> Iterator[tuple[str, int, str]]:
+        """Yield source, offset of the first character and text of each document, before it is split."""
+        for document in self.documents:
+            if self._are_passages:
+                passage = _whole(document, _source_in_metadata(document) or _UNNAMED)
+                yield passage.source, passage.start, passage.text
+            else:
+                yield _source_of(document), 0, document.page_content
+
+    def identify(self, passage: Passage) -> Passage:
+        """Return the passage with the id that the vector store gives to its text; unchanged without a vector store.
+
+        The store is searched for the text once; a passage that it does not find keeps its id.
+        """
+        if self.vectorstore is None:
+            return passage
+        if passage.text not in self._store_ids:
+            results = self.vectorstore.similarity_search(passage.text, k=1 + _EXTRA_RESULTS)
+            found = (chunk_id(document) for document in results if document.page_content == passage.text)
+            own = next((known for known in found if known is not None), passage.id)
+            self._store_ids[passage.text] = str(own)
+        return passage.model_copy(update={"id": self._store_ids[passage.text]})
+
     def _add(self, passages: Iterable[Passage]) -> None:
         last: dict[str, Passage | None] = {}
         for passage in passages:
@@ -166,6 +203,8 @@ class Docstore:
             if passage.text in self._by_text:
                 last[passage.source] = None  # passages on both sides of a dropped one are not neighbours
                 continue
+            if passage.id in self._row_numbers:  # an id of the document, not of its chunk
+                passage = passage.model_copy(update={"id": _derived_id(passage.id, passage.text)})
             if previous := last.get(passage.source):
                 self._previous[passage.id], self._next[previous.id] = previous, passage
             last[passage.source] = passage
@@ -236,14 +275,14 @@ def _are_cosines(scores: Sequence[float | None]) -> bool:
 
 def _keep_whole(documents: Iterable[Document]) -> Iterator[Passage]:
     for document in documents:
-        yield _whole(document, _source_in_metadata(document) or "documents")
+        yield _whole(document, _source_in_metadata(document) or _UNNAMED)
 
 
 def _whole(document: Document, source: str) -> Passage:
     """Return a passage with the whole text of a document; `start_index` in the metadata is its offset."""
     index = document.metadata.get("start_index")
     start = index if isinstance(index, int) and index >= 0 else 0
-    return _passage(document, source, start, start + len(document.page_content))
+    return _passage(document, source, start, start + len(document.page_content), chunk_id(document))
 
 
 def _split(documents: Iterable[Document], splitter: TextSplitter) -> Iterator[Passage]:
@@ -257,17 +296,31 @@ def _split(documents: Iterable[Document], splitter: TextSplitter) -> Iterator[Pa
         span = (0, 0)
         for piece in pieces:
             span = _find_span(document.page_content, piece.page_content, span)
-            yield _passage(piece, source, *span)
+            own = _id_of_piece(piece, chunk_id(document), alone=len(pieces) == 1)
+            yield _passage(piece, source, *span, own)
 
 
-def _passage(piece: Document, source: str, start: int, end: int) -> Passage:
-    return Passage(text=piece.page_content, source=source, start=start, end=end, metadata=piece.metadata)
+def _passage(piece: Document, source: str, start: int, end: int, own_id: Any) -> Passage:
+    own_id = "" if own_id is None else str(own_id)
+    return Passage(id=own_id, text=piece.page_content, source=source, start=start, end=end, metadata=piece.metadata)
+
+
+def _id_of_piece(piece: Document, document_id: Any, *, alone: bool) -> Any:
+    """Return the id of a piece: its own, or one derived from that of its document; None if there is neither."""
+    own = chunk_id(piece)
+    if own is not None and own != document_id:
+        return own
+    return document_id if document_id is None or alone else _derived_id(document_id, piece.page_content)
+
+
+def _derived_id(document_id: Any, text: str) -> str:
+    return f"{document_id}#{hashlib.blake2b(text.encode(), digest_size=4).hexdigest()}"
 
 
 def _source_of(document: Document) -> str:
     """Return the name of a document from its metadata, or a hash of its text."""
     digest = hashlib.blake2b(document.page_content.encode(), digest_size=8).hexdigest()
-    return _source_in_metadata(document) or f"text {digest}"
+    return _source_in_metadata(document) or f"{UNNAMED_TEXT}{digest}"
 
 
 def _source_in_metadata(document: Document) -> str:

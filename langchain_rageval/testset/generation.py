@@ -29,6 +29,7 @@ from langchain_rageval.run.usage_meter import tokens_in
 from langchain_rageval.testset.accepted_questions import AcceptedQuestions, to_unit_vector
 from langchain_rageval.testset.bridges import may_have_bridge
 from langchain_rageval.testset.candidate import BLANK_QUESTION, DUPLICATE, FAILED, Candidate
+from langchain_rageval.testset.candidate_step import CandidateStep
 from langchain_rageval.testset.docstore import Docstore, embed_passages
 from langchain_rageval.testset.evolutions import Branch, kinds_of, simple
 from langchain_rageval.testset.focus import Focus, check_stratum, passages_in_focus
@@ -68,6 +69,7 @@ class GenerationOptions:
         retry: retry policy for transport errors.
         journal: journal, or path of one.
         budget: limit of the run.
+        price: prices of the models.
         focus: sources or metadata of the passages that questions start from; None for all.
         stratify: name of the metadata by which the passages are stratified.
     """
@@ -83,6 +85,7 @@ class GenerationOptions:
     retry: RetryPolicy
     journal: str | Path | Journal | None
     budget: Budget | None
+    price: Any = None
     focus: Focus | None = None
     stratify: str = "source"
 
@@ -109,6 +112,9 @@ class Generation:
         store: passages of the documents.
         size: number of rows to generate.
         seed: random seed.
+        present: rows that the new ones continue; no new question is a near-duplicate of theirs, and their passages are
+            drawn last.
+        evolutions: evolution of each row; by default drawn from the distribution.
         stop_reason: reason why the run ends early; "" while it may go on.
         first_failure: message of the first failed attempt; "" if none failed.
         rejected: rejected candidates, in the order of the attempts.
@@ -122,6 +128,8 @@ class Generation:
     store: Docstore
     size: int
     seed: int
+    present: Sequence[TestsetRow] = ()
+    evolutions: Sequence[Branch] | None = None
     stop_reason: str = ""
     first_failure: str = ""
     rejected: list[Candidate] = field(default_factory=list)
@@ -137,25 +145,46 @@ class Generation:
     def __post_init__(self) -> None:
         """Open the journal and plan the rows."""
         options = self.options
-        focused = passages_in_focus(self.store.passages, options.focus)
-        check_stratum(focused, options.stratify)
+        check_stratum(passages_in_focus(self.store.passages, options.focus), options.stratify)
         self._accepted = AcceptedQuestions(options.dedupe)
         call_options: CallOptions = {
             "max_concurrency": options.max_concurrency,
             "timeout": options.timeout,
             "retry": options.retry,
+            "price": options.price,
         }
         self.run = build_run(call_options)
         self.embed_run = self.run.metered()
         self._budget_tracker = BudgetTracker(options.budget, self.run.meter)
         self._owns_journal = isinstance(options.journal, str | Path)
         self.journal = Journal(options.journal) if isinstance(options.journal, str | Path) else options.journal
+        self._plan_rows()
+
+    def continue_from(
+        self, present: Sequence[TestsetRow], evolutions: Sequence[Branch], roots: Mapping[int, Candidate]
+    ) -> None:
+        """Plan new rows, one for each evolution, that continue present ones.
+
+        Args:
+            present: present rows.
+            evolutions: evolution of each new row.
+            roots: by number of a new row the simple question of the tree to which it belongs.
+        """
+        self.present, self.evolutions, self.size = present, evolutions, len(evolutions)
+        self._plan_rows(roots)
+
+    def _plan_rows(self, roots: Mapping[int, Candidate] | None = None) -> None:
+        options, evolutions = self.options, self.evolutions
         branches = branches_of_tree(options.distribution) if options.tree else None
-        evolutions = branches and [simple] * self.size
-        evolutions = evolutions or allocate_rows(options.distribution, self.size, self.seed)
-        passages = draw_order(focused, self.seed, options.stratify)
-        self._bridged = _adds_passage(options.distribution) and any(may_have_bridge(self.store, p) for p in passages)
-        self.scheduler = PassageScheduler(passages, evolutions, self.seed, self._has_similar, branches)
+        if evolutions is None:
+            evolutions = [simple] * self.size if branches else allocate_rows(options.distribution, self.size, self.seed)
+        passages = draw_order(passages_in_focus(self.store.passages, options.focus), self.seed, options.stratify)
+        used = {text for row in self.present for text in row.contexts}
+        passages.sort(key=lambda passage: passage.text in used)
+        self._bridged = _adds_passage([*options.distribution, *evolutions]) and any(
+            may_have_bridge(self.store, passage) for passage in passages
+        )
+        self.scheduler = PassageScheduler(passages, evolutions, self.seed, self._has_similar, branches, roots)
 
     def __enter__(self) -> Generation:
         """Return the generation; leaving the block closes the journal."""
@@ -167,7 +196,10 @@ class Generation:
             self.journal.close()
 
     def prepare(self) -> Operation[None]:
-        """Embed the passages if an evolution adds near ones, and no passage can share an entity with another."""
+        """Embed the present questions, and the passages if an evolution adds near ones that share no entity."""
+        vectors = yield from self._embed_questions([row.standalone_question for row in self.present])
+        for row, vector in zip(self.present, vectors, strict=True):
+            self._accepted.add(row, vector)
         if _adds_passage(row.evolution for row in self.scheduler.rows) and not self._bridged:
             yield from embed_passages(self.store)
 
@@ -228,7 +260,7 @@ class Generation:
             if candidate.rejected and candidate.rejected.startswith(FAILED):
                 self.first_failure = self.first_failure or candidate.history[-1].feedback
         self._reasons += [candidate.rejected for candidate in results.values()]
-        return [_to_row(candidate) for candidate in accepted.values() if candidate.rejected is None]
+        return [self._to_row(candidate) for candidate in accepted.values() if candidate.rejected is None]
 
     def describe_rejections(self) -> str:
         """Return the rejections by reason and the last feedback, such as "2 rejected: 2 not evolved; last: vague"."""
@@ -246,7 +278,7 @@ class Generation:
         candidates.sort(key=lambda candidate: trees.index(candidate.tree_id))
         yields = {"attempts": self.scheduler.attempts, "rejected": dict(self.scheduler.rejected.most_common())}
         notes = list(self._notes(len(candidates), broken_off))
-        rows = [_to_row(candidate) for candidate in candidates]
+        rows = [self._to_row(candidate) for candidate in candidates]
         return Testset(rows, yields, notes, len(rows) == self.size, broken_off, self.rejected, self._usages())
 
     def _failed_in_a_row(self) -> int:
@@ -261,6 +293,8 @@ class Generation:
         yield from dict.fromkeys(note for note in model_notes if note)
         for reason in self._not_journaled:
             yield f"A step is not in the journal, and a resumed run repeats it: {reason}."
+        for problem in self.run.meter.unpriced:
+            yield f"The money is unknown: {problem}."
         for evolution, tries in self.scheduler.given_up.items():
             yield f"{evolution.get_name()} was given up: none of {tries} questions evolved; see `rejected`."
         if self.first_failure:
@@ -294,6 +328,23 @@ class Generation:
         finally:
             self._budget_tracker.settle(task_type, reserved, Cost.of(own.meter.usage, own.meter.unreported))
 
+    @contextmanager
+    def reserve(self, kind: str, guess: Cost) -> Iterator[Run | None]:
+        """Yield a metered run for work of a kind and an expected cost, or None if the budget has no room for it."""
+        reserved = self._budget_tracker.admit(kind, lambda: guess)
+        if reserved is None:
+            yield None
+            return
+        own = self.run.for_sample().metered()
+        try:
+            yield own
+        finally:
+            self._budget_tracker.settle(kind, reserved, Cost.of(own.meter.usage, own.meter.unreported))
+
+    def journaled(self, step: CandidateStep) -> JournaledStep:
+        """Return a step whose results are in the journal, and whose usage is counted."""
+        return JournaledStep.of(step, self.journal, self._usage)
+
     def _chain(
         self, number: int, candidate: Candidate
     ) -> tuple[RunnableSequence[Candidate, Candidate], list[Candidate]]:
@@ -315,7 +366,7 @@ class Generation:
                     if evolution is None
                     else [*steps.of_branch(evolution, self.store), *steps.after(self.store)]
                 )
-                journaled = [JournaledStep.of(step, self.journal, self._usage) for step in built]
+                journaled = [self.journaled(step) for step in built]
                 self._not_journaled |= {step.unknown: None for step in journaled if step.unknown and self.journal}
                 self._steps[evolution] = journaled
             return self._steps[evolution]
@@ -345,6 +396,10 @@ class Generation:
             found = may_have_bridge(self.store, passage) if self._bridged else self.store.similar(passage)
             self._has_similar_cache[passage.id] = bool(found)
         return self._has_similar_cache[passage.id]
+
+    def _to_row(self, candidate: Candidate) -> TestsetRow:
+        passages = [self.store.identify(passage) for passage in candidate.passages]
+        return _to_row(candidate.replace(passages=passages))
 
     def _embed_questions(self, questions: Sequence[str]) -> Operation[list[Any]]:
         """Return unit vectors of questions; None for a zero vector, and for all if `dedupe` is None."""

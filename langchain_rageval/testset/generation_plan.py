@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from langchain_rageval._internal.html import paragraph, pluralize, table, text
+from langchain_rageval.run.prices import format_money
 
-PLANNED_STEP_HEADINGS = ("step", "calls", "tokens read", "tokens written", "texts to embed", "at most calls", "tokens")
+_HEADINGS = ("step", "calls", "tokens read", "tokens written", "texts to embed", "at most calls", "tokens")
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,8 @@ class PlannedStep:
         embedded: number of texts to embed.
         most_calls: number of calls if every row uses all its attempts and every rewrite.
         most_tokens: number of tokens read and written in these calls.
+        money: price of the expected calls; None without prices, or if a model has no price.
+        most_money: price of the greatest number of calls.
     """
 
     step: str
@@ -31,6 +35,8 @@ class PlannedStep:
     embedded: int
     most_calls: int
     most_tokens: int
+    money: float | None = None
+    most_money: float | None = None
 
     @property
     def tokens(self) -> int:
@@ -69,7 +75,11 @@ class GenerationPlan(Mapping[str, PlannedStep]):
     def total(self) -> PlannedStep:
         """Cost of all steps together."""
         names = ("calls", "input_tokens", "output_tokens", "embedded", "most_calls", "most_tokens")
-        return PlannedStep("total", **{name: sum(getattr(step, name) for step in self.values()) for name in names})
+        sums: dict[str, Any] = {name: sum(getattr(step, name) for step in self.values()) for name in names}
+        for name in ("money", "most_money"):
+            amounts = [getattr(step, name) for step in self.values()]
+            sums[name] = None if None in amounts else sum(amounts)
+        return PlannedStep("total", **sums)
 
     @property
     def calls(self) -> int:
@@ -97,6 +107,16 @@ class GenerationPlan(Mapping[str, PlannedStep]):
         return self.total.most_tokens
 
     @property
+    def money(self) -> float | None:
+        """Price of the expected calls of all steps; None without prices, or if a model has no price."""
+        return self.total.money
+
+    @property
+    def most_money(self) -> float | None:
+        """Upper bound of the price."""
+        return self.total.most_money
+
+    @property
     def title(self) -> str:
         """Heading of the plan: the number of questions, and the expected calls for each."""
         return (
@@ -106,20 +126,34 @@ class GenerationPlan(Mapping[str, PlannedStep]):
     def __repr__(self) -> str:
         """Return the plan as text: a line for each step, the total with its upper bound, and the notes."""
         lines = [
-            f"{step.step} {step.calls:,} calls, {step.tokens:,} tokens, {step.embedded:,} texts to embed, "
-            f"at most {step.most_calls:,} calls, {step.most_tokens:,} tokens"
+            f"{step.step} {step.calls:,} calls, {step.tokens:,} tokens{_money(step.money)}, {step.embedded:,} texts to "
+            f"embed, at most {step.most_calls:,} calls, {step.most_tokens:,} tokens{_money(step.most_money)}"
             for step in (*self.values(), self.total)
         ]
         return "\n".join([self.title, *lines, *(f"Note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
         """Return an HTML table of the costs, for notebooks."""
-        rows = [map(text, planned_step_cells(step)) for step in (*self.values(), self.total)]
+        headings, lines = generation_table(self)
+        rows = [map(text, line) for line in lines]
         notes = "".join(paragraph(f"<em>{text(note)}</em>") for note in self.notes)
-        return paragraph(text(self.title)) + table(PLANNED_STEP_HEADINGS, rows) + notes
+        return paragraph(text(self.title)) + table(headings, rows) + notes
 
 
-def planned_step_cells(step: PlannedStep) -> tuple[str, ...]:
-    """Return the cost of a step as texts, one for each column of `PLANNED_STEP_HEADINGS`."""
+def generation_table(plan: GenerationPlan) -> tuple[Sequence[str], list[tuple[str, ...]]]:
+    """Return headings and lines of the table of a plan, the total last; with columns for money if there are prices."""
+    steps = (*plan.values(), plan.total)
+    lines = [_cells(step) for step in steps]
+    if all(step.most_money is None for step in steps):
+        return _HEADINGS, lines
+    amounts = [(format_money(step.money), format_money(step.most_money)) for step in steps]
+    return (*_HEADINGS, "money", "at most"), [(*line, *own) for line, own in zip(lines, amounts, strict=True)]
+
+
+def _cells(step: PlannedStep) -> tuple[str, ...]:
     expected = (step.calls, step.input_tokens, step.output_tokens, step.embedded)
     return (step.step, *(f"{number:,}" for number in (*expected, step.most_calls, step.most_tokens)))
+
+
+def _money(amount: float | None) -> str:
+    return "" if amount is None else f", {format_money(amount)} money"

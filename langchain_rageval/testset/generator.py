@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, closing
+from dataclasses import replace
 from functools import partial, reduce
 from operator import add
 from typing import Annotated, Any, ClassVar, Unpack
@@ -31,9 +32,11 @@ from langchain_rageval.run.options import RUN_DEFAULTS, check_options, fill_defa
 from langchain_rageval.run.progress import Progress, show_progress
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.traced import Traced
+from langchain_rageval.testset.answer_check import answer_check
 from langchain_rageval.testset.candidate_step import CandidateStep
 from langchain_rageval.testset.distribution import DISTRIBUTION, normalize_shares
 from langchain_rageval.testset.docstore import Docstore
+from langchain_rageval.testset.extend import documents_of, extended
 from langchain_rageval.testset.focus import Focus
 from langchain_rageval.testset.generation import Attempt, Generation, GenerationOptions
 from langchain_rageval.testset.generation_plan import GenerationPlan
@@ -43,10 +46,11 @@ from langchain_rageval.testset.generator_steps import (
     GeneratorSteps,
     steps_of_user,
 )
+from langchain_rageval.testset.refresh import Refresh
 from langchain_rageval.testset.rehearsal import plan_generation
 from langchain_rageval.testset.row import TestsetRow
 from langchain_rageval.testset.sampling import branches_of_tree
-from langchain_rageval.testset.testset import Testset
+from langchain_rageval.testset.testset import Origin, Testset
 from langchain_rageval.testset.user_step import UserStep
 
 _WORKERS_PER_SLOT = 2
@@ -90,9 +94,10 @@ class TestsetGenerator(Traced[Any, Testset]):
         stratify: name of the metadata by which the passages are stratified, such as "topic"; by default their sources.
         language: language of the prompts; "auto" selects the language of each passage.
         **options: of the run, described in `RunOptions`: `max_concurrency=16`, `timeout=60.0`, `retry=None`,
-            `journal=None`, which stores each finished step, `budget=None` and `progress=True`; and own steps instead of
-            the packaged ones, described in `GeneratorOptions`: `passage_filter`, `keyphrases`, `seed_question`,
-            `question_filter`, `compress`, `evolution_filter`, `find_passages`, `answer` and `closed_book_filter`.
+            `price=None`, `journal=None`, which stores each finished step, `budget=None` and `progress=True`; and own
+            steps instead of the packaged ones, described in `GeneratorOptions`: `passage_filter`, `keyphrases`,
+            `seed_question`, `question_filter`, `compress`, `evolution_filter`, `find_passages`, `answer` and
+            `closed_book_filter`.
 
     A Runnable of yours finds `writer`, `critic` (each a `Judge`), `docstore` and the filters in
     `config["configurable"]`. Rejected candidates do not reach it, and an error or an invalid output rejects its
@@ -129,6 +134,7 @@ class TestsetGenerator(Traced[Any, Testset]):
     journal: Any
     budget: InstanceOf[Budget] | None
     progress: bool
+    price: Any
 
     def __init__(
         self,
@@ -259,8 +265,8 @@ class TestsetGenerator(Traced[Any, Testset]):
             seed: random seed; by default the `seed` of the generator.
 
         Returns:
-            Step name to calls and tokens, with a total, as `plan` returns for metrics. The names are those of
-            `testset.usage_by_step`.
+            Step name to calls, tokens and, with `price`, money, with a total, as `plan` returns for metrics. The names
+            are those of `testset.usage_by_step`.
 
         Raises:
             ConfigError: if the documents hold no text.
@@ -275,7 +281,57 @@ class TestsetGenerator(Traced[Any, Testset]):
             dedupe=self.dedupe is not None,
             focus=self.focus,
             stratify=self.stratify,
+            price=self.price,
         )
+
+    def extend(
+        self, testset: Testset, size: int | None = None, *, documents: Any = None, seed: int | None = None
+    ) -> Testset:
+        """Add rows to a test set, without near-duplicates of its questions and from unused passages first.
+
+        Args:
+            testset: the test set, whose rows stay as they are.
+            size: number of rows to add; by default the `size` of the generator.
+            documents: as for `generate`; by default those from which the test set was generated. A test set that was
+                loaded from a file does not know them.
+            seed: random seed; by default the `seed` of the generator.
+
+        Returns:
+            A new test set: the rows of `testset`, then the new ones. Its `changes` names both by id.
+
+        Raises:
+            ConfigError: if there are no documents, or they hold no text.
+            JournalError: if the journal cannot be read or written.
+        """
+        generation = self._new_extension(testset, size, documents, seed)
+        return extended(testset, self._finish(generation, {}))
+
+    async def aextend(
+        self, testset: Testset, size: int | None = None, *, documents: Any = None, seed: int | None = None
+    ) -> Testset:
+        """Like `extend`, but calls the models' async methods on the caller's event loop."""
+        generation = self._new_extension(testset, size, documents, seed)
+        return extended(testset, await self._afinish(generation, {}))
+
+    def refresh(self, testset: Testset, documents: Any) -> Testset:
+        """Adapt a test set to changed documents, in worker threads; see `Testset.refresh`.
+
+        Ctrl-C before all rows are checked raises KeyboardInterrupt; with a `journal`, the same call then pays only for
+        the rest.
+        """
+        refresh = self._new_refresh(testset, documents)
+        with self._show_checks(refresh) as progress, refresh.generation:
+            refresh.run(_WORKERS_PER_SLOT * self.max_concurrency, {}, progress.advance)
+        refresh.plan_rows(self.distribution)
+        return refresh.result(self._finish(refresh.generation, {}))
+
+    async def arefresh(self, testset: Testset, documents: Any) -> Testset:
+        """Like `refresh`, but calls the models' async methods on the caller's event loop."""
+        refresh = self._new_refresh(testset, documents)
+        with self._show_checks(refresh) as progress, refresh.generation:
+            await refresh.arun({}, progress.advance)
+        refresh.plan_rows(self.distribution)
+        return refresh.result(await self._afinish(refresh.generation, {}))
 
     def stream_generate(
         self, documents: Any, *, size: int | None = None, seed: int | None = None
@@ -348,21 +404,26 @@ class TestsetGenerator(Traced[Any, Testset]):
         return await self._agenerate(input, None, None, config)
 
     def _generate(self, documents: Any, size: int | None, seed: int | None, config: RunnableConfig) -> Testset:
-        generation = self._new_generation(documents, size, seed)
+        return self._finish(self._new_generation(documents, size, seed), config)
+
+    def _finish(self, generation: Generation, config: RunnableConfig) -> Testset:
+        broken_off = False
         try:
             with closing(self._rows(generation, config)) as rows:
                 for _ in rows:
                     pass
         except KeyboardInterrupt:
-            return generation.testset(broken_off=True)
-        return generation.testset()
+            broken_off = True
+        return replace(generation.testset(broken_off=broken_off), _origin=Origin(self, generation.store))
 
     async def _agenerate(self, documents: Any, size: int | None, seed: int | None, config: RunnableConfig) -> Testset:
-        generation = self._new_generation(documents, size, seed)
+        return await self._afinish(self._new_generation(documents, size, seed), config)
+
+    async def _afinish(self, generation: Generation, config: RunnableConfig) -> Testset:
         async with aclosing(self._arows(generation, config)) as rows:
             async for _ in rows:
                 pass
-        return generation.testset()
+        return replace(generation.testset(), _origin=Origin(self, generation.store))
 
     def _rows(
         self, generation: Generation, config: RunnableConfig, *, one_by_one: bool = False
@@ -409,9 +470,29 @@ class TestsetGenerator(Traced[Any, Testset]):
         total, meter = len(generation.scheduler.rows), generation.run.meter
         return show_progress(total, meter, show=self.progress, unit="rows", outcome=generation.describe_rejections)
 
+    def _show_checks(self, refresh: Refresh) -> AbstractContextManager[Progress]:
+        meter = refresh.generation.run.meter
+        return show_progress(refresh.n_touched, meter, show=self.progress, unit="changed rows checked")
+
     def _new_generation(self, documents: Any, size: int | None, seed: int | None) -> Generation:
         size, seed = self._size(size), self._seed(seed)
         return Generation(self._generation_options(), self._filled_docstore(documents), size, seed)
+
+    def _new_extension(self, testset: Testset, size: int | None, documents: Any, seed: int | None) -> Generation:
+        size, seed = self._size(size), self._seed(seed)
+        if not isinstance(testset, Testset):
+            raise ConfigError(f"testset must be a Testset, got {type(testset).__name__}")
+        if documents is None:
+            documents = documents_of(testset)
+        return Generation(self._generation_options(), self._filled_docstore(documents), size, seed, testset.rows)
+
+    def _new_refresh(self, testset: Testset, documents: Any) -> Refresh:
+        if not isinstance(testset, Testset):
+            raise ConfigError(f"testset must be a Testset, got {type(testset).__name__}")
+        store = self._filled_docstore(documents)
+        generation = Generation(self._generation_options(), store, 0, self.seed, testset.rows, evolutions=[])
+        steps = self._steps.after(store)[:2]  # find_passages and answer
+        return Refresh(testset, generation, steps, answer_check(self.critic))
 
     def _size(self, size: int | None) -> int:
         return self.size if size is None else _whole("size", size, 1)
@@ -440,6 +521,7 @@ class TestsetGenerator(Traced[Any, Testset]):
             budget=self.budget,
             focus=self.focus,
             stratify=self.stratify,
+            price=self.price,
         )
 
     def _new_docstore(self, documents: Any) -> Docstore:

@@ -7,7 +7,7 @@ The result depends on the seed and the models' answers, never on the order in wh
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from langchain_rageval.testset.candidate import (
@@ -108,6 +108,7 @@ class PassageScheduler:
         seed: random seed of the run.
         has_similar: returns True if a passage has a similar one.
         branches: evolutions of a tree, `simple` first; None for a test set without trees.
+        roots: by number of a row the reviewed simple question of an earlier tree that the row continues.
 
     Attributes:
         rows: states of the rows, in order.
@@ -124,8 +125,10 @@ class PassageScheduler:
         seed: int,
         has_similar: Callable[[Passage], bool],
         branches: Sequence[Branch] | None = None,
+        roots: Mapping[int, Candidate] | None = None,
     ) -> None:
-        self.rows = [RowState(evolution) for evolution in evolutions]
+        trees = {number: Tree(root) for number, root in (roots or {}).items()}
+        self.rows = [RowState(evolution, trees.get(number)) for number, evolution in enumerate(evolutions)]
         self.attempts = 0
         self.rejected: Counter[str] = Counter()
         self.left_out: dict[str, list[str]] = {}
@@ -144,7 +147,7 @@ class PassageScheduler:
         self._written = 0
         self._tries: Counter[Branch] = Counter()
         self._evolved: set[Branch] = set()
-        self._plant(self.rows)
+        self._plant([row for row in self.rows if row.tree is None])
 
     def next_round(self) -> dict[int, Candidate]:
         """Return the candidates (questions in progress) of the next round by row number; empty at the end.
@@ -225,11 +228,12 @@ class PassageScheduler:
                 self._leave_out(branch)
         if len(reachable) > 1:
             self._branches = reachable
-            self._plant(self.rows)
+            self._plant([row for row in self.rows if row.tree is None or row.tree.root is None])
         else:
             self._branches = None
             for row in self.rows:
-                row.tree, row.evolution = None, reachable[0]
+                if row.tree is None or row.tree.root is None:
+                    row.tree, row.evolution = None, reachable[0]
 
     def _give_up(self) -> None:
         """Give up evolutions that have failed `MAX_ATTEMPTS` times and never succeeded, if a row still wants them."""

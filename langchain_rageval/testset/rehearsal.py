@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from math import ceil
+from math import ceil, isnan, nan
 from typing import Any
 
 from langchain_core.messages import AIMessage
@@ -22,9 +22,10 @@ from langchain_rageval.models.offline_judge import answer_request
 from langchain_rageval.prompts.layout import read_inputs
 from langchain_rageval.run.billing import request_texts
 from langchain_rageval.run.embedding import EmbedBatch
+from langchain_rageval.run.prices import PriceList
 from langchain_rageval.run.requests import Call
 from langchain_rageval.run.run import Run
-from langchain_rageval.run.usage_meter import tokens_in
+from langchain_rageval.run.usage_meter import UsageMeter, tokens_in
 from langchain_rageval.testset.bridges import may_have_bridge
 from langchain_rageval.testset.candidate import Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep
@@ -65,11 +66,12 @@ def plan_generation(
     dedupe: bool,
     focus: Focus | None,
     stratify: str,
+    price: Any = None,
 ) -> GenerationPlan:
     """Return the plan of a generation; see `TestsetGenerator.plan`."""
     branches = branches_of_tree(distribution) if tree else []
     rows = [branches[n % len(branches)] for n in range(size)] if tree else allocate_rows(distribution, size, seed)
-    rehearsal = _Rehearsal(steps, store)
+    rehearsal = _Rehearsal(steps, store, PriceList.of(price))
     focused = passages_in_focus(store.passages, focus)
     check_stratum(focused, stratify)
     drawn = draw_order(focused, seed, stratify)
@@ -84,7 +86,10 @@ def plan_generation(
         "Repeated requests after an invalid reply or a lost call are not included.",
     ]
     rehearsed = sum(min(len(drawn), _REHEARSED, count) for count in Counter(rows).values())
-    planned = [*rehearsal.planned(), *([PlannedStep(EMBED, 0, 0, 0, embedded, 0, 0)] if embedded else [])]
+    free = None if price is None else 0.0
+    planned = rehearsal.planned()
+    if embedded:
+        planned.append(PlannedStep(EMBED, 0, 0, 0, embedded, 0, 0, free, free))
     return GenerationPlan(planned, size, rehearsed, notes)
 
 
@@ -120,7 +125,8 @@ class _Rehearsal:
         notes: steps whose cost is unknown.
     """
 
-    def __init__(self, steps: GeneratorSteps, store: Docstore) -> None:
+    def __init__(self, steps: GeneratorSteps, store: Docstore, prices: PriceList | None) -> None:
+        self._prices = prices
         passthrough = {name: user_step(RunnablePassthrough()) for name in steps.own}
         self._steps = replace(steps, own=passthrough)
         self._store = _RehearsalStore(store)
@@ -168,7 +174,7 @@ class _Rehearsal:
     ) -> Candidate:
         """Run steps on a candidate, each with new replies, whatever they reject; add what they cost, times a factor."""
         for step in steps:
-            run = Run(fake_reply=replies())
+            run = Run(fake_reply=replies(), meter=UsageMeter(prices=self._prices))
             try:
                 candidate = step.with_fresh_capabilities().invoke(candidate, run.into({}))
             except Exception as error:
@@ -178,6 +184,9 @@ class _Rehearsal:
             cost["calls"] += usage.calls * factor
             cost["input_tokens"] += (usage.input_tokens or 0) * factor
             cost["output_tokens"] += (usage.output_tokens or 0) * factor
+            cost["money"] += (nan if usage.money is None else usage.money) * factor
+            unknown = [f"The money is unknown: {problem}." for problem in run.meter.unpriced]
+            self.notes = list(dict.fromkeys([*self.notes, *unknown]))
             candidate = candidate.replace(rejected=None)
         return candidate
 
@@ -291,4 +300,13 @@ def _unknown(name: str) -> str:
 def _planned_step(name: str, expected: Mapping[str, float], most: Mapping[str, float]) -> PlannedStep:
     costs = {key: round(expected[key]) for key in ("calls", "input_tokens", "output_tokens")}
     tokens = ceil(most["input_tokens"] + most["output_tokens"])
-    return PlannedStep(name, **costs, embedded=0, most_calls=ceil(most["calls"]), most_tokens=tokens)
+    money, most_money = (None if isnan(cost["money"]) else cost["money"] for cost in (expected, most))
+    return PlannedStep(
+        name,
+        **costs,
+        embedded=0,
+        most_calls=ceil(most["calls"]),
+        most_tokens=tokens,
+        money=money,
+        most_money=most_money,
+    )

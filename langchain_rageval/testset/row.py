@@ -66,7 +66,11 @@ class TestsetRow(InputModel):
         return head + paragraph(text(self.reference)) + details("history", trial_list(self.history))
 
     def to_sample(self) -> Sample:
-        """Return a Sample without answer and contexts; without references if there is no answer to the question."""
+        """Return a Sample without answer and contexts; without references if there is no answer to the question.
+
+        `metadata["spans"]` holds source and offsets of each reference context, for `span_grader`.
+        """
+        spans = {"spans": [list(span) for span in self.spans]} if self.answerable and self.spans else {}
         return Sample(
             id=self.id,
             question=self.question,
@@ -74,7 +78,13 @@ class TestsetRow(InputModel):
             references=[self.reference] if self.answerable and self.reference.strip() else [],
             reference_contexts=self.contexts if self.answerable else [],
             reference_context_ids=self.passage_ids if self.answerable else [],
-            metadata={**self.metadata, "evolution": self.evolution, "answerable": self.answerable, **self.tree},
+            metadata={
+                **self.metadata,
+                "evolution": self.evolution,
+                "answerable": self.answerable,
+                **spans,
+                **self.tree,
+            },
         )
 
 

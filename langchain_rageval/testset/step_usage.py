@@ -28,4 +28,6 @@ class StepUsage:
         with self._lock:
             names = dict.fromkeys([*steps, *sorted(self._by_step)])
             usages = {name: self._by_step.get(name, Usage()) for name in names}
-        return {name: usage for name, usage in usages.items() if usage != Usage(seconds=usage.seconds)}
+        return {
+            name: usage for name, usage in usages.items() if usage != Usage(seconds=usage.seconds, money=usage.money)
+        }

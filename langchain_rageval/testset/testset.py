@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TextIO, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TextIO, Unpack
 
 from langchain_core.runnables import Runnable
 from pydantic import ValidationError
+from pydantic.json_schema import SkipJsonSchema
 
 from langchain_rageval._internal.html import bold, details, item_list, paragraph, pluralize, text
 from langchain_rageval._internal.page import PageLanguage
@@ -20,7 +22,10 @@ from langchain_rageval.data.schema import Sample, Usage
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.answering import ANSWER_DEFAULTS, Answering, AnswerOptions
 from langchain_rageval.run.options import fill_defaults
+from langchain_rageval.run.prices import format_money
 from langchain_rageval.testset.candidate import FAILED, Candidate
+from langchain_rageval.testset.diff import TestsetDiff, diff_rows
+from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.plots import draw_counts, draw_history
 from langchain_rageval.testset.review_page import write_testset_page
 from langchain_rageval.testset.row import TestsetRow, trial_list
@@ -32,6 +37,23 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _HEADER = "rageval_testset"
+
+CHANGES = ("kept", "added", "mended", "dropped")
+"""Kinds of change by `refresh`: rows whose answer still holds, new rows, rows with another answer than before, and rows
+that the documents no longer answer."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a test set comes from, for as long as the process lives.
+
+    Attributes:
+        generator: the generator that made it.
+        store: the passages that it drew from.
+    """
+
+    generator: Any
+    store: Docstore
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,6 +70,9 @@ class Testset:
             and feedback, and `rejected` the reason.
         usage_by_step: calls and tokens of each step, of rejected candidates too. Results from a journal count as what
             they cost when they were stored; texts embedded for the search and for `dedupe` are the step "embed".
+        changes: ids of rows by kind of change, one of `CHANGES`, after `refresh` or `extend`; otherwise empty.
+            `yields`, `rejected` and `usage_by_step` are then those of this run.
+        number: 1, and one more after each `refresh` and `extend`.
     """
 
     __test__: ClassVar[bool] = False  # keeps pytest from collecting the class
@@ -59,6 +84,9 @@ class Testset:
     broken_off: bool = False
     rejected: list[Candidate] = field(default_factory=list)
     usage_by_step: Mapping[str, Usage] = field(default_factory=dict, compare=False)
+    changes: Mapping[str, list[str]] = field(default_factory=dict, kw_only=True)
+    number: int = field(default=1, kw_only=True)
+    _origin: Annotated[Origin | None, SkipJsonSchema()] = field(default=None, kw_only=True, repr=False, compare=False)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -72,6 +100,17 @@ class Testset:
         """Return the row (question with its answer) at an index."""
         return self.rows[index]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for copies and pickles, without the generator and its documents."""
+        return {**self.__dict__, "_origin": None}
+
+    @property
+    def version(self) -> str:
+        """Number of the version and hash of the questions, answers and contexts, such as "2-5f0c9a1e"."""
+        fields = {"id", "question", "contexts", "reference", "evolution", "answerable"}
+        content = json.dumps([row.model_dump(mode="json", include=fields) for row in self.rows], sort_keys=True)
+        return f"{self.number}-{blake2b(content.encode(), digest_size=4).hexdigest()}"
+
     @property
     def counts(self) -> dict[str, int]:
         """Number of rows by evolution."""
@@ -80,7 +119,7 @@ class Testset:
 
     @property
     def usage(self) -> Usage:
-        """Calls, tokens, seconds and embedded texts of all steps together."""
+        """Calls, tokens, seconds, embedded texts and money of all steps together."""
         return sum(self.usage_by_step.values(), Usage())
 
     @property
@@ -91,8 +130,11 @@ class Testset:
 
     @property
     def calls_per_row(self) -> float | None:
-        """Model calls per question of the test set, those of rejected candidates included; None without questions."""
-        return self.usage.calls / len(self) if self.rows else None
+        """Model calls per question of the test set, those of rejected candidates included.
+
+        None without questions, and after `refresh` and `extend`, whose calls concern only some of the questions.
+        """
+        return self.usage.calls / len(self) if self.rows and not self.changes else None
 
     def __repr__(self) -> str:
         """Return the test set as text: numbers of questions, attempts, rejections and calls, and the notes."""
@@ -105,6 +147,8 @@ class Testset:
         rejected = "; ".join(f"{count} {reason}" for reason, count in self.yields["rejected"].items())
         lines = [f"Test set of {len(self)} question{plural}" + (f": {evolutions}" if evolutions else "")]
         lines.append(f"{attempts}; rejected: {rejected}" if rejected else attempts)
+        if self.changes:
+            lines.append("; ".join(f"{len(ids)} {change}" for change, ids in self.changes.items()))
         lines += [usage_line(self.usage, self.calls_per_row)] if self.usage.calls else []
         return lines
 
@@ -157,6 +201,9 @@ class Testset:
         """
         header = {"version": __version__, "yields": self.yields, "notes": self.notes, "complete": self.complete}
         header["broken_off"] = self.broken_off
+        header["number"] = self.number
+        if self.changes:
+            header["changes"] = dict(self.changes)
         header["rejected"] = [json.loads(candidate.model_dump_json(fallback=str)) for candidate in self.rejected]
         header["usage_by_step"] = {
             step: usage.model_dump(mode="json", exclude={"seconds"}, exclude_defaults=True)
@@ -211,7 +258,50 @@ class Testset:
         except (ValidationError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"{path} is not a test set that Testset.to_jsonl wrote: {error}") from None
         run = (header["yields"], header["notes"], header["complete"], header["broken_off"])
-        return cls(rows, *run, rejected, usage)
+        later = {name: header[name] for name in ("changes", "number") if name in header}  # absent before 0.3
+        return cls(rows, *run, rejected, usage, **later)
+
+    def refresh(self, documents: Any, generator: Any = None) -> Testset:
+        """Adapt the test set to changed documents; only the rows whose passages have changed are asked about.
+
+        A row is kept without a call if the documents hold the texts of its passages, wherever. Of the other rows the
+        generator finds the passages again and answers the question. A row whose answer still holds is kept, with the
+        new passages; a row with another answer gets this answer, too. A row that the documents no longer answer is
+        dropped, and a new one with the same evolution is added.
+
+        Args:
+            documents: all documents as they are now, in any form that `TestsetGenerator.generate` takes.
+            generator: generator that asks; by default the one that made this test set. A test set that was loaded from
+                a file needs one.
+
+        Returns:
+            A new test set. Its `changes` maps the kinds of change, `CHANGES`, to ids of rows. Ids and questions of rows
+            that stay are the same, and new rows are in the places of those that were dropped.
+
+        Raises:
+            ConfigError: if there is no generator, or the documents hold no text.
+            JournalError: if the journal of the generator cannot be read or written.
+        """
+        if generator is None and self._origin is None:
+            raise ConfigError(
+                "refresh needs the generator, which a test set from a file does not know: "
+                "testset.refresh(documents, generator)"
+            )
+        generator = generator or (self._origin and self._origin.generator)
+        if not hasattr(generator, "refresh"):
+            raise ConfigError(f"generator must be a TestsetGenerator, got {type(generator).__name__}")
+        refreshed: Testset = generator.refresh(self, documents)
+        return refreshed
+
+    def diff(self, other: Testset) -> TestsetDiff:
+        """Return what changes from this test set to another one: rows added, dropped, and changed fields.
+
+        Rows are paired by id; those whose id the other test set lacks, by question. Histories are not compared.
+
+        Args:
+            other: the later test set.
+        """
+        return diff_rows(self, other)
 
     def to_samples(self) -> list[Sample]:
         """Return samples with questions and references, without answers; `run` adds answers.
@@ -281,9 +371,10 @@ def _chat_history(row: TestsetRow) -> dict[str, Any]:
 
 
 def usage_line(usage: Usage, calls_per_row: float | None) -> str:
-    """Return the calls and tokens of a test set as text, such as "57 calls, 12,345 tokens; 5.7 calls per question"."""
+    """Return calls, tokens and money of a test set as text: "57 calls, 12,345 tokens; 5.7 calls per question"."""
     tokens = None if usage.input_tokens is None else usage.input_tokens + (usage.output_tokens or 0)
     total = f"{pluralize(usage.calls, 'call')}, {'unknown' if tokens is None else f'{tokens:,}'} tokens"
+    total += "" if usage.money is None else f", {format_money(usage.money)} money"
     return total if calls_per_row is None else f"{total}; {calls_per_row:.1f} calls per question"
 
 

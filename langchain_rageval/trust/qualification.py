@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from langchain_rageval.report.html_table import html_table
+from langchain_rageval.run.prices import format_money
 from langchain_rageval.statistics import bounded_mean_interval
 
 Fitness = Literal["unfit", "cannot tell", "fit with care", "fit"]
@@ -26,7 +27,7 @@ STEP_HEADINGS = (
     "order",
     "length",
 )
-COST_HEADINGS = ("step", "rung", "valid at once", "answered", "calls", "tokens", "seconds")
+_COST_HEADINGS = ("step", "rung", "valid at once", "answered", "calls", "tokens", "seconds")
 KIND_HEADINGS = ("step", "kind of item", "right", "share", "interval")
 METRIC_HEADINGS = ("metric", "verdict", "why")
 LEGEND = (
@@ -133,6 +134,7 @@ class StepQualification:
         length_bias: share of the verdicts that change if an irrelevant sentence is added to each chunk.
         calls: number of model calls.
         tokens: input and output tokens; None if the model reports none.
+        money: what the calls cost; None without prices, or if the model has no price or reports no tokens.
         seconds: total duration of the calls; concurrent calls are added up.
         lost: number of questions that ended with a transport error.
         error: the first of these errors; "" if there is none.
@@ -158,6 +160,7 @@ class StepQualification:
     seconds: float
     lost: int = 0
     error: str = ""
+    money: float | None = None
 
     @property
     def weakest_kinds(self) -> list[tuple[str, Proportion]]:
@@ -217,12 +220,22 @@ class Qualification:
             for kind, right in step.weakest_kinds:
                 yield [step.step, kind, f"{right.hits:.0f}/{right.of}", right.percent, right.interval]
 
+    @property
+    def cost_headings(self) -> Sequence[str]:
+        """Headings of the table of costs; the last one is money if that of a step is known."""
+        return [*_COST_HEADINGS, "money"] if self._has_money else _COST_HEADINGS
+
+    @property
+    def _has_money(self) -> bool:
+        return any(step.money is not None for step in self.steps.values())
+
     def cost_cells(self) -> Iterator[list[str]]:
-        """Yield a table row of costs for each step, with a cell for each column of `COST_HEADINGS`."""
+        """Yield a table row of costs for each step, with a cell for each column of `cost_headings`."""
         for step in self.steps.values():
             tokens = _NONE if step.tokens is None else f"{step.tokens:,}"
             shares = (step.valid.percent, step.answered.percent)
-            yield [step.step, step.rung or _NONE, *shares, str(step.calls), tokens, f"{step.seconds:.1f}"]
+            money = [format_money(step.money)] if self._has_money else []
+            yield [step.step, step.rung or _NONE, *shares, str(step.calls), tokens, f"{step.seconds:.1f}", *money]
 
     def metric_cells(self) -> Iterator[list[str]]:
         """Yield a table row for each metric, with a cell for each column of `METRIC_HEADINGS`."""
@@ -244,7 +257,7 @@ class Qualification:
     def _repr_html_(self) -> str:
         """Return the tables of steps, kinds of item, costs and metrics as HTML, for notebooks."""
         steps = html_table(self.title, STEP_HEADINGS, self.step_cells(), [LEGEND])
-        cost = html_table("Replies and cost", COST_HEADINGS, self.cost_cells())
+        cost = html_table("Replies and cost", self.cost_headings, self.cost_cells())
         kinds = html_table(KIND_TITLE, KIND_HEADINGS, self.kind_cells())
         return steps + kinds + cost + html_table("Fit for", METRIC_HEADINGS, self.metric_cells(), self.notes)
 

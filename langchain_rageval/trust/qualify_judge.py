@@ -83,7 +83,8 @@ def qualify_judge(
         layouts: layouts to compare, such as `["contexts_first", "handbook"]`; the items are run with each of them. None
             runs them with the judge's own layout.
         progress: show progress on stderr.
-        **options: of the model calls, described in `CallOptions`: `max_concurrency=16`, `timeout=60.0`, `retry=None`.
+        **options: of the model calls, described in `CallOptions`: `max_concurrency=16`, `timeout=60.0`, `retry=None`,
+            `price=None`.
 
     Returns:
         The statistics of each step, and for each metric a verdict whether the judge is fit for it. With `layouts`, a

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 RubricOptions = Mapping[str, Any] | Callable[[Judge], Metric]
 SheetLabel = Mapping[str, int] | float
-Price = tuple[float, float]
+_JudgePrice = tuple[float, float]
 
 
 class RubricStudy(Sequence[StudyRow]):
@@ -95,7 +95,6 @@ def rubric_study(
     rubrics: Mapping[str, RubricOptions],
     sheets: Samples,
     labels: Mapping[str, SheetLabel] | None = None,
-    price: Mapping[str, Price] | None = None,
     *,
     label_scale: tuple[int, int] = DEFAULT_SCALE,
     **options: Unpack[EvaluateOptions],
@@ -110,10 +109,10 @@ def rubric_study(
             is a failure in every row.
         labels: id of a sheet to its human label: a mapping from criterion to grade on `label_scale`, or one number for
             the whole answer. A mapping is also averaged, with the rubric's weights, to a label of the whole answer.
-        price: name of a judge to its prices for a million input tokens and a million output tokens, in any currency.
         label_scale: lowest and highest grade of the labels. Grades are compared only for rubrics with the same scale,
             ranks for all.
-        **options: options of `evaluate`; with a `journal`, the same study does not pay for its scores again.
+        **options: options of `evaluate`; with a `journal`, the same study does not pay for its scores again. `price`
+            maps names of judges, not of models, to prices of a million input tokens and a million output tokens.
 
     Returns:
         A row of statistics and costs for each judge and rubric, and the report with every grade.
@@ -123,7 +122,7 @@ def rubric_study(
         SampleError: if a sheet cannot be read.
     """
     metrics = _build_metrics(judges, rubrics)
-    prices = price or {}
+    prices: Any = options.pop("price", None) or {}
     _check_prices(prices, judges)
     samples = list(parse_samples(sheets))
     known_labels = _select_labels(labels or {}, {sheet.id for sheet in samples}, label_scale)
@@ -165,7 +164,7 @@ def _build_metric(name: str, judge: Judge, options: RubricOptions) -> Metric:
     return metric.model_copy(update={"name": name})
 
 
-def _check_prices(prices: Mapping[str, Price], judges: Mapping[str, JudgeLike]) -> None:
+def _check_prices(prices: Mapping[str, _JudgePrice], judges: Mapping[str, JudgeLike]) -> None:
     for name, price in prices.items():
         if name not in judges:
             raise ConfigError(f"price names {name!r}, but the judges are {', '.join(judges)}")
@@ -196,7 +195,7 @@ def _row(
     report: Report,
     labels: Mapping[str, SheetLabel],
     label_scale: tuple[int, int],
-    price: Price | None,
+    price: _JudgePrice | None,
     means: Mapping[tuple[str, str], Mapping[str, float]],
 ) -> StudyRow:
     key = metric.name
@@ -273,7 +272,7 @@ def _model_means(report: Report, metric: str) -> dict[str, float]:
     return {model: fmean(model_values) for model, model_values in values.items()}
 
 
-def _cost(summary: MetricSummary, price: Price | None) -> float | None:
+def _cost(summary: MetricSummary, price: _JudgePrice | None) -> float | None:
     if price is None or summary.input_tokens is None:
         return None
     return (summary.input_tokens * price[0] + (summary.output_tokens or 0) * price[1]) / 1_000_000

@@ -62,6 +62,7 @@ def step_statistics(step: str, results: Sequence[ProbeResult], words: float, usa
         calls=usage.calls,
         tokens=sum(token_counts) if token_counts else None,
         seconds=usage.seconds,
+        money=usage.money,
         **statistics,
     )
 

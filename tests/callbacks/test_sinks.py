@@ -31,6 +31,7 @@ from langchain_rageval.callbacks.sinks import (
     SqliteSink,
     jsonl,
 )
+from langchain_rageval.data.schema import Usage
 
 
 def together(source, count, *arguments):
@@ -313,13 +314,23 @@ def test_its_file_is_a_report_too(tmp_path):
     sink.close()
 
 
+def test_its_file_keeps_the_money(tmp_path):
+    sink = SqliteSink(tmp_path / "scores.db")
+    plain = row(0.5)
+    usage = Usage(calls=2, input_tokens=100, output_tokens=10, money=0.25)
+    scores = {name: score.model_copy(update={"usage": usage}) for name, score in plain.scores.items()}
+    sink(plain.model_copy(update={"scores": scores}))
+    assert Report.load(sink.path).usage.money == 0.25 * len(scores)
+    sink.close()
+
+
 def test_a_file_of_an_earlier_version_gets_the_new_columns(tmp_path):
     path = tmp_path / "scores.db"
     sink = SqliteSink(path)
     sink(row(0.5))
     sink.close()
     with closing(sqlite3.connect(path)) as connection:
-        for name in ("sample_id", "tags", "history"):
+        for name in ("sample_id", "tags", "history", "money"):
             connection.execute(f"ALTER TABLE scores DROP COLUMN {name}")
     (old,) = Report.load(path).rows
     assert (old.sample.question, old.sample.history, old.tags) == (QUESTION, [], {})

@@ -30,6 +30,7 @@ COMMANDS = {
     "generate": ["documents", "--size", "2", "--quiet"],
     "metrics": [],
     "qualify": ["--repeats", "1", "--quiet"],
+    "diff": ["testset.jsonl", "testset.jsonl"],
 }
 
 
@@ -45,6 +46,7 @@ def folder(tmp_path, monkeypatch):
     start = datetime(2026, 11, 2, tzinfo=UTC)
     live = [row.model_copy(update={"time": start + timedelta(hours=row.index)}) for row in bench.rows]
     Report(live).to_jsonl(tmp_path / "live.jsonl")
+    Testset([]).to_jsonl(tmp_path / "testset.jsonl")
     run(["requests", "samples.jsonl", "--judge", "vllm:m", "--quiet"])
     BatchRunner(offline).run("wave-1.jsonl", "wave-1.out.jsonl")
     return tmp_path

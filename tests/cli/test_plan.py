@@ -229,6 +229,16 @@ def test_a_generation_is_planned_by_step_without_a_call(rageval, judged, tmp_pat
     assert "write_answer" in table
 
 
+def test_the_plan_of_a_generation_shows_the_price(rageval, tmp_path):
+    (tmp_path / "munich.txt").write_text(" ".join(CONTEXTS), encoding="utf-8")
+    words = ["plan", tmp_path / "munich.txt", "--generate", "--size", 1, "--judge", "offline"]
+    estimate = json.loads(rageval(*words, "--price", "OfflineJudge=10,20", "--json")[1])
+    assert 0 < estimate["total"]["money"] < estimate["total"]["most_money"]
+    assert estimate["total"]["money"] == sum(step["money"] for step in estimate["steps"].values())
+    assert "money" in rageval(*words, "--price", "OfflineJudge=10,20")[1]
+    assert "money" not in rageval(*words)[1]
+
+
 def test_a_plan_of_documents_that_are_not_there_is_refused(rageval, tmp_path):
     code, out, err = rageval("plan", tmp_path / "nowhere", "--generate")
     assert (code, out) == (2, "")

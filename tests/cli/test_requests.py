@@ -82,6 +82,24 @@ def test_each_line_is_a_request_of_openai_s_own_type(answers, capsys):
     assert len({line["custom_id"] for line in lines}) == len(lines) == 7
 
 
+def test_a_journal_holds_the_requests_of_one_run(answers, capsys):
+    write_first_wave(capsys, "faithfulness")
+    write_first_wave(capsys, "faithfulness", "--out", "copy.jsonl")
+    assert cli(["requests", "answers.jsonl", "--metrics", "context_recall", "--judge", "vllm:m"]) == 2
+    assert capsys.readouterr().err == (
+        "rageval: run.db holds the requests of another run, `rageval requests answers.jsonl --metrics faithfulness "
+        "--judge vllm:m --out copy.jsonl`; name another file with --journal\n"
+    )
+
+
+def test_rageval_resume_names_the_command_that_continues(answers, capsys):
+    write_first_wave(capsys, "faithfulness")
+    assert cli(["resume", "run.db"]) == 2
+    assert capsys.readouterr().err == (
+        "rageval: run.db was written by `rageval requests`; continue with `rageval replies FILE --journal run.db`\n"
+    )
+
+
 def test_lost_lines_are_asked_again(answers, runner, capsys):
     write_first_wave(capsys)
     runner.run("wave-1.jsonl", "wave-1.out.jsonl", leave_out={1})

@@ -98,6 +98,21 @@ def test_three_waves_give_the_scores_of_a_live_run(live):
     assert max(server.answered.values()) == 1
 
 
+def test_the_money_is_that_of_the_charged_replies():
+    with BatchServer(offline, polls=1) as server:
+        report = batched(server, price={"m": (10.0, 20.0)})
+    usage = report.usage
+    assert usage.money == pytest.approx((usage.input_tokens * 10 + usage.output_tokens * 20) / 1e6)
+    assert not [note for note in report.notes if "money" in note]
+
+
+def test_a_batch_of_a_model_without_a_price_leaves_the_money_unknown():
+    with BatchServer(offline, polls=1) as server:
+        report = batched(server, price={"gpt": (10.0, 20.0)})
+    assert report.usage.money is None
+    assert "The money is unknown: m has no price (there are prices of gpt)." in report.notes
+
+
 def test_a_batch_holds_requests_of_one_model(live):
     with BatchServer(offline) as server:
         batched(server)

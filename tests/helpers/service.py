@@ -1,4 +1,4 @@
-"""A FastAPI service with a streaming RAG chain and a LangGraph graph; its callback judges with the chain's own model."""
+"""A FastAPI service with a streaming RAG chain and a LangGraph graph; its callback judges with its own model."""
 
 import os
 from collections.abc import AsyncIterator

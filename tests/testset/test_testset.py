@@ -90,7 +90,12 @@ def test_samples_hold_the_reference_and_where_it_comes_from():
         references=["Вместе с домом."],
         reference_contexts=ROW.contexts,
         reference_context_ids=["p1"],
-        metadata={"page": 3, "evolution": "reasoning", "answerable": True},
+        metadata={
+            "page": 3,
+            "evolution": "reasoning",
+            "answerable": True,
+            "spans": [["страхование.txt", 10, 39]],
+        },
     )
     assert (unanswered.references, unanswered.metadata["answerable"]) == ([], False)
 

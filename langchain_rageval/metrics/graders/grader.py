@@ -42,6 +42,22 @@ class Grader(Stage[State]):
         """Return the grades of all judged documents, retrieved or not; None if those not retrieved are unknown."""
         return None
 
+    def known_grades(
+        self, sample: Sample, order: Sequence[Finding], threshold: float
+    ) -> tuple[list[float], list[float]]:
+        """Return two lists of grades, for measures that compare the chunks with all relevant ones.
+
+        Args:
+            sample: the sample.
+            order: findings of the chunks, in the order of the list.
+            threshold: lowest grade of a relevant chunk.
+
+        Returns:
+            The grades of the chunks in that order, and those of all judged chunks, in any order.
+        """
+        grades, judged = [float(finding.verdict) for finding in order], self.judged_grades(sample)
+        return grades, grades if judged is None else judged
+
     def could_have_made(self, finding: Finding) -> bool:
         """Return True if a stored finding may be the result of this grader."""
         return not self.meaning or finding.reason == self.meaning

@@ -1,0 +1,92 @@
+"""Extension of a test set by rows that it does not have yet."""
+
+import asyncio
+
+import pytest
+from helpers.writers import Ring, Writer, documents
+
+from langchain_rageval import ConfigError
+from langchain_rageval.testset import Testset, TestsetGenerator
+
+
+def generator(writer, **options):
+    options = {"distribution": {"simple": 1}, "splitter": False, "progress": False, **options}
+    return TestsetGenerator(writer.model, embeddings=options.pop("embeddings", Ring()), **options)
+
+
+@pytest.mark.parametrize("door", ["extend", "aextend"])
+def test_new_rows_come_from_unused_passages(door):
+    writer = Writer()
+    given = generator(writer)
+    testset = given.generate(documents(12), size=5, seed=2)
+    longer = given.extend(testset, 7) if door == "extend" else asyncio.run(given.aextend(testset, 7))
+    assert longer.rows[:5] == testset.rows
+    assert len({row.contexts[0] for row in longer}) == len(longer) == 12
+    assert writer.total == 12 * 6
+    assert longer.changes == {
+        "kept": [row.id for row in testset],
+        "added": [row.id for row in longer.rows[5:]],
+        "mended": [],
+        "dropped": [],
+    }
+    assert (longer.number, longer.complete) == (2, True)
+
+
+def test_new_trees_follow_those_that_are_there():
+    given = generator(Writer(), distribution={"simple": 1, "reasoning": 1}, tree=True)
+    testset = given.generate(documents(12), size=4)
+    longer = given.extend(testset, 4)
+    assert longer.rows[:4] == testset.rows
+    assert [row.evolution for row in longer] == ["simple", "reasoning"] * 4
+    assert len({row.tree_id for row in longer}) == 4
+
+
+def test_a_question_that_the_test_set_has_is_not_added_again():
+    def question(inputs, _):
+        return {"question": "Всегда один вопрос?"}
+
+    writer = Writer(Question=question)
+    given = generator(writer)
+    testset = given.generate(documents(9), size=1)
+    longer = given.extend(testset, 2)
+    assert (longer.rows, longer.complete) == (testset.rows, False)
+    assert set(longer.yields["rejected"]) == {"near-duplicate"}
+
+
+def test_near_duplicates_of_present_questions_are_found_by_embeddings():
+    writer = Writer()
+    same = Ring(same=lambda _: "all texts are one")
+    given = generator(writer)
+    testset = given.generate(documents(9), size=1)
+    longer = generator(writer, embeddings=same).extend(testset, 1, documents=documents(9))
+    assert longer.yields["rejected"] == {"near-duplicate": 8}
+
+
+def test_a_loaded_test_set_needs_the_documents(tmp_path):
+    given = generator(Writer())
+    testset = given.generate(documents(9), size=2)
+    testset.to_jsonl(tmp_path / "t.jsonl")
+    loaded = Testset.load(tmp_path / "t.jsonl")
+    with pytest.raises(ConfigError) as caught:
+        given.extend(loaded, 2)
+    assert str(caught.value) == (
+        "extend needs the documents, which a test set from a file does not know: "
+        "generator.extend(testset, size, documents=documents)"
+    )
+    assert given.extend(loaded, 2, documents=documents(9)).rows == given.extend(testset, 2).rows
+
+
+def test_the_same_seed_adds_the_same_rows():
+    testset = generator(Writer()).generate(documents(20), size=3)
+    first, second = (generator(Writer()).extend(testset, 4, seed=8, documents=documents(20)) for _ in range(2))
+    assert first.rows == second.rows
+
+
+@pytest.mark.parametrize("given", [None, [1], "t.jsonl"])
+def test_only_a_test_set_is_extended_or_refreshed(given):
+    for call in (
+        lambda: generator(Writer()).extend(given, 1),
+        lambda: generator(Writer()).refresh(given, documents(2)),
+    ):
+        with pytest.raises(ConfigError, match=f"^testset must be a Testset, got {type(given).__name__}$"):
+            call()

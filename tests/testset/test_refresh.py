@@ -1,0 +1,351 @@
+"""Refresh of a test set: only rows whose passages have changed are asked about, all else stays."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+from helpers.writers import Ring, Writer
+from langchain_core.documents import Document
+
+from langchain_rageval import Budget, ConfigError
+from langchain_rageval.testset import Testset, TestsetGenerator
+
+LEFT = "остальное не изменилось, и рассказ о нём длинный и подробный"
+
+
+def documents(count=40):
+    return [
+        Document(f"Предмет {n} стоит {n} рублей; {LEFT} {n}.", metadata={"source": f"doc-{n}"}) for n in range(count)
+    ]
+
+
+def answer(inputs, _):
+    """Return the price, the first sentence of the passage."""
+    text = inputs["passages"][0]["text"]
+    return {"answerable": "рублей" in text, "answer": text.partition(";")[0]}
+
+
+def verdict(label):
+    """Return a critic's reply to the question whether the passages support the earlier answer."""
+    evidence = [] if label == "absent" else ["1.1"]
+    return lambda *_: {"verdicts": [{"statement": 1, "reason": "", "evidence": evidence, "verdict": label}]}
+
+
+def writer_of_prices():
+    return Writer(ReferenceAnswer=answer, Verdicts=verdict("absent"))
+
+
+def generator(writer, **options):
+    options = {"distribution": {"simple": 1, "reasoning": 1}, "splitter": False, "progress": False, **options}
+    return TestsetGenerator(writer.model, embeddings=Ring(), **options)
+
+
+def edited(rows, change, count=40):
+    """Return new documents, with the texts of the passages of some rows changed; None removes a document."""
+    changed = {row.contexts[0] for row in rows}
+    texts = [(d.metadata, change(d.page_content) if d.page_content in changed else d.page_content) for d in documents()]
+    return [Document(text, metadata=metadata) for metadata, text in texts if text is not None]
+
+
+@pytest.fixture(params=["refresh", "arefresh"])
+def refreshed(request):
+    """Refresh by either door."""
+
+    def refresh(testset, docs, given):
+        if request.param == "refresh":
+            return testset.refresh(docs, given)
+        return asyncio.run(given.arefresh(testset, docs))
+
+    return refresh
+
+
+def made(size=20, **options):
+    writer = writer_of_prices()
+    given = generator(writer, **options)
+    testset = given.generate(documents(), size=size, seed=3)
+    writer.calls = Counter()
+    return writer, given, testset
+
+
+def ids(rows):
+    return [row.id for row in rows]
+
+
+def test_documents_that_are_the_same_or_in_another_order_cost_nothing(refreshed):
+    writer, given, testset = made()
+    same = refreshed(testset, documents()[::-1], given)
+    assert (same.rows, writer.total) == (testset.rows, 0)
+    assert same.changes == {"kept": ids(testset), "added": [], "mended": [], "dropped": []}
+    assert (testset.number, same.number, same.complete) == (1, 2, True)
+
+
+def test_another_price_mends_the_answer_and_only_the_touched_rows_are_asked_about(refreshed):
+    writer, given, testset = made()
+    touched = testset.rows[4:6]  # 10% of the rows
+    after = refreshed(testset, edited(touched, lambda text: text.replace("рублей", "рублей и 5 копеек")), given)
+    assert writer.calls == {"NeededPassages": 2, "ReferenceAnswer": 2, "Verdicts": 2}
+    assert after.changes["mended"] == ids(touched)
+    assert after.changes["kept"] == ids([row for row in testset if row not in touched])
+    assert ids(after) == ids(testset)
+    assert [row for row in after if row not in testset.rows] == after.rows[4:6]
+    for before, row in zip(touched, after.rows[4:6], strict=True):
+        assert (row.question, row.evolution) == (before.question, before.evolution)
+        assert row.reference == before.reference.replace("рублей", "рублей и 5 копеек")
+        assert row.contexts == [before.contexts[0].replace("рублей", "рублей и 5 копеек")]
+        assert row.history[-1].feedback == before.reference
+
+
+def test_an_answer_that_still_holds_is_kept_with_the_new_passage(refreshed):
+    writer, given, testset = made()
+    touched = testset.rows[4:6]
+    after = refreshed(testset, edited(touched, lambda text: text.replace("длинный", "короткий")), given)
+    assert writer.calls == {"NeededPassages": 2, "ReferenceAnswer": 2}
+    assert after.changes == {"kept": ids(testset), "added": [], "mended": [], "dropped": []}
+    assert ["короткий" in row.contexts[0] for row in after] == [row in touched for row in testset]
+    assert [row.reference for row in after] == [row.reference for row in testset]
+
+
+def test_another_wording_of_an_answer_that_the_passages_support_keeps_the_earlier_one():
+    writer, _given, testset = made()
+    writer.changed["ReferenceAnswer"] = lambda inputs, _: {"answerable": True, "answer": "Иначе говоря, столько же."}
+    writer.changed["Verdicts"] = verdict("supported")
+    touched = testset.rows[4:6]
+    after = testset.refresh(edited(touched, lambda text: text.replace("длинный", "короткий")))
+    assert writer.calls == {"NeededPassages": 2, "ReferenceAnswer": 2, "Verdicts": 2}
+    assert (after.changes["mended"], [row.reference for row in after]) == ([], [row.reference for row in testset])
+
+
+def test_a_row_that_is_not_answered_any_more_is_replaced_by_one_of_the_same_evolution(refreshed):
+    _writer, given, testset = made()
+    touched = testset.rows[4:6]
+    after = refreshed(testset, edited(touched, lambda text: text.replace("рублей", "много")), given)
+    assert after.changes["dropped"] == ids(touched)
+    assert after.changes["added"] == ids(after.rows[4:6])
+    assert set(after.changes["added"]).isdisjoint(ids(testset))
+    assert after.counts == testset.counts
+    assert len({row.contexts[0] for row in after}) == 20  # from passages that no row had used
+    assert [row for n, row in enumerate(after) if n not in (4, 5)] == testset.rows[:4] + testset.rows[6:]
+
+
+def test_a_document_that_is_gone_drops_its_rows_without_asking():
+    writer, _given, testset = made(distribution={"simple": 1})
+    after = testset.refresh(edited(testset.rows[4:6], lambda text: None))
+    assert after.changes["dropped"] == ids(testset.rows[4:6])
+    assert writer.total == 2 * 6  # two new simple rows
+    assert len(after) == 20
+
+
+def test_another_document_with_the_same_phrases_does_not_replace_one_that_is_gone():
+    def form(n):
+        text = f"Полис {n} стоит {n} рублей; осмотр дома проводит комиссия. Выплата начисляется на счёт владельца."
+        return Document(text, metadata={"source": f"полис-{n}"})
+
+    writer = writer_of_prices()
+    given = generator(writer, distribution={"simple": 1})
+    testset = given.generate(list(map(form, range(9))), size=3)
+    gone = testset[0].spans[0][0]
+    after = testset.refresh([form(n) for n in range(9) if f"полис-{n}" != gone])
+    assert (after.changes["dropped"], after.changes["mended"]) == ([testset[0].id], [])
+
+
+def test_passages_that_only_moved_are_kept_without_a_call_with_new_spans():
+    text = "\n\n".join(f"Предмет {n} стоит {n} рублей; {LEFT} {n}." for n in range(20))
+    writer = writer_of_prices()
+    given = generator(writer, splitter=None)
+    testset = given.generate([Document(text, metadata={"source": "all"})], size=1)
+    before = writer.total
+    longer = Document(f"Предисловие на одну строку.\n\n{text}", metadata={"source": "all"})
+    after = testset.refresh([longer])
+    (row,) = after.rows
+    assert (after.changes["kept"], writer.total) == (ids(testset), before)
+    _source, start, end = row.spans[0]
+    assert longer.page_content[start:end] == testset[0].contexts[0] == row.contexts[0]
+
+
+def test_a_renamed_document_is_found_by_its_text():
+    writer, _given, testset = made()
+    renamed = [Document(d.page_content, metadata={"source": f"new-{d.metadata['source']}"}) for d in documents()]
+    after = testset.refresh(renamed)
+    assert (writer.total, ids(after)) == (0, ids(testset))
+    assert [row.spans[0][0] for row in after] == [f"new-{row.spans[0][0]}" for row in testset]
+
+
+def test_unnamed_documents_are_found_by_their_sentences():
+    writer = writer_of_prices()
+    given = generator(writer, distribution={"simple": 1})
+    texts = [f"Предмет {n} стоит {n} рублей;\nи {LEFT} {n}." for n in range(12)]
+    testset = given.generate(texts, size=4)
+    changed = [text.replace("рублей", "рублей 5 копеек") for text in texts]
+    after = testset.refresh(changed)
+    assert after.changes["mended"] == ids(testset)
+    assert [row.reference for row in after] == [row.reference.replace("рублей", "рублей 5 копеек") for row in testset]
+
+
+def test_a_chunk_with_its_own_id_is_compared_with_its_new_version():
+    writer = writer_of_prices()
+    given = generator(writer, distribution={"simple": 1})
+    chunks = [Document(f"Предмет {n} стоит {n} рублей; и всё.", id=f"c{n}") for n in range(9)]
+    testset = given.generate(chunks, size=3)
+    new = [Document("Совсем другой текст: сто рублей; вот так.", id=row.passage_ids[0]) for row in testset.rows[:1]]
+    others = [chunk for chunk in chunks if chunk.id != testset[0].passage_ids[0]]
+    after = testset.refresh([*new, *others])
+    assert after.changes["mended"] == [testset[0].id]
+    assert (after[0].passage_ids, after[0].reference) == (
+        testset[0].passage_ids,
+        "Совсем другой текст: сто рублей",
+    )
+
+
+def test_a_failing_critic_leaves_the_row_with_a_note():
+    writer, _given, testset = made()
+    writer.changed["NeededPassages"] = lambda *_: "no JSON"
+    touched = testset.rows[4:5]
+    after = testset.refresh(edited(touched, lambda text: text.replace("рублей", "рублей и 5 копеек")))
+    assert (ids(after), after.changes["mended"]) == (ids(testset), [])
+    assert after.rows[4].contexts == touched[0].contexts
+    (note,) = after.notes
+    assert note.startswith("1 row could not be checked against changed passages and stayed as before: JudgeOutputError")
+
+
+def test_a_spent_budget_leaves_rows_unchecked():
+    writer, _given, testset = made()
+    poor = generator(writer, budget=Budget(calls=3), max_concurrency=1)
+    after = testset.refresh(edited(testset.rows[:4], lambda text: text.replace("длинный", "короткий")), poor)
+    assert writer.total <= 3
+    assert after.notes == [
+        "3 rows could not be checked against changed passages and stayed as before: the budget is spent."
+    ]
+
+
+def test_a_journal_continues_a_refresh_that_was_killed(tmp_path):
+    _, _, testset = made()
+    docs = edited(testset.rows[:6], lambda text: text.replace("рублей", "много"))
+    undisturbed = writer_of_prices()
+    expected = testset.refresh(docs, generator(undisturbed, max_concurrency=1))
+    killed = 0
+    while True:
+        writer = writer_of_prices()
+
+        def dying(messages, writer=writer):
+            if writer.total == 9:  # an evolution with its filters takes four calls and is stored as a whole
+                raise KeyboardInterrupt
+            return writer.answer(messages)
+
+        writer.model.answer = dying
+        given = generator(writer, journal=tmp_path / "refresh.db", max_concurrency=1)
+        try:
+            after = testset.refresh(docs, given)
+        except KeyboardInterrupt:
+            killed += 1
+            continue
+        if not after.broken_off:
+            break
+        killed += 1
+    assert (after.rows, after.changes) == (expected.rows, expected.changes)
+    assert killed > 3
+
+
+def test_a_loaded_test_set_needs_the_generator(tmp_path):
+    writer, given, testset = made(size=4)
+    testset.to_jsonl(tmp_path / "t.jsonl")
+    loaded = Testset.load(tmp_path / "t.jsonl")
+    with pytest.raises(ConfigError) as caught:
+        loaded.refresh(documents())
+    assert str(caught.value) == (
+        "refresh needs the generator, which a test set from a file does not know: testset.refresh(documents, generator)"
+    )
+    with pytest.raises(ConfigError) as caught:
+        loaded.refresh(documents(), writer.model)
+    assert str(caught.value) == "generator must be a TestsetGenerator, got Scripted"
+    assert loaded.refresh(documents(), given).rows == testset.rows
+
+
+def test_changes_and_number_are_in_the_file(tmp_path):
+    _, _, testset = made(size=4)
+    after = testset.refresh(documents())
+    after.to_jsonl(tmp_path / "t.jsonl")
+    loaded = Testset.load(tmp_path / "t.jsonl")
+    assert (loaded, loaded.version) == (after, after.version)
+    assert after.version == f"2-{testset.version.partition('-')[2]}"
+    assert "4 kept; 0 added; 0 mended; 0 dropped" in repr(after).splitlines()
+
+
+def test_a_dropped_row_is_among_the_rejected_candidates_with_the_reason():
+    _, _, testset = made(distribution={"simple": 1})
+    touched = testset.rows[4:6]
+    after = testset.refresh(edited(touched, lambda text: text.replace("рублей", "много")))
+    assert [(c.question, c.rejected) for c in after.rejected] == [
+        (row.question, "not answerable from its passages") for row in touched
+    ]
+
+
+def test_the_usage_is_that_of_the_refresh():
+    _, _, testset = made()
+    touched = testset.rows[4:6]
+    after = testset.refresh(edited(touched, lambda text: text.replace("рублей", "рублей и 5 копеек")))
+    assert {step: usage.calls for step, usage in after.usage_by_step.items()} == {
+        "find_passages": 2,
+        "write_answer": 2,
+        "check_answer": 2,
+        "embed": 0,
+    }
+    assert (after.usage.calls, after.calls_per_row) == (6, None)
+    assert "6 calls, unknown tokens" in repr(after).splitlines()
+
+
+def trees(testset):
+    found = {}
+    for row in testset:
+        found.setdefault(row.tree_id, []).append(row)
+    return found
+
+
+def test_a_tree_whose_document_is_gone_is_replaced_by_a_tree(refreshed):
+    _, given, testset = made(size=8, tree=True)
+    gone = testset.rows[2:4]
+    after = refreshed(testset, edited(gone, lambda text: None), given)
+    assert (after.changes["dropped"], after.changes["added"]) == (ids(gone), ids(after.rows[2:4]))
+    assert [[row.evolution for row in tree] for tree in trees(after).values()] == [["simple", "reasoning"]] * 4
+    assert after.rows[2].tree_id not in trees(testset)
+
+
+def test_a_question_that_fell_is_replaced_in_its_tree_from_the_simple_question(refreshed):
+    writer, given, testset = made(size=8, tree=True)
+    simple, reasoning = touched = testset.rows[2:4]
+    writer.changed["NeededPassages"] = lambda inputs, _: (
+        {"reason": "", "passages": []} if inputs["question"] == reasoning.question else None
+    )
+    writer.changed["Question"] = lambda inputs, _: {"question": f"Иначе: {inputs['question']}"}
+    docs = edited(touched, lambda text: text.replace("длинный", "короткий"))
+    after = refreshed(testset, docs, given)
+    assert (after.changes["dropped"], after.changes["added"]) == ([reasoning.id], [after.rows[3].id])
+    assert (after.rows[2].id, after.rows[2].reference) == (simple.id, simple.reference)
+    new = after.rows[3]
+    assert (new.tree_id, new.evolution, new.question) == (
+        simple.tree_id,
+        "reasoning",
+        f"Иначе: Иначе: {simple.question}",
+    )
+    assert new.contexts == after.rows[2].contexts
+    assert writer.calls["Question"] == 2  # to evolve and to compress; the simple question is not written again
+
+
+def test_a_killed_refresh_of_trees_continues_to_the_same_set(tmp_path):
+    _, _, testset = made(size=8, tree=True)
+    docs = edited(testset.rows[2:6], lambda text: text.replace("рублей", "много"))
+    expected = testset.refresh(docs, generator(writer_of_prices(), tree=True, max_concurrency=1))
+    for budget in (3, 9, 15, 21, 1000):
+        given = generator(
+            writer_of_prices(), tree=True, journal=tmp_path / "j.db", budget=Budget(calls=budget), max_concurrency=1
+        )
+        after = testset.refresh(docs, given)
+    assert (after.rows, after.changes) == (expected.rows, expected.changes)
+
+
+def test_an_evolution_that_the_generator_does_not_know_is_not_replaced():
+    _, given, testset = made(size=4)
+    rows = [row.model_copy(update={"evolution": "my own"}) for row in testset]
+    foreign = Testset(rows)
+    after = foreign.refresh(edited(testset.rows, lambda text: None), given)
+    assert (len(after), after.complete) == (0, False)
+    assert "0 of 4 dropped rows were replaced, of the evolutions my own." in after.notes
