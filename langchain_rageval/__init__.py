@@ -6,6 +6,7 @@ and opens no connection.
 """
 
 import ast
+import warnings
 from importlib import import_module
 from pkgutil import get_data
 from typing import Any
@@ -17,11 +18,18 @@ _MODULES = {
     for alias in node.names
 }
 
-__all__ = sorted(_MODULES)
+_MOVED = {"load_labels": "langchain_rageval.report.labelling"}
+"""Names that were exported here in earlier versions, with the modules that have them."""
+
+__all__ = sorted(name for name in _MODULES if name != "__version__")
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use."""
+    if name in _MOVED:
+        message = f"import {name} from {_MOVED[name]}; langchain_rageval.{name} will be removed"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return getattr(import_module(_MOVED[name]), name)
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(str(_MODULES[name])), name)
@@ -30,5 +38,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Return the public names."""
-    return list(__all__)
+    """Return the public names and the version."""
+    return sorted([*__all__, "__version__"])

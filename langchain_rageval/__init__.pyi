@@ -75,7 +75,6 @@ from langchain_rageval.models.offline_judge import OfflineJudge as OfflineJudge
 from langchain_rageval.prompts.criteria import Criterion as Criterion
 from langchain_rageval.prompts.promptset import Prompt as Prompt
 from langchain_rageval.prompts.promptset import PromptSet as PromptSet
-from langchain_rageval.report.labelling import load_labels as load_labels
 from langchain_rageval.report.report import Report as Report
 from langchain_rageval.report.trend import trend as trend
 from langchain_rageval.run.budget import Budget as Budget

@@ -3,7 +3,8 @@
 import pytest
 from helpers.reports import report_of, scored, unscored
 
-from langchain_rageval import agreement, load_labels
+from langchain_rageval import agreement
+from langchain_rageval.report.labelling import load_labels
 
 
 @pytest.fixture

@@ -251,6 +251,16 @@ def test_mlflow(ran, monkeypatch):
     assert scored == {"faithfulness/mean": 1.0, "exact_match/mean": 0.0}
 
 
+def test_dashboards(ran, capsys, monkeypatch):
+    served = []
+    monkeypatch.setattr("prometheus_client.start_http_server", lambda port, addr: served.append((port, addr)))
+    left = ran("how-to/dashboards")
+    ran("how-to/dashboards", "Events on traces", **left)
+    left["provider"].shutdown()
+    assert served == [(9464, "127.0.0.1")]
+    assert left["callback"].stats()["scored"] == 1
+
+
 def test_pytest(ran):
     left = ran("how-to/pytest")
     with pytest.raises(AssertionError) as caught:

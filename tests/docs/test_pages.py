@@ -11,7 +11,8 @@ from helpers.manual import BUILT, PAGES, ROOT, TEXT, blocks, command_lines, pros
 from langchain_rageval.cli import main
 
 ELSEWHERE = """evaluate cost-and-budget test-set rubric qualify-a-judge labelling gigachat vllm chains production
-    langsmith mlflow pytest langgraph judge-function plots ray"""  # test_examples.py, tests/integrations/test_ray.py
+    langsmith mlflow pytest langgraph judge-function plots
+    ray dashboards"""  # test_examples.py, tests/integrations/test_ray.py
 TESTED_ELSEWHERE = {f"how-to/{name}" for name in ELSEWHERE.split()}
 TESTED_ELSEWHERE |= {f"reference/{name}" for name in ("metrics", "claim-metrics", "ranking-metrics")}
 TESTED_AS_A_WHOLE = {"how-to/own-metric", "how-to/run-your-chain"}  # tests/metrics, tests/evaluation
@@ -35,7 +36,7 @@ def test_the_code_of_a_page_runs_and_prints_what_is_shown(name, tmp_path, monkey
 
 
 def test_pages_that_other_tests_run_have_the_blocks_which_these_run():
-    several = {"reference/metrics": 2, "how-to/test-set": 5, "how-to/mlflow": 2}
+    several = {"reference/metrics": 2, "how-to/test-set": 5, "how-to/mlflow": 2, "how-to/dashboards": 2}
     counts = {name: len(blocks(PAGES[f"docs/{name}.md"])) for name in TESTED_ELSEWHERE}
     assert counts == {name: several.get(name, 1) for name in TESTED_ELSEWHERE}
 

@@ -13,7 +13,8 @@ from helpers.chromium import EVIL, NEEDS_CHROMIUM, opened_pages, running_chromiu
 from helpers.reports import report_of, row, scored
 from playwright.sync_api import expect
 
-from langchain_rageval import ConfigError, Report, Sample, load_labels
+from langchain_rageval import ConfigError, Report, Sample
+from langchain_rageval.report.labelling import load_labels
 
 IDS = ["007", "1-2", "q-1", "=1", "'", "е-1", "ёж; 2", " a", "b,c", '"quoted"', "line\nbreak"]
 

@@ -10,7 +10,8 @@ from helpers.reports import failed, report_of, row, scored, unscored
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval import ConfigError, Report, agreement, calibrate, load_labels
+from langchain_rageval import ConfigError, Report, agreement, calibrate
+from langchain_rageval.report.labelling import load_labels
 
 VALUES = [number / 99 for number in range(100)]
 HUNDRED = report_of(*map(scored, VALUES))
