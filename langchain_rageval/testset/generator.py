@@ -28,7 +28,7 @@ from langchain_rageval.judge.judge import Judge, JudgeLike, in_language
 from langchain_rageval.prompts.promptset import languages
 from langchain_rageval.run.budget import Budget
 from langchain_rageval.run.drivers import adrive, astream_results, drive
-from langchain_rageval.run.options import RUN_DEFAULTS, check_options, fill_defaults
+from langchain_rageval.run.options import RUN_DEFAULTS, RunOptions, check_options, fill_defaults
 from langchain_rageval.run.progress import Progress, show_progress
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.traced import Traced
@@ -41,9 +41,8 @@ from langchain_rageval.testset.focus import Focus
 from langchain_rageval.testset.generation import Attempt, Generation, GenerationOptions
 from langchain_rageval.testset.generation_plan import GenerationPlan
 from langchain_rageval.testset.generator_steps import (
-    GENERATOR_DEFAULTS,
-    GeneratorOptions,
     GeneratorSteps,
+    UserRunnable,
     steps_of_user,
 )
 from langchain_rageval.testset.refresh import Refresh
@@ -93,11 +92,15 @@ class TestsetGenerator(Traced[Any, Testset]):
             Passages that evolutions add may come from all documents. By default questions start from all passages.
         stratify: name of the metadata by which the passages are stratified, such as "topic"; by default their sources.
         language: language of the prompts; "auto" selects the language of each passage.
+        steps: own steps instead of the packaged ones, by name: `passage_filter`, `keyphrases` (sets `keyphrases`, and
+            the `keyphrase` that the question is about), `seed_question`, `question_filter` (reviews a question, at
+            first and after each evolution), `compress`, `evolution_filter` (compares an evolved question with its
+            `parent`; after a rejection with the reason "not evolved" the evolution is tried again), `find_passages`
+            (keeps the passages that the question needs), `answer` (writes the `reference`) and `closed_book_filter`. A
+            step is a Runnable or a function that returns `candidate.replace(...)` or `candidate.reject(reason)`;
+            `RunnablePassthrough()` leaves a step out.
         **options: of the run, described in `RunOptions`: `max_concurrency=16`, `timeout=60.0`, `retry=None`,
-            `price=None`, `journal=None`, which stores each finished step, `budget=None` and `progress=True`; and own
-            steps instead of the packaged ones, described in `GeneratorOptions`: `passage_filter`, `keyphrases`,
-            `seed_question`, `question_filter`, `compress`, `evolution_filter`, `find_passages`, `answer` and
-            `closed_book_filter`.
+            `price=None`, `journal=None`, which stores each finished step, `budget=None` and `progress=True`.
 
     A Runnable of yours finds `writer`, `critic` (each a `Judge`), `docstore` and the filters in
     `config["configurable"]`. Rejected candidates do not reach it, and an error or an invalid output rejects its
@@ -127,7 +130,7 @@ class TestsetGenerator(Traced[Any, Testset]):
     closed_book: InstanceOf[Judge] | None
     focus: Any
     stratify: str
-    own_steps: Mapping[str, UserStep]
+    steps: Mapping[str, UserStep]
     max_concurrency: int
     timeout: float | None
     retry: InstanceOf[RetryPolicy]
@@ -155,9 +158,10 @@ class TestsetGenerator(Traced[Any, Testset]):
         focus: Focus | None = None,
         stratify: str = "source",
         language: str = "auto",
-        **options: Unpack[GeneratorOptions],
+        steps: Mapping[str, UserRunnable] | None = None,
+        **options: Unpack[RunOptions],
     ) -> None:
-        chosen = fill_defaults(TestsetGenerator, options, GENERATOR_DEFAULTS)
+        chosen = fill_defaults(TestsetGenerator, options, RUN_DEFAULTS)
         check_options(chosen)
         if not isinstance(embeddings, Embeddings):
             raise ConfigError(
@@ -186,8 +190,8 @@ class TestsetGenerator(Traced[Any, Testset]):
             "closed_book": None if closed_book is None else _with_language(closed_book, language),
             "focus": focus,
             "stratify": stratify,
-            "own_steps": steps_of_user(chosen),
-            **{name: value for name, value in chosen.items() if name in RUN_DEFAULTS},
+            "steps": steps_of_user(steps),
+            **chosen,
             "retry": chosen["retry"] or RetryPolicy(),
         }
         super().__init__(**given)
@@ -210,7 +214,7 @@ class TestsetGenerator(Traced[Any, Testset]):
             closed_book=self.closed_book,
             passage_threshold=self.passage_threshold,
             max_rewrites=self.max_rewrites,
-            own=self.own_steps,
+            own=self.steps,
         )
 
     @property

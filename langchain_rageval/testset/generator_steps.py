@@ -8,8 +8,8 @@ from typing import Any
 
 from langchain_core.runnables import Runnable
 
+from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge
-from langchain_rageval.run.options import RUN_DEFAULTS, RunOptions
 from langchain_rageval.testset.answer import answer
 from langchain_rageval.testset.candidate import Candidate
 from langchain_rageval.testset.candidate_step import CandidateStep
@@ -28,39 +28,11 @@ from langchain_rageval.testset.user_step import UserStep, user_step
 UserRunnable = Runnable[Candidate, Candidate] | Callable[[Candidate], Any]
 
 
-class GeneratorOptions(RunOptions, total=False):
-    """Options of a generator: those of the run, and own steps in place of the packaged ones.
-
-    A step is a Runnable or a function that takes a `Candidate` and returns it, changed by `candidate.replace(...)` or
-    rejected by `candidate.reject(reason)`. Rejected candidates do not reach it. What it raises rejects its candidate
-    only. None, the default, is the packaged step; `RunnablePassthrough()` leaves a step out.
-
-    Attributes:
-        passage_filter: Rejects passages that are too poor for a question.
-        keyphrases: Sets `keyphrases`, and the `keyphrase` that the question is about.
-        seed_question: Writes the first question.
-        question_filter: Reviews a question, at first and after each evolution.
-        compress: Shortens an evolved question.
-        evolution_filter: Compares an evolved question with its `parent`. A rejection with the reason "not evolved" is
-            followed by a second try.
-        find_passages: Keeps the passages that the question needs.
-        answer: Writes the `reference` answer.
-        closed_book_filter: Rejects questions that need no documents.
-    """
-
-    passage_filter: UserRunnable | None
-    keyphrases: UserRunnable | None
-    seed_question: UserRunnable | None
-    question_filter: UserRunnable | None
-    compress: UserRunnable | None
-    evolution_filter: UserRunnable | None
-    find_passages: UserRunnable | None
-    answer: UserRunnable | None
-    closed_book_filter: UserRunnable | None
-
-
-STEP_NAMES = tuple(name for name in GeneratorOptions.__annotations__ if name not in RUN_DEFAULTS)
-GENERATOR_DEFAULTS: GeneratorOptions = {**RUN_DEFAULTS, **dict.fromkeys(STEP_NAMES)}  # type: ignore[typeddict-item]
+STEP_NAMES = (
+    *("passage_filter", "keyphrases", "seed_question", "question_filter", "compress"),
+    *("evolution_filter", "find_passages", "answer", "closed_book_filter"),
+)
+_KNOWN = f"the steps are {', '.join(STEP_NAMES)}"
 
 
 @dataclass(frozen=True)
@@ -73,7 +45,7 @@ class GeneratorSteps:
         closed_book: model that answers from memory; None for no closed-book filter.
         passage_threshold: minimum grade of a passage.
         max_rewrites: maximum number of rewrites of a rejected question.
-        own: steps of the user by the name of the option.
+        own: steps of the user by name.
     """
 
     writer: Judge
@@ -127,10 +99,14 @@ class GeneratorSteps:
         return {**models, **{name: own[name] or step for name, step in built.items()}}
 
 
-def steps_of_user(options: Mapping[str, Any]) -> dict[str, UserStep]:
-    """Return the own steps among the options of a generator.
+def steps_of_user(steps: Mapping[str, UserRunnable] | None) -> dict[str, UserStep]:
+    """Return the own steps of a generator by name.
 
     Raises:
-        ConfigError: if a step is neither a Runnable nor a function; the message names the option.
+        ConfigError: if a name is unknown, or a step is neither a Runnable nor a function.
     """
-    return {name: user_step(options[name], option=name) for name in STEP_NAMES if options[name] is not None}
+    if not isinstance(steps, Mapping | None):
+        raise ConfigError(f"steps must map names to Runnables, got {type(steps).__name__}: {_KNOWN}")
+    if unknown := [name for name in steps or () if name not in STEP_NAMES]:
+        raise ConfigError(f"steps has no step {unknown[0]!r}: {_KNOWN}")
+    return {name: user_step(step, option=f"steps[{name!r}]") for name, step in (steps or {}).items()}

@@ -85,7 +85,7 @@ def test_own_steps_are_not_called_and_noted():
     def shout(candidate):
         raise AssertionError("a plan must not call the steps of the user")
 
-    given = generator(Writer(), {reasoning | shout: 1}, question_filter=shout)
+    given = generator(Writer(), {reasoning | shout: 1}, steps={"question_filter": shout})
     estimate = given.plan(documents(9), 2)
     assert estimate.calls == 2 * (5 + 3)
     assert estimate.notes == [
