@@ -18,7 +18,7 @@ _MODULES = {
     for alias in node.names
 }
 
-_MOVED = {"load_labels": "langchain_rageval.report.labelling"}
+_MOVED = {"JournalError": "langchain_rageval.errors", "load_labels": "langchain_rageval.report.labelling"}
 """Names that were exported here in earlier versions, with the modules that have them."""
 
 __all__ = sorted(name for name in _MODULES if name != "__version__")

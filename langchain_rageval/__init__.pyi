@@ -3,6 +3,7 @@
 from langchain_rageval._version import __version__ as __version__
 from langchain_rageval.callbacks.callback import RagEvalCallback as RagEvalCallback
 from langchain_rageval.data.conversations import samples_of as samples_of
+from langchain_rageval.data.last_turns import last_turns as last_turns
 from langchain_rageval.data.loading import load_samples as load_samples
 from langchain_rageval.data.schema import Finding as Finding
 from langchain_rageval.data.schema import Row as Row
@@ -12,7 +13,6 @@ from langchain_rageval.data.schema import Turn as Turn
 from langchain_rageval.errors import BelowThreshold as BelowThreshold
 from langchain_rageval.errors import BudgetExceeded as BudgetExceeded
 from langchain_rageval.errors import ConfigError as ConfigError
-from langchain_rageval.errors import JournalError as JournalError
 from langchain_rageval.errors import JudgeOutputError as JudgeOutputError
 from langchain_rageval.errors import RagevalError as RagevalError
 from langchain_rageval.errors import SampleError as SampleError

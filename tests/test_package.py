@@ -176,14 +176,14 @@ def test_every_public_name_is_declared_once_and_found_in_its_module():
         langchain_rageval.evaluat  # noqa: B018
 
 
-def test_a_name_that_moved_is_still_found_and_says_where_it_is():
-    from langchain_rageval.report.labelling import load_labels
-
-    message = (
-        "import load_labels from langchain_rageval.report.labelling; langchain_rageval.load_labels will be removed"
-    )
+@pytest.mark.parametrize(
+    ("name", "home"),
+    [("JournalError", "langchain_rageval.errors"), ("load_labels", "langchain_rageval.report.labelling")],
+)
+def test_a_name_that_moved_is_still_found_and_says_where_it_is(name, home):
+    message = f"import {name} from {home}; langchain_rageval.{name} will be removed"
     with pytest.warns(DeprecationWarning, match=f"^{re.escape(message)}$"):
-        assert langchain_rageval.load_labels is load_labels
+        assert getattr(langchain_rageval, name) is getattr(importlib.import_module(home), name)
 
 
 def test_every_builder_is_public_and_named_as_the_command_line_has_it():

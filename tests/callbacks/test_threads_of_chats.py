@@ -22,8 +22,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_rageval import ConfigError, OfflineJudge, RagEvalCallback, aspect_critique
-from langchain_rageval.data.last_turns import last_turns
+from langchain_rageval import ConfigError, OfflineJudge, RagEvalCallback, aspect_critique, last_turns
 
 pytestmark = pytest.mark.filterwarnings("ignore:The class `InMemoryChatMessageHistory` was deprecated")
 

@@ -1,7 +1,6 @@
 """The last sample of each conversation."""
 
-from langchain_rageval import Sample, Turn, samples_of
-from langchain_rageval.data.last_turns import last_turns
+from langchain_rageval import Sample, Turn, last_turns, samples_of
 
 
 def sample(text, **metadata):

@@ -15,7 +15,8 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.vectorstores import InMemoryVectorStore
 
-from langchain_rageval import ConfigError, HashingEmbeddings, JournalError, answered_by
+from langchain_rageval import ConfigError, HashingEmbeddings, answered_by
+from langchain_rageval.errors import JournalError
 from langchain_rageval.run.chain_fingerprint import chain_fingerprint
 from langchain_rageval.run.progress import PlainProgress
 from langchain_rageval.testset import Testset

@@ -14,7 +14,8 @@ from helpers.writers import Ring, Writer, documents
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
 
-from langchain_rageval import Budget, ConfigError, HashingEmbeddings, JournalError, OfflineJudge, RetryPolicy
+from langchain_rageval import Budget, ConfigError, HashingEmbeddings, OfflineJudge, RetryPolicy
+from langchain_rageval.errors import JournalError
 from langchain_rageval.testset import (
     Docstore,
     Testset,
