@@ -63,6 +63,7 @@ def _report_file(options: argparse.Namespace) -> Iterator[Path]:
         raise ConfigError("rageval ci writes the report to a file; name it with --out FILE")
     with TemporaryDirectory() as folder:
         path = Path(options.out or Path(folder) / "report.jsonl")
+        options.temporary_out = None if options.out else str(path)
         options.out = str(path)
         yield path
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from langchain_rageval.testset.generation_plan import GenerationPlan
 
 
+_OF_AN_EVALUATION = ("audit", "batch", "fail_under", "journal", "pilot", "until_decided")
+
+
 def add_to(commands: Any) -> None:
     """Add the command `rageval plan` and its options to the command line."""
     parser: argparse.ArgumentParser = commands.add_parser(
@@ -69,6 +72,10 @@ def run(options: argparse.Namespace) -> int:
     from langchain_rageval.evaluation.planning import plan
 
     if options.generate:
+        for name in _OF_AN_EVALUATION:
+            if getattr(options, name):
+                option = name.replace("_", "-")
+                raise ConfigError(f"--{option} is for the plan of an evaluation: omit it, or omit --generate")
         generation_plan = _plan_generation(options)
         if options.json:
             write_json(generation_plan_object(generation_plan))

@@ -96,6 +96,12 @@ def test_a_broken_application_is_red(rageval, tmp_path, baseline, fault, gate):
     assert (tmp_path / "m.md").read_text(encoding="utf-8").startswith("## ❌ RAG evaluation: failed\n\n- faithfulness ")
 
 
+def test_only_a_report_that_is_kept_is_named(rageval, tmp_path):
+    words = ["ci", write(tmp_path / "answers.jsonl", CONTEXT), "--fail-under", "faithfulness=0.8"]
+    assert "written to" not in rageval(*words)[1]
+    assert f"Report written to {tmp_path}/new.jsonl" in rageval(*words, "--out", tmp_path / "new.jsonl")[1]
+
+
 def test_a_run_that_ends_with_an_error_is_in_the_files(rageval, tmp_path):
     path = tmp_path / "answers.jsonl"
     path.write_text('{"question": "Когда?", "answer": "В шесть."}\n' * 6, encoding="utf-8")

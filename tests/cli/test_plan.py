@@ -251,3 +251,13 @@ def test_a_plan_of_a_folder_without_generate_names_the_option(rageval, tmp_path)
         "",
         f"rageval: {tmp_path} is a folder: add --generate to estimate a test set from its documents\n",
     )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--audit", "offline"], ["--batch"], ["--fail-under", "faithfulness=1"], ["--journal", "j.db"], ["--pilot", "3"]],
+)
+def test_options_of_an_evaluation_are_refused_for_a_generation(rageval, tmp_path, words):
+    (tmp_path / "one.md").write_text("Munich is on the Isar.", encoding="utf-8")
+    expected = f"rageval: {words[0]} is for the plan of an evaluation: omit it, or omit --generate\n"
+    assert rageval("plan", tmp_path, "--generate", *words) == (2, "", expected)
