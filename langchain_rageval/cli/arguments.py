@@ -57,7 +57,8 @@ def add_input_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metrics",
         default="faithfulness",
-        help="comma-separated names from `rageval metrics`, or all for every metric whose fields all samples have; "
+        help="comma-separated names from `rageval metrics`, or all for every metric whose fields all samples have "
+        "(those of conversations if a sample has a history); "
         "MODULE:NAME for one of your own (default: %(default)s)",
     )
     parser.add_argument(

@@ -117,6 +117,7 @@ def run(options: argparse.Namespace) -> int:
     """Check all options before the first call, then evaluate, write and show the report."""
     from langchain_rageval.evaluation.api import evaluate
     from langchain_rageval.evaluation.batch import Batch
+    from langchain_rageval.evaluation.engine import INTERRUPTED
     from langchain_rageval.evaluation.judge_breaker import STOPPED
 
     check_single_stdout(options)
@@ -146,7 +147,8 @@ def run(options: argparse.Namespace) -> int:
     stopped = [note for note in report.notes if note.startswith(STOPPED)]
     if not report.complete and not report.rows:
         for note in report.notes:
-            write_message(note)
+            if not note.startswith(INTERRUPTED):
+                write_message(note)
         raise KeyboardInterrupt
     complete = _with_earlier_scores(report, options)
     _write(complete, options)

@@ -107,11 +107,15 @@ def _score_names(name: str) -> Sequence[str]:
 def select_scorable(metrics: Sequence[Metric], samples: Sequence[Sample]) -> list[Metric]:
     """Return the metrics whose fields every sample has; warn on stderr about the others.
 
+    Conversation metrics are omitted without a warning if no sample has a history.
+
     Raises:
         ConfigError: if there are none.
     """
     from langchain_rageval.metrics.structure import shared_steps_key
 
+    if not any(sample.history for sample in samples):
+        metrics = [metric for metric in metrics if "history" not in metric.reads]
     selected = []
     left_out: dict[Any, list[str]] = {}
     for metric in metrics:

@@ -35,6 +35,7 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
             * `max_concurrency=16`: most model calls at a time;
             * `timeout=60.0`: seconds for one model call;
             * `retry=None`: a RetryPolicy for calls that failed in transit, by default ten attempts;
+            * `price=None`: prices of models, {"model": (input, output)} per million tokens, for `usage.money`;
             * `journal=None`: path of a file that stores finished scores, so that a second call resumes the run;
             * `budget=None`: a Budget that limits what the run may spend;
             * `progress=True`: show the progress on stderr;

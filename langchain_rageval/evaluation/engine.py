@@ -69,6 +69,9 @@ _LEAD_PER_WORKER = 2  # samples that a stopping rule allows to be under way whil
 Result = PendingSample | BaseException | None
 """A sample whose last task is done, an error that ends the run, or None when a worker ends."""
 
+INTERRUPTED = "The run was interrupted"
+"""Beginning of the note on a run that was interrupted."""
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -289,7 +292,7 @@ class Evaluation:
                     output.append(begun.row())
         stopped = self.judge_breaker.notes()
         indexes = output.indexes if isinstance(output, ReportFile) else {row.index for row in output}
-        interrupted = [] if complete else [f"The run was interrupted: {len(indexes)} samples have scores."]
+        interrupted = [] if complete else [f"{INTERRUPTED}: {len(indexes)} samples have scores."]
         notes = [
             *interrupted,
             *(self._interruption_notes() if interrupted else []),

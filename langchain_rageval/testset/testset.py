@@ -156,7 +156,7 @@ class Testset:
         """Return the first fifty questions and rejected candidates as HTML for notebooks, with their histories."""
         items = item_list([row._repr_html_() for row in self.rows], numbered=True)
         notes = "".join(paragraph(f"<em>{text(note)}</em>") for note in self.notes)
-        return paragraph("<br>".join(map(text, self._head()))) + items + self._rejected_html() + notes
+        return "".join(paragraph(text(line)) for line in self._head()) + items + self._rejected_html() + notes
 
     def _rejected_html(self) -> str:
         rejected = [

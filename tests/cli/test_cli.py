@@ -25,8 +25,9 @@ from langchain_rageval.metrics import ASPECTS, BUILDERS, RANKINGS, SCORES
 from langchain_rageval.run.journal import Journal
 
 PROGRAM = [sys.executable, "-m", "langchain_rageval"]
+SEPARATE = {"aspect_critique", "conversation_metrics"}
 EVERY_SCORE = [
-    *(score for name in BUILDERS if name != "aspect_critique" for score in SCORES.get(name, [name])),
+    *(score for name in BUILDERS if name not in SEPARATE for score in SCORES.get(name, [name])),
     *ASPECTS,
 ]
 NOTE = "a smoke test and a baseline to beat, not a measure of quality"
@@ -202,6 +203,12 @@ def test_all_metrics_of_real_answers(rageval, unpacked, tmp_path):
     unscored = {name for name, metric in summary.items() if metric.unscored}
     claims = {*SCORES["claim_metrics"], *SCORES["noise_sensitivity"], *SCORES["citations"]}
     assert unscored - claims == {"faithfulness", "context_entity_recall"}
+
+
+def test_all_has_the_metrics_of_conversations_if_a_sample_has_a_history(rageval, written, tmp_path):
+    chat = {**SAMPLE, "history": [{"role": "user", "text": "Hello."}, {"role": "assistant", "text": "Hi."}]}
+    names, _ = scored(rageval, written(chat), tmp_path, "--metrics", "all")
+    assert {name for name in names if name.startswith("conversation_")} == {*SCORES["conversation_metrics"]}
 
 
 def test_all_leaves_out_what_the_samples_lack_and_says_so(rageval, written, tmp_path):

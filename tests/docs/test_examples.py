@@ -239,6 +239,8 @@ def test_mlflow(ran, monkeypatch):
     mlflow = pytest.importorskip("mlflow")
     for name in ("MLFLOW_DISABLE_TELEMETRY", "LITELLM_LOCAL_MODEL_COST_MAP"):
         monkeypatch.setenv(name, "true")
+    monkeypatch.delenv("MLFLOW_EXPERIMENT_ID", raising=False)
+    monkeypatch.setattr("mlflow.tracking.fluent._active_experiment_id", None)
     before = mlflow.get_tracking_uri()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # MLflow uses deprecated functions of SQLAlchemy and pandas

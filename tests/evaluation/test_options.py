@@ -34,7 +34,7 @@ CALLS = [
     (TestsetGenerator, RUN_DEFAULTS),
     (RagEvalCallback, {"max_concurrency": 4, "timeout": 60.0}),
 ]
-NAMES = "max_concurrency, timeout, retry, journal, budget, progress, on_failure, callbacks, strict, fields"
+NAMES = "max_concurrency, timeout, retry, price, journal, budget, progress, on_failure, callbacks, strict, fields"
 
 
 def described(declared):

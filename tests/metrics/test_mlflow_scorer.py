@@ -32,6 +32,8 @@ def mlflow(tmp_path_factory):
         patch.chdir(folder)
         import mlflow
 
+        patch.delenv("MLFLOW_EXPERIMENT_ID", raising=False)
+        patch.setattr("mlflow.tracking.fluent._active_experiment_id", None)  # another test's, of another store
         before = mlflow.get_tracking_uri()
         mlflow.set_tracking_uri(f"sqlite:///{folder / 'mlflow.db'}")
         yield mlflow

@@ -150,7 +150,8 @@ class TestLoadJudge:
             ("", "offline, openai:MODEL"),
         ],
     )
-    def test_what_is_missing_is_named(self, name, mend):
+    def test_what_is_missing_is_named(self, name, mend, monkeypatch):
+        monkeypatch.setitem(sys.modules, "langchain_anthropic", None)
         with pytest.raises(ConfigError) as caught:
             load_judge(name)
         assert mend in str(caught.value)
@@ -161,7 +162,7 @@ class TestLoadJudge:
             load_judge("gigachat:m")
         monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
         with pytest.raises(ConfigError, match="pip install langchain"):
-            load_judge("anthropic:claude")
+            load_judge("mistralai:small")
 
     @pytest.mark.parametrize("load", [load_judge, load_embeddings])
     @pytest.mark.parametrize("given", [None, OfflineJudge()])
@@ -182,7 +183,7 @@ class TestLoadJudge:
         assert str(caught.value) == (
             "load_judge got unknown options 'langauge', 'num_ctx': did you mean 'language'? It takes base_url, "
             "temperature, language, prompts, mode, attempts, draws, layout, max_statements, max_context_tokens, "
-            "max_concurrency, version. For an option of the model, build the model and pass Judge(model)"
+            "max_concurrency, probabilities, version. For an option of the model, build the model and pass Judge(model)"
         )
 
     def test_an_option_that_the_models_class_does_not_know_is_not_sent(self, monkeypatch):
@@ -332,7 +333,8 @@ class TestLoadEmbeddings:
             ("", "offline, openai:MODEL"),
         ],
     )
-    def test_what_is_missing_is_named(self, name, mend):
+    def test_what_is_missing_is_named(self, name, mend, monkeypatch):
+        monkeypatch.setitem(sys.modules, "langchain_anthropic", None)
         with pytest.raises(ConfigError) as caught:
             load_embeddings(name)
         assert mend in str(caught.value)
