@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from langchain_rageval.data.schema import Direction, Row, Score, Usage
 from langchain_rageval.report.html_table import html_table
+from langchain_rageval.report.slices import conversation_of
 from langchain_rageval.statistics import prediction_powered_mean
 
 SAME = 0.1
 """Largest difference of two scores that count as equal."""
 
 _MOST_PARTED = 10
+_Clusters = tuple[Sequence[Hashable], Sequence[Hashable]]
 
 
 @dataclass(frozen=True)
@@ -168,9 +170,7 @@ def summarise_audit(rows: Iterable[Row], judge: str = "") -> AuditSummary:
                 tallies.setdefault(name, _Tally(name)).add(row, score, row.audit[name])
             elif score.value is not None:
                 others.setdefault(name, []).append((row, score))
-    return AuditSummary(
-        (tally.audit([float(score) for _, score in others.get(name, [])]) for name, tally in tallies.items()), judge
-    )
+    return AuditSummary((tally.audit(others.get(name, [])) for name, tally in tallies.items()), judge)
 
 
 class _Tally:
@@ -180,6 +180,7 @@ class _Tally:
         self._name = name
         self._direction: Direction = "higher"
         self._pairs: list[PartedScore] = []
+        self._conversations: list[Hashable] = []
         self._own_only: list[float] = []
         self._rows = self._failed = 0
         self._usage = Usage()
@@ -194,15 +195,18 @@ class _Tally:
             sample = row.sample
             pair = PartedScore(row.index, sample.id, sample.question, own.value, strong.value, strong.reason)
             self._pairs.append(pair)
+            self._conversations.append(_cluster_of(row))
         elif own.value is not None:
             self._own_only.append(own.value)
 
-    def audit(self, others: Sequence[float]) -> MetricAudit:
+    def audit(self, rest: Sequence[tuple[Row, Score]]) -> MetricAudit:
         """Return the audit.
 
         Args:
-            others: values of the metric's own judge for the samples that were not audited.
+            rest: scores of the metric's own judge for the samples that were not audited.
         """
+        others = [float(score) for _, score in rest]
+        clusters = (self._conversations, [_cluster_of(row) for row, _ in rest])
         own, strong = [pair.value for pair in self._pairs], [pair.strong for pair in self._pairs]
         everything = [*own, *self._own_only, *others]
         mean = low = high = None
@@ -210,7 +214,7 @@ class _Tally:
             values = [*strong, *everything]
             bounded = min(values) >= 0 and max(values) <= 1
             scale = (0.0, 1.0) if bounded else (min(values), max(values))
-            powered = prediction_powered_mean(strong, own, others, scale=scale)
+            powered = prediction_powered_mean(strong, own, others, scale=scale, clusters=_shared(clusters))
             mean = powered.mean
             low, high = (powered.low, powered.high) if bounded else (None, None)
         largest = sorted(self._pairs, key=lambda pair: (-abs(pair.difference), pair.index))
@@ -229,6 +233,18 @@ class _Tally:
             spared=_scaled(self._usage, len(others) / self._rows),
             parted=[pair for pair in largest[:_MOST_PARTED] if pair.difference],
         )
+
+
+def _cluster_of(row: Row) -> Hashable:
+    """Return the conversation of a row; a row of none is a cluster of its own."""
+    name = conversation_of(row.sample)
+    return ("", row.index) if name is None else name
+
+
+def _shared(clusters: _Clusters) -> _Clusters | None:
+    """Return the clusters, or None if each has one item."""
+    names = [*clusters[0], *clusters[1]]
+    return None if len({*names}) == len(names) else clusters
 
 
 def _scaled(usage: Usage, factor: float) -> Usage:

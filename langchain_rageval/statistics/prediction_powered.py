@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
 from math import sqrt
 from typing import NamedTuple
 
@@ -38,6 +39,7 @@ def prediction_powered_mean(
     others: Sequence[float],
     level: float = 0.95,
     scale: tuple[float, float] = (0.0, 1.0),
+    clusters: tuple[Sequence[Hashable], Sequence[Hashable]] | None = None,
 ) -> PredictionPoweredMean:
     """Estimate the mean label of a population from few labels and from predictions of these and of other items.
 
@@ -53,16 +55,18 @@ def prediction_powered_mean(
         others: predictions of the other items; may be empty.
         level: confidence level, between 0 and 1.
         scale: the lowest and the highest possible label. Predictions may have another scale.
+        clusters: clusters of the labelled and of the other items, such as the conversations that they are turns of,
+            which are independent where items are not; None if every item is independent.
 
     Returns:
         The estimate, with low <= mean <= high within the scale.
 
     Raises:
-        ValueError: if there are no labels, or not as many predictions of them.
+        ValueError: if there are no labels, or not as many predictions or clusters of them.
 
     Source: Angelopoulos et al. 2023, "Prediction-Powered Inference", doi:10.1126/science.adi6000; the weight:
         Angelopoulos, Duchi and Zrnic 2023, "PPI++", arXiv:2311.01453; the invented corrections: as in
-        `paired_difference`.
+        `paired_difference`; clusters: the sandwich estimator of Liang and Zeger 1986, doi:10.1093/biomet/73.1.13.
     """
     if not labels or len(labels) != len(predictions):
         raise ValueError(f"{len(labels)} labels and {len(predictions)} predictions of them: one of each is needed")
@@ -73,15 +77,43 @@ def prediction_powered_mean(
     least, greatest = _score_range(np.concatenate([judge, more]))
     extended = np.append(corrections, [highest - weight * least, lowest - weight * greatest])
     of_others = weight * float(more.mean()) if weight else 0.0
-    variance = float(extended.var(ddof=1)) / count
-    if weight:
-        variance += weight**2 * float(more.var(ddof=1)) / more.size
-    half = student_t_quantile(level, count - 1) * sqrt(variance)
+    if clusters is None:
+        freedom, variance = count - 1, float(extended.var(ddof=1)) / count
+        if weight:
+            variance += weight**2 * float(more.var(ddof=1)) / more.size
+    else:
+        freedom = len({*clusters[0]}) + 1
+        variance = _clustered_variance(extended, weight * more, clusters)
+    half = student_t_quantile(level, freedom) * sqrt(variance)
     centre = of_others + float(extended.mean())
     mean = min(max(of_others + float(corrections.mean()), lowest), highest)
     return PredictionPoweredMean(
         mean, max(lowest, min(centre - half, mean)), min(highest, max(centre + half, mean)), weight
     )
+
+
+def _clustered_variance(
+    corrections: _Floats, others: _Floats, clusters: tuple[Sequence[Hashable], Sequence[Hashable]]
+) -> float:
+    """Return the variance of the sum of two means over clustered items.
+
+    Args:
+        corrections: corrections of the labelled items, and the two invented ones, each of which is a cluster.
+        others: weighted predictions of the other items.
+        clusters: clusters of the labelled and of the other items.
+
+    Raises:
+        ValueError: if the clusters are not as many as the items.
+    """
+    labelled, rest = clusters
+    if (len(labelled) + 2, len(rest)) != (corrections.size, others.size):
+        raise ValueError(f"{len(labelled)} and {len(rest)} clusters of {corrections.size - 2} and {others.size} items")
+    parts: defaultdict[Hashable, float] = defaultdict(float)
+    names = [*((0, name) for name in labelled), (1, "greatest"), (1, "least"), *((0, name) for name in rest)]
+    residuals = [(part - part.mean()) / part.size for part in (corrections, others) if part.size]
+    for name, residual in zip(names, np.concatenate(residuals), strict=True):
+        parts[name] += float(residual)
+    return sum(part**2 for part in parts.values()) * len(parts) / (len(parts) - 1)
 
 
 def _weight(labels: _Floats, predictions: _Floats, others: _Floats) -> float:

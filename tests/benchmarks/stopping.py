@@ -10,7 +10,7 @@ the same on each run.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ BEGIN, END = "<!-- table of tests/benchmarks/stopping.py -->", "<!-- end of the 
 SIZES = (200, 1_000, 5_000)
 DISTANCES = (0.15, 0.10, 0.05, 0.0)
 RUNS = 100
+Draw = Callable[[np.random.Generator, int], NDArray[np.float64]]
 ERROR = 0.05
 
 
@@ -43,12 +44,18 @@ def scores(rng: np.random.Generator, size: int, mean: float = 0.8) -> NDArray[np
     return rng.permutation(values)
 
 
-def measure(size: int, distance: float, gates: int, runs: int) -> Cell:
+def conversations(rng: np.random.Generator, size: int, turns: int = 5) -> NDArray[np.float64]:
+    """Return simulated scores of conversations in random order; half of the turns repeat the score of the first one."""
+    first = np.repeat(scores(rng, -(-size // turns)), turns)[:size]
+    return rng.permutation(np.where(rng.random(size) < 0.5, first, scores(rng, size)))
+
+
+def measure(size: int, distance: float, gates: int, runs: int, draw: Draw = scores) -> Cell:
     """Measure runs of several gates whose thresholds lie `distance` below their means; at 0, just above them."""
     rng = np.random.default_rng([size, round(1000 * distance), gates])
     stops, wrong = [], 0
     for _ in range(runs):
-        found = [_decide(scores(rng, size), distance, ERROR / gates) for _ in range(gates)]
+        found = [_decide(draw(rng, size), distance, ERROR / gates) for _ in range(gates)]
         stops.append(max(count for count, _ in found))
         wrong += any(passed != (distance > 0) for _, passed in found)
     return Cell(float(np.mean(stops)), float(np.quantile(stops, 0.9)), wrong / runs)
@@ -70,9 +77,17 @@ def table(runs: int) -> Iterator[str]:
     yield f"|---|---|{'---|' * len(SIZES)}"
     for gates in (1, 6):
         for distance in DISTANCES:
-            cells = (measure(size, distance, gates, runs) for size in SIZES)
-            shown = (f"{cell.mean:,.0f} ({cell.high:,.0f}), {cell.wrong:.1%}" for cell in cells)
-            yield f"| {gates} | {distance:.2f} | {' | '.join(shown)} |"
+            yield f"| {gates} | {distance:.2f} | {' | '.join(cells(distance, gates, runs, scores))} |"
+    for gates in (1, 6):
+        for distance in (0.10, 0.0):
+            found = " | ".join(cells(distance, gates, runs, conversations))
+            yield f"| {gates}, turns of chats | {distance:.2f} | {found} |"
+
+
+def cells(distance: float, gates: int, runs: int, draw: Draw) -> Iterator[str]:
+    """Yield the cells of a row as text."""
+    for cell in (measure(size, distance, gates, runs, draw) for size in SIZES):
+        yield f"{cell.mean:,.0f} ({cell.high:,.0f}), {cell.wrong:.1%}"
 
 
 def main() -> None:

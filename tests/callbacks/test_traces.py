@@ -1,4 +1,4 @@
-"""Scores on the traces of the runs: Langfuse's client, OpenTelemetry's events, and Prometheus."""
+"""Scores on the traces of the runs: Langfuse's client, OpenTelemetry's events, OTLP and Prometheus."""
 
 import asyncio
 import json
@@ -13,10 +13,14 @@ from helpers.watched import row
 from langchain_core.runnables import RunnableLambda
 from langfuse import Langfuse
 from langfuse.langchain import CallbackHandler
+from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import format_span_id, format_trace_id
 from prometheus_client import CollectorRegistry, generate_latest
@@ -222,6 +226,35 @@ def test_another_logger_is_refused():
     with pytest.raises(ConfigError, match=expected):
         OpenTelemetrySink(meters.get_meter("rag"), logger="rag")
     meters.shutdown()
+
+
+# OTLP
+
+
+def test_metrics_and_events_arrive_by_otlp(spans):
+    with Loopback() as server:
+        server.routes = dict.fromkeys(
+            ("/v1/metrics", "/v1/logs"), lambda received: Response(200, b"", "application/x-protobuf")
+        )
+        reader = PeriodicExportingMetricReader(
+            OTLPMetricExporter(f"{server.url}/v1/metrics"), export_interval_millis=float("inf")
+        )
+        meters, logs = MeterProvider([reader]), LoggerProvider()
+        logs.add_log_record_processor(SimpleLogRecordProcessor(OTLPLogExporter(f"{server.url}/v1/logs")))
+        sink = OpenTelemetrySink(meters.get_meter("rag"), logger=logs.get_logger("rag"))
+        callback = watching(sink)
+        with spans.start_as_current_span("request") as span:
+            CHAIN.invoke({"question": SAMPLE["question"]}, {"callbacks": [callback]})
+        assert callback.close()
+        assert meters.force_flush()
+        bodies = {request.path: request.raw for request in server.requests}
+        meters.shutdown()
+        logs.shutdown()
+    sent = ExportMetricsServiceRequest.FromString(bodies["/v1/metrics"]).resource_metrics[0].scope_metrics[0].metrics
+    assert {"rageval.score", "rageval.runs", "rageval.runs.open"} <= {metric.name for metric in sent}
+    events = ExportLogsServiceRequest.FromString(bodies["/v1/logs"]).resource_logs[0].scope_logs[0].log_records
+    assert [event.event_name for event in events] == ["gen_ai.evaluation.result"]
+    assert events[0].trace_id == span.get_span_context().trace_id.to_bytes(16)
 
 
 # Prometheus

@@ -110,6 +110,20 @@ def test_the_report_estimates_the_strong_judges_mean_although_the_cheap_one_is_b
     assert (audit.audited, audit.samples, audit.failed) == (50, 200, 0)
 
 
+def with_metadata(row, metadata):
+    return row.model_copy(update={"sample": row.sample.model_copy(update={"metadata": metadata})})
+
+
+def test_turns_of_one_conversation_count_as_one_unit_of_the_interval():
+    report, _, _ = audited()
+    turns = [with_metadata(row, {"conversation": f"c{row.index % 20}"}) for row in report.rows]
+    alone, together = report.audit["grade"], Report(turns).audit["grade"]
+    assert (together.mean, together.agreement) == (alone.mean, alone.agreement)
+    assert (together.low, together.high) != (alone.low, alone.high)
+    same = [with_metadata(row, {}) for row in report.rows]
+    assert Report(same).audit["grade"] == alone
+
+
 def test_a_judge_that_agrees_with_itself_agrees_always():
     audit = audited(cheap=lambda number: TRUTH[number])[0].audit["grade"]
     assert (audit.agreement, audit.parted) == (1.0, [])

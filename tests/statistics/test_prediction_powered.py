@@ -1,8 +1,10 @@
 """Prediction-powered means: few labels, corrected predictions for all."""
 
 import random
+from collections import Counter
 from statistics import fmean
 
+import numpy as np
 import pytest
 
 from langchain_rageval.statistics import prediction_powered_mean
@@ -58,3 +60,34 @@ def test_another_scale_gives_the_same_estimate_in_its_units():
 def test_labels_and_predictions_come_in_pairs(labels, predictions):
     with pytest.raises(ValueError, match=r"^\d labels and \d predictions of them: one of each is needed$"):
         prediction_powered_mean(labels, predictions, [1.0])
+
+
+def test_intervals_over_conversations_cover_the_mean_where_those_over_turns_do_not():
+    draw = np.random.default_rng(0)
+    conversations, turns, mean, runs = 30, 8, 0.8, 400
+    names = np.repeat(np.arange(conversations), turns)
+    covered = Counter()
+    for _ in range(runs):
+        of_conversation = draw.beta(mean, 1 - mean, conversations)
+        labels = (draw.random(names.size) < of_conversation[names]).astype(float)
+        predictions = np.where(draw.random(names.size) < 0.8, labels, draw.random(names.size) < 0.7).astype(float)
+        audited = draw.permutation(names.size) < names.size // 5
+        values = (labels[audited].tolist(), predictions[audited].tolist(), predictions[~audited].tolist())
+        for clusters in (None, (names[audited].tolist(), names[~audited].tolist())):
+            found = prediction_powered_mean(*values, clusters=clusters)
+            covered[clusters is not None] += found.low <= mean <= found.high
+    assert covered[False] / runs < 0.9
+    assert covered[True] / runs >= 0.92
+
+
+def test_clusters_of_one_item_give_nearly_the_same_interval():
+    values = (LABELS[:100], [label / 2 for label in LABELS[:100]], [label / 2 for label in LABELS[100:]])
+    alone = prediction_powered_mean(*values, clusters=(list(range(100)), list(range(100, 1000))))
+    plain = prediction_powered_mean(*values)
+    assert alone.mean == plain.mean
+    assert (alone.low, alone.high) == (pytest.approx(plain.low, abs=0.002), pytest.approx(plain.high, abs=0.002))
+
+
+def test_there_is_a_cluster_for_each_item():
+    with pytest.raises(ValueError, match=r"^1 and 2 clusters of 2 and 2 items$"):
+        prediction_powered_mean([1.0, 0.0], [1.0, 0.0], [1.0, 0.0], clusters=(["a"], ["b", "c"]))
