@@ -6,7 +6,6 @@ and opens no connection.
 """
 
 import ast
-import warnings
 from importlib import import_module
 from pkgutil import get_data
 from typing import Any
@@ -19,20 +18,17 @@ _MODULES = {
 }
 
 _MOVED = {"JournalError": "langchain_rageval.errors", "load_labels": "langchain_rageval.report.labelling"}
-"""Names that were exported here in earlier versions, with the modules that have them."""
+"""Names that earlier versions listed here and that still import, with the modules that have them."""
 
 __all__ = sorted(name for name in _MODULES if name != "__version__")
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use."""
-    if name in _MOVED:
-        message = f"import {name} from {_MOVED[name]}; langchain_rageval.{name} will be removed"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
-        return getattr(import_module(_MOVED[name]), name)
-    if name not in _MODULES:
+    home = _MODULES.get(name) or _MOVED.get(name)
+    if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(str(_MODULES[name])), name)
+    value = getattr(import_module(home), name)
     globals()[name] = value
     return value
 

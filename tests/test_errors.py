@@ -9,12 +9,11 @@ from langchain_rageval import (
     BelowThreshold,
     BudgetExceeded,
     ConfigError,
-    JournalError,
     JudgeOutputError,
     SampleError,
     Score,
 )
-from langchain_rageval.errors import ModelOutputError, message_of, record_step, step_of
+from langchain_rageval.errors import JournalError, ModelOutputError, message_of, record_step, step_of
 
 SCORE = Score(metric="faithfulness", aspect="grounding", value=0.5)
 

@@ -49,8 +49,7 @@ def add_to(commands: Any) -> None:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of an evaluation; a command that sets `temporary_out` deletes that file."""
-    parser.set_defaults(temporary_out=None)
+    """Add the options of an evaluation."""
     add_input_options(parser)
     add_judge_options(parser)
     add_price_option(parser)
@@ -235,5 +234,6 @@ def _show(report: Report, options: argparse.Namespace) -> None:
     if options.json:
         write_json(report_object(report))
     else:
-        files = [path for path in (options.out, options.html) if path and path not in (PIPE, options.temporary_out)]
+        hidden = (PIPE, getattr(options, "temporary_out", None))  # which rageval ci deletes
+        files = [path for path in (options.out, options.html) if path and path not in hidden]
         show_report(report, console(stderr=to_stdout), written=" and ".join(files))

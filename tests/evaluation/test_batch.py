@@ -392,7 +392,6 @@ def test_the_command_line_resumes_an_interrupted_batch(tmp_path, capsys, monkeyp
         judge = ["--judge", "vllm:m", "--base-url", f"{server.url}/v1"]
         assert cli(["evaluate", "answers.jsonl", *judge, "--batch", "--journal", "run.db", "--quiet"]) == 130
         assert capsys.readouterr().err == (
-            "rageval: The run was interrupted: 0 samples have scores.\n"
             "rageval: Batches that have not ended: batch_1 at OpenAI. The same call with the same journal picks up "
             "their replies, as does `rageval resume run.db` for a run of `rageval evaluate`.\n"
             f"rageval: ChatOpenAI(model='m', openai_api_base='{server.url}/v1', temperature=0.1) was called in "

@@ -24,7 +24,6 @@ from langchain_core.runnables import RunnableLambda
 
 from langchain_rageval import (
     HashingEmbeddings,
-    JournalError,
     Judge,
     Report,
     Sample,
@@ -38,6 +37,7 @@ from langchain_rageval import (
     faithfulness,
 )
 from langchain_rageval.cli.main import run as cli
+from langchain_rageval.errors import JournalError
 from langchain_rageval.evaluation.score_store import ScoreStore
 from langchain_rageval.run import journal as journals
 from langchain_rageval.run.journal import Journal
