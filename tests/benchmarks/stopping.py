@@ -23,6 +23,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "stopping.md"
 BEGIN, END = "<!-- table of tests/benchmarks/stopping.py -->", "<!-- end of the table -->"
 SIZES = (200, 1_000, 5_000)
 DISTANCES = (0.15, 0.10, 0.05, 0.0)
+DISTANCES_OF_CHATS = (0.10, 0.0)
 RUNS = 100
 Draw = Callable[[np.random.Generator, int], NDArray[np.float64]]
 ERROR = 0.05
@@ -79,7 +80,7 @@ def table(runs: int) -> Iterator[str]:
         for distance in DISTANCES:
             yield f"| {gates} | {distance:.2f} | {' | '.join(cells(distance, gates, runs, scores))} |"
     for gates in (1, 6):
-        for distance in (0.10, 0.0):
+        for distance in DISTANCES_OF_CHATS:
             found = " | ".join(cells(distance, gates, runs, conversations))
             yield f"| {gates}, turns of chats | {distance:.2f} | {found} |"
 
