@@ -171,9 +171,9 @@ class Answering:
             future = shared_threads().submit(call)
             try:
                 return future.result(self._timeout)
-            except TimeoutError as error:
-                if future.done():
-                    return error
+            except TimeoutError:
+                if future.done():  # the chain raised this error, or has just ended
+                    return future.exception() or future.result()
                 turn.hold_for(future)
                 return self._timeout_error()
         except Exception as error:

@@ -3,7 +3,9 @@
 import asyncio
 import sys
 import threading
+from concurrent.futures import Future
 from textwrap import dedent
+from types import SimpleNamespace
 
 import pytest
 from helpers.chains import FOUND
@@ -19,6 +21,7 @@ from langchain_rageval import ConfigError, HashingEmbeddings, answered_by
 from langchain_rageval.errors import JournalError
 from langchain_rageval.run.chain_fingerprint import chain_fingerprint
 from langchain_rageval.run.progress import PlainProgress
+from langchain_rageval.run.threads import shared_threads
 from langchain_rageval.testset import Testset
 from langchain_rageval.testset.row import TestsetRow
 
@@ -195,7 +198,7 @@ async def test_a_question_that_takes_too_long_is_recorded_and_the_others_are_ans
             await asyncio.sleep(PATIENCE)
         return f"to {question}"
 
-    options = {"timeout": 0.2, "progress": False}
+    options = {"timeout": 1.0, "progress": False}
     try:
         for samples in (
             TESTSET.run(hangs, **options),
@@ -203,7 +206,7 @@ async def test_a_question_that_takes_too_long_is_recorded_and_the_others_are_ans
             await answered_by(ahangs, **options).ainvoke(TESTSET),
         ):
             assert answers(samples) == ["to 1?", None, "to 3?"]
-            assert samples[1].metadata["error"] == "TimeoutError: the chain did not answer within 0.2 s"
+            assert samples[1].metadata["error"] == "TimeoutError: the chain did not answer within 1 s"
     finally:
         release.set()
 
@@ -281,3 +284,22 @@ async def test_a_question_that_meets_a_connection_of_a_closed_loop_is_asked_agai
         return f"to {question}"
 
     assert answers(await answered_by(ask, progress=False).ainvoke(TESTSET)) == ["to 1?", "to 2?", "to 3?"]
+
+
+def test_an_answer_that_ends_with_the_time_limit_is_an_answer(monkeypatch):
+    class Late(Future):
+        def result(self, timeout=None):
+            found = super().result()
+            if timeout is not None:
+                raise TimeoutError  # at the very end of the limit
+            return found
+
+    def submit(call):
+        future = Late()
+        future.set_result(call())
+        return future
+
+    threads = SimpleNamespace(submit=submit, spread=shared_threads().spread)
+    monkeypatch.setattr("langchain_rageval.run.answering.shared_threads", lambda: threads)
+    (sample,) = answered_by(RunnableLambda(lambda _: "Да."), progress=False, timeout=60.0).invoke([{"question": "1?"}])
+    assert (sample.answer, sample.metadata.get("error")) == ("Да.", None)
