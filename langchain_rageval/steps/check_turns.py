@@ -21,7 +21,7 @@ from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_limits import AnswerLimits
 from langchain_rageval.prompts.answer_schemas import FactVerdicts, NeedVerdicts, TurnFact, TurnFacts
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.judge_step import JudgeStep, State, item_numbers, numbers_by_place
+from langchain_rageval.steps.judge_step import JudgeStep, State, item_numbers, numbers_by_place, slices
 from langchain_rageval.steps.numbered_turns import NumberedTurn, numbered_turns, request_turns, turn_windows
 from langchain_rageval.steps.votes import agreement_rates, majority
 
@@ -88,7 +88,7 @@ class CheckTurns(JudgeStep):
         windows = turn_windows(turns, judge.max_context_tokens)
         requests = [
             (part, window)
-            for part in _slices(items, judge.max_statements)
+            for part in slices(items, judge.max_statements)
             for window in windows
             if window[-1].number > min(item.turn for item in part.values()) or len(windows) == 1
         ]
@@ -205,11 +205,6 @@ def check_needs(judge: JudgeLike) -> JudgeStep:
 
 def _check_turns(judge: JudgeLike, prompt: str, answer: type[BaseModel], **options: Any) -> JudgeStep:
     return CheckTurns(prompt=prompt, judge=Judge.of(judge), answer=answer, **options)
-
-
-def _slices(items: _Facts, size: int) -> list[_Facts]:
-    numbers = list(items)
-    return [{n: items[n] for n in numbers[start : start + size]} for start in range(0, len(numbers), size)]
 
 
 def _combine(verdicts: Iterable[_Verdict]) -> _Verdict:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, InstanceOf, ValidationError
 
@@ -37,6 +37,7 @@ __all__ = [
     "slices",
 ]
 
+_Item = TypeVar("_Item")
 NumberedTexts = Mapping[int, str]
 """Texts by their numbers, which count from 1."""
 
@@ -211,8 +212,8 @@ def list_length(text: str) -> int:
     return limit
 
 
-def slices(items: NumberedTexts, size: int) -> list[dict[int, str]]:
-    """Split numbered texts into parts of at most `size`, in order."""
+def slices(items: Mapping[int, _Item], size: int) -> list[dict[int, _Item]]:
+    """Split numbered items into parts of at most `size`, in order."""
     numbers = list(items)
     return [
         {number: items[number] for number in numbers[start : start + size]} for start in range(0, len(numbers), size)
