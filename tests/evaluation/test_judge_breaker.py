@@ -42,7 +42,7 @@ class BadJudge:
     """A judge that fails in one way, from the call number `first` on."""
 
     def __init__(self, reply, first=0):
-        self.calls, self._lock = 0, threading.Lock()
+        self.calls, self._lock, self.failed = 0, threading.Lock(), threading.Event()
         self._reply, self._first = reply, first
         self.model = RunnableLambda(self._answer)
 
@@ -52,6 +52,7 @@ class BadJudge:
             number = self.calls
         if number <= self._first:
             return offline_reply(messages)
+        self.failed.set()
         if isinstance(self._reply, Exception):
             raise self._reply
         return self._reply
@@ -95,8 +96,14 @@ def test_the_metrics_of_another_judge_go_on():
 
 def test_a_judge_that_has_answered_once_is_asked_to_the_end():
     judge = BadJudge(Rejected(401), first=1)
-    report = evaluate(SAMPLES, faithfulness(judge.model), progress=False)
-    assert judge.calls >= 150
+
+    def one_by_one():
+        yield SAMPLES[0]
+        assert judge.failed.wait(60)  # the second call about the first sample: the first reply has been read
+        yield from SAMPLES[1:]
+
+    report = evaluate(one_by_one(), faithfulness(judge.model), progress=False)
+    assert judge.calls == 151
     assert report.complete
     assert report.left_out == []
 
