@@ -240,7 +240,7 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_scores_of_one_that_w
         killed.clear()
         limit = server.calls + chance.randint(6, 30)
         with started(server, journal, tmp_path / "out.jsonl") as process:
-            until(lambda: reached.is_set() or process.poll() is not None)  # noqa: B023
+            until(lambda: reached.is_set() or process.poll() is not None)
             if process.poll() is not None:
                 break
             process.kill()
