@@ -62,8 +62,8 @@ SHIFTS = [
             f"The questions differ from those of the baseline: {'; '.join(map(str, SHIFTS))}. Adjust for a property if "
             "a change of the means may be due to it.",
             "Вопросы отличаются от вопросов базового прогона: длина вопроса: длинные 50% (в базовом прогоне 20%), "
-            "очень длинные 10% (в базовом прогоне 40%); язык: ru 80% (в базовом прогоне 50%); metadata.size: long 80% (в "
-            "базовом прогоне 50%). Если изменение средних может объясняться этим, сделайте поправку на свойство.",
+            "очень длинные 10% (в базовом прогоне 40%); язык: ru 80% (в базовом прогоне 50%); metadata.size: long 80% "
+            "(в базовом прогоне 50%). Если изменение средних может объясняться этим, сделайте поправку на свойство.",
         ),
         (
             "context_precision judged 3 against the reference, 2 against the answer, 1 against the question: its mean "
