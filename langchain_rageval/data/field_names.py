@@ -21,6 +21,7 @@ from langchain_rageval.data.messages import (
     messages_in,
     read_turns,
     unwrap_text,
+    without_score,
 )
 from langchain_rageval.data.vocabulary import (
     CONTAINERS,
@@ -275,7 +276,7 @@ def _answer_to_text(value: Any) -> Any:
 
 def _chunk_to_text(value: Any) -> Any:
     """Return the text of a document, a message or a mapping with one text, such as `{"text": ..., "score": ...}`."""
-    converted = unwrap_text(value)
+    converted = unwrap_text(_chunk(value))
     if not isinstance(converted, Mapping):
         return converted
     chunk = _chunk(converted)
@@ -284,7 +285,8 @@ def _chunk_to_text(value: Any) -> Any:
 
 
 def _chunk(value: Any) -> Any:
-    """Return the node of a LlamaIndex result; return any other value unchanged."""
+    """Return the document of a (document, score) pair and the node of a LlamaIndex result; any other unchanged."""
+    value = without_score(value)
     node = value.get("node") if isinstance(value, Mapping) else None
     return node if isinstance(node, Mapping) else value
 
