@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -91,7 +92,7 @@ def find_delimiter(lines: Sequence[str], is_head: IsHead = lambda _: False) -> s
 
 
 def _csv_records(path: Path, is_head: IsHead) -> Records:
-    lines = read_lines(path)
+    lines = chain.from_iterable(map(_split_at_returns, read_lines(path)))
     first = [*islice(lines, 100)]
     if first and first[0].startswith("PK\x03\x04"):
         raise ConfigError(f"{path.name} is a workbook: give it the suffix .xlsx, or save it as CSV")
@@ -113,6 +114,11 @@ def _csv_records(path: Path, is_head: IsHead) -> Records:
 
     too_long = f"more cells than names in the header: put text with {_NAMES[delimiter]} in quotation marks"
     yield from _with_header(rows(), is_head, path.name, too_long)
+
+
+def _split_at_returns(line: str) -> Iterable[str]:
+    """Return the lines in a line of a file whose lines end with a carriage return, as Excel for Mac writes them."""
+    return io.StringIO(line, newline="") if "\r" in line[:-2] else (line,)
 
 
 _NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}

@@ -531,7 +531,9 @@ def test_an_object_without_fields_is_rejected(obj):
 def test_the_error_of_a_sample_without_question_lists_its_fields():
     with pytest.raises(SampleError, match="sample 's1' lacks a question") as caught:
         Sample.parse({"id": "s1", "q": "q", "answer": "a"})
-    message = "sample 's1' lacks a question, it has ['answer', 'id', 'q']: map the right name with fields={...}"
+    message = (
+        "sample 's1' lacks a question, it has ['answer', 'id', 'q']: map the right name with fields={...} or --fields"
+    )
     assert str(caught.value) == message
     assert caught.value.field == "question"
 
