@@ -1,4 +1,4 @@
-"""Rows of tables in files: CSV in the dialects of spreadsheet programs, and workbooks of Excel."""
+"""Rows of tables: files of CSV in the dialects of spreadsheet programs, workbooks of Excel, and DataFrames."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import io
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from importlib.util import find_spec
 from itertools import chain, islice, zip_longest
 from pathlib import Path
@@ -57,6 +58,19 @@ def table_records(path: Path, is_head: IsHead) -> Records:
         yield from _workbook_records(path, is_head)
     else:
         yield from _csv_records(path, is_head)
+
+
+def is_table(value: Any) -> bool:
+    """Return True for a DataFrame of pandas or polars and for a table of pyarrow."""
+    return hasattr(type(value), "columns") and any(map(partial(hasattr, value), ("to_dict", "to_dicts", "to_pylist")))
+
+
+def table_rows(table: Any) -> list[Record]:
+    """Return the rows of a DataFrame of pandas or polars, or of a table of pyarrow, with None for missing values."""
+    for method in ("to_dicts", "to_pylist"):
+        if hasattr(table, method):
+            return list(getattr(table, method)())
+    return list(table.astype(object).where(table.notna(), None).to_dict("records"))
 
 
 def next_row(reader: Iterator[list[str]]) -> list[str] | None:
