@@ -134,8 +134,11 @@ def _has_joins(stated: Sequence[Any], texts: Sequence[str]) -> bool:
 def _split_joined(stated: Sequence[str], found: Sequence[Any]) -> list[Any]:
     """Return the stated contexts with the Documents in place of each text that joins them, as tools return them."""
     by_text = {document.page_content: document for document in found}
-    parts = ([item] if item in by_text else [by_text[text] for text in by_text if text in item] for item in stated)
-    return [part for item, group in zip(stated, parts, strict=True) for part in group or [item]]
+    parts: list[Any] = []
+    for item in stated:
+        texts = [item] if item in by_text else sorted(filter(item.__contains__, by_text), key=item.find)
+        parts += [by_text[text] for text in texts] or [item]
+    return parts
 
 
 def _documents_in(outputs: Any) -> list[Any]:
