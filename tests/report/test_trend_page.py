@@ -285,7 +285,7 @@ def test_notes_about_a_trend_are_translated(tmp_path):
     trend(Report(rows), BASELINE).to_html(tmp_path / "trend.html")
     html = (tmp_path / "trend.html").read_text(encoding="utf-8")
     assert "Строки без времени не учтены: 1." in html
-    assert "Вопросы отличаются от вопросов базового прогона: language: " in html
+    assert "Вопросы отличаются от вопросов базового прогона: язык: " in html
     assert "The questions differ" not in html
 
 
