@@ -65,6 +65,11 @@ _QUERY_KEY = re.compile(
 _PATH_KEY = re.compile(  # a segment of an address that looks random
     r"(?<=[^/:]/)(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{20,}(?=[/?#\s'\"]|$)"
 )
+_PATH_SEGMENT = re.compile(r"(?<=[^/:]/)[^/?#\s'\"]+")
+_RANDOM = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z\d]{12,}|[\da-fA-F]{8}(?:-[\da-fA-F]{4}){3}-[\da-fA-F]{12}")
+_KEY_PREFIX = re.compile(r"(?:sk|pk|rk|hf|gsk|ghp|gho|glpat|xox[abps]|AKIA|AIza|eyJ|github_pat)[\w.~+/=-]{12,}")
+_MODEL_NAMES = {"model", "model_name", "model_id", "deployment_name", "azure_deployment", "model_path", "repo_id"}
+_FREE_OPTIONS = {"extra_body", "model_kwargs", "kwargs", "client_kwargs", "default_request_options"}
 _KEY = re.compile(
     r"\b(?:sk|hf|ghp|glpat|xox[abp])[-_][\w-]{16,}|(?<=\bBearer )[\w.~+/=-]{6,}|(?<=\bBasic )[\w+/=-]{6,}"
 )
@@ -111,7 +116,8 @@ def describe(value: Any) -> Any:
     Left out are secrets (SecretStr values and entries with the name of a secret; of names such as `key`, which need not
     be one, outside installed classes, there is a digest), entries that are None, timeouts, retries, rate limiters,
     callbacks, names and tags of traces, and pydantic fields declared `exclude=True`. Values of headers, cookies and
-    queries, and names of users and organizations, are given as digests. Functions and classes of installed packages are
+    queries, names of users and organizations, and texts in free options and closures that look like keys, are given as
+    digests. Functions and classes of installed packages are
     described by name, those of the user by code, defaults, closure values and the globals that they use. A function or
     object of the user with a text attribute `version` is described by its name and that version instead.
 
@@ -154,6 +160,26 @@ def is_personal_name(name: str) -> bool:
 def is_carrier_name(name: str) -> bool:
     """Return True if a field of this name holds headers, cookies or a query, whose values may be secrets."""
     return _CARRIER_NAME.search(name) is not None
+
+
+def is_free_option(name: str) -> bool:
+    """Return True if a field of this name holds options under names that the user chooses."""
+    return name in _FREE_OPTIONS
+
+
+def is_model_name(name: str) -> bool:
+    """Return True if a field of this name holds the name or path of a model, which may look random."""
+    return name in _MODEL_NAMES
+
+
+def has_key_form(text: str) -> bool:
+    """Return True if a text begins as the keys of a well-known provider do."""
+    return _KEY_PREFIX.fullmatch(text) is not None
+
+
+def has_random_part(text: str) -> bool:
+    """Return True if a part of a text looks random, as keys do: letters and digits, at least 12, or a UUID."""
+    return _RANDOM.search(text) is not None
 
 
 def without_keys(text: str) -> str:
@@ -250,6 +276,8 @@ class _Describer:
                 yield name, digest_of(self.described(value, inner))
             elif is_carrier_name(name):
                 yield name, self._carrier(value, inner)
+            elif is_free_option(name):
+                yield name, _without_random_texts(self.described(value, inner))
             else:
                 yield name, self.described(value, inner)
 
@@ -281,6 +309,7 @@ class _Describer:
     def _connection(self, value: Any, place: str) -> Any:
         """Return where a client of HTTP sends requests, without its sockets and certificates."""
         options = {name: getattr(value, name, None) for name in _CONNECTION_OPTIONS}
+        options["query"] = options.pop("params")
         for name, option in options.items():
             if isinstance(option, Mapping):
                 options[name] = {
@@ -323,12 +352,13 @@ class _Describer:
         own = self._entries(parts.items(), place, installed=not is_users_class(kind))
         described = {"class": self._class(kind, place, as_value=False), **dict(own)}
         new = {name: part for name, part in _configuration(_identifying(value)) if name not in {*state, *_LABELS}}
-        return described | dict(self._entries(new.items(), place, installed=True))
+        return described | _without_random_texts(dict(self._entries(new.items(), place, installed=True)))
 
     def _binding(self, binding: RunnableBindingBase[Any, Any], place: str) -> Any:
         """Return the bound Runnable with its options; without options, as if it was not bound."""
         options = _configuration({**binding.kwargs, **binding.config})
         described = self._mapping({name: part for name, part in options if name not in _CALL_LABELS}, place)
+        described = _without_random_texts(described)
         bound = self.described(binding.bound, place)
         return {"bound": bound, "options": described} if described else bound
 
@@ -384,10 +414,11 @@ class _Describer:
         inner = place or name
         described: dict[str, Any] = {"function": name}
         if closure:
-            described["closure"] = dict(self._entries(closure.items(), f"{inner} (closure)"))
+            described["closure"] = _without_random_texts(dict(self._entries(closure.items(), f"{inner} (closure)")))
         if users:
             described["code"] = _digest(repr(_code_parts(function.__code__)))
-            described["defaults"] = dict(self._entries(_defaults(function), f"{inner} (defaults)"))
+            defaults = dict(self._entries(_defaults(function), f"{inner} (defaults)"))
+            described["defaults"] = _without_random_texts(defaults)
             uses = dict(self._entries(_globals_of(function), f"{inner} (global)"))
             described["uses"] = digest_of(uses) if uses else None
             wrapped = getattr(function, "__wrapped__", None)
@@ -432,10 +463,29 @@ def _scalar(value: Any) -> Any:
     return _readable(str(value))
 
 
+def _without_random_texts(description: Any) -> Any:
+    """Return a description of options in which texts that look like keys are replaced by digests."""
+    match description:
+        case str() if has_key_form(description) or (" " not in description and has_random_part(description)):
+            return _digest(description)
+        case dict():
+            texts = description.items()
+            return {name: part if is_model_name(name) else _without_random_texts(part) for name, part in texts}
+        case list():
+            return [_without_random_texts(part) for part in description]
+    return description
+
+
 def _readable(text: str) -> str:
     """Return a text without secrets; a long one with its beginning and its digest."""
     clean = _without_keys(text, lambda match: f"***{_digest(match[0])[:8]}")
+    if "://" in clean:
+        clean = _PATH_SEGMENT.sub(lambda part: _digest_of_random(part[0]), clean)
     return clean if len(clean) <= _LONGEST_TEXT else f"{clean[:_LONGEST_TEXT]}… ({_digest(clean)})"
+
+
+def _digest_of_random(segment: str) -> str:
+    return f"***{_digest(segment)[:8]}" if has_random_part(segment) and not segment.startswith("***") else segment
 
 
 def _fields(model: BaseModel) -> dict[str, Any]:
