@@ -1,14 +1,8 @@
-"""Texts on the command line: without characters that command the terminal."""
+"""Texts without characters that command the terminal or reverse the writing direction."""
 
-import io
 import json
-import re
 
-import pytest
-from rich.table import Table
-
-from langchain_rageval.cli.printable import printable, printable_json, printable_lines
-from langchain_rageval.cli.tables import TableConsole
+from langchain_rageval._internal.printable import printable, printable_json, printable_lines
 
 HOSTILE = "a\x1b]0;title\x07\x1b[2J\x9b1m\x1b]8;;http://h\x1b\\\\b\u202e\u2066c\u200f\u061c\u2028\rd"
 FORBIDDEN = set("\x07\x1b\x9b\r\u202e\u2066\u200f\u061c\u2028")
@@ -24,18 +18,3 @@ def test_a_json_document_keeps_its_content():
     document = json.dumps({HOSTILE: HOSTILE}, ensure_ascii=False)
     assert not FORBIDDEN & set(printable_json(document))
     assert json.loads(printable_json(document)) == {HOSTILE: HOSTILE}
-
-
-@pytest.mark.parametrize("is_terminal", [True, False])
-def test_a_console_prints_no_hostile_character_wherever_the_text_stands(is_terminal):
-    file = io.StringIO()
-    out = TableConsole(file=file, force_terminal=is_terminal, no_color=True, width=200, highlight=False)
-    table = Table(title=HOSTILE, caption=HOSTILE)
-    table.add_column(HOSTILE)
-    table.add_row(HOSTILE)
-    out.print(table)
-    out.print(HOSTILE)
-    out.print(f"[bold]{HOSTILE.replace('[', '(')}[/bold]", soft_wrap=True)
-    shown = re.sub(r"\x1b\[[\d;]*m", "", file.getvalue())  # the styles of the table
-    assert not FORBIDDEN & set(shown)
-    assert shown.count("\ufffd]0;title\ufffd") == 6
