@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from pydantic import SecretBytes, SecretStr
 
-from langchain_rageval._internal.description import (
+from langchain_rageval._internal.secret_names import (
     has_key_form,
     has_random_part,
     is_carrier_name,

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from langchain_rageval.judge.judge import Judge
     from langchain_rageval.testset.testset import Testset
 
+_PERSONA = "persona"
+
 
 def add_to(commands: Any) -> None:
     """Add the command `rageval generate` and its options to the command line."""
@@ -87,6 +89,12 @@ def add_row_options(parser: Any) -> None:
         help="share of each evolution; reasoning+conditional applies both in turn (default: %(default)s)",
     )
     parser.add_argument(
+        "--persona",
+        action="append",
+        metavar="TEXT",
+        help="who asks, in a sentence; may be repeated: the share of `persona` in --distribution is divided among them",
+    )
+    parser.add_argument(
         "--tree",
         action="store_true",
         help="ask about each fact with every evolution of --distribution; the questions about one fact share tree_id",
@@ -97,6 +105,13 @@ def add_row_options(parser: Any) -> None:
         metavar="SOURCE|NAME=VALUE",
         help="start questions from these documents only: a source, in which * stands for any characters, or a value in "
         "the metadata; may be repeated (default: all documents)",
+    )
+    parser.add_argument(
+        "--stratify",
+        default="source",
+        metavar="NAME",
+        help="name in the metadata whose values each get their share of the questions, such as topic "
+        "(default: %(default)s)",
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the random choices (default: %(default)s)")
     parser.add_argument(
@@ -120,12 +135,13 @@ def run(options: argparse.Namespace) -> int:
         _model(options, options.writer, options.writer_temperature),
         critic,
         load_embeddings(options.embeddings or "offline", base_url=options.embeddings_base_url or options.base_url),
-        parse_distribution(options.distribution),
+        parse_distribution(options.distribution, options.persona),
         size=options.size,
         seed=options.seed,
         tree=options.tree,
         closed_book=critic if options.closed_book else None,
         focus=parse_focus(options.focus),
+        stratify=options.stratify,
         language=options.language,
         max_concurrency=options.max_concurrency,
         timeout=options.timeout,
@@ -159,18 +175,37 @@ def check_documents(path: str) -> None:
         raise ConfigError(f"{path} is not there: name a file or a folder of documents")
 
 
-def parse_distribution(text: str) -> dict[str, float]:
-    """Parse the value of `--distribution`.
+def parse_distribution(text: str, personas: list[str] | None) -> list[tuple[float, Any]]:
+    """Return the shares of the evolutions in the value of `--distribution`.
+
+    Args:
+        text: names and shares, such as "simple=0.5,reasoning+persona=0.5".
+        personas: values of `--persona`, among which the share of each evolution with `persona` is divided.
 
     Raises:
-        ConfigError: if a share is not a number, or has no evolution.
+        ConfigError: if a share is not a number or has no evolution, or there are personas without a share or a share
+            without a persona.
     """
-    shares = {}
-    for name, share in parse_pairs(text.split(","), "--distribution").items():
+    from langchain_rageval.testset.distribution import branch_of_names
+    from langchain_rageval.testset.evolutions import persona
+
+    people = [persona(description) for description in personas or []]
+    shares: list[tuple[float, Any]] = []
+    is_used = False
+    for names, share in parse_pairs(text.split(","), "--distribution").items():
         try:
-            shares[name] = float(share)
+            number = float(share)
         except ValueError:
-            raise ConfigError(f"--distribution takes NAME=SHARE, got {name}={share}") from None
+            raise ConfigError(f"--distribution takes NAME=SHARE, got {names}={share}") from None
+        if _PERSONA not in map(str.strip, names.split("+")):
+            shares.append((number, names))
+            continue
+        if not people:
+            raise ConfigError(f"{names} in --distribution needs --persona, such as --persona 'A tenant in a hurry'")
+        is_used = True
+        shares += [(number / len(people), branch_of_names(names, {_PERSONA: who}) or names) for who in people]
+    if people and not is_used:
+        raise ConfigError("--persona needs a share: add persona or reasoning+persona to --distribution, as persona=0.2")
     return shares
 
 

@@ -114,12 +114,13 @@ def _plan_generation(options: argparse.Namespace) -> GenerationPlan:
     generator = TestsetGenerator(
         judge,
         embeddings=HashingEmbeddings(),  # no text is embedded
-        distribution=parse_distribution(options.distribution),
+        distribution=parse_distribution(options.distribution, options.persona),
         size=options.size,
         seed=options.seed,
         tree=options.tree,
         closed_book=judge if options.closed_book else None,
         focus=parse_focus(options.focus),
+        stratify=options.stratify,
         language=options.language,
         price=parse_prices(options),
     )

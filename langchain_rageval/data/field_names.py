@@ -6,11 +6,12 @@ any of these libraries.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from langchain_rageval.data.cells import number_to_text
+from langchain_rageval.data.cells import number_to_text, parse_literal
 from langchain_rageval.data.chunk_ids import chunk_id
 from langchain_rageval.data.foreign_records import flatten_record, from_serialized
 from langchain_rageval.data.messages import (
@@ -43,6 +44,13 @@ _NAME_SETS = {field: frozenset(names) for field, names in NAMES.items()}
 _TEXT_FIELDS = frozenset({"question", "answer", "contexts", "references", "reference_contexts"})
 _AS_REFERENCE = {"answer": "references", "contexts": "reference_contexts", "context_ids": "reference_context_ids"}
 _CHUNK_TEXTS = ("text", "content", "chunk", "passage")  # keys of the text of a chunk that is a mapping
+_LOG = logging.getLogger("langchain_rageval")
+_UNREAD_HISTORY = (
+    "the chat history under %r is kept as metadata and not judged: expected messages with a role and a text, "
+    "(question, answer) pairs or a transcript that begins with a speaker such as 'User:'; got %s"
+)
+_ANY_HISTORY = frozenset({"history", "история"})  # names of a text or a mapping that may not be about a chat
+_EXCERPT = 80  # characters
 
 
 def read_fields(obj: Any, fields: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -204,8 +212,12 @@ def _fields_in(field: str, name: str, value: Any) -> dict[str, Any]:
     if known_name(name) in CONVERSATIONS - {"messages", "user_input"}:
         return {"metadata": {name: value}}
     if field == "history":
-        turns = read_turns(value)
-        return {field: turns} if _are_turns(turns) else {"metadata": {name: value}}
+        turns = read_turns(_decoded_history(value))
+        if _are_turns(turns):
+            return {field: turns}
+        if value and _is_chat_history(name, value):
+            _LOG.warning(_UNREAD_HISTORY, name, _excerpt(value))
+        return {"metadata": {name: value}}
     if field in _TEXT_FIELDS and isinstance(value, Mapping) and unwrap_text(value) is value:
         return _nested_fields(field, name, value)
     if isinstance(value, str) and field in LIST_FIELDS - {"references"} and known_name(name) not in ONE_TEXT:
@@ -214,8 +226,28 @@ def _fields_in(field: str, name: str, value: Any) -> dict[str, Any]:
     return {field: value}
 
 
+def _decoded_history(value: Any) -> Any:
+    """Return the list in a text that is one, as a database or a table holds it; any other value unchanged."""
+    decoded = parse_literal(value) if isinstance(value, str) and value.lstrip().startswith("[") else value
+    return decoded if isinstance(decoded, list) else value
+
+
+def _excerpt(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…"
+
+
 def _are_turns(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, Mapping) and "role" in item for item in value)
+    return isinstance(value, list) and all(
+        isinstance(item, Mapping) and {"role", "text"} <= item.keys() for item in value
+    )
+
+
+def _is_chat_history(name: str, value: Any) -> bool:
+    """Return True if a value was meant as earlier turns: not the trials of a test set, nor the history of a record."""
+    if isinstance(value, list):
+        return not all(isinstance(item, Mapping) and "accepted" in item for item in value)
+    return known_name(name) not in _ANY_HISTORY
 
 
 def conversation_fields(messages: Sequence[Any]) -> dict[str, Any]:

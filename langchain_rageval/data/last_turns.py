@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from langchain_rageval.data.conversations import CONVERSATION, TURN
 from langchain_rageval.data.schema import Sample
+from langchain_rageval.errors import SampleError
 
 
 def last_turns(samples: Iterable[Sample]) -> list[Sample]:
@@ -17,9 +18,17 @@ def last_turns(samples: Iterable[Sample]) -> list[Sample]:
 
     Returns:
         The samples in the order of the first sample of each conversation. A sample of no conversation is its own.
+
+    Raises:
+        SampleError: if an item is not a Sample.
     """
     last: dict[object, Sample] = {}
     for place, sample in enumerate(samples):
+        if not isinstance(sample, Sample):
+            raise SampleError(
+                f"last_turns expected samples, got {type(sample).__name__} at index {place}: pass those of "
+                "samples_of(conversation) or load_samples(path, each_turn=True), or Sample.parse(record)"
+            )
         name = sample.metadata.get(CONVERSATION)
         key: object = ("", place) if name is None else str(name)
         if key not in last or _turn(sample) >= _turn(last[key]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from langchain_rageval.data.schema import Row
-from langchain_rageval.report.slices import conversation_of
+from langchain_rageval.report.slices import conversation_of, count_conversations
 
 
 class ConversationCount:
@@ -25,6 +25,6 @@ class ConversationCount:
         """Yield a note if several samples are of one conversation."""
         if len(self._ids) < self._samples:
             yield (
-                f"{self._samples} samples are turns of {len(self._ids)} conversations: the intervals treat "
+                f"{self._samples} samples are turns of {count_conversations(len(self._ids))}: the intervals treat "
                 "conversations, not samples, as independent."
             )

@@ -14,7 +14,7 @@ from langchain_rageval.data.sample_ids import original_ids
 from langchain_rageval.data.schema import Direction, Row, Score
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.report.html_table import html_table
-from langchain_rageval.report.slices import AUTO, By, clusters_of, conversation_of
+from langchain_rageval.report.slices import AUTO, By, clusters_of, conversation_of, count_conversations
 from langchain_rageval.statistics import holm, paired_difference, sign_flip_p
 
 Verdict = Literal["better", "worse", "no worse", "inconclusive", "too few pairs", "too few samples"]
@@ -397,7 +397,8 @@ def _groups_of(pairs: Sequence[Pair], cluster: By | None) -> tuple[Sequence[Hash
             (one, "") if one is not None else ("", other) for one, other in zip(conversations, names, strict=True)
         ]
         return groups, [
-            f"{len(known)} pairs are turns of {len(set(known))} conversations, and each conversation is one cluster."
+            f"{len(known)} pairs are turns of {count_conversations(len(set(known)))}, and each conversation is one "
+            "cluster."
         ]
     count = len(set(names))
     if count == len(names):

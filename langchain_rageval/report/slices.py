@@ -58,6 +58,11 @@ class Slicer:
             raise ConfigError(f"no sample has a value for {self._by!r}; the metadata are {fields or 'empty'}")
 
 
+def count_conversations(count: int) -> str:
+    """Return the count in words for a note: "1 conversation" or "2 conversations"."""
+    return f"{count} conversation{'' if count == 1 else 's'}"
+
+
 def clusters_of(samples: Iterable[Sample], by: By) -> list[str | int]:
     """Return the cluster of each sample, in order; a sample without a value is a cluster by itself.
 

@@ -17,7 +17,7 @@ from langchain_rageval.report.comparison import (
     with_verdict,
 )
 from langchain_rageval.report.mix import mix_shifts
-from langchain_rageval.report.slices import AUTO, By, Slicer, clusters_of, conversation_of
+from langchain_rageval.report.slices import AUTO, By, Slicer, clusters_of, conversation_of, count_conversations
 from langchain_rageval.statistics import holm
 from langchain_rageval.statistics.unpaired import Stratum, unpaired_difference
 
@@ -95,7 +95,7 @@ def _clusters(
         known = [name for name in names if isinstance(name, str)]
         if len(set(known)) < len(known):
             notes.append(
-                f"{len(known)} samples of the {report} are turns of {len(set(known))} conversations, and each "
+                f"{len(known)} samples of the {report} are turns of {count_conversations(len(set(known)))}, and each "
                 "conversation is one cluster."
             )
     return [names if notes else None for names in named], notes

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import isfinite
+from types import MappingProxyType
 from typing import Any
 
 from langchain_core.runnables import Runnable
 
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.testset.evolutions import EVOLUTIONS, Branch, compose
+from langchain_rageval.testset.evolutions import EVOLUTIONS, Branch, Evolution, compose
 
 DISTRIBUTION: Mapping[str, float] = {
     "simple": 0.5,
@@ -51,9 +52,9 @@ def _is_pair(item: Any) -> bool:
     return isinstance(item, list | tuple) and len(item) == 2
 
 
-def branch_of_names(names: str) -> Branch | None:
-    """Return the branch of names joined by "+"; None if one is not the name of a packaged evolution."""
-    parts = [EVOLUTIONS.get(name.strip()) for name in names.split("+")]
+def branch_of_names(names: str, own: Mapping[str, Evolution] = MappingProxyType({})) -> Branch | None:
+    """Return the branch of names joined by "+"; None if one names neither a packaged evolution nor one of `own`."""
+    parts = [own.get(name.strip(), EVOLUTIONS.get(name.strip())) for name in names.split("+")]
     return None if None in parts else compose(parts)
 
 
@@ -64,6 +65,7 @@ def _to_branch(key: Any) -> Branch:
     branch = branch_of_names(str(key))
     if not isinstance(key, str) or branch is None:
         raise ConfigError(
-            f"there is no evolution {key!r}; choose from {', '.join(EVOLUTIONS)}, joined by + or |, or pass a Runnable"
+            f"there is no evolution {key!r}; choose from {', '.join(EVOLUTIONS)}, joined by + or |, or pass a Runnable "
+            "such as persona('who asks')"
         )
     return branch

@@ -16,7 +16,7 @@ from langchain_rageval.testset.answer_check import CHECK_ANSWER
 from langchain_rageval.testset.candidate import FAILED, SIMPLE, Candidate, Trial
 from langchain_rageval.testset.candidate_step import CandidateStep
 from langchain_rageval.testset.distribution import branch_of_names
-from langchain_rageval.testset.evolutions import Branch
+from langchain_rageval.testset.evolutions import Branch, kinds_of, persona
 from langchain_rageval.testset.generation import Generation
 from langchain_rageval.testset.row import TestsetRow
 from langchain_rageval.testset.row_update import RowUpdate, RowUpdates
@@ -104,8 +104,8 @@ class Refresh:
         Args:
             distribution: evolutions of the generator.
         """
-        known = {branch.get_name(): branch for branch in distribution}
-        named = [(row, known.get(row.evolution) or branch_of_names(row.evolution)) for row in self.fallen]
+        branches = list(distribution)
+        named = [(row, _branch_of(row, branches)) for row in self.fallen]
         planned = [(row, branch) for row, branch in named if branch is not None]
         roots = {number: root for number, (row, _) in enumerate(planned) if (root := self._root_of(row))}
         self.generation.continue_from(self.remaining, [branch for _, branch in planned], roots)
@@ -213,6 +213,17 @@ class Refresh:
         self.corrected.append(row.id)
         trial = Trial(kind=CHECK_ANSWER, question=row.question, accepted=False, feedback=row.reference)
         return checked.model_copy(update={"reference": result.reference or "", "history": [*row.history, trial]})
+
+
+def _branch_of(row: TestsetRow, branches: Sequence[Branch]) -> Branch | None:
+    """Return the evolution of a row, asked by the same persona if it has one; None if nothing here has its name."""
+    who = row.metadata.get("persona")
+    named = [branch for branch in branches if branch.get_name() == row.evolution]
+    any_named = next(iter(named), None)
+    if not isinstance(who, str) or not who.strip():
+        return any_named or branch_of_names(row.evolution)
+    same = next((branch for branch in named if who in {kind.persona for kind in kinds_of(branch)}), None)
+    return same or branch_of_names(row.evolution, {"persona": persona(who)}) or any_named
 
 
 def _candidate_of(update: RowUpdate) -> Candidate:

@@ -61,6 +61,11 @@ def test_a_journal_and_a_budget(rageval, folder, tmp_path):
         (["--distribution", "clever=1"], "there is no evolution 'clever'"),
         (["--distribution", "simple"], "--distribution takes NAME=VALUE"),
         (["--distribution", "simple=much"], "--distribution takes NAME=SHARE"),
+        (["--distribution", "reasoning+persona=1"], "reasoning+persona in --distribution needs --persona"),
+        (["--persona", "A tenant"], "--persona needs a share: add persona"),
+        (["--persona", " ", "--distribution", "persona=1"], "persona(description) needs a sentence that says who asks"),
+        (["--persona", "A tenant", "--distribution", "clever+persona=1"], "there is no evolution 'clever+persona'"),
+        (["--stratify", "topic"], "stratify: no passage has 'topic' in its metadata"),
         (["--size", "0"], "size must be a whole number"),
         (["--out", "/nowhere/at/all/t.jsonl"], "the folder does not exist; choose another path"),
         (["--writer", "vllm:m"], "vllm needs the address"),
@@ -99,6 +104,26 @@ def test_the_table_and_the_json_object_show_calls_tokens_and_calls_per_row(ragev
     assert found["usage"]["calls"] == sum(step["calls"] for step in found["steps"].values()) == 12
     assert found["usage"]["input_tokens"] == usage.input_tokens
     assert found["calls_per_row"] == 6.0
+
+
+def test_personas_share_the_part_of_the_distribution_that_names_them(rageval, folder, tmp_path):
+    people = ["Студент, который спешит", "Нотариус, любит точность"]
+    words = ["--persona", people[0], "--persona", people[1], "--quiet", "--out", tmp_path / "t.jsonl", "--size", 4]
+    assert rageval("generate", folder, *words, "--distribution", "simple=0.5, reasoning + persona=0.5")[0] == 0
+    asked = [row.metadata["persona"] for row in Testset.load(tmp_path / "t.jsonl") if row.evolution != "simple"]
+    assert sorted(asked) == sorted(people)
+    code, told, _ = rageval("plan", folder, "--generate", *words[:4], "--distribution", "persona=1", "--json")
+    assert code == 0
+    assert "persona" in json.loads(told)["steps"]
+
+
+def test_questions_are_stratified_by_a_name_in_the_metadata(rageval, tmp_path):
+    documents = zip(corpus("ru_wiki")[:4], ["towns", "towns", "lakes", "lakes"], strict=True)
+    lines = [json.dumps({"text": one.page_content, "topic": topic}, ensure_ascii=False) for one, topic in documents]
+    (tmp_path / "docs.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    words = ["--size", 2, "--distribution", "simple=1", "--quiet", "--out", tmp_path / "t.jsonl"]
+    assert rageval("generate", tmp_path / "docs.jsonl", "--stratify", "topic", *words)[0] == 0
+    assert {row.metadata["topic"] for row in Testset.load(tmp_path / "t.jsonl")} == {"towns", "lakes"}
 
 
 def test_a_tree_has_every_evolution(rageval, folder, tmp_path):

@@ -335,6 +335,38 @@ def test_a_history_that_cannot_be_read_stays_in_the_metadata():
     assert Sample.parse({"question": "q", "turns": 3}).metadata == {"turns": 3}
 
 
+@pytest.mark.parametrize(
+    "unread",
+    [
+        ["Кто основал Мюнхен?", "Генрих Лев."],
+        [{"role": "user", "msg": "Кто основал Мюнхен?"}],
+        [{"human": "Кто основал Мюнхен?", "ai": "Генрих Лев."}],
+        "Кто основал Мюнхен? Генрих Лев.",
+    ],
+)
+def test_a_chat_history_of_an_unknown_form_is_kept_and_reported(unread, caplog):
+    sample = Sample.parse({"question": MUNICH[2][1], "chat_history": unread})
+    assert (sample.history, sample.metadata) == ([], {"chat_history": unread})
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert message == (
+        "the chat history under 'chat_history' is kept as metadata and not judged: expected messages with a role and a "
+        f"text, (question, answer) pairs or a transcript that begins with a speaker such as 'User:'; got {unread!r}"
+    )
+
+
+def test_a_history_that_is_about_no_chat_is_not_reported(caplog):
+    Sample.parse({"question": "q", "history": "moved from the archive"})
+    Sample.parse({"question": "q", "history": [{"kind": "review", "question": "q", "accepted": True, "feedback": ""}]})
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    "text", ['[["Кто основал Мюнхен?", "Генрих Лев."]]', "[('Кто основал Мюнхен?', 'Генрих Лев.')]"]
+)
+def test_a_chat_history_that_is_the_text_of_a_list_is_read(text):
+    assert Sample.parse({"question": MUNICH[2][1], "chat_history": text}).history == FIRST
+
+
 @pytest.mark.parametrize("empty", [[], "", None])
 def test_an_empty_history_is_none(empty):
     sample = Sample.parse({"question": "q", "chat_history": empty})

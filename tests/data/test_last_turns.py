@@ -1,6 +1,8 @@
 """The last sample of each conversation."""
 
-from langchain_rageval import Sample, Turn, last_turns, samples_of
+import pytest
+
+from langchain_rageval import Sample, SampleError, Turn, last_turns, samples_of
 
 
 def sample(text, **metadata):
@@ -32,3 +34,12 @@ def test_the_last_sample_holds_the_whole_conversation():
     messages = [("user", "A?"), ("assistant", "A."), ("user", "B?"), ("assistant", "B.")]
     (last,) = last_turns(samples_of(messages))
     assert [*(turn.text for turn in last.history), last.question, last.answer] == ["A?", "A.", "B?", "B."]
+
+
+def test_what_is_no_sample_is_refused_by_its_place():
+    with pytest.raises(SampleError) as caught:
+        last_turns([sample("a"), {"question": "b"}])
+    assert str(caught.value) == (
+        "last_turns expected samples, got dict at index 1: pass those of samples_of(conversation) or "
+        "load_samples(path, each_turn=True), or Sample.parse(record)"
+    )

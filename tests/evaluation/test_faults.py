@@ -24,6 +24,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 
 from langchain_rageval import Judge, RetryPolicy, Sample, aevaluate, evaluate, faithfulness
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
+from langchain_rageval.run.embedding import EmbeddingQueue
 
 SOON = RetryPolicy(initial=0.01)
 
@@ -261,8 +262,23 @@ class TestEveryMetric:
         assert len(embedder.batches) == 4
         assert "500" in failure.message
 
-    async def test_a_text_that_is_refused_fails_its_own_sample_alone(self, endpoint, scores_of):
-        embedder = Embedder(latency=0.02, refuse=lambda text: "§" in text or len(text) > 3000)
+    async def test_a_text_that_is_refused_fails_its_own_sample_alone(self, endpoint, scores_of, monkeypatch):
+        add, asked = EmbeddingQueue.add, []
+
+        def counted(queue, texts):
+            added = add(queue, texts)
+            asked.extend(texts)
+            return added
+
+        class First(Embedder):
+            """Answers its first request once all texts are waiting."""
+
+            def vectors(self, texts, received, server):
+                until(lambda: len(asked) == 2 * 64)
+                return super().vectors(texts, received, server)
+
+        monkeypatch.setattr(EmbeddingQueue, "add", counted)
+        embedder = First(refuse=lambda text: "§" in text or len(text) > 3000)
         server = endpoint.server(offline, embedder=embedder)
         samples = [
             Sample(question="?", answer=f"В строке {n} стоит слово.", references=[f"Слово {n}."]) for n in range(64)
@@ -274,6 +290,7 @@ class TestEveryMetric:
         assert failed.keys() == {(11, "answer_similarity"), (40, "answer_similarity")}
         assert all("cannot be embedded" in failure.message for failure in failed.values())
         refused = [batch for batch in embedder.batches if any(map(embedder.refuse, batch))]
+        assert min(map(len, refused)) == 1
         assert max(map(len, refused)) > 2  # they were sent along with texts of other samples
 
 

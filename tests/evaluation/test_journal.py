@@ -225,16 +225,26 @@ def slowly(*given):
 
 def test_a_run_that_is_killed_again_and_again_ends_with_the_scores_of_one_that_was_not(openai_server, tmp_path):
     clean, calls = undisturbed(openai_server, tmp_path)
-    server, journal, chance = openai_server(slowly), tmp_path / "run.db", random.Random(7)
+    reached, killed = threading.Event(), threading.Event()
+
+    def answer(*given):
+        if server.calls >= limit:  # none is answered until the process is dead, however late that is
+            reached.set()
+            killed.wait(PATIENCE)
+        return offline_brain(*given)
+
+    server, journal, chance = openai_server(answer), tmp_path / "run.db", random.Random(7)
     kills = 0
     while True:
-        before = server.calls
+        reached.clear()
+        killed.clear()
+        limit = server.calls + chance.randint(6, 30)
         with started(server, journal, tmp_path / "out.jsonl") as process:
-            after = chance.randint(6, 30)
-            until(lambda: server.calls - before >= after or process.poll() is not None)  # noqa: B023
+            until(lambda: reached.is_set() or process.poll() is not None)
             if process.poll() is not None:
                 break
             process.kill()
+            killed.set()
         kills += 1
         assert kills < 40
     assert process.returncode == 0

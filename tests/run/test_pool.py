@@ -24,22 +24,24 @@ BOTH = pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
 class Narrow(OpenAIServer):
     """Has room for some calls at a time and rejects the others, while it has answered fewer than `until`.
 
-    It answers no call before it has rejected `first`, however slowly the calls come.
+    It answers no call before it has rejected one and, if it knows the `slots` of the client, before these fit its
+    room, however slowly the calls come.
     """
 
-    def __init__(self, room, *, status=429, after=None, until=10_000, first=1, **options):
+    def __init__(self, room, *, status=429, after=None, until=10_000, **options):
         super().__init__(offline, **options)
-        self.room, self.status, self.after, self.until, self.first = room, status, after, until, first
-        self.record_rejection = self.inside = 0
+        self.room, self.status, self.after, self.until = room, status, after, until
+        self.rejections = self.inside = 0
+        self.slots = None
 
     def chat(self, received):
         with self._lock:
             if self.inside >= self.room and self.calls < self.until:
-                self.record_rejection += 1
+                self.rejections += 1
                 raise Refused(self.status, "Too many calls", {"Retry-After": self.after} if self.after else {})
             self.inside += 1
         try:
-            until(lambda: self.record_rejection >= self.first)
+            until(lambda: self.rejections and (self.slots is None or self.slots.lowest_size <= self.room))
             return super().chat(received)
         finally:
             with self._lock:
@@ -51,9 +53,14 @@ def asking(model):
     return faithfulness(Judge(model, mode="json_schema"))
 
 
-async def slots_after(door, samples, metric, **options):
-    """Score samples as one door or the other does, 16 calls at a time; every score must be there. Gives the slots."""
+async def slots_after(door, samples, metric, server=None, **options):
+    """Score samples through evaluate or aevaluate, 16 calls at a time; every score must be there. Return the slots.
+
+    A server that is given knows the slots.
+    """
     job = Evaluation.of(metric, {"max_concurrency": 16, **options})
+    if server is not None:
+        server.slots = job.run.limiter
     source = prepare_samples(samples, job.metrics)
     rows = list(job.rows(source)) if door == "evaluate" else [row async for row in job.arows(source)]
     assert len(rows) == len(samples)
@@ -65,18 +72,17 @@ class TestTooManyCalls:
     @BOTH
     @pytest.mark.parametrize(("status", "after"), [(429, None), (429, "0.2"), (503, "0.2")])
     async def test_a_server_with_four_slots_rejects_few_calls(self, chat_openai, door, status, after):
-        """The first calls are answered after two rejections: with only four slots left, there may be no third one."""
-        with Narrow(4, status=status, after=after, first=2, latency=0.02) as server:
-            slots = await slots_after(door, rag_samples(60), asking(chat_openai(server)))
+        with Narrow(4, status=status, after=after, latency=0.02) as server:
+            slots = await slots_after(door, rag_samples(60), asking(chat_openai(server)), server)
         assert server.calls == 120
-        assert 0 < server.record_rejection <= 36  # without halving 40 to 59
+        assert 0 < server.rejections <= 36  # without halving 40 to 59
         assert slots.lowest_size <= 4
 
     @BOTH
     async def test_the_slots_grow_back_when_the_server_has_room_again(self, chat_openai, door):
         with Narrow(4, after="0.1", until=80, latency=0.01) as server:
             slots = await slots_after(door, rag_samples(150), asking(chat_openai(server)))
-        assert server.record_rejection
+        assert server.rejections
         assert slots.lowest_size <= 8
         assert slots.size == 16
 

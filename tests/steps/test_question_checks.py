@@ -4,6 +4,8 @@ import pytest
 
 from langchain_rageval.steps.question_checks import new_facts
 
+MUNICH = "Wer gründete München?\nHeinrich der Löwe.\nWann ist er gestorben?"
+TARIFF = "Was kostet Basis?\nBasis kostet 5 Euro.\nUnd Premium?"
 SOURCE = "Кто основал Мюнхен?\nГенрих Лев, в 1158 году.\nА когда он умер?"
 
 
@@ -21,6 +23,17 @@ SOURCE = "Кто основал Мюнхен?\nГенрих Лев, в 1158 го
         ("What does a loan of 2 000 euros cost?", "I need 2000 euros.\nAnd?"),
         ("Does Home Plus pay if the Isar floods?", "home plus and the isar\nAnd then?"),
         ("Is iPhone 15 waterproof?", "Tell me about the iPhone 15.\nIs it waterproof?"),
+        ("When did Henry's son die?", "Who founded Munich?\nHenry.\nWhen did his son die?"),
+        (
+            "How do I install Python’s asyncio on Windows?",
+            "python on windows\nWhich part?\nasyncio, how do I install it?",
+        ),
+        ("How fast is the Wi-Fi there?", "Is there wifi?\nYes.\nHow fast is it?"),
+        ("How fast is the WiFi there?", "Is there Wi-Fi?\nYes.\nHow fast is it?"),
+        ("In welchem Jahr ist der Gründer Münchens, Heinrich der Löwe, gestorben?", MUNICH),
+        ("Wie hoch ist der monatliche Preis für den neuen Tarif Premium?", TARIFF),
+        ("Was kostet Premium pro Monat, und welche Vorteile hat das?", TARIFF),
+        ("Was kosten 2 Jahre Premium?", f"{TARIFF} Für 2."),
         ("旅行保险要多少钱？", "1. 家庭保险。2. 旅行保险。\n第二个要多少钱？"),
     ],
 )
@@ -37,6 +50,9 @@ def test_names_in_other_forms_and_numbers_in_other_groups_are_not_new(question, 
         ("Когда умер Лена?", "Кто такой Лев?\nА когда?", ["Лена"]),
         ("Сколько стоит Windows в магазине?", "Сколько стоит программа?\nА там?", ["Windows"]),
         ("When did Otto die in 973?", "Who was the king?\nHenry.\nAnd when did he die?", ["Otto", "973"]),
+        ("When did Otto's son die?", "Who founded Munich?\nHenry.\nWhen did his son die?", ["Otto's"]),
+        ("Wann starb der letzte Kaiser Barbarossa?", MUNICH, ["Barbarossa"]),
+        ("Was kostet Ultra in dem Jahr 2031?", TARIFF, ["Ultra", "2031"]),
         ("What does version 3.1 cost?", "What does version 3 cost?\nAnd the next one?", ["3.1"]),
     ],
 )

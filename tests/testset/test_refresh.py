@@ -8,7 +8,7 @@ from helpers.writers import Ring, Writer
 from langchain_core.documents import Document
 
 from langchain_rageval import Budget, ConfigError
-from langchain_rageval.testset import Testset, TestsetGenerator
+from langchain_rageval.testset import Testset, TestsetGenerator, persona
 
 LEFT = "остальное не изменилось, и рассказ о нём длинный и подробный"
 
@@ -349,3 +349,16 @@ def test_an_evolution_that_the_generator_does_not_know_is_not_replaced():
     after = foreign.refresh(edited(testset.rows, lambda text: None), given)
     assert (len(after), after.complete) == (0, False)
     assert "0 of 4 dropped rows were replaced, of the evolutions my own." in after.notes
+
+
+def test_a_row_of_a_persona_is_replaced_by_a_row_of_the_same_persona():
+    people = ["A tenant in a hurry", "A notary", "A student"]
+    shares = {persona(who): 1 for who in people}
+    _, given, testset = made(size=6, distribution=shares)
+    asked = [row.metadata["persona"] for row in testset]
+    assert sorted(set(asked)) == sorted(people)
+    changed = edited(testset.rows, lambda text: text.replace("рублей", "много"))
+    plain = generator(writer_of_prices())  # another generator, without personas
+    for one in (given, plain):
+        after = testset.refresh(changed, one)
+        assert (len(after.changes["dropped"]), [row.metadata["persona"] for row in after]) == (6, asked)
