@@ -260,11 +260,13 @@ def _sample_error(values: Mapping[str, Any], error: ValidationError) -> SampleEr
     name = f"sample {values['id']!r}" if values.get("id") else "the sample"
     if problem["type"] == "missing":
         present = sorted(map(str, [*(values.keys() - {"metadata"}), *values.get("metadata", {})]))
-        message = f"{name} lacks a {where}, it has {present}: map the right name with fields={{...}}"
+        message = f"{name} lacks a {where}, it has {present}: map the right name with fields={{...}} or --fields"
     else:
         kind = type(problem["input"]).__name__
         place = f"{name}: {where}" if where else name
-        message = f"{place}: {problem['msg']}, got {kind}: correct it, or map another name with fields={{...}}"
+        message = (
+            f"{place}: {problem['msg']}, got {kind}: correct it, or map another name with fields={{...}} or --fields"
+        )
     return SampleError(message, str(problem["loc"][0]) if problem["loc"] else None)
 
 

@@ -316,6 +316,21 @@ def test_a_phone_breaks_no_metric_name_within_a_word(opened, metric):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+def test_a_russian_table_of_costs_has_all_its_columns_in_sight(opened):
+    asked = sample(0, question="Где живут слоны?", answer="В Африке.", contexts=["В Африке."], references=[])
+    scored = score(0.5, metric="answer_correctness", findings=[], reason="Мало.")
+    page = opened(Report([Row(index=0, sample=asked, scores={"answer_correctness": scored})]))
+    table = page.locator("section[aria-labelledby=cost-title] .wide")
+    assert table.evaluate("part => part.scrollWidth <= part.clientWidth")
+
+
+def test_a_long_question_to_look_at_first_is_cut_with_an_ellipsis(opened):
+    long = "why " * 100
+    rows = [Row(index=0, sample=sample(0, question=long), scores={"faithfulness": score(0.0)})]
+    (shown,) = opened(Report(rows)).locator(".looks a").all_inner_texts()
+    assert shown == f"{long[:199]}…"
+
+
 def test_one_page_of_samples_has_no_buttons_to_turn_it(opened):
     page = opened(report([0.5]))
     expect(page.locator("#pages")).to_be_hidden()
