@@ -34,6 +34,7 @@ from langchain_rageval._internal.html import (
     table,
     text,
 )
+from langchain_rageval._internal.printable import printable_lines
 from langchain_rageval.data.field_names import read_fields
 from langchain_rageval.data.instrument import split_digests
 from langchain_rageval.data.messages import read_turns, unwrap_text
@@ -448,7 +449,7 @@ class Score(_FrozenModel):
     def __str__(self) -> str:
         """Return the score as one line: metric, value and comment."""
         value = "-" if self.value is None else f"{self.value:.3f}"
-        return f"{self.metric} {value}: {self.comment}" if self.comment else f"{self.metric} {value}"
+        return printable_lines(f"{self.metric} {value}: {self.comment}" if self.comment else f"{self.metric} {value}")
 
     @property
     def comment(self) -> str:
