@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_rageval.cli.arguments import parse_numbers
 from langchain_rageval.cli.json_output import add_json_option, write_json
-from langchain_rageval.cli.printable import write_message
+from langchain_rageval.cli.messages import write_message
 from langchain_rageval.errors import BelowThreshold, ConfigError, RagevalError
 
 if TYPE_CHECKING:
